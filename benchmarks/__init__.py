@@ -1,0 +1,1 @@
+"""How fast, against whom, under which conditions: one module a question."""

@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+"""Every command of the workshop, with nothing but Python 3.11 and pip.
+
+    python3 dev.py            the list of commands
+    python3 dev.py up         install and start Timewright
+    python3 dev.py test       install what the tests need, check, and run them all
+
+The first call makes `.venv` beside this file. Later calls install again only when `pyproject.toml` or
+`constraints.txt` has changed. Standard library only, because nothing else is there yet.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+OLDEST = (3, 11)  # an older Python can still read this file, and is told so in one line
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+STAMP = VENV / "timewright-install.json"
+CONSTRAINTS = ROOT / "constraints.txt"
+WINDOWS = os.name == "nt"
+
+# Modules behind the slow lanes, by command; one that is not written yet is refused by name.
+LANES = {
+    "simulate": "timewright.testing.simulate",
+    "faults": "timewright.testing.faults",
+    "soak": "benchmarks.soak",
+}
+RESOLVE = ["pip", "compile", "--universal", "--python-version", "3.11", "--all-extras", "--quiet"]
+NAMES_ONLY = ["--no-emit-index-url", "--no-header", "--no-annotate"]
+
+
+class Refused(Exception):
+    """Something the person at the keyboard must change first."""
+
+
+def up(arguments: list[str]) -> int:
+    """Install Timewright and start it: `timewright up`, with whatever follows."""
+    prepare()
+    return become(tool("timewright"), "up", *arguments)
+
+
+def test(arguments: list[str]) -> int:
+    """Check, then run the tests; --full adds the long ones, the rest goes to pytest."""
+    prepare("test")
+    failed = run_checks()
+    if failed:
+        return failed
+    environment = dict(os.environ)
+    if "--full" in arguments:
+        environment["TIMEWRIGHT_FULL"] = "1"
+    chosen = [argument for argument in arguments if argument != "--full"]
+    workers = [] if any(picks_workers(argument) for argument in chosen) else ["-n", "2"]
+    say("pytest")
+    return call(python(), "-m", "pytest", *workers, *chosen, environment=environment)
+
+
+def check(arguments: list[str]) -> int:
+    """Format, lint, types and import contracts; what every change must pass."""
+    no_more(arguments, command="check")
+    prepare("test")
+    return run_checks()
+
+
+def bench(arguments: list[str]) -> int:
+    """Run one benchmark by name, beside its rivals; without a name, list them."""
+    prepare("test", "bench")
+    return call(python(), "-m", "benchmarks", *arguments)
+
+
+def docs(arguments: list[str]) -> int:
+    """Build the pages into site/; `docs serve` shows them while you write."""
+    prepare("docs")
+    return call(tool("zensical"), *(arguments or ["build", "--clean"]))
+
+
+def simulate(arguments: list[str]) -> int:
+    """Run the seeded simulation: many engines, crashes, clocks that jump."""
+    return lane("simulate", arguments)
+
+
+def faults(arguments: list[str]) -> int:
+    """Break the store, the disk and the network on purpose, and count what was promised."""
+    return lane("faults", arguments)
+
+
+def soak(arguments: list[str]) -> int:
+    """Run for hours and watch memory, files and lateness."""
+    return lane("soak", arguments)
+
+
+def lock(arguments: list[str]) -> int:
+    """Write constraints.txt again; --upgrade takes the newest of everything."""
+    prepare("lock")
+    say("resolving every extra")
+    failed = call(tool("uv"), *RESOLVE, *NAMES_ONLY, *arguments, "pyproject.toml", "-o", "constraints.txt")
+    if not failed:
+        tidy_constraints()
+    return failed
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "up": up,
+    "test": test,
+    "check": check,
+    "bench": bench,
+    "docs": docs,
+    "simulate": simulate,
+    "faults": faults,
+    "soak": soak,
+    "lock": lock,
+}
+
+
+def prepare(*extras: str) -> None:
+    """Leave `.venv` with Timewright and these extras in it; do nothing when that is already so."""
+    print_of_sources = fingerprint()
+    known = read_stamp()
+    is_current = known.get("sources") == print_of_sources
+    installed = set(known.get("extras", ())) if is_current else set()
+    if is_current and python().is_file() and installed.issuperset(extras):
+        return
+    make_venv()
+    wanted = sorted(installed.union(extras))
+    install(wanted)
+    STAMP.write_text(json.dumps({"sources": print_of_sources, "extras": wanted}) + "\n", encoding="utf-8")
+
+
+def fingerprint() -> str:
+    """What an install depends on: the two files, and the place, which an editable install remembers."""
+    digest = hashlib.sha256(str(ROOT).encode())
+    for path in (ROOT / "pyproject.toml", CONSTRAINTS):
+        digest.update(b"\0" + (path.read_bytes() if path.is_file() else b""))
+    return digest.hexdigest()
+
+
+def read_stamp() -> dict[str, list[str] | str]:
+    try:
+        known = json.loads(STAMP.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def make_venv() -> None:
+    """An environment of our own; where the system's Python cannot add pip to it, one without."""
+    if python().is_file():
+        refuse_old_venv()
+        return
+    say(f"making .venv with Python {'.'.join(map(str, sys.version_info[:3]))}")
+    if quietly(sys.executable, "-m", "venv", "--clear", str(VENV)):
+        return
+    say("this Python has no ensurepip: making .venv without pip")
+    shutil.rmtree(VENV, ignore_errors=True)
+    if call(sys.executable, "-m", "venv", "--without-pip", str(VENV)):
+        raise Refused(
+            "cannot make .venv with this Python.\n"
+            "  try     install the venv module (Debian, Ubuntu: apt install python3-venv)"
+        )
+
+
+def refuse_old_venv() -> None:
+    settings = VENV / "pyvenv.cfg"
+    text = settings.read_text(encoding="utf-8") if settings.is_file() else ""
+    found = re.search(r"^version(?:_info)?\s*=\s*(\d+)\.(\d+)", text, re.MULTILINE)
+    if found and (int(found[1]), int(found[2])) < OLDEST:
+        raise Refused(
+            f".venv was made with Python {found[1]}.{found[2]}; Timewright needs 3.11 or newer.\n"
+            "  try     remove .venv and run this again"
+        )
+
+
+def install(extras: Sequence[str]) -> None:
+    name = f".[{','.join(extras)}]" if extras else "."
+    say(f"installing timewright{name[1:]}")
+    started = time.monotonic()
+    STAMP.unlink(missing_ok=True)
+    pinned = ["-c", str(CONSTRAINTS)] if CONSTRAINTS.is_file() else []
+    failed = call(*pip(), "install", "-qq", "--no-input", "-e", name, *pinned, environment=pip_environment())
+    if failed:
+        raise Refused("the install failed; pip said why above.")
+    say(f"installed in {time.monotonic() - started:.0f} s")
+
+
+def pip() -> list[str]:
+    """The pip inside `.venv`, or else ours reaching into it, which pip can do since 22.3."""
+    if quietly(str(python()), "-m", "pip", "--version"):
+        return [str(python()), "-m", "pip"]
+    ours = [sys.executable, "-m", "pip"]
+    said = subprocess.run([*ours, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.match(r"pip (\d+)\.(\d+)", said)
+    if found is None or (int(found[1]), int(found[2])) < (22, 3):
+        have = f"pip {found[1]}.{found[2]}" if found else "no pip"
+        raise Refused(
+            f".venv has no pip, and this Python has {have}; pip 22.3 or newer is needed.\n"
+            "  try     python3 -m pip install --upgrade pip\n"
+            "  or      apt install python3-venv python3-pip (Debian, Ubuntu)"
+        )
+    return [*ours, "--python", str(python())]
+
+
+def pip_environment() -> dict[str, str]:
+    # `user = true` in somebody's pip settings would make every install into an environment fail.
+    return {**os.environ, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def python() -> Path:
+    return VENV / ("Scripts/python.exe" if WINDOWS else "bin/python")
+
+
+def tool(name: str) -> Path:
+    return python().with_name(name + (".exe" if WINDOWS else ""))
+
+
+def run_checks() -> int:
+    """All four, each on one line; only what fails is shown, and the worst exit code is ours."""
+    steps: dict[str, list[str | Path]] = {
+        "format": [python(), "-m", "ruff", "format", "--check", "."],
+        "lint": [python(), "-m", "ruff", "check", "."],
+        "types": [python(), "-m", "mypy"],
+        "stairs": [tool("lint-imports"), "--no-logo"],
+    }
+    return max(run_check(name, command) for name, command in steps.items())
+
+
+def run_check(name: str, command: Sequence[str | Path]) -> int:
+    started = time.monotonic()
+    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(done.stdout + done.stderr, end="", flush=True)
+    say(f"{name:<7} {'FAILED' if done.returncode else 'ok'}  {time.monotonic() - started:.1f} s")
+    return abs(done.returncode)
+
+
+def lane(name: str, arguments: list[str]) -> int:
+    module = LANES[name]
+    place = ROOT.joinpath(*(["src"] if module.startswith("timewright.") else []), *module.split("."))
+    if not (place.with_suffix(".py").is_file() or (place / "__main__.py").is_file()):
+        raise Refused(f"`{name}` is not there yet: this version has no module {module}.")
+    prepare("test")
+    return call(python(), "-m", module, *arguments)
+
+
+def picks_workers(argument: str) -> bool:
+    return argument.startswith(("-n", "--numprocesses", "--pdb")) or "no:xdist" in argument
+
+
+def tidy_constraints() -> None:
+    """Keep names and versions only: an address would tie the file to somebody's index."""
+    lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if line and not line.startswith(("#", "-")) and "://" not in line]
+    head = "# Written by `python3 dev.py lock`: one tested version of everything, for every extra."
+    CONSTRAINTS.write_text("\n".join([head, *kept]) + "\n", encoding="utf-8")
+    say(f"constraints.txt: {len(kept)} packages, {len(lines) - len(kept)} other lines left out")
+
+
+def no_more(arguments: list[str], *, command: str) -> None:
+    if arguments:
+        raise Refused(f"`{command}` takes nothing after it, and was given {' '.join(arguments)}.")
+
+
+def quietly(*command: str) -> bool:
+    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
+
+
+def call(*command: str | Path, environment: dict[str, str] | None = None) -> int:
+    """Run in the project folder, let it speak for itself, and give back its exit code."""
+    code = subprocess.call(list(map(str, command)), cwd=ROOT, env=environment)
+    return code if code >= 0 else 128 - code
+
+
+def become(program: Path, *arguments: str) -> int:
+    """Hand the terminal over, so that signals reach the program itself; the folder stays the caller's."""
+    command = [str(program), *arguments]
+    if not WINDOWS:
+        os.execv(command[0], command)  # noqa: S606 - no shell is the point
+    return subprocess.call(command)
+
+
+def say(line: str) -> None:
+    print(f"dev: {line}", flush=True)
+
+
+def listed() -> str:
+    rows = (f"  {name:<10}{(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items())
+    return "\n".join(["usage: python3 dev.py COMMAND [arguments]", "", *rows])
+
+
+def main(arguments: list[str]) -> int:
+    if sys.version_info < OLDEST:
+        raise Refused(
+            f"Timewright needs Python 3.11 or newer; this is {'.'.join(map(str, sys.version_info[:2]))}.\n"
+            "  try     the same with a newer one: python3.12 dev.py"
+        )
+    if not arguments or arguments[0] in {"-h", "--help", "help"}:
+        print(listed())
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"\n  try     python3 dev.py {near[0]}" if near else ""
+        raise Refused(f"there is no command `{name}`: {', '.join(COMMANDS)}.{hint}")
+    return COMMANDS[name](rest)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except Refused as refusal:
+        print(f"dev.py: {refusal}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,1 @@
+"""Decides. Pure functions over frozen values; `now` is always an argument."""

@@ -1,0 +1,92 @@
+"""What is done when a run starts, as values: the kinds of target a schedule may name."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from timewright.core.moments import SECOND, spell_duration
+from timewright.errors import InvalidInput
+
+Text = Annotated[str, Meta(min_length=1, max_length=10_000)]
+Argument = Annotated[str, Meta(max_length=131_072)]
+Isolation = Literal["inherit", "loop", "thread", "process"]
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
+
+
+class Call(Struct, frozen=True, kw_only=True, tag="call", tag_field="kind", forbid_unknown_fields=True):
+    """A Python function, by the name it was registered under."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=255)]
+    args: dict[str, Any] = {}
+    isolation: Isolation = "inherit"
+
+
+class Http(Struct, frozen=True, kw_only=True, tag="http", tag_field="kind", forbid_unknown_fields=True):
+    """An HTTP request; a 2xx answer is success."""
+
+    url: Annotated[str, Meta(min_length=1, max_length=8192)]
+    method: Method = "GET"
+    headers: dict[str, str] = {}
+    body: Any = None
+    timeout: timedelta = 30 * SECOND
+    max_response_kb: Annotated[int, Meta(ge=1, le=10_000)] = 100
+    redirects: Annotated[int, Meta(ge=0, le=3)] = 0
+    sign_with: str | None = None
+
+    def __post_init__(self) -> None:
+        if not SECOND <= self.timeout <= 1800 * SECOND:
+            raise InvalidInput(
+                f"target.timeout {spell_duration(self.timeout)} is out of range",
+                field="target.timeout",
+                value=spell_duration(self.timeout),
+                rule="1s to 30m",
+                fix="timeout: 30s",
+            )
+
+
+class Shell(Struct, frozen=True, kw_only=True, tag="shell", tag_field="kind", forbid_unknown_fields=True):
+    """A command as an argument vector; never a line for a shell to interpret."""
+
+    command: Annotated[tuple[Argument, ...], Meta(min_length=1, max_length=1000)]
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    output_kb: Annotated[int, Meta(ge=1, le=10_000)] = 64
+
+
+class Workflow(
+    Struct, frozen=True, kw_only=True, tag="workflow", tag_field="kind", forbid_unknown_fields=True
+):
+    """A stored DAG whose steps become runs."""
+
+    workflow: Annotated[str, Meta(min_length=1, max_length=255)]
+    version: Annotated[int, Meta(ge=1)] | None = None
+    input: dict[str, Any] = {}
+    user: str | None = None
+
+
+class Handoff(Struct, frozen=True, kw_only=True, tag="handoff", tag_field="kind", forbid_unknown_fields=True):
+    """Nothing is launched; someone outside leases the run and answers."""
+
+    payload: Any = None
+
+
+class Publish(Struct, frozen=True, kw_only=True, tag="publish", tag_field="kind", forbid_unknown_fields=True):
+    """A message into an engine or broker people already run."""
+
+    to: Annotated[str, Meta(min_length=1, max_length=64)]
+    name: Annotated[str, Meta(min_length=1, max_length=255)]
+    payload: Any = None
+    options: dict[str, Any] = {}
+    wait: bool = False
+
+
+class Note(Struct, frozen=True, kw_only=True, tag="note", tag_field="kind", forbid_unknown_fields=True):
+    """A text that is its own result: a reminder, or a first step."""
+
+    text: Text
+
+
+AnyTarget = Call | Http | Shell | Workflow | Handoff | Publish | Note

@@ -1,0 +1,128 @@
+"""Time zones: names the installed IANA data knows, and nothing that only looks like one."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from functools import cache
+from zoneinfo import ZoneInfo, available_timezones
+
+from timewright.errors import InvalidZone
+
+LONGEST_NAME = 64
+
+_RULE = "a zone is an IANA name such as Europe/Berlin, or UTC"
+_FIX = "UTC or a place such as Europe/Berlin"
+_FILES_THAT_ARE_NO_PLACES = frozenset({"Factory", "localtime", "posixrules"})
+# An abbreviation names one half of a place's year, or several places at once.
+_ABBREVIATIONS = {
+    "ACST": "Australia/Darwin or Australia/Adelaide",
+    "AEST": "Australia/Brisbane or Australia/Sydney",
+    "AKST": "America/Anchorage",
+    "AST": "America/Halifax or America/Puerto_Rico",
+    "BST": "Europe/London or Asia/Dhaka",
+    "CAT": "Africa/Maputo",
+    "CDT": "America/Chicago",
+    "CEST": "Europe/Berlin",
+    "CET": "Europe/Berlin or Africa/Algiers",
+    "CST": "America/Chicago or Asia/Shanghai",
+    "CST6CDT": "America/Chicago",
+    "EAT": "Africa/Nairobi",
+    "EDT": "America/New_York",
+    "EET": "Europe/Helsinki or Africa/Tripoli",
+    "EST": "America/New_York or America/Panama",
+    "EST5EDT": "America/New_York",
+    "GMT": "UTC or Europe/London",
+    "GMT0": "UTC or Europe/London",
+    "HKT": "Asia/Hong_Kong",
+    "HST": "Pacific/Honolulu",
+    "IST": "Asia/Kolkata, Europe/Dublin or Asia/Jerusalem",
+    "JST": "Asia/Tokyo",
+    "KST": "Asia/Seoul",
+    "MDT": "America/Denver",
+    "MET": "Europe/Brussels",
+    "MSK": "Europe/Moscow",
+    "MST": "America/Denver or America/Phoenix",
+    "MST7MDT": "America/Denver",
+    "NZST": "Pacific/Auckland",
+    "PDT": "America/Los_Angeles",
+    "PST": "America/Los_Angeles or Asia/Manila",
+    "PST8PDT": "America/Los_Angeles",
+    "SAST": "Africa/Johannesburg",
+    "SGT": "Asia/Singapore",
+    "UCT": "UTC",
+    "WAT": "Africa/Lagos",
+    "WET": "Europe/Lisbon",
+    "Z": "UTC",
+}
+
+
+def check_zone(name: str, *, field: str = "zone") -> str:
+    """The same name; one that is not an IANA zone of the installed data is refused with a hint."""
+    if not isinstance(name, str) or name not in _names():
+        raise _refusal(name, field=field)
+    return name
+
+
+def zone(name: str) -> ZoneInfo:
+    """The rules of a zone, by its checked name."""
+    return ZoneInfo(check_zone(name))
+
+
+@cache
+def _names() -> frozenset[str]:
+    offsets = {name for name in available_timezones() if name.startswith(("GMT+", "GMT-"))}
+    return frozenset(available_timezones() - _FILES_THAT_ARE_NO_PLACES - set(_ABBREVIATIONS) - offsets)
+
+
+@cache
+def _by_lower_case() -> dict[str, str]:
+    return {name.lower(): name for name in _names()}
+
+
+def _refusal(name: object, *, field: str) -> InvalidZone:
+    if not isinstance(name, str):
+        return _invalid(name, field, why="is not text", fix=_FIX)
+    why, fix = _reason(name)
+    return _invalid(name[:LONGEST_NAME], field, why=why, fix=fix)
+
+
+def _invalid(value: object, field: str, *, why: str, fix: str) -> InvalidZone:
+    message = f"{field} {value!a} {why}"
+    return InvalidZone(message, field=field, value=value, rule=_RULE, fix=fix)
+
+
+def _reason(name: str) -> tuple[str, str]:
+    """Why a text is no zone, and what was probably meant."""
+    upper = name.upper()
+    if not name.strip():
+        return "is empty", _FIX
+    if len(name) > LONGEST_NAME:
+        return f"is longer than {LONGEST_NAME} characters", _FIX
+    if not name.isascii() or not name.isprintable():
+        return "has characters no zone name has", _FIX
+    if ".." in name or "\\" in name or name.startswith("/"):
+        return "is a path, not a zone", _FIX
+    if upper in _ABBREVIATIONS:
+        return "is an abbreviation, not a zone", _ABBREVIATIONS[upper]
+    if name in _FILES_THAT_ARE_NO_PLACES:
+        return "does not say which place", _FIX
+    if name.lower() in _by_lower_case():
+        return "is not spelled like that", _by_lower_case()[name.lower()]
+    if _looks_like_an_offset(upper):
+        return "is an offset, not a zone", _offset_hint(upper)
+    near = get_close_matches(name, _names(), n=1, cutoff=0.6)
+    return "is not in the installed time zone data", near[0] if near else _FIX
+
+
+def _looks_like_an_offset(upper: str) -> bool:
+    rest = upper.removeprefix("UTC").removeprefix("GMT").lstrip()
+    return rest[:1] in ("+", "-") and rest[1:2].isdigit()
+
+
+def _offset_hint(upper: str) -> str:
+    sign, digits = ("-" if "+" in upper else "+"), "".join(c for c in upper if c.isdigit())
+    hours, minutes = (digits, "0") if len(digits) <= 2 else (digits[:-2], digits[-2:])
+    fixed = f"Etc/GMT{sign}{int(hours)}"
+    if int(minutes) == 0 and fixed in _names():
+        return f"a place such as Europe/Berlin, or {fixed} (its sign is reversed)"
+    return "a place such as Asia/Kolkata"

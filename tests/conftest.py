@@ -1,0 +1,58 @@
+"""What every test lives under: fixed chance, and no way out to the network."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "ci", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("full", parent=settings.get_profile("ci"), derandomize=False, max_examples=2000)
+settings.load_profile("full" if os.environ.get("TIMEWRIGHT_FULL") else "ci")
+
+LOCAL_FAMILIES = {getattr(socket, "AF_UNIX", None), getattr(socket, "AF_NETLINK", None)}
+
+
+class NetworkRefused(AssertionError):
+    """A test tried to reach something that is not this machine."""
+
+
+def refuse_unless_local(family: int, address: Any) -> None:
+    """Let unix sockets and loopback pass; names other than localhost would have to be looked up."""
+    if family in LOCAL_FAMILIES:
+        return
+    host = address[0] if isinstance(address, tuple) and address else str(address)
+    if host == "localhost":
+        return
+    try:
+        local = ipaddress.ip_address(str(host).split("%", 1)[0]).is_loopback
+    except ValueError:
+        local = False
+    if not local:
+        raise NetworkRefused(f"tests talk to this machine only, not to {address!r}")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_network() -> Iterator[None]:
+    """Refuse every connection that would leave this machine, from the first fixture to the last test."""
+    with pytest.MonkeyPatch.context() as patch:
+        for verb in ("connect", "connect_ex"):
+            patch.setattr(socket.socket, verb, _guarded(verb))
+        yield
+
+
+def _guarded(verb: str) -> Any:
+    plain = getattr(socket.socket, verb)
+
+    def guarded(self: socket.socket, address: Any) -> Any:
+        refuse_unless_local(self.family, address)
+        return plain(self, address)
+
+    return guarded
