@@ -79,9 +79,10 @@ def bench(arguments: list[str]) -> int:
 
 
 def docs(arguments: list[str]) -> int:
-    """Build the pages into site/; `docs serve` shows them while you write."""
+    """Write the reference, build the pages into site/; `docs serve` shows them while you write."""
     prepare("docs")
-    return call(tool("zensical"), *(arguments or ["build", "--clean"]))
+    failed = call(python(), "-m", "docs.generate")
+    return failed or call(tool("zensical"), *(arguments or ["build", "--clean"]))
 
 
 def simulate(arguments: list[str]) -> int:

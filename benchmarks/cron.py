@@ -22,9 +22,10 @@ from croniter import croniter
 from cronsim import CronSim
 
 from timewright.core import cron as cron_module
-from timewright.core import cron_days, cron_grammar
 from timewright.core.cron import Cron
-from timewright.core.stretches import Stretches
+from timewright.core.cron import days as cron_days
+from timewright.core.cron import grammar as cron_grammar
+from timewright.core.cron.stretches import Stretches
 from timewright.errors import InvalidCron
 
 Walker = Callable[[], Callable[[], None]]

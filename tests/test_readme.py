@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 README = Path(__file__).resolve().parents[1] / "README.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 ARROW = re.compile(r"# → (.*)$")
@@ -28,7 +30,10 @@ def run(block: str, names: dict[str, Any]) -> list[tuple[str, str]]:
     return compared
 
 
-def test_the_examples_of_the_readme_run_and_tell_the_truth() -> None:
+def test_the_examples_of_the_readme_run_and_tell_the_truth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     compared = [
         pair for block in BLOCK.findall(README.read_text(encoding="utf-8")) for pair in run(block, names)

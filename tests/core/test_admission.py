@@ -20,6 +20,7 @@ from tests.core.worlds import (
     opened,
     schedule,
     steady_schedules,
+    triggers,
 )
 from timewright.core.admission import (
     Admission,
@@ -31,6 +32,8 @@ from timewright.core.admission import (
     Skip,
     Verdict,
     admit,
+    judge,
+    on_time,
     pass_over,
     resumed,
 )
@@ -44,7 +47,7 @@ from timewright.core.moments import DAY, HOUR, MINUTE, SECOND
 from timewright.core.policies import Align, CatchUp, Clamp, JitterSide, Offset, Overlap
 from timewright.core.run import Reason, Run, RunState
 from timewright.core.schedule import Schedule, ScheduleState, Standing, decided
-from timewright.core.triggers import After, AnyOf, Cron, Every, Manual, Once
+from timewright.core.triggers import After, AnyOf, AnyTrigger, Cron, Every, Manual, Once
 
 IDLE, BUSY = Flight(), Flight(live=1)
 
@@ -597,6 +600,33 @@ def test_jitter_stays_in_its_bounds_and_below_the_next_occurrence(
 
 
 # The whole
+
+
+@given(
+    trigger=triggers,
+    overlap=st.sampled_from(Overlap),
+    catch_up=st.sampled_from(CatchUp),
+    steps=st.lists(st.integers(1, 400), min_size=1, max_size=20),
+    busy=st.booleans(),
+)
+def test_the_shortest_way_gives_what_the_long_one_would(
+    trigger: AnyTrigger, overlap: Overlap, catch_up: CatchUp, steps: list[int], busy: bool
+) -> None:
+    made = schedule(trigger, overlap=overlap, catch_up=catch_up)
+    standing, now, flight = opened(made), NOON, Flight(live=int(busy))
+    for step in steps:
+        now += step * SECOND
+        short = on_time(made, standing, flight=flight, now=now)
+        full = judge(made, standing, flight=flight, now=now)
+        assert short is None or short == full
+        standing = full.standing
+
+
+def test_the_shortest_way_is_taken_by_an_ordinary_schedule() -> None:
+    made = schedule(Every(MINUTE, NOON))
+    assert on_time(made, opened(made), flight=Flight(), now=at(1)) is not None
+    assert on_time(made, opened(made), flight=Flight(live=1), now=at(1)) is None
+    assert on_time(made, opened(made), flight=Flight(), now=at(2)) is None
 
 
 @settings(max_examples=300)

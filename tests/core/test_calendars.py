@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from timewright.core.calendar import MOST_DATES, MOST_WEEKLY
 from timewright.core.calendars import (
     Calendar,
     CalendarRule,
@@ -26,6 +25,7 @@ from timewright.core.calendars import (
     occurrence_after,
     occurrence_before,
 )
+from timewright.core.calendars.calendar import MOST_DATES, MOST_WEEKLY
 from timewright.core.moments import DAY, HOUR, LATEST_STORED, MINUTE
 from timewright.core.triggers import After, AnyOf, AnyTrigger, Cron, Every, Manual, Once
 from timewright.errors import InvalidInput, InvalidInstant, InvalidZone, NotFound

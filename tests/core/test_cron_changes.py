@@ -12,7 +12,7 @@ import struct
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
-from importlib import resources
+from importlib import import_module, resources
 from pathlib import Path
 from typing import Literal, get_args
 from zoneinfo import TZPATH, ZoneInfo, available_timezones
@@ -20,11 +20,12 @@ from zoneinfo import TZPATH, ZoneInfo, available_timezones
 import pytest
 
 from tests.core.cron_scan import SECOND, Change, Reading, backwards, changes, plain, readings
-from timewright.core import stretches as stretches_module
 from timewright.core.cron import Cron
-from timewright.core.stretches import Stretches, stretches
+from timewright.core.cron.stretches import Stretches, stretches
 from timewright.core.zones import check_zone
 from timewright.errors import InvalidZone
+
+stretches_module = import_module("timewright.core.cron.stretches")
 
 Policy = Literal["vixie", "match", "skip_once"]
 Clock = dict[tuple[int, int], list[tuple[Reading, datetime]]]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from timewright.core.cron import Cron
-from timewright.core.cron_fields import NICKNAMES
+from timewright.core.cron.fields import NICKNAMES
 from timewright.errors import InvalidCron
 
 DATA = Path(__file__).parent / "data" / "cron"

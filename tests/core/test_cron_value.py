@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from timewright.core.cron import Cron
-from timewright.core.cron_grammar import needs_key
+from timewright.core.cron.grammar import needs_key
 from timewright.core.trigger import Trigger
 from timewright.errors import InvalidCron, InvalidInput, InvalidInstant, InvalidZone
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timewright.core.workflow_expression import (
+from timewright.core.workflow.expression import (
     MISSING,
     Compared,
     Constant,
@@ -22,7 +22,7 @@ from timewright.core.workflow_expression import (
     holds,
     paths,
 )
-from timewright.core.workflow_grammar import (
+from timewright.core.workflow.grammar import (
     DEEPEST_EXPRESSION,
     LONGEST_EXPRESSION,
     parse_condition,

@@ -18,6 +18,7 @@ from timewright.core.admission import (
     Skip,
     Verdict,
     admit,
+    judge,
     resumed,
 )
 from timewright.core.calendars import Calendar, CalendarRule, Span
@@ -108,6 +109,7 @@ class World:
         asked = {"flight": self.flight, "now": self.now, "calendars": CALENDARS}
         admission = admit(self.schedule, self.standing, **asked)  # type: ignore[arg-type]
         assert admission == admit(self.schedule, self.standing, **asked)  # type: ignore[arg-type]
+        assert admission == judge(self.schedule, self.standing, **asked)  # type: ignore[arg-type]
         assert admission.standing.cursor >= self.standing.cursor
         assert all(v.planned_at > self.standing.cursor for v in admission.verdicts)
         assert all(_last(v) <= admission.standing.cursor for v in admission.verdicts)

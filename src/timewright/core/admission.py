@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.calendars import Calendar, occurrence_after
@@ -36,11 +35,22 @@ from timewright.core.governor import (
 )
 from timewright.core.jitter import jittered, occurrence_seed
 from timewright.core.moments import SECOND, ZERO
+from timewright.core.ordinary import on_time
 from timewright.core.policies import JitterSide, Offset
 from timewright.core.run import Reason
 from timewright.core.schedule import Schedule, ScheduleState, Standing, decided
 from timewright.core.triggers import After, AnyOf, Every, Manual
-from timewright.core.verdicts import MOST_SKIP_ROWS, Drop, Fire, Hold, Replace, Skip, Verdict, collapsed
+from timewright.core.verdicts import (
+    MOST_SKIP_ROWS,
+    Admission,
+    Drop,
+    Fire,
+    Hold,
+    Replace,
+    Skip,
+    Verdict,
+    collapsed,
+)
 
 __all__ = [
     "MOST_SKIP_ROWS",
@@ -54,20 +64,13 @@ __all__ = [
     "Skip",
     "Verdict",
     "admit",
+    "judge",
+    "on_time",
     "pass_over",
     "resumed",
 ]
 
 _TICK = timedelta(microseconds=1)
-
-
-class Admission(Struct, frozen=True):
-    """Every verdict of one pass, where the schedule stands after it, and what comes next."""
-
-    verdicts: tuple[Verdict, ...]
-    standing: Standing
-    decision: Decision
-    more: bool = False
 
 
 def admit(
@@ -79,6 +82,21 @@ def admit(
     calendars: Mapping[str, Calendar] = NO_CALENDARS,
 ) -> Admission:
     """Decide every occurrence that is due, once."""
+    ordinary = on_time(schedule, standing, flight=flight, now=now)
+    if ordinary is not None:
+        return ordinary
+    return judge(schedule, standing, flight=flight, now=now, calendars=calendars)
+
+
+def judge(
+    schedule: Schedule,
+    standing: Standing,
+    *,
+    flight: Flight,
+    now: datetime,
+    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+) -> Admission:
+    """Decide every occurrence that is due, whatever the case."""
     paused = standing.state is ScheduleState.PAUSED and standing.paused_until is not None
     if standing.state is not ScheduleState.ACTIVE and not paused:
         decision = Decision(None, Source.PAUSED)

@@ -44,12 +44,16 @@ def plan_next(
     `base` is what intervals and clamps count from, by default `now`; a decision taken at the end of a
     run counts from its start. If that lies behind `now`, it is decided again from `now`.
     """
-    base = base or now
     until = paused_until(standing, now=now)
+    base = base or now
     if until is None and is_steady(schedule, standing):
         return baseline(schedule, standing, now=now, base=base, calendars=calendars)
     decision = _governed(schedule, standing, now=now, base=base, calendars=calendars)
     if base < now and decision.at is not None and decision.at <= now:
+        decision = _governed(schedule, standing, now=now, base=now, calendars=calendars)
+    if decision.at is not None and decision.at <= standing.cursor:
+        # What is decided already, perhaps ahead of time because someone left it out, is not planned again.
+        now = standing.cursor + timedelta(microseconds=1)
         decision = _governed(schedule, standing, now=now, base=now, calendars=calendars)
     if until is not None:
         decision = decision.over(until, Source.PAUSED, why=f"paused until {spell_instant(until)}")

@@ -108,6 +108,15 @@ def schedule_after(state: ScheduleState, event: ScheduleEvent) -> ScheduleState:
         ) from None
 
 
+_USUAL: dict[str, timedelta | None] = {
+    "grace": MINUTE,
+    "spread_over": MINUTE,
+    "jitter": ZERO,
+    "catch_up_window": DAY,
+    "deadline": None,
+}
+
+
 class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A standing intention: trigger, target and policies, in a namespace, with a revision."""
 
@@ -158,13 +167,12 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
 
     def __post_init__(self) -> None:
         check_stored(self.created_at, field="created_at")
-        for field, moment in (("start_at", self.start_at), ("end_at", self.end_at)):
-            if moment is not None:
-                check_stored(moment, field=field)
-        Window(self.start_at, self.end_at)
-        for field in ("grace", "spread_over", "jitter", "catch_up_window", "deadline"):
+        if self.start_at is not None or self.end_at is not None:
+            self._check_window()
+        for field, usual in _USUAL.items():
             duration = getattr(self, field)
-            if duration is not None:
+            # The usual length is the same object; only what someone wrote is looked at.
+            if duration is not usual and duration is not None:
                 bounded(duration, field=field)
         if self.offset is Offset.STABLE and not self.jitter:
             raise InvalidInput(
@@ -174,6 +182,12 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
                 rule="offset: stable needs jitter, which says how far the schedule may move",
                 fix="jitter: 5m",
             )
+
+    def _check_window(self) -> None:
+        for field, moment in (("start_at", self.start_at), ("end_at", self.end_at)):
+            if moment is not None:
+                check_stored(moment, field=field)
+        Window(self.start_at, self.end_at)
 
     @property
     def window(self) -> Window:

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from timewright.core.cron_grammar import needs_key
+from timewright.core.cron.grammar import needs_key
 from timewright.core.refusals import refused
 from timewright.core.spellings import plain_word, snake
 

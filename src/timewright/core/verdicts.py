@@ -8,8 +8,9 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from timewright.core.decision import Candidate, Source
+from timewright.core.decision import Candidate, Decision, Source
 from timewright.core.run import Reason
+from timewright.core.schedule import Standing
 
 MOST_SKIP_ROWS = 1_000
 
@@ -67,6 +68,15 @@ class Drop(Struct, frozen=True, kw_only=True):
 
 Started = Fire | Hold | Replace
 Verdict = Fire | Hold | Replace | Skip | Drop
+
+
+class Admission(Struct, frozen=True):
+    """Every verdict of one pass, where the schedule stands after it, and what comes next."""
+
+    verdicts: tuple[Verdict, ...]
+    standing: Standing
+    decision: Decision
+    more: bool = False
 
 
 def collapsed(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:

@@ -22,7 +22,7 @@ from timewright.core.queue_file import QueueEntry, decode_queue_file
 from timewright.core.refusals import refuse_from, refused
 from timewright.core.schedule import Preset, Schedule, check_new
 from timewright.core.shapes import trigger_shape, with_key
-from timewright.core.spellings import snake
+from timewright.core.spellings import ALIASES, snake
 from timewright.core.target import Http
 from timewright.core.triggers import After, AnyOf, AnyTrigger, Every, anchored
 from timewright.errors import TimewrightError
@@ -31,6 +31,7 @@ __all__ = [
     "QueueEntry",
     "check_name",
     "decode",
+    "decode_changes",
     "decode_policy",
     "decode_queue_file",
     "decode_schedule",
@@ -103,6 +104,43 @@ def decode_schedule(
     return schedule
 
 
+def decode_changes(
+    raw: Any,
+    *,
+    of: Schedule,
+    now: datetime,
+    floor: Floor = Floor(),  # noqa: B008 - a frozen value
+) -> Schedule:
+    """Read an edit of a schedule: what is written changes, what is left out stays as it is.
+
+    An interval keeps its anchor, a zone alone keeps its expression. A preset that is named lies over what was
+    there and under what is written beside it.
+    """
+    check_size(raw)
+    given = names_of(_http_timeout(raw), Schedule)
+    _refuse_ours(given, id=of.id)
+    for part in ("trigger", "target"):
+        if part in given:
+            given[part] = _of_one_kind(given[part], getattr(of, part))
+    if "trigger" in given:
+        given["trigger"] = _keyed(given["trigger"], key=of.id)
+    preset = read(given.get("preset"), type_of(Preset | None), "preset")
+    base = {name: getattr(of, name) for name in Schedule.__struct_fields__} | dict(
+        PRESETS.get(preset or "", {})
+    )
+    schedule = cast("Schedule", read_struct(_checked_names(given), Schedule, "", base))
+    if "trigger" in given:
+        own = FLOORS.get(schedule.preset or "")
+        floors = (own, floor) if own is not None else (floor,)
+        schedule = replace(schedule, trigger=anchored(_floored(schedule.trigger, floors), of.created_at))
+        _check_anchor(schedule.trigger)
+    if "target" in given:
+        schedule = replace(schedule, lease=_time_limit(schedule, given))
+    if {"trigger", "start_at", "end_at", "deadline"} & set(given):
+        check_new(schedule, now=now, catch_up_asked="catch_up" in given)
+    return schedule
+
+
 def decode_policy(raw: Any, *, field: str = "policy") -> QueuePolicy:
     """Read the standing policy of a queue; no file gives the cautious defaults, a wrong field is refused."""
     if raw is None:
@@ -140,6 +178,15 @@ def _refuse_ours(given: Mapping[str, Any], *, id: str) -> None:  # noqa: A002
 
 def _keyed(trigger: Any, *, key: str) -> Any:
     return with_key(trigger_shape(trigger, "trigger"), key) if not isinstance(trigger, Struct) else trigger
+
+
+def _of_one_kind(raw: Any, base: Struct) -> Any:
+    """A part that has only fields of the kind it changes is of that kind, also if it does not say so."""
+    if not isinstance(raw, Mapping) or "kind" in raw:
+        return raw
+    known = {*base.__struct_encode_fields__, *ALIASES.get(type(base), {})}
+    words = {snake(key).removesuffix("_ms") if isinstance(key, str) else key for key in raw}
+    return {"kind": base.__struct_config__.tag, **raw} if words <= known else raw
 
 
 def _checked_names(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,172 @@
+"""No-op runs end to end, durable: handed over in bulk, run, settled; beside the rivals by turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from benchmarks import _rivals as rivals
+from benchmarks._measure import (
+    BY,
+    IDS,
+    Goals,
+    Places,
+    check_once,
+    enqueue_runs,
+    heading,
+    house,
+    median,
+    schedule,
+    spread,
+    store_words,
+)
+from benchmarks._rivals import Absent, Stopwatch, Taken
+from timewright.core.policies import Overlap
+from timewright.core.target import Call
+from timewright.core.triggers import Manual
+from timewright.ledger.by_hand import run_now
+from timewright.ledger.replan import create
+
+CAPACITY = 500
+BATCH = 1000
+SLOW = 5  # a rival that takes this much longer is given that much less to do
+
+Party = Callable[[int, str], Taken]
+
+
+def drain(goals: Goals, places: Places, *, kind: str, rounds: int, quick: bool) -> None:
+    """Bulk enqueue and drain on one kind of store, with the rivals that use it."""
+    runs = 1_000 if quick else 10_000
+    parties = ON[kind]
+    heading(
+        f"no-op runs end to end, {kind}",
+        f"{store_words(kind)}; empty store, one process, {rounds} rounds, the parties by turns in each",
+        f"timewright: 10 schedules, call target on threads, capacity {CAPACITY}, batch {BATCH};"
+        " every run once, one attempt each, checked",
+        *(
+            f"{name}: {jobs:,} jobs; {(party.__doc__ or '').strip()}"
+            for name, party, jobs in _given(kind, runs)
+        ),
+    )
+    taken: dict[str, list[Taken]] = {name: [] for name in parties}
+    absent: dict[str, str] = {}
+    for _ in range(rounds):
+        for name, party, jobs in _given(kind, runs):
+            if name not in absent:
+                try:
+                    with places.fresh(kind) as place:
+                        taken[name].append(party(jobs, place))
+                except Absent as reason:
+                    absent[name] = str(reason)
+    _show(taken, absent)
+    rates = {name: Rates(rows) for name, rows in taken.items() if rows}
+    {"sqlite": _judge_sqlite, "postgres": _judge_postgres}[kind](goals, rates)
+
+
+def ours(runs: int, place: str) -> Taken:
+    """In bulk by backfill, then one instance with its call target."""
+    ran: list[None] = []
+
+    def noop() -> None:
+        ran.append(None)
+
+    with house(place, {"noop": noop}, awaited=runs, capacity=CAPACITY, batch=BATCH) as (built, ends):
+        watch = Stopwatch()
+        enqueue_runs(built.store, runs)
+        watch.mark()
+        built.start()
+        ends.wait()
+        watch.mark()
+        taken = watch.taken(runs)
+        check_once(built.store, runs)
+        if len(ran) != runs:
+            raise SystemExit(f"{len(ran)} calls for {runs} runs")
+    return taken
+
+
+def ours_singly(runs: int, place: str) -> Taken:
+    """Run by run by hand, one commit each, then the same instance."""
+
+    def noop() -> None:
+        """Do nothing."""
+
+    with house(place, {"noop": noop}, awaited=runs, capacity=CAPACITY, batch=BATCH) as (built, ends):
+        now = built.store.now()
+        one = schedule("manual", Manual(), Call(name="noop"), now=now, overlap=Overlap.ALLOW)
+        create(built.store, [one], by=BY, now=now)
+        watch = Stopwatch()
+        for _ in range(runs):
+            run_now(built.store, one.id, ids=IDS, by=BY, now=built.store.now())
+        watch.mark()
+        built.start()
+        ends.wait()
+        watch.mark()
+        return watch.taken(runs)
+
+
+ON: Mapping[str, Mapping[str, tuple[Party, int]]] = {
+    "sqlite": {
+        "timewright": (ours, 1),
+        "huey": (rivals.huey, 1),
+        "apscheduler": (rivals.apscheduler, SLOW),
+        "celery": (rivals.celery, SLOW),
+        "timewright singly": (ours_singly, SLOW),
+    },
+    "postgres": {
+        "timewright": (ours, 1),
+        "pgqueuer": (rivals.pgqueuer, 1),
+        "procrastinate": (rivals.procrastinate, 2 * SLOW),
+        "timewright singly": (ours_singly, 2 * SLOW),
+    },
+}
+
+
+def _given(kind: str, runs: int) -> list[tuple[str, Party, int]]:
+    return [(name, party, runs // part) for name, (party, part) in ON[kind].items()]
+
+
+class Rates:
+    """Jobs per second, a figure a round."""
+
+    def __init__(self, rows: list[Taken]) -> None:
+        self.enqueue = [row.jobs / row.enqueue for row in rows]
+        self.drain = [row.jobs / row.drain for row in rows]
+        self.both = [row.jobs / (row.enqueue + row.drain) for row in rows]
+        self.cpu_us = [row.cpu / row.jobs * 1e6 for row in rows]
+
+
+def _show(taken: Mapping[str, list[Taken]], absent: Mapping[str, str]) -> None:
+    print(f"  {'per second':<20}{'enqueue':>24}{'drain':>24}{'end to end':>24}{'us of a core each':>22}")
+    for name, rows in taken.items():
+        if name in absent:
+            print(f"  {name:<20}{absent[name]}")
+        elif rows:
+            rates = Rates(rows)
+            cells = (rates.enqueue, rates.drain, rates.both)
+            cpu = spread(rates.cpu_us) if rates.cpu_us[0] > 0 else "another process"
+            print(
+                f"  {name:<20}" + "".join(f"{spread(cell):>24}" for cell in cells) + f"{cpu:>22}", flush=True
+            )
+
+
+def _judge_sqlite(goals: Goals, rates: Mapping[str, Rates]) -> None:
+    row = "drain, sqlite"
+    _against(goals, row, rates, rival="huey", what="drain", least=2)
+    for rival, least in (("huey", 3), ("apscheduler", 10), ("celery", 10)):
+        _against(goals, row, rates, rival=rival, what="both", least=least)
+
+
+def _judge_postgres(goals: Goals, rates: Mapping[str, Rates]) -> None:
+    row = "drain, postgres"
+    _against(goals, row, rates, rival="pgqueuer", what="drain", least=1)
+    _against(goals, row, rates, rival="pgqueuer", what="both", least=3)
+    _against(goals, row, rates, rival="procrastinate", what="both", least=10)
+
+
+def _against(
+    goals: Goals, row: str, rates: Mapping[str, Rates], *, rival: str, what: str, least: float
+) -> None:
+    if rival not in rates:
+        return
+    ratio = median(getattr(rates["timewright"], what)) / median(getattr(rates[rival], what))
+    words = {"drain": "drain", "both": "bulk end to end"}[what]
+    goals.judge(row, f"{words} >= {least:g} x {rival}", found=f"{ratio:.1f} x", met=ratio >= least)

@@ -1,0 +1,146 @@
+"""Stores full of schedules and history, filled by bulk SQL; nothing of it is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import apsw
+import psycopg
+
+from timewright.core.moments import DAY, micros
+from timewright.core.schedule import Schedule
+from timewright.core.target import Note
+from timewright.core.triggers import Every
+from timewright.stores.rows import schedule_body, shard_of
+
+BASE = datetime(2026, 3, 10, tzinfo=UTC)
+STEP = timedelta(milliseconds=1)
+NEVER = datetime(2150, 1, 1, tzinfo=UTC)
+
+SCHEDULE_COLUMNS = (
+    "id, namespace, name, grouped, revision, state, reason, decided_to, next_at, wake_at, source, trail,"
+    " failures, runs, missed, paused_at, paused_until, last_started_at, last_finished_at, hints, shard"
+)
+REVISION_COLUMNS = "schedule_id, revision, body, at, actor, reason"
+RUN_COLUMNS = (
+    "id, namespace, schedule_id, lane, planned_at, fire_at, state, asleep, reason, source, revision, queue,"
+    " line, priority, alone, handoff, fence, last_of, dropped, created_at, finished_at, lease_id, holder,"
+    " leased_at, lease_until, parent, previous, extra"
+)
+
+
+def schedule_id(number: int) -> str:
+    return f"sch_{number:026d}"
+
+
+def place_in_line(number: int, many: int) -> int:
+    """Which of them wakes when: scattered, because schedules are not made in the order in which they wake."""
+    return number * 7_368_787 % many
+
+
+def make_schedule(number: int, anchor: datetime, *, name: str = "") -> Schedule:
+    """Once a day at its own millisecond: nothing about it needs more than one run and one step."""
+    return Schedule(
+        id=schedule_id(number),
+        name=name or f"schedule-{number:08d}",
+        created_at=BASE - DAY,
+        trigger=Every(DAY, anchor),
+        target=Note(text="hello"),
+    )
+
+
+def schedule_rows(first: int, many: int, *, wake_at: datetime | None = None) -> Iterator[tuple[Any, ...]]:
+    """The rows of both tables, one schedule at a time."""
+    body = schedule_body(make_schedule(0, BASE))
+    parts = (schedule_id(0), "schedule-00000000", "2026-03-10T00:00:00Z")
+    assert all(part in body for part in parts), body
+    for number in range(first, first + many):
+        anchor = wake_at or BASE + place_in_line(number, many) * STEP
+        own, name = schedule_id(number), f"schedule-{number:08d}"
+        text = body.replace(parts[0], own).replace(parts[1], name)
+        text = text.replace(parts[2], anchor.isoformat().replace("+00:00", "Z"))
+        at = micros(anchor)
+        start = (own, "default", name, "", 1, "active", "", at - 1, at, at, "baseline-interval", "")
+        yield (
+            (*start, 0, 0, 0, None, None, None, None, "", shard_of(own)),
+            (own, 1, text, micros(BASE), "", ""),
+        )
+
+
+def fill_sqlite(connection: apsw.Connection, schedules: int) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    rows = list(schedule_rows(0, schedules))
+    connection.executemany(_values("schedules", SCHEDULE_COLUMNS), (row for row, _ in rows))
+    connection.executemany(_values("revisions", REVISION_COLUMNS), (row for _, row in rows))
+    connection.execute("COMMIT")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE); ANALYZE")
+
+
+def fill_postgres(connection: psycopg.Connection[Any], schedules: int) -> None:
+    rows = list(schedule_rows(0, schedules))
+    with connection.cursor() as cursor:
+        with cursor.copy(f"COPY schedules ({SCHEDULE_COLUMNS}) FROM STDIN".encode()) as copy:
+            for row, _ in rows:
+                copy.write_row(row)
+        with cursor.copy(f"COPY revisions ({REVISION_COLUMNS}) FROM STDIN".encode()) as copy:
+            for _, row in rows:
+                copy.write_row(row)
+    connection.execute("VACUUM ANALYZE")
+
+
+_HISTORY = """
+INSERT INTO runs ({columns})
+SELECT 'run_' || {number}, 'default', 'sch_' || {schedule}, '', {base} - {back}, {base} - {back},
+    'succeeded', 0, '', 'baseline-interval', 1, '', '', 100, 1, 0, 1, NULL, 0, {base} - {back},
+    {base} - {back}, '', '', NULL, NULL, '', '', ''
+FROM {series}
+"""
+
+
+def remember_sqlite(
+    connection: apsw.Connection, schedules: int, runs: int, *, at_a_time: int = 1_000_000
+) -> None:
+    """So many finished runs behind us, oldest first."""
+    for first in range(0, runs, at_a_time):
+        last = min(first + at_a_time, runs) - 1
+        series = (
+            f"(WITH RECURSIVE s (i) AS (SELECT {first} UNION ALL SELECT i + 1 FROM s WHERE i < {last})"
+            " SELECT i FROM s)"
+        )
+        connection.execute(
+            _HISTORY.format(
+                columns=RUN_COLUMNS,
+                number="printf('%026d', i)",
+                schedule=f"printf('%026d', i % {schedules})",
+                base=micros(BASE),
+                back=f"({runs} - i) * 1000000",
+                series=series,
+            )
+        )
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute("ANALYZE")
+
+
+def remember_postgres(
+    connection: psycopg.Connection[Any], schedules: int, runs: int, *, at_a_time: int = 1_000_000
+) -> None:
+    """So many finished runs behind us, oldest first."""
+    for first in range(0, runs, at_a_time):
+        last = min(first + at_a_time, runs) - 1
+        statement = _HISTORY.format(
+            columns=RUN_COLUMNS,
+            number="lpad(i::text, 26, '0')",
+            schedule=f"lpad((i % {schedules})::text, 26, '0')",
+            base=micros(BASE),
+            back=f"({runs} - i) * 1000000",
+            series=f"generate_series({first}::bigint, {last}) AS s (i)",
+        )
+        connection.execute(statement.encode())
+    connection.execute("VACUUM ANALYZE")
+
+
+def _values(table: str, columns: str) -> str:
+    places = ", ".join("?" for _ in columns.split(","))
+    return f"INSERT INTO {table} ({columns}) VALUES ({places})"

@@ -1,0 +1,327 @@
+"""How fast does the store admit, lease and settle, against hand-written SQL that does the same writes?
+
+    python -m benchmarks.store                 both stores, 1 k, 100 k and 1 M schedules
+    python -m benchmarks.store --history 10m   and once more with so many runs behind us
+    python -m benchmarks.store --quick         a minute, small figures
+    python -m benchmarks.store --memory        a million settled runs with pruning: does memory stay flat?
+
+Both sides work on the same tables, in turn. A pass is one batch through admission (claim what is due,
+insert a run each, move the schedule on), leasing and settlement, each a transaction, each flushed to disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import platform
+import re
+import statistics
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+import apsw
+import psycopg
+
+from benchmarks._store_fill import (
+    BASE,
+    STEP,
+    fill_postgres,
+    fill_sqlite,
+    remember_postgres,
+    remember_sqlite,
+)
+from benchmarks._store_sides import Ours, RawPostgres, RawSqlite, Side
+from timewright.core.moments import DAY
+from timewright.ports import Prune, Store
+from timewright.stores.postgres import PostgresStore
+from timewright.stores.sqlite import SqliteStore
+from timewright.testing.postgres import postgres_server
+
+VERBS = ("admit", "lease", "settle")
+BATCHES = (1000, 100, 1)
+ADDED = (10_000, 1000, 100, 1)
+PASSES = {1000: 5, 100: 20, 1: 200}
+ALIGNED = 1000
+# Figures of a row: per second, for each round.
+Key = tuple[str, int, int, int, str, str]
+
+
+class Bench(NamedTuple):
+    """One store with its two sides, and how to fill it."""
+
+    kind: str
+    ours: Ours
+    raw: Side
+    fill: Callable[[int], None]
+    remember: Callable[[int, int], None]
+    conditions: str
+
+
+class Timeline:
+    """Walks from one due schedule to the next; every day each of them is due once."""
+
+    def __init__(self, schedules: int) -> None:
+        self.schedules = schedules
+        self.position = 0
+
+    def take(self, many: int) -> datetime:
+        """The instant at which the next so many are due, and no others."""
+        self.position += many
+        day, place = divmod(self.position - 1, self.schedules)
+        return BASE + day * DAY + place * STEP
+
+
+@contextmanager
+def sqlite_bench(folder: Path) -> Iterator[Bench]:
+    path = str(folder / "store.db")
+    ours = Ours(SqliteStore(path))
+    raw, filler = RawSqlite(path), apsw.Connection(path)
+    filler.set_busy_timeout(10_000)
+    pragmas = {
+        name: ours._store._writer.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in PRAGMAS
+    }
+    said = ", ".join(f"{name} {value}" for name, value in pragmas.items())
+    try:
+        yield Bench(
+            "sqlite",
+            ours,
+            raw,
+            lambda many: fill_sqlite(filler, many),
+            lambda many, runs: remember_sqlite(filler, many, runs),
+            f"SQLite {apsw.sqlite_lib_version()} by apsw {apsw.apsw_version()}, {said}",
+        )
+    finally:
+        filler.close()
+        raw.close()
+        ours.close()
+
+
+PRAGMAS = ("journal_mode", "synchronous", "page_size", "cache_size")
+
+
+@contextmanager
+def postgres_bench(folder: Path) -> Iterator[Bench]:
+    """A server of its own, in a folder that it chooses."""
+    assert folder.is_dir()
+    with postgres_server(durable=True, settings={"shared_buffers": "512MB"}) as server:
+        url = server.url()
+        ours = Ours(PostgresStore(url))
+        raw, filler = RawPostgres(url), psycopg.connect(url, autocommit=True)
+        names = ("server_version", "fsync", "synchronous_commit", "shared_buffers")
+        shown = {name: filler.execute(f"SHOW {name}".encode()).fetchone() for name in names}
+        said = ", ".join(f"{name} {row[0] if row else '?'}" for name, row in shown.items())
+        try:
+            yield Bench(
+                "postgres",
+                ours,
+                raw,
+                lambda many: fill_postgres(filler, many),
+                lambda many, runs: remember_postgres(filler, many, runs),
+                f"PostgreSQL over a local socket by psycopg {psycopg.__version__}, {said}",
+            )
+        finally:
+            filler.close()
+            raw.close()
+            ours.close()
+
+
+STORES = {"sqlite": sqlite_bench, "postgres": postgres_bench}
+
+
+def one_pass(side: Side, line: Timeline, many: int, times: dict[str, float]) -> None:
+    now = line.take(many)
+    for verb in VERBS:
+        started = perf_counter()
+        getattr(side, verb)(many, now=now)
+        times[verb] += perf_counter() - started
+
+
+def align(bench: Bench, line: Timeline) -> None:
+    """Go on, untimed, to where every batch fits into a day."""
+    rest = -line.position % ALIGNED
+    for many in (*(100 for _ in range(rest // 100)), *(1 for _ in range(rest % 100))):
+        one_pass(bench.ours, line, many, defaultdict(float))
+
+
+def measure(
+    bench: Bench, line: Timeline, *, batches: tuple[int, ...], rounds: int, history: int
+) -> dict[Key, list[float]]:
+    """Both sides in turn, round after round."""
+    figures: dict[Key, list[float]] = defaultdict(list)
+    for number in range(rounds):
+        for many in batches:
+            for side in (bench.ours, bench.raw) if number % 2 == 0 else (bench.raw, bench.ours):
+                one_pass(
+                    side, line, many, defaultdict(float)
+                )  # whoever comes after the other finds a cold cache
+                times: dict[str, float] = defaultdict(float)
+                for _ in range(PASSES[many]):
+                    one_pass(side, line, many, times)
+                for verb, seconds in times.items():
+                    key = (bench.kind, line.schedules, history, many, verb, side.name)
+                    figures[key].append(many * PASSES[many] / seconds)
+                whole = (bench.kind, line.schedules, history, many, "tick", side.name)
+                figures[whole].append(many * PASSES[many] / sum(times.values()))
+                align(bench, line)
+        progress(f"{bench.kind}, {line.schedules:,} schedules, {history:,} runs behind: round {number + 1}")
+    return figures
+
+
+def measure_adding(bench: Bench, schedules: int, *, rounds: int) -> dict[Key, list[float]]:
+    figures: dict[Key, list[float]] = defaultdict(list)
+    for number in range(rounds):
+        for many in ADDED:
+            passes = {10_000: 1, 1000: 3, 100: 10, 1: 100}[many]
+            for side in (bench.ours, bench.raw) if number % 2 == 0 else (bench.raw, bench.ours):
+                started = perf_counter()
+                for _ in range(passes):
+                    side.add(many)
+                rate = many * passes / (perf_counter() - started)
+                figures[bench.kind, schedules, 0, many, "add", side.name].append(rate)
+    return figures
+
+
+def run_store(kind: str, arguments: argparse.Namespace) -> dict[Key, list[float]]:
+    figures: dict[Key, list[float]] = {}
+    for schedules in arguments.schedules:
+        with tempfile.TemporaryDirectory(dir=arguments.folder) as folder, STORES[kind](Path(folder)) as bench:
+            progress(f"{kind}: filling in {schedules:,} schedules")
+            bench.fill(schedules)
+            line = Timeline(schedules)
+            progress(f"conditions: {bench.conditions}")
+            figures |= measure(bench, line, batches=BATCHES, rounds=arguments.rounds, history=0)
+            figures |= measure_adding(bench, schedules, rounds=arguments.rounds)
+            if arguments.history and schedules == max(arguments.schedules):
+                progress(f"{kind}: filling in {arguments.history:,} runs of history")
+                bench.remember(schedules, arguments.history)
+                figures |= measure(
+                    bench, line, batches=(100,), rounds=arguments.rounds, history=arguments.history
+                )
+    return figures
+
+
+def report(figures: dict[Key, list[float]]) -> None:
+    head = f"{'store':<9}{'schedules':>10}{'history':>12}{'batch':>7}  {'verb':<7}"
+    head += f"{'timewright':>26}{'raw SQL':>27}  ratio"
+    print(f"\nmedian (lowest to highest), rows a second\n{head}\n{'-' * len(head)}")
+    for (kind, schedules, history, many, verb, side), rates in figures.items():
+        if side != Ours.name:
+            continue
+        raw = figures[kind, schedules, history, many, verb, "raw SQL"]
+        ratio = statistics.median(rates) / statistics.median(raw)
+        what = f"{kind:<9}{schedules:>10,}{history:>12,}{many:>7}  {verb:<7}"
+        print(f"{what}{spread(rates):>26}{spread(raw):>27}  {ratio:.2f}")
+
+
+def spread(rates: list[float]) -> str:
+    return f"{statistics.median(rates):,.0f} ({min(rates):,.0f}–{max(rates):,.0f})"
+
+
+def report_growth(figures: dict[Key, list[float]]) -> None:
+    """What a tick costs with many schedules, and with a long history, against the fewest and none."""
+    print("\ncost of a tick of 100, against the fewest schedules and no history (1.0 = the same)")
+    for kind in dict.fromkeys(key[0] for key in figures):
+        ours, raw = (ticks_of(figures, kind, side) for side in (Ours.name, "raw SQL"))
+        for schedules, history in sorted(ours):
+            grown = [ticks[min(ticks)] / ticks[schedules, history] for ticks in (ours, raw)]
+            place = f"{kind:<9}{schedules:>10,} schedules{history:>12,} runs behind"
+            print(f"{place}  timewright {grown[0]:.2f} ×  raw SQL {grown[1]:.2f} ×")
+
+
+def ticks_of(figures: dict[Key, list[float]], kind: str, side: str) -> dict[tuple[int, int], float]:
+    """Ticks of 100 a second, by schedules and history."""
+    return {
+        (key[1], key[2]): statistics.median(rates)
+        for key, rates in figures.items()
+        if key[0] == kind and key[3:] == (100, "tick", side)
+    }
+
+
+def watch_memory(kind: str, arguments: argparse.Namespace) -> None:
+    """A million settled runs with pruning; the memory of this process, sampled."""
+    settled, samples = 0, []
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder, STORES[kind](Path(folder)) as bench:
+        bench.fill(1000)
+        line = Timeline(1000)
+        store: Store = bench.ours._store
+        while settled < arguments.settled:
+            one_pass(bench.ours, line, 1000, defaultdict(float))
+            settled += 1000
+            while store.write(lambda tx: tx.prune(Prune(keep_runs=10_000))) == 1000:
+                pass
+            if settled % max(arguments.settled // 20, 1000) == 0:
+                samples.append(resident())
+                progress(f"{kind}: {settled:,} settled, {samples[-1]:.1f} MB resident")
+    first, rest = samples[len(samples) // 10], samples[len(samples) // 10 :]
+    print(
+        f"{kind}: {settled:,} runs settled and pruned to 10,000; resident {first:.1f} MB after a tenth, then"
+        f" {min(rest):.1f} to {max(rest):.1f} MB ({(max(rest) / first - 1) * 100:+.1f} %)"
+    )
+
+
+def resident() -> float:
+    gc.collect()
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+    return int(found[1]) / 1024 if found else 0.0
+
+
+def progress(line: str) -> None:
+    print(f"  … {line}", file=sys.stderr, flush=True)
+
+
+def number(text: str) -> int:
+    """`1k`, `100k`, `1m`, `10m` or plain digits."""
+    scale = {"k": 1000, "m": 1_000_000}.get(text[-1:].lower())
+    return int(text[:-1]) * scale if scale else int(text)
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks.store", description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--schedules", default="1k,100k,1m", help="how many schedules, one run each")
+    parser.add_argument("--history", default="0", type=number, help="runs behind us, for the last of those")
+    parser.add_argument("--stores", default="sqlite,postgres")
+    parser.add_argument("--rounds", default=3, type=int)
+    parser.add_argument("--quick", action="store_true", help="1k and 10k schedules, one round")
+    parser.add_argument("--memory", action="store_true", help="watch memory over a million settled runs")
+    parser.add_argument("--settled", default="1m", type=number, help="how many, for --memory")
+    parser.add_argument("--folder", default=None, help="where the files go; a real disk, not memory")
+    asked = parser.parse_args(arguments)
+    if asked.quick:
+        asked.schedules, asked.rounds = "1k,10k", 1
+    asked.schedules = sorted({number(part) for part in asked.schedules.split(",")})
+    asked.stores = [part for part in asked.stores.split(",") if part]
+    if any(many % ALIGNED for many in asked.schedules):
+        parser.error(f"--schedules takes multiples of {ALIGNED}")
+    if unknown := set(asked.stores) - set(STORES):
+        parser.error(f"--stores knows {', '.join(STORES)}, not {', '.join(sorted(unknown))}")
+    return asked
+
+
+def main(arguments: list[str]) -> int:
+    asked = parse(arguments)
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    print(f"{python} on {machine}; load {os.getloadavg()[0]:.1f} before we began")
+    if asked.memory:
+        for kind in asked.stores:
+            watch_memory(kind, asked)
+        return 0
+    figures: dict[Key, list[float]] = {}
+    for kind in asked.stores:
+        figures |= run_store(kind, asked)
+    report(figures)
+    report_growth(figures)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,328 @@
+"""One calendar as a value: named days, weekly hours and spans, and whether an instant lies in them.
+
+Holidays of a country and iCalendar files are not known here: whoever reads them writes what they
+find into `dates` and `spans`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from calendar import isleap
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time
+from functools import lru_cache
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
+
+from msgspec import Meta, Struct
+from msgspec.structs import force_setattr
+
+from timewright.core.cron.stretches import stretches
+from timewright.core.moments import DAY, EPOCH, SECOND, as_instant, micros, spell_instant
+from timewright.core.zones import check_zone
+from timewright.errors import InvalidInput
+
+MOST_DATES = 10_000
+MOST_RANGES = 2_000
+MOST_SPANS = 10_000
+MOST_WEEKLY = 100
+
+_CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?|24:00(?::00)?")
+_MONTH_DAY = re.compile(r"([0-9]{2})-([0-9]{2})")
+_FULL_DAY = 86_400
+_LEAP_YEAR = 2000
+
+
+class DateRange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whole days from the first to the last, both included."""
+
+    first: date
+    last: date
+
+    def __post_init__(self) -> None:
+        if self.last < self.first:
+            raise InvalidInput(
+                f"a range from {self.first} to {self.last} runs backwards",
+                field="ranges.last",
+                value=str(self.last),
+                rule="the last day is not before the first",
+                fix=f"first: {self.last}, last: {self.first}",
+            )
+
+
+class Span(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """From one instant up to another that is no longer inside: a blackout."""
+
+    start: datetime
+    end: datetime
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "start", as_instant(self.start, field="spans.start"))
+        force_setattr(self, "end", as_instant(self.end, field="spans.end"))
+        if self.end <= self.start:
+            raise InvalidInput(
+                f"a span from {spell_instant(self.start)} to {spell_instant(self.end)} holds nothing",
+                field="spans.end",
+                value=spell_instant(self.end),
+                rule="the end is after the start",
+                fix="swap them, or move the end",
+            )
+
+
+class WeeklyHours(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Hours of some weekdays (0 is Monday), from `start` up to `end`, which may be 24:00."""
+
+    days: tuple[Annotated[int, Meta(ge=0, le=6)], ...]
+    start: str = "00:00"
+    end: str = "24:00"
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "days", _sorted_days(self.days))
+        opens, closes = _clock(self.start, field="weekly.start"), _clock(self.end, field="weekly.end")
+        if closes <= opens:
+            raise InvalidInput(
+                f"weekly hours from {self.start} to {self.end} end before they start",
+                field="weekly.end",
+                value=self.end,
+                rule="hours stay within one day; the end is after the start",
+                fix=f"two entries: {self.start} to 24:00, and 00:00 to {self.end} on the days after",
+            )
+
+    @property
+    def seconds(self) -> tuple[int, int]:
+        """Start and end in seconds of the day."""
+        return _clock(self.start, field="weekly.start"), _clock(self.end, field="weekly.end")
+
+
+class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Days and hours under a name; an instant is inside if any of its parts holds it.
+
+    Entries are kept sorted and without repeats; ranges and spans that touch are joined.
+    """
+
+    name: Annotated[str, Meta(min_length=1, max_length=255)]
+    namespace: Annotated[str, Meta(min_length=1, max_length=64)] = "default"
+    revision: Annotated[int, Meta(ge=1)] = 1
+    zone: str = "UTC"
+    dates: tuple[date, ...] = ()
+    yearly: tuple[str, ...] = ()
+    ranges: tuple[DateRange, ...] = ()
+    weekly: tuple[WeeklyHours, ...] = ()
+    spans: tuple[Span, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_zone(self.zone)
+        for field, most in (("dates", MOST_DATES), ("ranges", MOST_RANGES), ("spans", MOST_SPANS)):
+            _check_count(field, getattr(self, field), most)
+        _check_count("weekly", self.weekly, MOST_WEEKLY)
+        _check_count("yearly", self.yearly, MOST_DATES)
+        force_setattr(self, "dates", tuple(sorted({_whole_day(day) for day in self.dates})))
+        force_setattr(self, "yearly", tuple(sorted({_month_day(text) for text in self.yearly})))
+        force_setattr(self, "ranges", tuple(_joined_ranges(self.ranges)))
+        force_setattr(self, "spans", tuple(_joined_spans(self.spans)))
+
+    def covers(self, moment: datetime) -> bool:
+        """Whether the instant lies inside."""
+        moment = as_instant(moment)
+        local = moment.astimezone(ZoneInfo(self.zone))
+        return self._has_day(local.date()) or self._has_hour(local) or self._has_instant(moment)
+
+    def edge_after(self, moment: datetime) -> datetime:
+        """A later instant before which `covers` does not change its answer; it may change there."""
+        moment = as_instant(moment)
+        # Up to the next change of the clock, local time runs as evenly as any other.
+        edges = [next_change(moment, self.zone)]
+        reading = moment.astimezone(ZoneInfo(self.zone)).replace(tzinfo=None, fold=0)
+        local_edge = self._hour_edge(reading) if self.weekly else self._day_edge(reading.date())
+        if local_edge is not None:
+            edges.append(moment + (local_edge - reading))
+        found = bisect_right(self.spans, moment, key=_span_start)
+        if found and self.spans[found - 1].end > moment:
+            edges.append(self.spans[found - 1].end)
+        edges.extend(span.start for span in self.spans[found : found + 1])
+        return min(edges)
+
+    def _has_day(self, day: date) -> bool:
+        if self.dates and _at_or_before(self.dates, day) == day:
+            return True
+        if self.yearly and f"{day:%m-%d}" in self.yearly:
+            return True
+        found = bisect_right(self.ranges, day, key=_first_day)
+        return found > 0 and day <= self.ranges[found - 1].last
+
+    def _has_hour(self, local: datetime) -> bool:
+        if not self.weekly:
+            return False
+        # HH:MM[:SS] sorts as text the way it sorts as time, 24:00 included.
+        today, reading = local.weekday(), local.time().isoformat("seconds")
+        return any(today in hours.days and hours.start <= reading < hours.end for hours in self.weekly)
+
+    def _has_instant(self, moment: datetime) -> bool:
+        found = bisect_right(self.spans, moment, key=_span_start)
+        return found > 0 and moment < self.spans[found - 1].end
+
+    def _hour_edge(self, reading: datetime) -> datetime:
+        """The next local reading at which weekly hours begin or end, or the day does."""
+        midnight, today = datetime.combine(reading, time()), reading.weekday()
+        bounds = (second for hours in self.weekly if today in hours.days for second in hours.seconds)
+        edges = (midnight + second * SECOND for second in bounds)
+        return min((edge for edge in edges if edge > reading), default=midnight + DAY)
+
+    def _day_edge(self, today: date) -> datetime | None:
+        """The local start of the first later day on which the days that count may change."""
+        found = bisect_right(self.ranges, today, key=_first_day)
+        if found and self.ranges[found - 1].last >= today:
+            last = self.ranges[found - 1].last
+            return None if last == date.max else datetime.combine(last + DAY, time())
+        if self._has_day(today):
+            return datetime.combine(today + DAY, time())
+        ahead = bisect_right(self.dates, today)
+        days = [run.first for run in self.ranges[found : found + 1]]
+        days.extend(self.dates[ahead : ahead + 1])
+        if self.yearly:
+            days.append(_next_yearly(self.yearly, today))
+        return datetime.combine(min(days), time()) if days else None
+
+
+def local_day(moment: datetime, zone: str) -> date:
+    """The day that people in a zone call it at that instant."""
+    return moment.astimezone(ZoneInfo(zone)).date()
+
+
+def day_start(day: date, zone: str) -> datetime:
+    """The first instant of a day in a zone."""
+    return at_reading(day, time(), zone)
+
+
+def at_reading(day: date, clock: time, zone: str) -> datetime:
+    """The first instant with that local reading; one lost in a gap is the first instant after it."""
+    rules, reading = ZoneInfo(zone), datetime.combine(day, clock.replace(tzinfo=None, fold=0))
+    at = reading.replace(tzinfo=rules).astimezone(UTC)
+    if at.astimezone(rules).replace(tzinfo=None, fold=0) == reading:
+        return at
+    return EPOCH + stretches(zone, "match").at((at - EPOCH) // SECOND).start * SECOND
+
+
+def next_change(moment: datetime, zone: str) -> datetime:
+    """An instant up to which local time runs evenly: the next change of the clock, or one well ahead."""
+    return EPOCH + stretches(zone, "match").at((moment - EPOCH) // SECOND).end * SECOND
+
+
+@lru_cache(maxsize=4096)
+def _clock(text: str, *, field: str) -> int:
+    """A reading of the clock in seconds of the day; 24:00 is its end."""
+    found = _CLOCK.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise InvalidInput(
+            f"{field} {str(text)[:32]!r} is not a time of day",
+            field=field,
+            value=str(text)[:32],
+            rule="HH:MM or HH:MM:SS, from 00:00 to 24:00",
+            fix='"09:00" or "17:30", in quotes',
+        )
+    hour, minute, second = found.groups()
+    return _FULL_DAY if hour is None else int(hour) * 3600 + int(minute) * 60 + int(second or 0)
+
+
+def _sorted_days(days: tuple[int, ...]) -> tuple[int, ...]:
+    if not days or not all(type(day) is int and 0 <= day <= 6 for day in days):
+        raise InvalidInput(
+            f"weekly.days {str(list(days))[:64]} are not weekdays",
+            field="weekly.days",
+            value=str(list(days))[:64],
+            rule="one or more of 0 (Monday) to 6 (Sunday)",
+            fix="days: [0, 1, 2, 3, 4] for Monday to Friday",
+        )
+    return tuple(sorted(set(days)))
+
+
+def _month_day(text: str) -> str:
+    found = _MONTH_DAY.fullmatch(text) if isinstance(text, str) else None
+    try:
+        return f"{date(_LEAP_YEAR, int(found[1]), int(found[2])):%m-%d}" if found else _no_day(text)
+    except ValueError:
+        return _no_day(text)
+
+
+def _no_day(text: object) -> str:
+    raise InvalidInput(
+        f"yearly {str(text)[:32]!r} is not a day of the year",
+        field="yearly",
+        value=str(text)[:32],
+        rule="MM-DD",
+        fix='"12-25" for Christmas Day',
+    ) from None
+
+
+def _whole_day(day: date) -> date:
+    if isinstance(day, datetime) or not isinstance(day, date):
+        raise InvalidInput(
+            f"dates {str(day)[:32]!r} is not a day",
+            field="dates",
+            value=str(day)[:32],
+            rule="YYYY-MM-DD, without a time",
+            fix="2026-12-25; spans hold instants",
+        )
+    return day
+
+
+def _check_count(field: str, entries: tuple[Any, ...], most: int) -> None:
+    if len(entries) > most:
+        raise InvalidInput(
+            f"{field} has {len(entries)} entries",
+            field=field,
+            value=len(entries),
+            rule=f"at most {most}",
+            fix="two calendars, or ranges instead of single days",
+        )
+
+
+def _joined_ranges(ranges: tuple[DateRange, ...]) -> Iterator[DateRange]:
+    pending: DateRange | None = None
+    for run in sorted(ranges, key=_first_day):
+        if pending is None:
+            pending = run
+        elif pending.last < date.max and run.first > pending.last + DAY:
+            yield pending
+            pending = run
+        else:
+            pending = DateRange(first=pending.first, last=max(pending.last, run.last))
+    if pending is not None:
+        yield pending
+
+
+def _joined_spans(spans: tuple[Span, ...]) -> Iterator[Span]:
+    pending: Span | None = None
+    for span in sorted(spans, key=lambda span: micros(span.start)):
+        if pending is None or span.start > pending.end:
+            if pending is not None:
+                yield pending
+            pending = span
+        else:
+            pending = Span(start=pending.start, end=max(pending.end, span.end))
+    if pending is not None:
+        yield pending
+
+
+def _at_or_before(days: tuple[date, ...], day: date) -> date | None:
+    found = bisect_right(days, day)
+    return days[found - 1] if found else None
+
+
+def _next_yearly(yearly: tuple[str, ...], today: date) -> date:
+    """The next of the days of the year; 29 February may be up to eight years ahead."""
+    texts = (f"{year:04d}-{text}" for year in range(today.year, today.year + 9) for text in yearly)
+    return next(date.fromisoformat(text) for text in texts if _exists(text) and text > today.isoformat())
+
+
+def _exists(text: str) -> bool:
+    return not text.endswith("02-29") or isleap(int(text[:4]))
+
+
+def _first_day(run: DateRange) -> date:
+    return run.first
+
+
+def _span_start(span: Span) -> datetime:
+    return span.start

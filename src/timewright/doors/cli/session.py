@@ -1,0 +1,213 @@
+"""One call of the command line: where the store is, who asks, and how the answer shall look."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+from msgspec.structs import replace
+
+from timewright.core.names import check_name
+from timewright.doors.cli.table import clean
+from timewright.errors import InvalidInput, NotFound
+from timewright.operations import Context, Operation
+from timewright.settings import Settings
+
+DEFAULT_STORE = "timewright.db"
+MEMORY = ":memory:"
+MAKES = frozenset({"create", "put", "add", "set"})
+# Valid inside JSON text, where these characters stand in strings alone.
+_MARKS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+Opening = Callable[["Session", Operation[Any], Mapping[str, Any]], AbstractContextManager[Context]]
+
+
+class Session:
+    """What the global options say, and what follows from it."""
+
+    def __init__(self, opening: Opening | None = None) -> None:
+        self.given: dict[str, Any] = {}
+        self._opening = opening or opened
+
+    @property
+    def place(self) -> str:
+        """Where the store is."""
+        place: str | None = self.given.get("store")
+        return place if place is not None else os.environ.get("TIMEWRIGHT_STORE") or DEFAULT_STORE
+
+    @property
+    def namespace(self) -> str:
+        """Whose things are meant."""
+        named = self.given.get("namespace") or os.environ.get("TIMEWRIGHT_NAMESPACE") or "default"
+        return check_name(named, field="namespace", longest=64)
+
+    @property
+    def output(self) -> str:
+        """Table, json or yaml."""
+        return str(self.given.get("output") or "table")
+
+    @property
+    def quiet(self) -> bool:
+        """Whether only names and ids are wanted."""
+        return bool(self.given.get("quiet"))
+
+    def settings(
+        self, given: Mapping[str, Any] | None = None, *, strict: bool = False, base: Settings | None = None
+    ) -> Settings:
+        """The settings of the file and the environment, under those that are given and over the base."""
+        from timewright.doors.cli.settings import load_settings
+
+        return load_settings(self.given.get("config"), given or {}, strict=strict, base=base)
+
+    def context(
+        self, operation: Operation[Any], request: Mapping[str, Any]
+    ) -> AbstractContextManager[Context]:
+        """What an operation works with."""
+        return self._opening(self, operation, request)
+
+    def elsewhere(self) -> Session:
+        """The same call on a store that is only imagined."""
+        other = Session(self._opening)
+        other.given = {**self.given, "store": MEMORY}
+        return other
+
+    def say(self, lines: Sequence[str]) -> None:
+        """What was asked for, on the standard output."""
+        for line in lines:
+            click.echo(line)
+
+    def note(self, *sentences: str) -> None:
+        """What is good to know, on the standard error, unless nobody wants to."""
+        for sentence in () if self.quiet else sentences:
+            click.echo(clean(sentence), err=True)
+
+    def command(self, words: str) -> str:
+        """A command to try next, for the same store."""
+        place = self.given.get("store")
+        return f"timewright {words}" + (f" --store {shlex.quote(shown_place(place))}" if place else "")
+
+
+@contextmanager
+def opened(session: Session, operation: Operation[Any], request: Mapping[str, Any]) -> Iterator[Context]:
+    """A context on the store itself; it is closed when the command is done."""
+    from timewright.assembly import open_store
+    from timewright.ids import TimedIds
+
+    settings, namespace = session.settings(), session.namespace
+    store = open_store(_place_for(session, operation, request))
+    notify: Callable[[], None] = getattr(store, "notify", _nobody_listens)
+
+    def tell(facts: Sequence[Any]) -> None:
+        if facts:
+            notify()
+
+    try:
+        context = Context(store=store, ids=TimedIds(), settings=settings, namespace=namespace, tell=tell)
+        yield replace(context, by=replace(context.by, actor=_who()))
+    finally:
+        store.close()
+
+
+def check_server(place: str) -> None:
+    """Look before opening: a server that is away says so at once, and its pool does not complain."""
+    import logging
+
+    from timewright.assembly import look_at
+
+    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+    look_at(place)
+
+
+def as_text(answer: Any, output: str, *, compact: bool = False) -> str:
+    """An answer as JSON or YAML, exactly."""
+    if output == "yaml":
+        import yaml
+
+        plain = bool(_MARKS.search(json.dumps(answer, ensure_ascii=False)))
+        return yaml.safe_dump(answer, sort_keys=False, allow_unicode=not plain and _speaks_unicode()).rstrip(
+            "\n"
+        )
+    text = json.dumps(answer, indent=None if compact else 2, ensure_ascii=not _speaks_unicode())
+    return _MARKS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def shown_place(place: str) -> str:
+    """A place without its password."""
+    if "://" not in place:
+        return place
+    split = urlsplit(place)
+    host = split.netloc.rpartition("@")[2]
+    user = f"{split.username}@" if split.username else ""
+    return f"{split.scheme}://{user}{host}{split.path}"
+
+
+def file_of(place: str) -> Path | None:
+    """The file a place names, if it names one."""
+    from timewright.assembly import path_of
+
+    if not place.strip():
+        raise InvalidInput(
+            "store is empty", field="store", value=place, rule="a file or postgresql://…", fix=DEFAULT_STORE
+        )
+    try:
+        path = path_of(place)
+    except ValueError as error:
+        raise InvalidInput(
+            f"store cannot be read: {error}",
+            field="store",
+            rule="a file or postgresql://…",
+            fix=DEFAULT_STORE,
+        ) from None
+    return Path(path) if path is not None else None
+
+
+def _place_for(session: Session, operation: Operation[Any], request: Mapping[str, Any]) -> str:
+    """Where to look: a question that needs no store needs no file, and a rehearsal makes none."""
+    path = file_of(session.place)
+    if path is None:
+        check_server(session.place)
+    if path is None or path.exists() or session.place == MEMORY:
+        return session.place
+    spreads: tuple[str, Any] | None = operation.request.spreads
+    imagined = operation.reads_only and spreads is not None and not request.get("schedule")
+    makes = operation.verb.split()[-1] in MAKES
+    if imagined or (makes and request.get("dry_run")):
+        return MEMORY
+    if not makes:
+        raise NotFound(
+            f"there is no store at {session.place}",
+            field="store",
+            value=session.place,
+            rule="--store or TIMEWRIGHT_STORE names a file that is there",
+            fix="timewright up makes one here",
+        )
+    # What is refused leaves no file behind.
+    with opened(session.elsewhere(), operation, request) as imagined_here:
+        operation(imagined_here, {**request, "dry_run": True})
+    session.note(f"note: {session.place} is new")
+    return session.place
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()[:255] or "local"
+    except (KeyError, OSError, ImportError):
+        return "local"
+
+
+def _speaks_unicode() -> bool:
+    return "utf" in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+
+
+def _nobody_listens() -> None:
+    """A store in a file has no way to call others; they look by themselves."""

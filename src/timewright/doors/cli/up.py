@@ -1,0 +1,222 @@
+"""One process that runs what is due: says what it is, goes on until asked to stop, says what is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from timewright.assembly import House, load_registry, look_at, new_registry, open_store
+from timewright.clocks import SystemClock
+from timewright.core.moments import spell_duration
+from timewright.doors.cli.session import Session, check_server, file_of, shown_place
+from timewright.doors.cli.table import clean, screen_at
+from timewright.doors.cli.times import away, instant_in, local_zone, next_time, zone_name
+from timewright.errors import UnsafeStore
+from timewright.operations import Context, operations
+from timewright.settings import Settings
+
+# Others write into the same store and cannot wake us: so we look.
+LOOK_EVERY = timedelta(seconds=0.5)
+OLDEST_CLOCK = datetime(2024, 1, 1, tzinfo=UTC)
+AT_ONCE = 1.5
+COUNTED = 1000
+LONGEST_IMPORT = 10.0
+
+
+class Engine:
+    """An instance, from its first word to its last."""
+
+    def __init__(self, session: Session, house: House) -> None:
+        self._session = session
+        self._house = house
+        self._asked = 0
+        self._ended = threading.Event()
+        self._trouble = ""
+
+    @property
+    def context(self) -> Context:
+        """What an operation needs to look at this instance's store."""
+        return replace(self._house.context(), namespace=self._session.namespace)
+
+    def run(self) -> int:
+        """Stay until asked to end, then stop gracefully; asked twice, stop at once."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._hear)
+        while not self._ended.wait(1.0):
+            self._tell_trouble()
+        left = len(self._house.launcher)
+        if left:
+            wait = spell_duration(self._house.settings.stop_wait)
+            self._session.note(
+                f"stopping: {_counted(left, 'run')} under way, for at most {wait}; Ctrl-C again stops at once"
+            )
+        self._house.stop()
+        if self._asked > 1:
+            # Whoever stops at once ends the process, and has the last word.
+            threading.Event().wait(2 * AT_ONCE)
+        self._session.note(f"stopped — {self._what_is_left()}")
+        self._house.close()
+        return 0
+
+    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+        self._asked += 1
+        self._ended.set()
+        if self._asked == 2:
+            threading.Thread(target=self._stop_at_once, daemon=True).start()
+        if self._asked > 2:
+            os._exit(130)
+
+    def _stop_at_once(self) -> None:
+        """Give back what is under way and end what we started; what does not obey is left to its lease."""
+        giving_back = threading.Thread(target=self._give_back, daemon=True)
+        giving_back.start()
+        giving_back.join(AT_ONCE)
+        left = "what was under way is taken up when its lease is over"
+        self._session.note(f"stopped at once — {left if giving_back.is_alive() else self._what_is_left()}")
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(130)
+
+    def _give_back(self) -> None:
+        self._house.loop.stop(wait=timedelta(0))
+        self._house.targets.close(grace=timedelta(0))
+
+    def _tell_trouble(self) -> None:
+        pulse = self._house.loop.pulse
+        trouble = pulse.last_error if pulse.errors_in_a_row else ""
+        if trouble != self._trouble:
+            click.echo(f"trouble: {clean(trouble)}; it is tried again" if trouble else "going on", err=True)
+        self._trouble = trouble
+
+    def _what_is_left(self) -> str:
+        counts = operations["health"](self.context, {})
+        waiting = counts["ready_runs"] + counts["held_runs"]
+        parts = [_counted(_schedules(self.context), "schedule")]
+        parts += [f"{_counted(waiting, 'run')} that wait"] if waiting else []
+        parts += (
+            [f"{_counted(counts['leased_runs'], 'run')} that others hold"] if counts["leased_runs"] else []
+        )
+        return f"{', '.join(parts)} and the history are kept in {_shown(self._session.place)}"
+
+
+def run_engine(session: Session, *, app: str | None, given: Mapping[str, Any], hints: bool) -> int:
+    """Open the store, start the engine, say so, and stay until asked to stop."""
+    began = SystemClock().monotonic()
+    settings = session.settings(given, strict=True, base=Settings(longest_rest=LOOK_EVERY))
+    path = file_of(session.place)
+    if path is None:
+        check_server(session.place)
+    outside = look_at(session.place)
+    registry = _load(app) if app else new_registry()
+    store = open_store(session.place)
+    _check_clock(store.now())
+    house = House(store, settings=settings, registry=registry, isolated=bool(app))
+    engine = Engine(session, house)
+    _keep_declared(engine.context, app)
+    kept = "new" if not outside.exists else "existing"
+    about = f"{_shown(session.place)} ({kept}, durable)" if path is not None else shown_place(session.place)
+    zone = zone_name(local_zone(store.now()))
+    session.note(f"timewright {_version()} · {outside.engine} · {about} · zone {zone}")
+    if hints:
+        session.note("  only the command line for now: this version has no dashboard, no HTTP and no MCP")
+    house.start()
+    seconds = _age(SystemClock().monotonic(), began)
+    ready, *tries = _first_words(session, engine.context, hints=hints)
+    session.note(f"ready in {seconds:.1f} s — {ready}", *tries)
+    return engine.run()
+
+
+def _first_words(session: Session, context: Context, *, hints: bool) -> list[str]:
+    """How much is scheduled, and what to try next."""
+    count = _schedules(context)
+    if not count:
+        text = "nothing scheduled yet"
+        ask = session.command("schedule create hello --every 5s --note 'hello'")
+        return [f"{text}. Try, in another terminal:", f"  {ask}"] if hints else [text]
+    rows = operations["schedule list"](context, {"state": "active", "limit": COUNTED})["schedules"]
+    upcoming = min(((row["next_at"], row["name"]) for row in rows if row["next_at"]), default=None)
+    text = _counted(count, "schedule")
+    moment = instant_in(upcoming[0]) if upcoming is not None else None
+    if upcoming is not None and moment is not None:
+        now = context.now()
+        at = next_time(moment, now=now, zone=screen_at(now).zone)
+        text = f"{text}, next {upcoming[1]} {at} ({away(moment, now=now)})"
+    ask = session.command("run list --follow")
+    return [f"{text}. Look, in another terminal:", f"  {ask}"] if hints else [text]
+
+
+def _load(app: str) -> Any:
+    """The functions of an app; it is found where we were started, as with `python -m`."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    return load_registry(app)
+
+
+def _keep_declared(context: Context, app: str | None) -> None:
+    """Keep the schedules that the app declares beside its functions, as it would when it starts itself."""
+    if app is None:
+        return
+    from timewright.doors.python import Scheduler
+
+    module, _, path = app.partition(":")
+    names = vars(sys.modules[module])
+    found = [names[path]] if path in names else list(names.values())
+    for scheduler in {id(one): one for one in found if isinstance(one, Scheduler)}.values():
+        for declared in scheduler.declared:
+            operations["schedule put"](context, declared)
+
+
+def _check_clock(now: datetime) -> None:
+    if now < OLDEST_CLOCK:
+        raise UnsafeStore(
+            f"the clock says {now:%Y-%m-%d}",
+            field="clock",
+            value=now.isoformat(),
+            rule="a clock that was set",
+            fix="set the clock of this machine, and start again",
+        )
+
+
+def _schedules(context: Context) -> int:
+    return len(operations["schedule list"](context, {"limit": COUNTED})["schedules"])
+
+
+def _counted(count: int, what: str) -> str:
+    many = f"{COUNTED} or more" if count >= COUNTED else str(count)
+    return f"{many} {what}{'s' if count != 1 else ''}"
+
+
+def _shown(place: str) -> str:
+    path = file_of(place)
+    if path is None:
+        return shown_place(place)
+    return str(path) if path.is_absolute() else f"./{path}"
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("timewright")
+
+
+def _age(now: float, began: float) -> float:
+    """How long ago this process was started, where the system tells; else since we began."""
+    try:
+        started = int(Path("/proc/self/stat").read_text("utf-8").rpartition(")")[2].split()[19])
+        age = now - started / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return now - began
+    # A container may count from another instant than its processes do.
+    return age if now - began <= age <= now - began + LONGEST_IMPORT else now - began

@@ -1,0 +1,275 @@
+"""The embedded door: `Scheduler` in an application, `AsyncScheduler` in async code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from types import FrameType
+from typing import Any, Self, TypeVar
+
+from msgspec.structs import replace
+
+from timewright.assembly import House, new_registry, open_store
+from timewright.core import facts as told
+from timewright.core.encoding import encode
+from timewright.core.facts import Fact
+from timewright.core.target import Isolation
+from timewright.core.triggers import AnyTrigger
+from timewright.errors import NotAllowed, NotFound
+from timewright.operations import operations
+from timewright.operations.context import Context, together
+from timewright.ports import Clock, Observer
+from timewright.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+Listener = Callable[[Fact], object]
+
+CRON_PARTS = frozenset({"zone", "timezone", "tz", "dst"})
+
+EVENTS: dict[str, tuple[type[Fact], ...]] = {
+    "started": (told.AttemptStarted,),
+    "completed": (told.RunSucceeded,),
+    "failed": (told.RunWillRetry, told.RunFailed, told.RunParked),
+    "exhausted": (told.RunFailed, told.RunParked),
+    "skipped": (told.RunSkipped, told.OccurrencesDropped),
+    "cancelled": (told.RunCancelled,),
+    "parked": (told.RunParked, told.ScheduleParked),
+}
+
+
+class Noun:
+    """The verbs of one noun as methods: `app.schedules.pause(schedule="refresh")`."""
+
+    def __init__(self, noun: str, call: Callable[..., Any]) -> None:
+        self._noun = noun
+        self._call = call
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        if verb.startswith("_"):
+            # Python itself asks for such names, and expects this answer.
+            raise AttributeError(verb)
+        name = f"{self._noun} {verb.rstrip('_').replace('_', ' ')}"
+        operation = operations[name]
+
+        def ask(**request: Any) -> Any:
+            return self._call(name, **request)
+
+        ask.__name__, ask.__doc__ = verb, operation.summary
+        return ask
+
+    def __dir__(self) -> list[str]:
+        return [o.verb.replace(" ", "_") for o in operations if o.noun == self._noun]
+
+
+class _Listening:
+    """Hands the facts of some kinds to a listener; each listens for itself, so that none spoils another's."""
+
+    def __init__(self, kinds: tuple[type[Fact], ...], listener: Listener) -> None:
+        self._kinds = kinds
+        self._listener = listener
+
+    def note(self, fact: Fact) -> None:
+        if isinstance(fact, self._kinds):
+            self._listener(fact)
+
+
+class Scheduler:
+    """A scheduler inside this process; the same file, the same semantics, no server."""
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] = "timewright.db",
+        *,
+        settings: Settings | None = None,
+        namespace: str = "default",
+        clock: Clock | None = None,
+        observers: tuple[Observer, ...] = (),
+    ) -> None:
+        self.registry = new_registry()
+        self.house = House(
+            open_store(store, clock=clock),
+            settings=settings or Settings(),
+            registry=self.registry,
+            clock=clock,
+            observers=observers,
+        )
+        self._context = replace(self.house.context(), namespace=namespace)
+        self._declared: dict[str, dict[str, Any]] = {}
+        self._ended = threading.Event()
+        self._changing = threading.RLock()
+        self._started = False
+        self._stopped = False
+        self.schedules = Noun("schedule", self.call)
+        self.runs = Noun("run", self.call)
+        self.queues = Noun("queue", self.call)
+        self.hints = Noun("hint", self.call)
+        self.limits = Noun("limit", self.call)
+        self.calendars = Noun("calendar", self.call)
+        self.groups = Noun("group", self.call)
+
+    @property
+    def declared(self) -> tuple[dict[str, Any], ...]:
+        """The schedules that were declared and are not kept yet, each as `schedule put` is asked for it."""
+        return tuple(dict(request) for request in self._declared.values())
+
+    def call(self, operation: str, /, **request: Any) -> Any:
+        """Perform any operation by its name: `app.call("schedule pause", schedule="refresh")`."""
+        return operations[operation](self._context, request)
+
+    def schedule(
+        self,
+        trigger: AnyTrigger | str,
+        *,
+        name: str | None = None,
+        isolation: Isolation = "inherit",
+        **policies: Any,
+    ) -> Callable[[F], F]:
+        """Run the decorated function on this trigger; the schedule is kept when the scheduler starts."""
+
+        def keep(function: F) -> F:
+            known = name or function.__name__
+            self.registry.add(function, name=known, isolation=isolation)
+            self._declare(known, trigger, policies)
+            return function
+
+        return keep
+
+    def task(self, name: str | None = None, *, isolation: Isolation = "inherit") -> Callable[[F], F]:
+        """Let schedules call the decorated function by name; by itself it never runs."""
+
+        def keep(function: F) -> F:
+            self.registry.add(function, name=name or function.__name__, isolation=isolation)
+            return function
+
+        return keep
+
+    def on(self, event: str) -> Callable[[Listener], Listener]:
+        """Call the decorated function with every fact of one kind, after it is true: `@app.on("failed")`."""
+        if event not in EVENTS:
+            known = ", ".join(EVENTS)
+            raise NotFound(f"no event {event!r}", field="event", value=event, rule=known, fix="one of these")
+
+        def keep(listener: Listener) -> Listener:
+            self.house.loop.observers.append(_Listening(EVENTS[event], listener))
+            return listener
+
+        return keep
+
+    def on_completed(self, listener: Listener) -> Listener:
+        """Call this after every run that succeeded."""
+        return self.on("completed")(listener)
+
+    def on_failed(self, listener: Listener) -> Listener:
+        """Call this after every attempt that failed."""
+        return self.on("failed")(listener)
+
+    def on_exhausted(self, listener: Listener) -> Listener:
+        """Call this when a run has used its attempts up."""
+        return self.on("exhausted")(listener)
+
+    def start(self) -> None:
+        """Keep the declared schedules and begin to run what is due, on threads of our own."""
+        with self._changing:
+            if self._stopped:
+                raise NotAllowed(
+                    "this scheduler was stopped",
+                    rule="stop closes the store, and is the end",
+                    fix="make a new Scheduler",
+                )
+            if self._started:
+                return
+            self._keep_declared()
+            self._started = True
+            self.house.start()
+
+    def stop(self, *, wait: timedelta | None = None) -> None:
+        """Take no new work, wait for what is under way, give the rest back, and close the store.
+
+        A function or a listener of ours may ask for it too: then it begins at once and ends after them.
+        """
+        if threading.current_thread().name.startswith("timewright-"):
+            threading.Thread(target=self.stop, kwargs={"wait": wait}, name="stopping-timewright").start()
+            return
+        with self._changing:
+            if self._started:
+                self.house.stop(wait=wait)
+            if not self._stopped:
+                self.house.close()
+            self._started, self._stopped = False, True
+        self._ended.set()
+
+    def run(self) -> None:
+        """Start, and stay until interrupted, asked to end, or stopped; then stop gracefully.
+
+        A second signal does not wait any longer.
+        """
+        mine = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGINT, signal.SIGTERM) if mine else ()
+        before = {number: signal.signal(number, self._end) for number in numbers}
+        try:
+            self.start()
+            self._ended.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _end(self, _number: int, _frame: FrameType | None) -> None:
+        self._ended.set()
+
+    def _keep_declared(self) -> None:
+        """All of them or none: one that is refused leaves the store as it was."""
+
+        def put(inside: Context) -> None:
+            for declared in self._declared.values():
+                operations["schedule put"](inside, declared)
+
+        if self._declared:
+            together(self._context, put)
+        self._declared.clear()
+
+    def _declare(self, name: str, trigger: AnyTrigger | str, policies: dict[str, Any]) -> None:
+        if isinstance(policies.get("retry"), int):
+            policies["retry"] = {"max_attempts": policies["retry"]}
+        spelled = trigger if isinstance(trigger, str) else encode(trigger)
+        # Beside a text these are parts of the trigger, and belong to a cron expression alone.
+        is_cron = isinstance(trigger, str) and not CRON_PARTS.isdisjoint(policies)
+        when = {"cron" if is_cron else "trigger": spelled}
+        self._declared[name] = {"name": name, **when, "target": {"call": name}, **policies}
+        if self._started:
+            self.call("schedule put", **self._declared.pop(name))
+
+
+class AsyncScheduler:
+    """The same for async code: every method that waits is awaited, on a thread that is not the loop's."""
+
+    def __init__(self, store: str | os.PathLike[str] = "timewright.db", **options: Any) -> None:
+        self.scheduler = Scheduler(store, **options)
+        self.schedule = self.scheduler.schedule
+        self.task = self.scheduler.task
+        self.on = self.scheduler.on
+        self.on_completed = self.scheduler.on_completed
+        self.on_failed = self.scheduler.on_failed
+        self.on_exhausted = self.scheduler.on_exhausted
+
+    async def call(self, operation: str, /, **request: Any) -> Any:
+        """Perform any operation by its name."""
+        return await asyncio.to_thread(lambda: self.scheduler.call(operation, **request))
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.scheduler.start)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.scheduler.stop)

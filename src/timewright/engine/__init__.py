@@ -1,0 +1,1 @@
+"""Runs. The loop around the ledger: settle, reclaim, admit, lease, launch, rest."""

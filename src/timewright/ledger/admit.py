@@ -1,0 +1,247 @@
+"""Due schedules become runs: the runs, the skips and the advance of the cursor are one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from timewright.core.admission import Admission, Drop, Fire, Replace, Skip, Verdict, admit
+from timewright.core.facts import Fact
+from timewright.core.policies import Overlap
+from timewright.core.run import Run, RunState
+from timewright.core.schedule import Schedule, ScheduleState, Standing
+from timewright.core.target import Handoff
+from timewright.errors import Conflict, InvalidInput, OutcomeUnknown
+from timewright.ledger.endings import parked
+from timewright.ledger.lease import found_again
+from timewright.ledger.shelf import Calendars, calendars_for
+from timewright.ledger.supersede import make_way
+from timewright.ledger.telling import new_run, schedule_stopped
+from timewright.ports import Due, Ids, Stood, Store, Transaction
+
+MOST_SHARDS = 1024
+MOST_RACES = 3
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """Free capacity: so many runs may be inserted already leased to this holder."""
+
+    holder: str
+    capacity: int
+
+
+class Admitted(Struct, frozen=True, kw_only=True):
+    """What one pass of admission did; `full` says that there may be more."""
+
+    facts: tuple[Fact, ...] = ()
+    leased: tuple[tuple[Run, Schedule], ...] = ()
+    looked_at: int = 0
+    full: bool = False
+    latest: datetime | None = None
+
+
+def admit_due(
+    store: Store,
+    *,
+    ids: Ids,
+    now: datetime,
+    limit: int,
+    since: datetime | None = None,
+    offer: Offer | None = None,
+    shard: tuple[int, int] = (1, 1),
+) -> Admitted:
+    """Decide every due occurrence of at most `limit` schedules; with a shard (k, n), of that part of them."""
+    _check_shard(shard)
+    batch = ids.new("lease", now=now) if offer is not None else ""
+
+    def work(tx: Transaction) -> Admitted:
+        due = tx.due_schedules(now=now, limit=limit, since=since, shard=shard)
+        calendars = calendars_for(tx, [d.schedule for d in due])
+        admission = AdmissionPass(tx, ids=ids, now=now, offer=offer, batch=batch)
+        for d in due:
+            admission.take(d, calendars)
+        admission.write()
+        return Admitted(
+            facts=tuple(admission.facts),
+            leased=admission.leased(),
+            looked_at=len(due),
+            full=len(due) >= limit or admission.more,
+            latest=due[-1].standing.wake_at if due else None,
+        )
+
+    try:
+        return _write(store, work)
+    except OutcomeUnknown:
+        if offer is None:
+            return Admitted(full=True)
+        # Our lease ids were chosen before the commit, so the store can tell whether it happened.
+        mine = store.read(lambda tx: found_again(tx, batch, holder=offer.holder, now=now))
+        started = tuple((one.run, one.schedule) for one in mine.leases if one.schedule is not None)
+        return Admitted(facts=mine.facts, leased=started, full=True)
+
+
+def run_of(schedule: Schedule, verdict: Verdict, *, run_id: str, now: datetime, previous: str) -> Run:
+    """The row of an occurrence, whatever becomes of it."""
+    if isinstance(verdict, Skip | Drop):
+        return Run(
+            id=run_id,
+            namespace=schedule.namespace,
+            schedule_id=schedule.id,
+            planned_at=verdict.planned_at,
+            fire_at=verdict.planned_at,
+            state=RunState.SKIPPED,
+            reason=verdict.reason.value,
+            source=verdict.source,
+            revision=schedule.revision,
+            last_of=verdict.last_of if isinstance(verdict, Drop) else None,
+            dropped=verdict.count if isinstance(verdict, Drop) else 0,
+            created_at=now,
+            finished_at=now,
+            previous=previous,
+        )
+    return Run(
+        id=run_id,
+        namespace=schedule.namespace,
+        schedule_id=schedule.id,
+        planned_at=verdict.planned_at,
+        fire_at=verdict.fire_at,
+        state=RunState.READY if isinstance(verdict, Fire) else RunState.HELD,
+        source=verdict.source,
+        trail=verdict.trail,
+        revision=schedule.revision,
+        queue=schedule.queue or "",
+        gates=schedule.gates if schedule.queue or schedule.limits else (),
+        priority=schedule.priority,
+        alone=schedule.overlap is not Overlap.ALLOW,
+        handoff=isinstance(schedule.target, Handoff),
+        missed=verdict.missed,
+        fired_by=verdict.fired_by,
+        created_at=now,
+        previous=previous,
+    )
+
+
+class AdmissionPass:
+    """What is to be written, gathered schedule by schedule and written together."""
+
+    def __init__(
+        self, tx: Transaction, *, ids: Ids, now: datetime, offer: Offer | None = None, batch: str = ""
+    ) -> None:
+        self.facts: list[Fact] = []
+        self.more = False
+        self._tx = tx
+        self._ids = ids
+        self._now = now
+        self._holder = offer.holder if offer is not None else ""
+        self._room = offer.capacity if offer is not None else 0
+        self._batch = batch
+        self._runs: list[Run] = []
+        self._owners: dict[str, Schedule] = {}
+        self._stood: list[Stood] = []
+
+    def take(self, due: Due, calendars: Calendars) -> Standing:
+        """Decide what is due of one schedule; its error stops that schedule and no other."""
+        try:
+            admission = admit(
+                due.schedule,
+                due.standing,
+                flight=due.flight,
+                now=self._now,
+                calendars=calendars.of(due.schedule),
+            )
+        except Exception as error:  # noqa: BLE001 - the decision is pure: nothing of it is half done
+            return self._stand(due, parked(due.standing, str(error)))
+        self.more = self.more or admission.more
+        return self._stand(due, admission.standing, newest=self._add_runs(due, admission))
+
+    def write(self) -> None:
+        """Write the runs and where their schedules stand."""
+        new = self._tx.add_runs(self._runs)
+        if len(new) != len(self._runs):
+            self._relink(new)
+        self._tx.stand(self._stood)
+        for run in self._runs:
+            self.facts += new_run(run, now=self._now)
+
+    def leased(self) -> tuple[tuple[Run, Schedule], ...]:
+        """The runs that start here and now."""
+        return tuple((run, self._owners[run.id]) for run in self._runs if run.state is RunState.LEASED)
+
+    def _stand(self, due: Due, standing: Standing, *, newest: str = "") -> Standing:
+        self._stood.append(Stood(due.schedule.id, standing, newest))
+        if standing.state is not due.standing.state and standing.state is not ScheduleState.ACTIVE:
+            self.facts.append(schedule_stopped(due.schedule, standing, now=self._now))
+        return standing
+
+    def _add_runs(self, due: Due, admission: Admission) -> str:
+        """A row for every verdict, each naming the one before it; gives back the newest, if there is one."""
+        schedule, newest = due.schedule, ""
+        for verdict in admission.verdicts:
+            run_id = self._ids.new("run", now=self._now)
+            run = run_of(schedule, verdict, run_id=run_id, now=self._now, previous=newest or due.last_run)
+            if isinstance(verdict, Fire):
+                run = self._leased_here(run, schedule)
+            elif isinstance(verdict, Replace):
+                run = self._replacing(run, schedule)
+            self._runs.append(run)
+            self._owners[run.id] = schedule
+            newest = run.id
+        return newest
+
+    def _leased_here(self, run: Run, schedule: Schedule) -> Run:
+        """One that starts here and now is inserted leased: two writes in its life instead of three."""
+        if self._room < 1 or run.gates or run.handoff or run.fire_at > self._now:
+            return run
+        self._room -= 1
+        return replace(
+            run,
+            state=RunState.LEASED,
+            fence=1,
+            lease_id=f"{self._batch}-{len(self._runs) + 1}",
+            holder=self._holder,
+            leased_at=self._now,
+            lease_until=self._now + schedule.lease.length,
+        )
+
+    def _replacing(self, run: Run, schedule: Schedule) -> Run:
+        way = make_way(self._tx, schedule, now=self._now)
+        self.facts += way.facts
+        return replace(run, state=RunState.READY) if way.clear else run
+
+    def _relink(self, new: set[str]) -> None:
+        """Some occurrences were already there: leave them out, and close the chain around them."""
+        before: dict[str, str] = {}
+        links: list[tuple[str, str]] = []
+        for run in self._runs:
+            start = before.setdefault(run.schedule_id, run.previous)
+            if run.id in new:
+                links.append((run.id, start))
+                before[run.schedule_id] = run.id
+        self._tx.link_runs(links)
+        self._runs = [run for run in self._runs if run.id in new]
+        self._stood = [replace(s, last_run=before.get(s.schedule_id, "")) for s in self._stood]
+
+
+def _write(store: Store, work: Callable[[Transaction], Admitted]) -> Admitted:
+    """Someone who makes a run by hand may come between our look and our write: then look again."""
+    for _ in range(MOST_RACES - 1):
+        try:
+            return store.write(work)
+        except Conflict:
+            continue
+    return store.write(work)
+
+
+def _check_shard(shard: tuple[int, int]) -> None:
+    which, shards = shard
+    if not 1 <= which <= shards <= MOST_SHARDS:
+        raise InvalidInput(
+            f"shard {which}/{shards} does not exist",
+            field="shard",
+            value=f"{which}/{shards}",
+            rule=f"k/n with k from 1 to n, and n at most {MOST_SHARDS}",
+            fix="1/2 on one instance and 2/2 on another; or leave it out",
+        )

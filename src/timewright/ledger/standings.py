@@ -1,0 +1,136 @@
+"""Where a schedule stands after someone changed something about it; decides, and writes nothing."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from timewright.core.admission import Flight
+from timewright.core.calendars import check_rule
+from timewright.core.decision import Decision, Source
+from timewright.core.governor import is_steady, nudged, plan_next
+from timewright.core.hints import Hints, IntervalHint, OneShotHint, PauseHint
+from timewright.core.schedule import (
+    Schedule,
+    ScheduleEvent,
+    ScheduleState,
+    Standing,
+    decided,
+    opening,
+    schedule_after,
+)
+from timewright.core.triggers import After, Manual
+from timewright.errors import NotAllowed
+from timewright.ledger.shelf import Calendars
+from timewright.ports import Due
+
+_TICK = timedelta(microseconds=1)
+
+Wish = IntervalHint | OneShotHint | PauseHint
+
+
+def opened(schedule: Schedule, calendars: Calendars, *, now: datetime) -> Standing:
+    """A new schedule, with its first decision."""
+    _check_calendar(schedule, calendars, now=now)
+    standing = opening(schedule)
+    # A decision looks from now, or from the cursor if a past instant was asked for on purpose.
+    looks_from = min(now, standing.cursor) if standing.cursor < schedule.created_at else now
+    standing = _decided(schedule, standing, calendars, now=looks_from)
+    return finished_if_over(schedule, standing, flight=Flight())
+
+
+def revised(due: Due, schedule: Schedule, calendars: Calendars, *, now: datetime) -> Standing:
+    """After an edit: what is decided stays so, and the new words hold from the first instant still open."""
+    _check_calendar(schedule, calendars, now=now)
+    standing = due.standing
+    if standing.state is ScheduleState.FINISHED:
+        standing = replace(standing, state=schedule_after(standing.state, ScheduleEvent.REVIVE), reason="")
+    if standing.state is not ScheduleState.ACTIVE:
+        return standing
+    if _is_due(standing, now=now) and not is_steady(schedule, standing):
+        return standing
+    looks_from = now if standing.next_at is None else min(now, standing.next_at - _TICK)
+    standing = replace(standing, cursor=max(standing.cursor, looks_from))
+    standing = _decided(schedule, standing, calendars, now=looks_from)
+    return finished_if_over(schedule, standing, flight=due.flight)
+
+
+def paused(due: Due, calendars: Calendars, *, until: datetime | None, reason: str, now: datetime) -> Standing:
+    """After a pause by hand; a second one goes on from the beginning of the first."""
+    before = due.standing
+    state = before.state
+    if state is not ScheduleState.PAUSED:
+        state = schedule_after(state, ScheduleEvent.PAUSE)
+    began = before.paused_at or now
+    standing = replace(before, state=state, reason=reason, paused_at=began, paused_until=until)
+    if until is None:
+        return decided(due.schedule, standing, Decision(None, Source.PAUSED))
+    return _decided(due.schedule, standing, calendars, now=now)
+
+
+def wished(due: Due, wish: Wish, calendars: Calendars, *, now: datetime) -> Standing:
+    """After a hint: the next time may come nearer at once, and a pause moves it to its end."""
+    schedule = due.schedule
+    if not schedule.adaptive:
+        raise NotAllowed(
+            f"schedule {schedule.name} does not take hints",
+            field="adaptive",
+            value=False,
+            rule="hints are off until a schedule turns them on",
+            fix=f"schedule update {schedule.name} --adaptive",
+        )
+    standing = replace(due.standing, hints=_with_wish(due.standing.hints, wish, now=now))
+    if standing.state is not ScheduleState.ACTIVE:
+        return standing
+    proposal = plan_next(schedule, standing, now=now, calendars=calendars.of(schedule))
+    if not isinstance(wish, PauseHint):
+        current = Decision(standing.next_at, standing.source or proposal.source, standing.trail)
+        proposal = nudged(current, proposal)
+    return decided(schedule, standing, proposal)
+
+
+def without_hints(due: Due, calendars: Calendars, *, now: datetime) -> Standing:
+    """After every wish is forgotten; a pause that was wished is over now."""
+    pause = due.standing.hints.pause
+    over = replace(pause, until=min(pause.until, now)) if pause is not None else None
+    standing = replace(due.standing, hints=Hints(pause=over))
+    if standing.state is not ScheduleState.ACTIVE or _is_due(standing, now=now):
+        return standing
+    if over is not None:
+        # At the end of a pause the next admission records what it held back, and decides.
+        return decided(due.schedule, standing, Decision(now, Source.PAUSED))
+    return _decided(due.schedule, standing, calendars, now=now)
+
+
+def finished_if_over(schedule: Schedule, standing: Standing, *, flight: Flight) -> Standing:
+    """A schedule with nothing ahead and nothing under way is finished."""
+    waits = standing.next_at is not None or isinstance(schedule.trigger, Manual | After)
+    if waits or flight != Flight() or standing.state is not ScheduleState.ACTIVE:
+        return standing
+    return replace(standing, state=ScheduleState.FINISHED, reason="nothing further is planned")
+
+
+def _decided(schedule: Schedule, standing: Standing, calendars: Calendars, *, now: datetime) -> Standing:
+    decision = plan_next(schedule, standing, now=now, calendars=calendars.of(schedule))
+    return decided(schedule, standing, decision)
+
+
+def _is_due(standing: Standing, *, now: datetime) -> bool:
+    """Whether an instant has come that nobody has decided yet: it stays due, whatever changes."""
+    return standing.next_at is not None and standing.next_at <= now
+
+
+def _check_calendar(schedule: Schedule, calendars: Calendars, *, now: datetime) -> None:
+    if schedule.calendar is not None:
+        check_rule(schedule.trigger, schedule.calendar, calendars=calendars.of(schedule), now=now)
+
+
+def _with_wish(hints: Hints, wish: Wish, *, now: datetime) -> Hints:
+    if isinstance(wish, IntervalHint):
+        return replace(hints, interval=wish)
+    if isinstance(wish, OneShotHint):
+        return replace(hints, one_shot=wish)
+    # A pause that follows another without a gap goes on from its beginning.
+    began = hints.pause.created_at if hints.pause is not None else None
+    return replace(hints, pause=replace(wish, created_at=began or wish.created_at or now))

@@ -1,0 +1,103 @@
+"""What an operation works with, and how several steps become one: kept together, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from timewright.core.facts import Fact
+from timewright.ledger.policy_file import PolicyFile
+from timewright.ledger.replan import By
+from timewright.ports import Ids, Store, Transaction
+from timewright.settings import Settings
+
+T = TypeVar("T")
+
+
+class Context(Struct, frozen=True, kw_only=True):
+    """What an operation works with: the store, who asks, and where to tell what happened."""
+
+    store: Store
+    ids: Ids
+    by: By = By()
+    namespace: str = "default"
+    settings: Settings = Settings()
+    policy_file: PolicyFile | None = None
+    tell: Callable[[Sequence[Fact]], None]
+
+    def now(self) -> datetime:
+        """The store's clock, read once per operation."""
+        return self.store.now()
+
+    def because(self, reason: str) -> By:
+        """Who asks, with the reason this request gives."""
+        return replace(self.by, reason=reason) if reason else self.by
+
+
+class Within:
+    """A store that is one open transaction: what is written here is kept or undone with it."""
+
+    def __init__(self, tx: Transaction, *, now: datetime) -> None:
+        self._tx = tx
+        self._now = now
+
+    def now(self) -> datetime:
+        """The instant at which the transaction was begun."""
+        return self._now
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` as a part of the transaction."""
+        return work(self._tx)
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` over what the transaction has made so far."""
+        return work(self._tx)
+
+    def close(self) -> None:
+        """Nothing: the transaction belongs to whoever began it."""
+
+
+class _Undone(Exception):
+    """Carries an answer out of a transaction that must not be kept."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__("rehearsed")
+        self.answer = answer
+
+
+def together(context: Context, work: Callable[[Context], T]) -> T:
+    """Do several things in one transaction; what they tell is told after the commit."""
+    told: list[Fact] = []
+    now = context.now()
+
+    def inside(tx: Transaction) -> T:
+        # A store may run the work again, and only what the last run told is true.
+        told.clear()
+        return work(replace(context, store=Within(tx, now=now), tell=told.extend))
+
+    answer = context.store.write(inside)
+    context.tell(told)
+    return answer
+
+
+def rehearse(context: Context, work: Callable[[Context], T]) -> T:
+    """Do everything but keep it: the same code in a transaction that is undone; nothing is told."""
+    now = context.now()
+
+    def inside(tx: Transaction) -> None:
+        raise _Undone(work(replace(context, store=Within(tx, now=now), tell=_nobody)))
+
+    try:
+        context.store.write(inside)
+    except _Undone as undone:
+        answer: T = undone.answer
+        return answer
+    raise AssertionError("a rehearsal that was kept")
+
+
+def _nobody(facts: Sequence[Fact]) -> None:
+    """What did not happen is told to nobody."""

@@ -1,0 +1,56 @@
+"""Finds what a request names, in the caller's namespace and nowhere else."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from timewright.core.run import Run
+from timewright.errors import NotFound
+from timewright.ports import Due, ScheduleFilter, Transaction
+
+MOST_COMPARED = 1000
+MOST_SHOWN = 3
+
+_ID_LENGTH = 26
+
+
+def find_schedule(tx: Transaction, namespace: str, wanted: str) -> Due:
+    """A schedule by its id or its name; one of another namespace is as unknown as one that never was."""
+    by_name = tx.find_schedule(namespace, unicodedata.normalize("NFC", wanted))
+    for schedule_id in (wanted if _is_id(wanted, "sch_") else "", by_name):
+        found = tx.get_schedules([schedule_id]).get(schedule_id) if schedule_id else None
+        if found is not None and found.schedule.namespace == namespace:
+            return found
+    raise no_such("schedule", wanted, schedule_names(tx, namespace), lister="schedule list")
+
+
+def find_run(tx: Transaction, namespace: str, wanted: str) -> Run:
+    """A run by its id."""
+    run = tx.get_runs([wanted]).get(wanted) if _is_id(wanted, "run_") else None
+    if run is None or run.namespace != namespace:
+        raise no_such("run", wanted, (), lister="run list")
+    return run
+
+
+def schedule_names(tx: Transaction, namespace: str) -> list[str]:
+    """The first thousand names of a namespace, to compare a misspelt one with."""
+    page = tx.find_schedules(ScheduleFilter(namespace=namespace, limit=MOST_COMPARED))
+    return [due.schedule.name for due in page.rows]
+
+
+def no_such(noun: str, wanted: str, known: Iterable[str], *, lister: str, field: str = "") -> NotFound:
+    """The refusal for a name nobody has, with the nearest that someone has."""
+    near = get_close_matches(wanted[:255], list(known), n=MOST_SHOWN, cutoff=0.5)
+    return NotFound(
+        f"no {noun} {wanted[:255]!r}",
+        field=field or noun,
+        value=wanted[:255],
+        rule=f"a {noun} of this namespace",
+        fix=f"did you mean {' or '.join(near)}?" if near else f"{lister} shows what there is",
+    )
+
+
+def _is_id(text: str, prefix: str) -> bool:
+    return text.startswith(prefix) and len(text) == len(prefix) + _ID_LENGTH

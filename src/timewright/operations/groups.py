@@ -1,0 +1,124 @@
+"""Groups: stopping all schedules that belong together, and letting those go on that were stopped so."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from timewright.core.schedule import ScheduleState
+from timewright.core.vocabulary import check_name
+from timewright.errors import OverQuota
+from timewright.ledger.replan import pause, resume
+from timewright.operations.context import Context, together
+from timewright.operations.find import MOST_COMPARED, no_such
+from timewright.operations.registry import Named, Write, operations
+from timewright.operations.views import ScheduleRow, schedule_row
+from timewright.ports import Due, ScheduleFilter, Transaction
+
+MOST_IN_GROUP = 5000
+
+
+class Pause(Write, frozen=True, kw_only=True):
+    """Which group, and until when; without an end until someone resumes it."""
+
+    group: Named
+    until: datetime | None = None
+
+
+class Resume(Write, frozen=True, kw_only=True):
+    """Which group."""
+
+    group: Named
+
+
+class Group(Struct, frozen=True, kw_only=True):
+    """The schedules of a group that were changed, and those that were left as they were."""
+
+    group: str
+    changed: tuple[ScheduleRow, ...]
+    left: tuple[ScheduleRow, ...]
+
+
+@operations.add("group", "pause", Pause, scope="write", examples=({"group": "reports", "reason": "audit"},))
+def pause_group(context: Context, ask: Pause) -> Group:
+    """Pause every active schedule of a group; those that stand still already are left alone."""
+    now = context.now()
+
+    def work(inside: Context) -> Group:
+        rows = inside.store.read(lambda tx: _members(tx, inside.namespace, ask.group))
+        by = inside.because(_mark(ask.group) + ask.reason)
+        going = [due for due in rows if due.standing.state is ScheduleState.ACTIVE]
+        for due in going:
+            inside.tell(pause(inside.store, due.schedule.id, by=by, now=now, until=ask.until).facts)
+        return _answer(inside, ask.group, rows, going)
+
+    return together(context, work)
+
+
+@operations.add("group", "resume", Resume, scope="write", examples=({"group": "exports"},))
+def resume_group(context: Context, ask: Resume) -> Group:
+    """Resume what the pause of the group stopped; what someone paused or parked by itself stays so."""
+    now = context.now()
+
+    def work(inside: Context) -> Group:
+        rows = inside.store.read(lambda tx: _members(tx, inside.namespace, ask.group))
+        by = inside.because(ask.reason)
+        waiting = [due for due in rows if _paused_with_group(due, ask.group)]
+        for due in waiting:
+            inside.tell(resume(inside.store, due.schedule.id, ids=inside.ids, by=by, now=now).facts)
+        return _answer(inside, ask.group, rows, waiting)
+
+    return together(context, work)
+
+
+def _members(tx: Transaction, namespace: str, group: str) -> list[Due]:
+    group = check_name(group, field="group")
+    found: list[Due] = []
+    cursor = ""
+    while True:
+        which = ScheduleFilter(namespace=namespace, group=group, limit=MOST_COMPARED, cursor=cursor)
+        page = tx.find_schedules(which)
+        found += page.rows
+        cursor = page.cursor
+        if len(found) > MOST_IN_GROUP:
+            raise _too_many(group)
+        if not cursor:
+            break
+    if not found:
+        raise no_such("group", group, _groups(tx, namespace), lister="schedule list")
+    return found
+
+
+def _groups(tx: Transaction, namespace: str) -> set[str]:
+    page = tx.find_schedules(ScheduleFilter(namespace=namespace, limit=MOST_COMPARED))
+    return {due.schedule.group for due in page.rows if due.schedule.group}
+
+
+def _too_many(group: str) -> OverQuota:
+    return OverQuota(
+        f"group {group} has more than {MOST_IN_GROUP} schedules",
+        field="group",
+        value=group,
+        rule=f"at most {MOST_IN_GROUP} are changed at once",
+        fix="smaller groups",
+    )
+
+
+def _mark(group: str) -> str:
+    """What the reason of a pause begins with when the group was paused, and not the schedule alone."""
+    return f"group {group}: "
+
+
+def _paused_with_group(due: Due, group: str) -> bool:
+    return due.standing.state is ScheduleState.PAUSED and due.standing.reason.startswith(_mark(group))
+
+
+def _answer(context: Context, group: str, rows: list[Due], changed: list[Due]) -> Group:
+    ids = {due.schedule.id for due in changed}
+    after = context.store.read(lambda tx: tx.get_schedules(sorted(ids))) if ids else {}
+    return Group(
+        group=group,
+        changed=tuple(schedule_row(after[due.schedule.id]) for due in changed),
+        left=tuple(schedule_row(due) for due in rows if due.schedule.id not in ids),
+    )

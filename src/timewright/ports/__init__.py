@@ -1,0 +1,148 @@
+"""What we ask of the outside: a clock, ids, a store, targets, advisors, observers, a waker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from timewright.core.facts import Fact
+from timewright.core.run import Outcome
+from timewright.core.target import AnyTarget
+from timewright.ports.rows import (
+    Change,
+    Due,
+    Entry,
+    Grant,
+    Page,
+    Prune,
+    Renewal,
+    Renewed,
+    Revised,
+    RunFilter,
+    ScheduleFilter,
+    Stood,
+    Stored,
+)
+from timewright.ports.store import Store, Transaction
+
+__all__ = [
+    "Advisor",
+    "Change",
+    "Clock",
+    "Due",
+    "Entry",
+    "Grant",
+    "Ids",
+    "Launch",
+    "Observer",
+    "Page",
+    "Prune",
+    "Renewal",
+    "Renewed",
+    "Revised",
+    "RunFilter",
+    "ScheduleFilter",
+    "Stood",
+    "Store",
+    "Stored",
+    "Target",
+    "Transaction",
+    "Waker",
+    "Work",
+]
+
+
+class Clock(Protocol):
+    """Tells the time; everything else takes it as an argument."""
+
+    def now(self) -> datetime:
+        """The wall clock, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back; only differences mean anything."""
+        ...
+
+
+class Ids(Protocol):
+    """Makes ids that sort by time and never repeat."""
+
+    def new(self, kind: str, *, now: datetime) -> str:
+        """An id such as `run_01K8…` for that kind of thing."""
+        ...
+
+
+class Launch(Struct, frozen=True, kw_only=True):
+    """Everything a target is told about the run it starts."""
+
+    run_id: str
+    namespace: str
+    schedule_id: str
+    schedule_name: str
+    target: AnyTarget
+    key: str
+    fence: int
+    attempt: int
+    planned_at: datetime
+    fire_at: datetime
+    previous_at: datetime | None = None
+    next_at: datetime | None = None
+    zone: str = "UTC"
+    missed: int = 0
+    fired_by: tuple[int, ...] = ()
+    source: str = ""
+    time_limit: timedelta
+    grace: timedelta
+    payload: Any = None
+    metadata: Mapping[str, Any] = {}
+
+
+class Work(Protocol):
+    """Something that was launched and may be asked to stop."""
+
+    def stop(self, reason: str) -> None:
+        """Ask it to end: politely, then after its grace by force where that is possible; never blocks."""
+        ...
+
+
+class Target(Protocol):
+    """Acts. Turns a launch into an outcome and never raises."""
+
+    def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> Work:
+        """Start the work and return at once; `done` is called exactly once, from any thread."""
+        ...
+
+    def close(self, *, grace: timedelta) -> None:
+        """Stop what is left and free every thread, process and socket."""
+        ...
+
+
+class Observer(Protocol):
+    """Listens to facts after they are true; what it does must not matter to anyone else."""
+
+    def note(self, fact: Fact) -> None:
+        """Take note of one fact."""
+        ...
+
+
+class Waker(Protocol):
+    """Lets the engine rest, and be woken."""
+
+    def rest(self, seconds: float) -> bool:
+        """Sleep at most that long; says whether someone woke us."""
+        ...
+
+    def wake(self) -> None:
+        """End a rest now, or the next one at once; from any thread."""
+        ...
+
+
+class Advisor(Protocol):
+    """Reads what happened and proposes hints, through the operations and nothing else."""
+
+    def advise(self, context: Mapping[str, Any]) -> Mapping[str, Any]:
+        """One analysis: what was seen, and what is proposed."""
+        ...

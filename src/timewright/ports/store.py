@@ -1,0 +1,238 @@
+"""What we ask of a store: transactions, and in them some forty verbs that take and give many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from timewright.core.admission import Flight
+from timewright.core.leasing import Gate
+from timewright.core.run import Attempt, Run
+from timewright.core.schedule import Schedule
+from timewright.ports.rows import (
+    Change,
+    Due,
+    Entry,
+    Grant,
+    Page,
+    Prune,
+    Renewal,
+    Renewed,
+    Revised,
+    RunFilter,
+    ScheduleFilter,
+    Stood,
+    Stored,
+)
+
+T = TypeVar("T")
+
+
+class Transaction(Protocol):
+    """The verbs of a store, inside one transaction; each takes and gives back many rows."""
+
+    def put_schedules(self, rows: Sequence[Revised]) -> None:
+        """Write schedules with a new revision; a taken name or a stale revision is a Conflict."""
+        ...
+
+    def get_schedules(self, ids: Iterable[str], *, lock: bool = False) -> dict[str, Due]:
+        """Schedules by id, those that exist; locked against other writers when asked."""
+        ...
+
+    def find_schedule(self, namespace: str, name: str) -> str | None:
+        """The id of a schedule by its name."""
+        ...
+
+    def find_schedules(self, which: ScheduleFilter) -> Page:
+        """A page of `Due`, by name."""
+        ...
+
+    def get_revisions(self, pairs: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Schedule]:
+        """Schedules as they were at a revision."""
+        ...
+
+    def list_revisions(
+        self, schedule_id: str, *, limit: int = 50
+    ) -> list[tuple[Schedule, datetime, str, str]]:
+        """What a schedule said, newest first, with when, who and why."""
+        ...
+
+    def due_schedules(
+        self, *, now: datetime, limit: int, since: datetime | None = None, shard: tuple[int, int] = (1, 1)
+    ) -> list[Due]:
+        """Those to look at now, the longest waiting first, locked; rows another holds are passed over.
+
+        A shard (k, n) is the k-th of n parts of all schedules, by a hash of their ids.
+        """
+        ...
+
+    def stand(self, rows: Sequence[Stood]) -> None:
+        """Write where schedules stand."""
+        ...
+
+    def park_unreadable(self, schedule_id: str, *, reason: str, now: datetime) -> None:
+        """Take a schedule whose row cannot be understood out of the way, and keep it."""
+        ...
+
+    def next_wake(self) -> datetime | None:
+        """The earliest instant at which anything may be due."""
+        ...
+
+    def next_lease_end(self) -> datetime | None:
+        """The earliest instant at which a live lease may be over."""
+        ...
+
+    def add_runs(self, runs: Sequence[Run]) -> set[str]:
+        """Insert runs; gives back the ids that were new. The same occurrence twice is an ordinary no-op."""
+        ...
+
+    def link_runs(self, links: Sequence[tuple[str, str]]) -> None:
+        """Mend the chain of a schedule's history: each run names the one before it."""
+        ...
+
+    def get_runs(self, ids: Iterable[str], *, lock: bool = False) -> dict[str, Run]:
+        """Runs by id, those that exist."""
+        ...
+
+    def find_occurrence(self, schedule_id: str, planned_at: datetime) -> Run | None:
+        """The run of one occurrence, or the dropped row that counts it."""
+        ...
+
+    def find_runs(self, which: RunFilter) -> Page:
+        """A page of runs, newest first."""
+        ...
+
+    def in_flight(self, schedule_ids: Iterable[str]) -> dict[str, Flight]:
+        """What each schedule has under way."""
+        ...
+
+    def live_runs(self, schedule_ids: Iterable[str]) -> list[Run]:
+        """The ready, leased and held runs of schedules, oldest first."""
+        ...
+
+    def ready_runs(self, *, now: datetime, limit: int, handoff: bool = False, queue: str = "") -> list[Run]:
+        """Runs that may start, best first, at most `limit` of each line of runs that share their gates."""
+        ...
+
+    def oldest_ready_runs(self, *, gates: tuple[str, ...], limit: int, handoff: bool = False) -> list[Run]:
+        """The longest waiting runs of one line whatever their priority, for queues that age."""
+        ...
+
+    def queue_runs(self, namespace: str, queue: str, *, limit: int) -> list[Run]:
+        """The unfinished and parked runs of a queue, in order; for a plan, so nothing is held."""
+        ...
+
+    def set_gates(self, limits: Mapping[str, int]) -> None:
+        """Say how many leases each gate admits."""
+        ...
+
+    def read_gates(self, gates: Iterable[str]) -> dict[str, Gate]:
+        """How full gates are, for a plan; nothing is held and nothing is written."""
+        ...
+
+    def hold_gates(self, gates: Iterable[str]) -> dict[str, Gate]:
+        """Hold the gates until the transaction ends, and read how full they are."""
+        ...
+
+    def lease_runs(self, grants: Sequence[Grant]) -> list[Run]:
+        """Turn ready runs into leased ones; gives back those that were."""
+        ...
+
+    def renew_leases(self, renewals: Sequence[Renewal], *, now: datetime) -> list[Renewed]:
+        """Prolong leases; gives back those whose fence still held."""
+        ...
+
+    def expired_leases(self, *, now: datetime, limit: int) -> list[Run]:
+        """Leased runs whose lease is over, locked; rows that another holds are passed over."""
+        ...
+
+    def leased_runs(self, *, holder: str = "") -> list[Run]:
+        """Every live lease, or those of one holder."""
+        ...
+
+    def asked_to_stop(self, *, holder: str) -> list[Run]:
+        """The live leases of a holder whose runs were asked to stop."""
+        ...
+
+    def settle_runs(self, settled: Sequence[tuple[Run, Attempt]]) -> set[str]:
+        """Write the end of leases; gives back the ids whose fence still held."""
+        ...
+
+    def change_runs(self, changes: Sequence[Change]) -> set[str]:
+        """Rewrite runs that are not leased, or cancel leased ones; gives back the ids that still matched."""
+        ...
+
+    def ask_to_cancel(self, asked: Sequence[tuple[str, datetime]], *, at: datetime, reason: str) -> set[str]:
+        """Mark leased runs as asked to stop by an instant; gives back those that were marked."""
+        ...
+
+    def freeable_runs(self, *, limit: int, schedule_ids: Iterable[str] | None = None) -> list[Run]:
+        """The first held run of each schedule, or of some, that has nothing of its own ready or leased."""
+        ...
+
+    def clear_streaks(self, schedule_ids: Iterable[str]) -> None:
+        """Forget failures in a row; schedules that have none are not touched."""
+        ...
+
+    def get_attempts(self, run_ids: Iterable[str]) -> dict[str, tuple[Attempt, ...]]:
+        """The ended leases of runs, oldest first."""
+        ...
+
+    def put_objects(self, rows: Sequence[Stored], *, replaces: Mapping[str, int] | None = None) -> None:
+        """Write small named objects; Conflict when `replaces` names another revision than the last."""
+        ...
+
+    def get_objects(
+        self, kind: str, *, namespace: str | None = None, names: Iterable[str] | None = None
+    ) -> list[Stored]:
+        """Small named objects of one kind, by name."""
+        ...
+
+    def delete_object(self, kind: str, *, namespace: str, name: str) -> bool:
+        """Remove a small named object; says whether it was there."""
+        ...
+
+    def add_audit(self, entries: Sequence[Entry]) -> None:
+        """Append to the audit log; each line carries the hash of the one before."""
+        ...
+
+    def find_audit(self, *, namespace: str | None = None, limit: int = 50, cursor: str = "") -> Page:
+        """A page of the audit log, newest first."""
+        ...
+
+    def broken_audit(self) -> int | None:
+        """The number of the first line of the audit log whose hash does not follow, if any."""
+        ...
+
+    def get_meta(self, name: str) -> str | None:
+        """A small fact about the store itself."""
+        ...
+
+    def put_meta(self, name: str, value: str) -> None:
+        """Write a small fact about the store itself."""
+        ...
+
+    def prune(self, what: Prune) -> int:
+        """Remove finished runs and their attempts, oldest first; says how many went."""
+        ...
+
+
+class Store(Protocol):
+    """Remembers. One behaviour, whatever the database."""
+
+    def now(self) -> datetime:
+        """The store's clock: the database server's, or the host's held above the highest it recorded."""
+        ...
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` in one durable transaction; it may be run again, so it has no other effects."""
+        ...
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` over one consistent picture of the store."""
+        ...
+
+    def close(self) -> None:
+        """Give back every connection."""
+        ...

@@ -1,0 +1,1 @@
+"""Remembers. One behaviour, two dialects: SQLite and PostgreSQL."""

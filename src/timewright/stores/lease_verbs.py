@@ -1,0 +1,161 @@
+"""What a store does with leases: lines, gates, and the fence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from timewright.core.leasing import Gate
+from timewright.core.moments import micros
+from timewright.core.run import Attempt, Run, RunState
+from timewright.errors import UnreadableRow
+from timewright.ports import (
+    Grant,
+    Renewal,
+    Renewed,
+)
+from timewright.stores.rows import (
+    Row,
+    attempt_row,
+    clean,
+    line_of,
+    read_run,
+    settled_row,
+    to_instant,
+)
+from timewright.stores.verbs import LONGEST_PAGE, Verbs
+
+CAUTIOUS_CEILING = 1
+
+
+class LeaseVerbs(Verbs):
+    """Leases, and the ceilings they stand under."""
+
+    def ready_runs(self, *, now: datetime, limit: int, handoff: bool = False, queue: str = "") -> list[Run]:
+        """Runs that may start, best first, at most `limit` of each line of runs that share their gates.
+
+        With a queue (its gate's name) only the lines behind that gate are asked.
+        """
+        self._ask("awaken", {"now": micros(now), "limit": max(limit, LONGEST_PAGE)})
+        lines = [row[0] for row in self._ask("ready_lines", {"handoff": int(handoff)})]
+        if queue:
+            lines = [line for line in lines if queue in line.split("\n")]
+        found: list[Run] = []
+        for line in lines:
+            parameters = {"handoff": int(handoff), "line": line, "limit": limit}
+            found += self._readable(self._ask("ready_runs", parameters))
+        return found
+
+    def oldest_ready_runs(self, *, gates: tuple[str, ...], limit: int, handoff: bool = False) -> list[Run]:
+        """The longest waiting runs of one line whatever their priority, for queues that age."""
+        parameters = {"handoff": int(handoff), "line": line_of(gates), "limit": limit}
+        return self._readable(self._ask("oldest_ready_runs", parameters))
+
+    def set_gates(self, limits: Mapping[str, int]) -> None:
+        """Say how many leases each gate admits."""
+        if limits:
+            self._tell("set_gates", sorted(limits.items()))
+
+    def hold_gates(self, gates: Iterable[str]) -> dict[str, Gate]:
+        """Hold the gates until the transaction ends, and read how full they are."""
+        names = sorted(set(gates))
+        if not names:
+            return {}
+        self._tell("ensure_gates", [(name, CAUTIOUS_CEILING) for name in names])
+        limits = {row[0]: row[1] for row in self._ask("hold_gates", {"gates": names})}
+        held = {row[0]: row[1] for row in self._ask("count_holds", {"gates": names})}
+        return {name: Gate(limits[name], held.get(name, 0)) for name in names}
+
+    def read_gates(self, gates: Iterable[str]) -> dict[str, Gate]:
+        """How full gates are, for a plan; nothing is held and nothing is written."""
+        names = sorted(set(gates))
+        limits = {row[0]: row[1] for row in self._ask("gate_limits", {"gates": names})}
+        held = {row[0]: row[1] for row in self._ask("count_holds", {"gates": names})}
+        return {name: Gate(limits.get(name, CAUTIOUS_CEILING), held.get(name, 0)) for name in names}
+
+    def lease_runs(self, grants: Sequence[Grant]) -> list[Run]:
+        """Turn ready runs into leased ones; gives back those that were."""
+        if not grants:
+            return []
+        rows = [
+            (g.run.id, g.run.fence, g.lease_id, g.holder, micros(g.leased_at), micros(g.lease_until))
+            for g in grants
+        ]
+        kept = {row[0] for row in self._tell("lease_runs", rows)}
+        leased = [_leased(grant) for grant in grants if grant.run.id in kept]
+        self._hold_for([run for run in leased if run.gates])
+        return leased
+
+    def renew_leases(self, renewals: Sequence[Renewal], *, now: datetime) -> list[Renewed]:
+        """Prolong leases; gives back those whose fence still held."""
+        if not renewals:
+            return []
+        rows = [(r.run_id, r.fence, micros(r.lease_until)) for r in renewals]
+        return [Renewed(row[0], row[1], to_instant(row[2])) for row in self._tell("renew_leases", rows)]
+
+    def next_lease_end(self) -> datetime | None:
+        """The earliest instant at which a live lease may be over."""
+        return to_instant(self._ask("next_lease_end", {})[0][0])
+
+    def expired_leases(self, *, now: datetime, limit: int) -> list[Run]:
+        """Leased runs whose lease is over, locked; rows that another holds are passed over."""
+        return self._readable(self._ask("expired_leases", {"now": micros(now), "limit": limit}))
+
+    def leased_runs(self, *, holder: str = "") -> list[Run]:
+        """Every live lease, or those of one holder."""
+        return [read_run(row) for row in self._ask("leased_runs", {"holder": holder})]
+
+    def asked_to_stop(self, *, holder: str) -> list[Run]:
+        """The live leases of a holder whose runs were asked to stop."""
+        return [read_run(row) for row in self._ask("asked_to_stop", {"holder": holder})]
+
+    def settle_runs(self, settled: Sequence[tuple[Run, Attempt]]) -> set[str]:
+        """Write the end of leases; gives back the ids whose fence still held."""
+        if not settled:
+            return set()
+        rows = [settled_row(run, fence=attempt.fence) for run, attempt in settled]
+        kept = {row[0] for row in self._tell("settle_runs", rows)}
+        ended = [(run, attempt) for run, attempt in settled if run.id in kept]
+        if ended:
+            self._tell("insert_attempts", [attempt_row(attempt) for _, attempt in ended])
+        gated = [run.id for run, _ in ended if run.gates]
+        if gated:
+            self._ask("delete_holds", {"ids": gated})
+        return kept
+
+    def ask_to_cancel(self, asked: Sequence[tuple[str, datetime]], *, at: datetime, reason: str) -> set[str]:
+        """Mark leased runs as asked to stop by an instant; gives back those that were marked."""
+        if not asked:
+            return set()
+        rows = [(run_id, micros(at), micros(until), clean(reason)) for run_id, until in asked]
+        return {row[0] for row in self._tell("ask_to_cancel", rows)}
+
+    def _readable(self, rows: Sequence[Row]) -> list[Run]:
+        """The runs we understand; the others are parked, so that they hold up nobody."""
+        found: list[Run] = []
+        unreadable: list[str] = []
+        for row in rows:
+            try:
+                found.append(read_run(row))
+            except UnreadableRow:
+                unreadable.append(row[0])
+        if unreadable:
+            self._ask("park_runs", {"ids": unreadable})
+            self._ask("delete_holds", {"ids": unreadable})
+        return found
+
+
+def _leased(grant: Grant) -> Run:
+    return replace(
+        grant.run,
+        state=RunState.LEASED,
+        fence=grant.run.fence + 1,
+        lease_id=grant.lease_id,
+        holder=grant.holder,
+        leased_at=grant.leased_at,
+        lease_until=grant.lease_until,
+        started_at=None,
+        cancel_at=None,
+    )

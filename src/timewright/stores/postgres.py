@@ -1,0 +1,285 @@
+"""How PostgreSQL opens, begins, waits and commits: many instances, the server's clock, no session state."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import Any, TypeVar
+
+from timewright.core.jitter import share
+from timewright.core.moments import from_micros
+from timewright.errors import (
+    Conflict,
+    ForeignStore,
+    MissingExtra,
+    OutcomeUnknown,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    TimewrightError,
+    UnsafeStore,
+)
+from timewright.ports import Clock
+from timewright.stores.migrate import migrations, pending
+from timewright.stores.rows import Row
+from timewright.stores.sqlstore import SqlTransaction
+from timewright.stores.statements import POSTGRES, load_book
+
+try:
+    import psycopg
+    from psycopg import errors as pg
+    from psycopg.conninfo import make_conninfo
+    from psycopg_pool import ConnectionPool, PoolTimeout
+except ImportError as missing:
+    raise MissingExtra(
+        "PostgreSQL support is not installed",
+        rule="PostgreSQL needs psycopg 3",
+        fix='pip install "timewright[postgres]"',
+    ) from missing
+
+T = TypeVar("T")
+
+OLDEST_SERVER = 130_000
+MOST_TRIES = 8
+PATIENCE = 10.0
+MIGRATION_LOCK = 0x54575254
+CHANNEL = "timewright"
+
+# Sent in one message, so a transaction costs no extra round trip; nothing of it outlives the transaction.
+_BEGIN_WRITE = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on;"
+    " SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '30s';"
+    " SET LOCAL idle_in_transaction_session_timeout = '60s'"
+)
+_BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '30s'"
+# The server's clock in microseconds, without a detour through a float.
+_NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+_AGAIN = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable)
+
+
+class PostgresSpeaker:
+    """Runs statements of the book on one connection."""
+
+    def __init__(self, connection: psycopg.Connection[Any], book: Mapping[str, Any]) -> None:
+        self._connection = connection
+        self._book = book
+
+    def ask(self, name: str, parameters: Mapping[str, Any]) -> list[Row]:
+        """Run one statement."""
+        cursor = self._connection.execute(self._book[name].sql, parameters)
+        return cursor.fetchall() if cursor.description is not None else []
+
+    def tell(self, name: str, rows: Sequence[Row]) -> list[Row]:
+        """Run one statement for many rows: each column travels as one array."""
+        if not rows:
+            return []
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        cursor = self._connection.execute(self._book[name].sql, columns)
+        return cursor.fetchall() if cursor.description is not None else []
+
+
+class PostgresStore:
+    """A store on a PostgreSQL server, shared by any number of instances."""
+
+    def __init__(self, url: str, *, clock: Clock | None = None, pool: int = 8) -> None:
+        self.place = str(psycopg.conninfo.conninfo_to_dict(url).get("dbname") or "postgresql")
+        self._clock = clock
+        self._book = load_book(POSTGRES)
+        self._pause = threading.Event()
+        conninfo = _with_time_outs(url)
+        with self._translated():
+            self._pool = ConnectionPool(
+                conninfo,
+                min_size=1,
+                max_size=pool,
+                open=False,
+                timeout=PATIENCE,
+                # Prepared statements are session state; behind a pooler they would belong to someone else.
+                kwargs={"autocommit": True, "prepare_threshold": None},
+            )
+            self._pool.open(wait=True, timeout=PATIENCE)
+            try:
+                self._prepare()
+            except BaseException:
+                self._pool.close()
+                raise
+
+    def now(self) -> datetime:
+        """The server's clock; an injected one replaces it in tests and simulation."""
+        if self._clock is not None:
+            return self._clock.now()
+        with self._translated(), self._pool.connection() as connection:
+            row = connection.execute(_NOW).fetchone()
+        assert row is not None
+        return from_micros(row[0])
+
+    def write(self, work: Callable[[Any], T]) -> T:
+        """Run `work` in one durable transaction; again from the start after a deadlock or lock time-out."""
+        for attempt in range(1, MOST_TRIES + 1):
+            try:
+                with self._translated():
+                    return self._transact(work)
+            except _AGAIN as error:
+                if attempt == MOST_TRIES:
+                    raise StoreUnavailable(
+                        f"{self.place}: {type(error).__name__} {MOST_TRIES} times in a row",
+                        rule="another transaction holds what this one needs",
+                        fix="try again; look for a long transaction in pg_stat_activity",
+                    ) from error
+                self._pause.wait(0.005 * 2**attempt * (0.5 + share(str(id(work)), str(attempt))))
+        raise AssertionError("unreachable")
+
+    def read(self, work: Callable[[Any], T]) -> T:
+        """Run `work` over one consistent picture of the store."""
+        with self._translated(), self._pool.connection() as connection:
+            connection.execute(_BEGIN_READ)
+            try:
+                return work(SqlTransaction(PostgresSpeaker(connection, self._book)))
+            finally:
+                _roll_back(connection)
+
+    def notify(self) -> None:
+        """Wake other instances; it may be lost, and nothing depends on it."""
+        with suppress(TimewrightError), self._translated(), self._pool.connection() as connection:
+            connection.execute(f"NOTIFY {CHANNEL}")
+
+    def listen(self, wake: Callable[[], None], *, stop: threading.Event) -> None:
+        """Call `wake` whenever someone notifies, until stopped; a dead listener is set up again."""
+        while not stop.is_set():
+            with suppress(psycopg.Error, TimewrightError), self._pool.connection() as connection:
+                connection.execute(f"LISTEN {CHANNEL}")
+                try:
+                    while not stop.is_set():
+                        for _ in connection.notifies(timeout=1.0, stop_after=1):
+                            wake()
+                finally:
+                    with suppress(psycopg.Error):
+                        connection.execute(f"UNLISTEN {CHANNEL}")
+            stop.wait(1.0)
+
+    def close(self) -> None:
+        """Give back every connection."""
+        self._pool.close()
+
+    def _transact(self, work: Callable[[Any], T]) -> T:
+        with self._pool.connection() as connection:
+            connection.execute(_BEGIN_WRITE)
+            try:
+                answer = work(SqlTransaction(PostgresSpeaker(connection, self._book)))
+            except BaseException:
+                _roll_back(connection)
+                raise
+            try:
+                connection.execute("COMMIT")
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                raise OutcomeUnknown(
+                    f"{self.place}: the connection broke at commit: {error}",
+                    rule="nobody knows whether the transaction happened",
+                    fix="read by key or fence before trying again",
+                ) from error
+            return answer
+
+    def _prepare(self) -> None:
+        with self._pool.connection() as connection:
+            version = connection.info.server_version
+            if version < OLDEST_SERVER:
+                raise UnsafeStore(
+                    f"PostgreSQL {version // 10_000} is too old",
+                    field="store",
+                    value=version,
+                    rule="PostgreSQL 13 or later",
+                    fix="upgrade the server",
+                )
+            for setting in ("fsync", "full_page_writes"):
+                row = connection.execute(f"SHOW {setting}").fetchone()
+                if row is not None and row[0] != "on" and not _is_for_tests(connection):
+                    raise UnsafeStore(
+                        f"the server runs with {setting} = {row[0]}",
+                        field=setting,
+                        value=row[0],
+                        rule="on: otherwise a crash loses acknowledged commits",
+                        fix=f"set {setting} = on in postgresql.conf",
+                    )
+            self._migrate(connection)
+
+    def _migrate(self, connection: psycopg.Connection[Any]) -> None:
+        connection.execute("BEGIN")
+        try:
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS migrations"
+                " (number BIGINT NOT NULL PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL)"
+            )
+            applied = connection.execute("SELECT number, checksum FROM migrations ORDER BY number").fetchall()
+            for step in pending(migrations("postgres"), applied, place=self.place):
+                for statement in step.statements:
+                    connection.execute(statement)
+                connection.execute(
+                    "INSERT INTO migrations VALUES (%s, %s, %s)", (step.number, step.name, step.checksum)
+                )
+            connection.execute("COMMIT")
+        except (pg.UndefinedColumn, pg.DuplicateObject, pg.DuplicateTable) as error:
+            _roll_back(connection)
+            raise ForeignStore(
+                f"{self.place} holds tables of another application: {error}",
+                field="store",
+                value=self.place,
+                rule="a database of its own, or a schema that comes first in the search path",
+                fix="createdb timewright, or add ?options=-csearch_path%3Dtimewright to the URL",
+            ) from error
+        except BaseException:
+            _roll_back(connection)
+            raise
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """PostgreSQL's errors in our words; those that ask for another try pass through."""
+        try:
+            yield
+        except (TimewrightError, *_AGAIN):
+            raise
+        except pg.UniqueViolation as error:
+            raise Conflict(f"{self.place}: {error}", rule="names and occurrences are unique") from error
+        except (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege) as error:
+            raise StoreReadOnly(
+                f"{self.place} does not take writes: {error}", fix="connect to the primary"
+            ) from error
+        except (pg.DiskFull, pg.OutOfMemory) as error:
+            raise StoreFull(f"{self.place}: no room left: {error}", fix="free space on the server") from error
+        except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
+            raise StoreUnavailable(
+                f"{self.place} is away: {str(error).strip()}",
+                rule="a reachable server",
+                fix="it is tried again by itself",
+            ) from error
+        except psycopg.Error as error:
+            raise StoreError(f"{self.place}: {type(error).__name__}: {error}") from error
+
+
+def _with_time_outs(url: str) -> str:
+    """Socket-level time-outs: without them a cut network blocks a client for minutes."""
+    given = psycopg.conninfo.conninfo_to_dict(url)
+    wanted = {
+        "connect_timeout": "5",
+        "tcp_user_timeout": "10000",
+        "keepalives": "1",
+        "keepalives_idle": "5",
+        "keepalives_interval": "2",
+        "keepalives_count": "3",
+        "application_name": "timewright",
+    }
+    return make_conninfo(url, **{name: value for name, value in wanted.items() if name not in given})
+
+
+def _is_for_tests(connection: psycopg.Connection[Any]) -> bool:
+    row = connection.execute("SHOW cluster_name").fetchone()
+    return row is not None and row[0] == "timewright-test"
+
+
+def _roll_back(connection: psycopg.Connection[Any]) -> None:
+    with suppress(psycopg.Error):
+        connection.execute("ROLLBACK")

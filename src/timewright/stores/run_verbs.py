@@ -1,0 +1,158 @@
+"""What a store does with runs: one row per occurrence, found again by key, by chain, by time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from timewright.core.admission import Flight
+from timewright.core.moments import micros
+from timewright.core.run import Attempt, Run, RunState
+from timewright.ports import (
+    Change,
+    Page,
+    RunFilter,
+)
+from timewright.stores.rows import (
+    changed_row,
+    new_run_row,
+    read_attempt,
+    read_run,
+)
+from timewright.stores.verbs import LAST, Verbs, page_limit
+
+LONGEST_WALK = 10_000
+
+
+class RunVerbs(Verbs):
+    """Runs and their ended leases."""
+
+    def add_runs(self, runs: Sequence[Run]) -> set[str]:
+        """Insert runs; gives back the ids that were new. The same occurrence twice is an ordinary no-op."""
+        if not runs:
+            return set()
+        new = {row[0] for row in self._tell("insert_runs", [new_run_row(run) for run in runs])}
+        self._hold_for([run for run in runs if run.state is RunState.LEASED and run.gates and run.id in new])
+        return new
+
+    def link_runs(self, links: Sequence[tuple[str, str]]) -> None:
+        """Mend the chain of a schedule's history: each run names the one before it."""
+        if links:
+            self._tell("link_runs", links)
+
+    def get_runs(self, ids: Iterable[str], *, lock: bool = False) -> dict[str, Run]:
+        """Runs by id, those that exist."""
+        wanted = list(ids)
+        if lock:
+            self._ask("lock_runs", {"ids": wanted})
+        return {row[0]: read_run(row) for row in self._ask("get_runs", {"ids": wanted})}
+
+    def find_occurrence(self, schedule_id: str, planned_at: datetime) -> Run | None:
+        """The run of one occurrence, or the dropped row that counts it."""
+        exact = self._ask("find_occurrence", {"schedule_id": schedule_id, "planned_at": micros(planned_at)})
+        if exact:
+            return read_run(exact[0])
+        for run in self._walk(schedule_id, start="", most=LONGEST_WALK):
+            if run.last_of is not None and run.planned_at <= planned_at <= run.last_of:
+                return run
+            if run.planned_at < planned_at and not run.lane:
+                return None
+        return None
+
+    def find_runs(self, which: RunFilter) -> Page:
+        """A page of runs, newest first."""
+        limit = page_limit(which.limit)
+        if which.schedule_id is not None:
+            return self._page_of_schedule(which, limit=limit)
+        if which.namespace == "":
+            return Page(())  # nobody's; the statement would read it as everybody's
+        rows = self._ask(
+            "list_runs",
+            {
+                "before": which.cursor or LAST,
+                "namespace": which.namespace or "",
+                "queue": which.queue or "",
+                "state": which.state.value if which.state else "",
+                "since": micros(which.since) if which.since else 0,
+                "until": micros(which.until) if which.until else 2**62,
+                "limit": limit + 1,
+            },
+        )
+        found = [read_run(row) for row in rows[:limit]]
+        return Page(tuple(found), found[-1].id if len(rows) > limit else "")
+
+    def in_flight(self, schedule_ids: Iterable[str]) -> dict[str, Flight]:
+        """What each schedule has under way."""
+        live: dict[str, int] = {}
+        held: dict[str, int] = {}
+        for schedule_id, state, count in self._ask("in_flight", {"ids": list(schedule_ids)}):
+            counts = held if state == RunState.HELD.value else live
+            counts[schedule_id] = counts.get(schedule_id, 0) + count
+        return {i: Flight(live.get(i, 0), held.get(i, 0)) for i in live.keys() | held.keys()}
+
+    def live_runs(self, schedule_ids: Iterable[str]) -> list[Run]:
+        """The ready, leased and held runs of schedules, oldest first."""
+        return [read_run(row) for row in self._ask("live_runs", {"ids": list(schedule_ids)})]
+
+    def freeable_runs(self, *, limit: int, schedule_ids: Iterable[str] | None = None) -> list[Run]:
+        """The first held run of each schedule that has nothing of its own ready or leased."""
+        if schedule_ids is None:
+            return [read_run(row) for row in self._ask("freeable", {"limit": limit})]
+        parameters = {"limit": limit, "ids": list(schedule_ids)}
+        return [read_run(row) for row in self._ask("freeable_of", parameters)]
+
+    def change_runs(self, changes: Sequence[Change]) -> set[str]:
+        """Rewrite runs that nobody holds; gives back the ids that still matched."""
+        if not changes:
+            return set()
+        rows = [changed_row(c.run, was=c.was, fence=c.fence) for c in changes]
+        return {row[0] for row in self._tell("change_runs", rows)}
+
+    def get_attempts(self, run_ids: Iterable[str]) -> dict[str, tuple[Attempt, ...]]:
+        """The ended leases of runs, oldest first."""
+        found: dict[str, list[Attempt]] = {}
+        for row in self._ask("get_attempts", {"ids": list(run_ids)}):
+            found.setdefault(row[0], []).append(read_attempt(row))
+        return {run_id: tuple(attempts) for run_id, attempts in found.items()}
+
+    def queue_runs(self, namespace: str, queue: str, *, limit: int) -> list[Run]:
+        """The unfinished and parked runs of a queue, in order; for a plan, so nothing is held."""
+        parameters = {"namespace": namespace, "queue": queue, "limit": limit}
+        return [read_run(row) for row in self._ask("queue_runs", parameters)]
+
+    def _walk(self, schedule_id: str, *, start: str, most: int) -> list[Run]:
+        if not start:
+            rows = self._ask("last_run", {"id": schedule_id})
+            start = rows[0][0] if rows else ""
+        return (
+            [read_run(row) for row in self._ask("walk_schedule", {"start": start, "most": most})]
+            if start
+            else []
+        )
+
+    def _page_of_schedule(self, which: RunFilter, *, limit: int) -> Page:
+        found: list[Run] = []
+        start, walked = which.cursor, 0
+        while len(found) <= limit and walked < LONGEST_WALK:
+            step = self._walk(which.schedule_id or "", start=start, most=limit + 1)
+            if step and step[0].schedule_id != which.schedule_id:
+                return Page(())  # a cursor from somebody else's history
+            found += [run for run in step if _fits(run, which)]
+            walked += len(step)
+            if not step or not step[-1].previous:
+                break
+            start = step[-1].previous
+        else:
+            if len(found) <= limit:
+                return Page(tuple(found), start)
+        return Page(tuple(found[:limit]), found[limit].id if len(found) > limit else "")
+
+
+def _fits(run: Run, which: RunFilter) -> bool:
+    return (
+        (which.namespace is None or run.namespace == which.namespace)
+        and (which.state is None or run.state is which.state)
+        and (which.queue is None or run.queue == which.queue)
+        and (which.since is None or run.planned_at >= which.since)
+        and (which.until is None or run.planned_at <= which.until)
+    )

@@ -1,0 +1,369 @@
+-- The book: every statement of the store, named, once.
+--
+-- `-- name: x` begins a statement; `-- name: x(a text, b bigint)` one that is given many rows, whose
+-- columns are then spoken of as v.a, v.b. `[sqlite]` or `[postgres]` marks the few that differ.
+-- {in:ids} is "one of the list"; {from} and {values} bring the rows; {lock} and {skip_locked} hold them.
+
+-- name: insert_schedules(id text, namespace text, name text, grouped text, revision bigint, state text, reason text, decided_to bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, hints text, shard bigint)
+INSERT INTO schedules (id, namespace, name, grouped, revision, state, reason, decided_to, next_at, wake_at, source,
+    trail, failures, runs, missed, paused_at, paused_until, last_started_at, last_finished_at, hints, shard)
+{values}
+
+-- name: revise_schedules(id text, replaces bigint, name text, grouped text, revision bigint, state text, reason text, decided_to bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, hints text)
+-- The revision that is replaced is named, so a stale edit matches no row.
+UPDATE schedules SET name = v.name, grouped = v.grouped, revision = v.revision, state = v.state, reason = v.reason,
+    decided_to = v.decided_to, next_at = v.next_at, wake_at = v.wake_at, source = v.source, trail = v.trail,
+    failures = v.failures, runs = v.runs, missed = v.missed, paused_at = v.paused_at, paused_until = v.paused_until,
+    last_started_at = v.last_started_at, last_finished_at = v.last_finished_at, hints = v.hints
+{from}
+WHERE schedules.id = v.id AND schedules.revision = v.replaces
+RETURNING schedules.id
+
+-- name: insert_revisions(schedule_id text, revision bigint, body text, at bigint, actor text, reason text)
+INSERT INTO revisions (schedule_id, revision, body, at, actor, reason)
+{values}
+
+-- name: stand(id text, state text, reason text, decided_to bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, hints text, last_run text)
+UPDATE schedules SET state = v.state, reason = v.reason, decided_to = v.decided_to, next_at = v.next_at,
+    wake_at = v.wake_at, source = v.source, trail = v.trail, failures = v.failures, runs = v.runs, missed = v.missed,
+    paused_at = v.paused_at, paused_until = v.paused_until, last_started_at = v.last_started_at,
+    last_finished_at = v.last_finished_at, hints = v.hints,
+    last_run = CASE WHEN v.last_run <> '' THEN v.last_run ELSE schedules.last_run END
+{from}
+WHERE schedules.id = v.id
+
+-- name: park_unreadable
+UPDATE schedules SET state = 'parked', reason = :reason, next_at = NULL, wake_at = NULL WHERE id = :id
+
+-- name: due_schedules
+-- The lower bound keeps a claim from wading through index entries that are already behind us. The remainder is
+-- spelled out because a percent sign means something else on its way to PostgreSQL.
+SELECT s.id, s.revision, s.state, s.reason, s.decided_to, s.next_at, s.wake_at, s.source, s.trail, s.failures, s.runs,
+    s.missed, s.paused_at, s.paused_until, s.last_started_at, s.last_finished_at, s.hints, s.last_run,
+    (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.alone = 1 AND r.schedule_id <> ''
+        AND r.state IN ('ready', 'leased')),
+    (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.state = 'held')
+FROM schedules s
+WHERE s.wake_at IS NOT NULL AND s.wake_at <= :now AND s.wake_at >= :since
+    AND s.shard - s.shard / :shards * :shards = :shard
+ORDER BY s.wake_at, s.id
+LIMIT :limit
+{skip_locked:s}
+
+-- name: get_schedules
+SELECT s.id, s.revision, s.state, s.reason, s.decided_to, s.next_at, s.wake_at, s.source, s.trail, s.failures, s.runs,
+    s.missed, s.paused_at, s.paused_until, s.last_started_at, s.last_finished_at, s.hints, s.last_run,
+    (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.alone = 1 AND r.schedule_id <> ''
+        AND r.state IN ('ready', 'leased')),
+    (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.state = 'held')
+FROM schedules s
+WHERE s.id {in:ids}
+ORDER BY s.id
+
+-- name: lock_schedules
+SELECT id FROM schedules WHERE id {in:ids} ORDER BY id {lock}
+
+-- name: find_schedule
+SELECT id FROM schedules WHERE namespace = :namespace AND name = :name
+
+-- name: list_schedules
+SELECT id FROM schedules
+WHERE (namespace, name) > (:after_namespace, :after_name)
+    AND namespace >= :first_namespace AND namespace <= :last_namespace
+    AND (:state = '' OR state = :state) AND (:grouped = '' OR grouped = :grouped)
+    AND (:prefix = '' OR substr(name, 1, length(:prefix)) = :prefix)
+ORDER BY namespace, name
+LIMIT :limit
+
+-- name: get_revisions(schedule_id text, revision bigint) [postgres]
+SELECT r.schedule_id, r.revision, r.body FROM revisions r {join} r.schedule_id = v.schedule_id AND r.revision = v.revision
+
+-- name: get_revisions(schedule_id text, revision bigint) [sqlite]
+SELECT schedule_id, revision, body FROM revisions WHERE schedule_id = v.schedule_id AND revision = v.revision
+
+-- name: list_revisions
+SELECT revision, body, at, actor, reason FROM revisions WHERE schedule_id = :id ORDER BY revision DESC LIMIT :limit
+
+-- name: next_wake
+SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL),
+    (SELECT min(fire_at) FROM runs WHERE state = 'ready' AND asleep = 1)
+
+-- name: next_lease_end
+SELECT min(lease_until) FROM runs WHERE state = 'leased'
+
+-- name: insert_runs(id text, namespace text, schedule_id text, lane text, planned_at bigint, fire_at bigint, state text, asleep bigint, reason text, source text, revision bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id text, holder text, leased_at bigint, lease_until bigint, parent text, previous text, extra text)
+-- The gate: the same occurrence twice is an ordinary "already there".
+INSERT INTO runs (id, namespace, schedule_id, lane, planned_at, fire_at, state, asleep, reason, source, revision, queue,
+    line, priority, alone, handoff, fence, last_of, dropped, created_at, finished_at, lease_id, holder, leased_at,
+    lease_until, parent, previous, extra)
+{values}
+ON CONFLICT (planned_at, schedule_id, lane) DO NOTHING
+RETURNING id
+
+-- name: link_runs(id text, previous text)
+UPDATE runs SET previous = v.previous {from} WHERE runs.id = v.id
+
+-- name: get_runs
+SELECT {run} FROM runs WHERE id {in:ids} ORDER BY id
+
+-- name: lock_runs
+SELECT id FROM runs WHERE id {in:ids} ORDER BY id {lock}
+
+-- name: find_occurrence
+SELECT {run} FROM runs WHERE planned_at = :planned_at AND schedule_id = :schedule_id AND lane = ''
+
+-- name: walk_schedule
+-- A schedule's history is a chain from its newest run back, so it needs no index that grows out of order.
+WITH RECURSIVE walk (id, step) AS (
+    SELECT runs.id, 1 FROM runs WHERE runs.id = :start
+    UNION ALL
+    SELECT r.previous, walk.step + 1 FROM walk JOIN runs r ON r.id = walk.id
+    WHERE r.previous <> '' AND walk.step < :most
+)
+SELECT {run} FROM walk JOIN runs ON runs.id = walk.id ORDER BY walk.step
+
+-- name: last_run
+SELECT last_run FROM schedules WHERE id = :id
+
+-- name: list_runs
+SELECT {run} FROM runs
+WHERE id < :before AND (:namespace = '' OR namespace = :namespace) AND (:queue = '' OR queue = :queue)
+    AND (:state = '' OR state = :state) AND planned_at >= :since AND planned_at <= :until
+ORDER BY id DESC
+LIMIT :limit
+
+-- name: in_flight
+SELECT schedule_id, state, count(*) FROM runs
+WHERE schedule_id {in:ids} AND alone = 1 AND schedule_id <> '' AND state IN ('ready', 'leased')
+GROUP BY schedule_id, state
+UNION ALL
+SELECT schedule_id, state, count(*) FROM runs WHERE schedule_id {in:ids} AND state = 'held' GROUP BY schedule_id, state
+
+-- name: live_runs
+SELECT {run} FROM runs
+WHERE schedule_id {in:ids} AND alone = 1 AND schedule_id <> '' AND state IN ('ready', 'leased')
+UNION ALL
+SELECT {run} FROM runs WHERE schedule_id {in:ids} AND state = 'held'
+ORDER BY 5, 1
+
+-- name: awaken
+-- Runs that waited for their instant join the line; the subquery bounds how many at a time.
+UPDATE runs SET asleep = 0
+WHERE id IN (SELECT id FROM runs WHERE state = 'ready' AND asleep = 1 AND fire_at <= :now
+    ORDER BY fire_at LIMIT :limit {skip_locked})
+
+-- name: ready_lines
+-- The distinct lines that have someone waiting, found by jumping from one to the next.
+WITH RECURSIVE lines (line) AS (
+    SELECT min(line) FROM runs WHERE state = 'ready' AND asleep = 0 AND handoff = :handoff
+    UNION ALL
+    SELECT (SELECT min(r.line) FROM runs r
+        WHERE r.state = 'ready' AND r.asleep = 0 AND r.handoff = :handoff AND r.line > lines.line)
+    FROM lines WHERE lines.line IS NOT NULL
+)
+SELECT line FROM lines WHERE line IS NOT NULL
+
+-- name: ready_runs
+SELECT {run} FROM runs
+WHERE state = 'ready' AND asleep = 0 AND handoff = :handoff AND line = :line
+ORDER BY priority, planned_at, id
+LIMIT :limit
+{skip_locked}
+
+-- name: oldest_ready_runs
+SELECT {run} FROM runs
+WHERE state = 'ready' AND asleep = 0 AND handoff = :handoff AND line = :line
+ORDER BY planned_at, id
+LIMIT :limit
+{skip_locked}
+
+-- name: queue_runs
+SELECT {run} FROM runs WHERE queue = :queue AND namespace = :namespace AND state IN ('ready', 'leased', 'held', 'parked')
+ORDER BY priority, planned_at, id
+LIMIT :limit
+
+-- name: ensure_gates(gate text, most bigint)
+INSERT INTO gates (gate, most) {values} ON CONFLICT (gate) DO NOTHING
+
+-- name: set_gates(gate text, most bigint)
+INSERT INTO gates (gate, most) {values} ON CONFLICT (gate) DO UPDATE SET most = excluded.most
+
+-- name: hold_gates
+SELECT gate, most FROM gates WHERE gate {in:gates} ORDER BY gate {lock}
+
+-- name: count_holds
+SELECT gate, count(*) FROM holds WHERE gate {in:gates} GROUP BY gate
+
+-- name: insert_holds(gate text, run_id text, fence bigint)
+INSERT INTO holds (gate, run_id, fence) {values}
+
+-- name: delete_holds
+DELETE FROM holds WHERE run_id {in:ids}
+
+-- name: lease_runs(id text, fence bigint, lease_id text, holder text, leased_at bigint, lease_until bigint)
+-- The fence moves with every lease; whoever read an older one leases nothing.
+UPDATE runs SET state = 'leased', fence = runs.fence + 1, lease_id = v.lease_id, holder = v.holder,
+    leased_at = v.leased_at, lease_until = v.lease_until, started_at = NULL, cancel_at = NULL
+{from}
+WHERE runs.id = v.id AND runs.state = 'ready' AND runs.fence = v.fence
+RETURNING runs.id
+
+-- name: renew_leases(id text, fence bigint, lease_until bigint)
+UPDATE runs SET lease_until = CASE WHEN runs.cancel_at IS NULL THEN v.lease_until ELSE runs.lease_until END
+{from}
+WHERE runs.id = v.id AND runs.state = 'leased' AND runs.fence = v.fence
+RETURNING runs.id, runs.fence, runs.cancel_at
+
+-- name: expired_leases
+SELECT {run} FROM runs WHERE state = 'leased' AND lease_until <= :now
+ORDER BY lease_until, id LIMIT :limit {skip_locked}
+
+-- name: leased_runs
+SELECT {run} FROM runs WHERE state = 'leased' AND (:holder = '' OR holder = :holder) ORDER BY id
+
+-- name: asked_to_stop
+SELECT {run} FROM runs WHERE state = 'leased' AND cancel_at IS NOT NULL AND holder = :holder ORDER BY id
+
+-- name: park_runs
+-- Rows that cannot be understood are taken out of the way and kept.
+UPDATE runs SET state = 'parked', reason = 'unreadable', lease_id = '', holder = '', leased_at = NULL,
+    lease_until = NULL, cancel_at = NULL
+WHERE id {in:ids}
+
+-- name: settle_runs(id text, fence bigint, state text, asleep bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, started_at bigint, finished_at bigint, word text, error text)
+-- The fence decides: an answer from a lost lease names an old one and matches no row.
+UPDATE runs SET state = v.state, asleep = v.asleep, fire_at = v.fire_at, reason = v.reason, attempts = v.attempts,
+    refunds = v.refunds, started_at = v.started_at, finished_at = v.finished_at, word = v.word, error = v.error,
+    lease_id = '', holder = '', leased_at = NULL, lease_until = NULL, cancel_at = NULL
+{from}
+WHERE runs.id = v.id AND runs.state = 'leased' AND runs.fence = v.fence
+RETURNING runs.id
+
+-- name: insert_attempts(run_id text, fence bigint, number bigint, lease_id text, holder text, leased_at bigint, lease_until bigint, started_at bigint, ended_at bigint, outcome text, charged bigint, word text, error text, result text)
+INSERT INTO attempts (run_id, fence, number, lease_id, holder, leased_at, lease_until, started_at, ended_at, outcome,
+    charged, word, error, result)
+{values}
+
+-- name: change_runs(id text, was text, fence bigint, state text, asleep bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, finished_at bigint, error text)
+UPDATE runs SET state = v.state, asleep = v.asleep, fire_at = v.fire_at, reason = v.reason, attempts = v.attempts,
+    refunds = v.refunds, finished_at = v.finished_at, error = v.error
+{from}
+WHERE runs.id = v.id AND runs.state = v.was AND runs.fence = v.fence AND v.was <> 'leased'
+RETURNING runs.id
+
+-- name: ask_to_cancel(id text, at bigint, until bigint, reason text)
+-- A lease that was asked to end is not prolonged any more, so its end also bounds how long a successor waits.
+UPDATE runs SET cancel_at = v.at, reason = v.reason,
+    lease_until = CASE WHEN runs.lease_until < v.until THEN runs.lease_until ELSE v.until END
+{from}
+WHERE runs.id = v.id AND runs.state = 'leased' AND runs.cancel_at IS NULL
+RETURNING runs.id
+
+-- name: clear_streaks(id text)
+UPDATE schedules SET failures = 0 {from} WHERE schedules.id = v.id AND schedules.failures > 0
+
+-- name: freeable
+-- The first held run of each schedule that has nothing of its own ready or leased.
+SELECT {run} FROM runs
+WHERE runs.state = 'held'
+    AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.schedule_id = runs.schedule_id AND b.state = 'held'
+        AND (b.planned_at < runs.planned_at OR (b.planned_at = runs.planned_at AND b.id < runs.id)))
+    AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.schedule_id = runs.schedule_id AND b.alone = 1
+        AND b.schedule_id <> '' AND b.state IN ('ready', 'leased'))
+ORDER BY runs.planned_at, runs.id
+LIMIT :limit
+
+-- name: freeable_of
+-- The same for some schedules, found by their held runs alone.
+SELECT {run} FROM runs
+WHERE runs.schedule_id {in:ids} AND runs.state = 'held'
+    AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.schedule_id = runs.schedule_id AND b.state = 'held'
+        AND (b.planned_at < runs.planned_at OR (b.planned_at = runs.planned_at AND b.id < runs.id)))
+    AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.schedule_id = runs.schedule_id AND b.alone = 1
+        AND b.schedule_id <> '' AND b.state IN ('ready', 'leased'))
+ORDER BY runs.planned_at, runs.id
+LIMIT :limit
+
+-- name: get_attempts
+SELECT run_id, fence, number, lease_id, holder, leased_at, lease_until, started_at, ended_at, outcome, charged, word,
+    error, result
+FROM attempts WHERE run_id {in:ids} ORDER BY run_id, fence
+
+-- name: insert_objects(kind text, namespace text, name text, revision bigint, body text, at bigint)
+INSERT INTO objects (kind, namespace, name, revision, body, at)
+{values}
+ON CONFLICT (kind, namespace, name) DO UPDATE SET revision = excluded.revision, body = excluded.body, at = excluded.at
+
+-- name: create_objects(kind text, namespace text, name text, revision bigint, body text, at bigint)
+INSERT INTO objects (kind, namespace, name, revision, body, at)
+{values}
+ON CONFLICT (kind, namespace, name) DO NOTHING
+RETURNING kind, namespace, name
+
+-- name: object_revisions
+SELECT name, revision FROM objects WHERE kind = :kind AND namespace = :namespace AND name {in:names} ORDER BY name {lock}
+
+-- name: get_objects
+SELECT kind, namespace, name, revision, body, at FROM objects
+WHERE kind = :kind AND (:namespace = '' OR namespace = :namespace) AND (:all_names = 1 OR name {in:names})
+ORDER BY namespace, name
+
+-- name: delete_object
+DELETE FROM objects WHERE kind = :kind AND namespace = :namespace AND name = :name RETURNING name
+
+-- name: insert_audit(seq bigint, at bigint, namespace text, actor text, origin text, action text, subject text, before text, after text, reason text, chain text)
+INSERT INTO audit (seq, at, namespace, actor, origin, action, subject, before, after, reason, chain)
+{values}
+
+-- name: last_audit
+SELECT seq, chain FROM audit ORDER BY seq DESC LIMIT 1
+
+-- name: list_audit
+SELECT seq, at, namespace, actor, origin, action, subject, before, after, reason, chain FROM audit
+WHERE seq < :before AND (:namespace = '' OR namespace = :namespace) ORDER BY seq DESC LIMIT :limit
+
+-- name: get_meta
+SELECT value FROM meta WHERE name = :name
+
+-- name: put_meta
+INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = excluded.value
+
+-- name: hold_meta
+-- Holds the row until the transaction ends, also one that was not there.
+INSERT INTO meta (name, value) VALUES (:name, '') ON CONFLICT (name) DO UPDATE SET value = meta.value
+
+-- name: prunable
+-- Ids sort by time, so the oldest finished runs stand at the front of the table.
+-- An old run that ended lately is not old.
+SELECT id FROM runs
+WHERE id < :last AND state IN ('succeeded', 'failed', 'skipped', 'cancelled')
+    AND (id < :beyond OR (id < :aged AND (finished_at IS NULL OR finished_at < :ended)))
+ORDER BY id LIMIT :limit {skip_locked}
+
+-- name: delete_runs
+DELETE FROM runs WHERE id {in:ids} AND state IN ('succeeded', 'failed', 'skipped', 'cancelled') RETURNING id
+
+-- name: delete_attempts
+DELETE FROM attempts WHERE run_id {in:ids}
+
+-- name: count_runs
+SELECT count(*) FROM runs
+
+-- name: nth_newest_run
+SELECT id FROM runs ORDER BY id DESC LIMIT 1 OFFSET :offset
+
+-- name: store_bytes [sqlite]
+SELECT (SELECT page_count FROM pragma_page_count) * (SELECT page_size FROM pragma_page_size)
+    - (SELECT freelist_count FROM pragma_freelist_count) * (SELECT page_size FROM pragma_page_size)
+
+-- name: store_bytes [postgres]
+-- What the rows take, not the tables: these do not shrink when rows go, and pruning would never stop.
+SELECT (SELECT count(*) FROM runs)
+    * (SELECT coalesce(avg(w.width), 0) FROM
+        (SELECT pg_column_size(r) AS width FROM runs r ORDER BY r.id DESC LIMIT 1000) w)
+    + (SELECT count(*) FROM attempts)
+    * (SELECT coalesce(avg(w.width), 0) FROM
+        (SELECT pg_column_size(a) AS width FROM attempts a ORDER BY a.run_id DESC LIMIT 1000) w)
+
+-- name: gate_limits
+SELECT gate, most FROM gates WHERE gate {in:gates} ORDER BY gate

@@ -1,0 +1,285 @@
+"""How SQLite opens, begins, waits and commits: one writer per process, commits shared by whoever waits."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import apsw
+
+from timewright.clocks import SystemClock
+from timewright.core.moments import from_micros, micros
+from timewright.errors import (
+    StoreUnavailable,
+)
+from timewright.ports import Clock
+from timewright.stores.file_safety import (
+    APPLICATION_ID,
+    check_identity,
+    check_library,
+    check_ours,
+    check_place,
+    identity,
+    set_durable,
+    translated,
+)
+from timewright.stores.migrate import Migration, migrations, pending
+from timewright.stores.rows import Row
+from timewright.stores.sqlstore import SqlTransaction
+from timewright.stores.statements import SQLITE, load_book
+
+T = TypeVar("T")
+
+BUSY_SECONDS = 10.0
+LARGEST_GROUP = 64
+CACHE_KIB = 16_384
+FARTHEST_STEP = timedelta(hours=24)
+DOUBTED_SECONDS = 3600.0
+_MARK_EVERY = timedelta(seconds=1)
+
+
+class SqliteSpeaker:
+    """Runs statements of the book on one connection."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self._book = load_book(SQLITE)
+
+    def ask(self, name: str, parameters: Mapping[str, Any]) -> list[Row]:
+        """Run one statement; lists are handed over as JSON."""
+        bound = {k: json.dumps(v) if isinstance(v, list) else v for k, v in parameters.items()}
+        return list(self.connection.execute(self._book[name].sql, bound))
+
+    def tell(self, name: str, rows: Sequence[Row]) -> list[Row]:
+        """Run one statement for many rows."""
+        return list(self.connection.executemany(self._book[name].sql, rows))
+
+
+class _Job(Generic[T]):
+    """A piece of work that waits for a commit, its own or a shared one."""
+
+    def __init__(self, work: Callable[[Any], T]) -> None:
+        self.work = work
+        self.settled = False
+        self.answers: list[T] = []
+        self.error: BaseException | None = None
+
+
+class SqliteStore:
+    """A store in one file, or in memory."""
+
+    def __init__(self, path: str | os.PathLike[str] = ":memory:", *, clock: Clock | None = None) -> None:
+        self.path = str(path)
+        self._in_memory = self.path == ":memory:"
+        self._clock = clock or SystemClock()
+        self._waiting: deque[_Job[Any]] = deque()
+        self._entry = threading.Lock()
+        self._writing = threading.Lock()
+        self._readers: deque[SqliteSpeaker] = deque()
+        self._closed = False
+        check_library()
+        with translated(self.path):
+            self._writer = SqliteSpeaker(self._open_writer())
+            self._prepare()
+        self._mark = self._read_mark()
+        self._marked = self._mark
+        self._doubted: tuple[datetime, float] | None = None
+        self._identity = () if self._in_memory else identity(self.path)
+
+    def now(self) -> datetime:
+        """The host's clock, held above the highest instant this file has recorded."""
+        host = self._clock.now()
+        if self._mark is not None and host <= self._mark:
+            return self._mark
+        if self._mark is None or host - self._mark <= FARTHEST_STEP or self._is_confirmed(host):
+            self._mark, self._doubted = host, None
+        return host
+
+    def _is_confirmed(self, host: datetime) -> bool:
+        """A step of over a day moves the mark only if it lasts: a wrong reading must not freeze the file."""
+        monotonic = self._clock.monotonic()
+        if self._doubted is None or host < self._doubted[0]:
+            self._doubted = (host, monotonic)
+        return monotonic - self._doubted[1] >= DOUBTED_SECONDS
+
+    def write(self, work: Callable[[Any], T]) -> T:
+        """Run `work` in one durable transaction; whoever waits meanwhile shares its commit."""
+        job: _Job[T] = _Job(work)
+        with self._entry:
+            self._check_open()
+            self._waiting.append(job)
+        with self._writing:
+            # A group may be too small for everyone who waits: whoever leads goes on until it is served too.
+            while not job.settled:
+                self._commit_group()
+        if job.error is not None:
+            raise job.error
+        return job.answers[0]
+
+    def read(self, work: Callable[[Any], T]) -> T:
+        """Run `work` over one consistent picture of the store."""
+        self._check_open()
+        if self._in_memory:
+            with self._writing, translated(self.path):
+                return self._picture(self._writer, work)
+        try:
+            reader = self._readers.pop()
+        except IndexError:
+            reader = SqliteSpeaker(self._open_reader())
+        try:
+            with translated(self.path):
+                return self._picture(reader, work)
+        finally:
+            self._readers.append(reader)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copy the store to another file while it is in use."""
+        with self._writing, translated(str(path)):
+            target = apsw.Connection(str(path))
+            with target.backup("main", self._writer.connection, "main") as copy:
+                while not copy.done:
+                    copy.step(1000)
+            target.close()
+
+    def close(self) -> None:
+        """Give back every connection."""
+        with self._entry, self._writing:
+            self._closed = True
+            while self._readers:
+                self._readers.pop().connection.close()
+            self._writer.connection.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable(f"{self.path} is closed", fix="open the store again")
+
+    def _picture(self, speaker: SqliteSpeaker, work: Callable[[Any], T]) -> T:
+        connection = speaker.connection
+        connection.execute("PRAGMA query_only = 1")
+        connection.execute("BEGIN")
+        try:
+            return work(SqlTransaction(speaker))
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            connection.execute("PRAGMA query_only = 0")
+
+    def _commit_group(self) -> None:
+        """Lead: take everyone who waits, run each in a savepoint, and pay for durability once."""
+        with self._entry:
+            group = [self._waiting.popleft() for _ in range(min(len(self._waiting), LARGEST_GROUP))]
+        connection = self._writer.connection
+        try:
+            with translated(self.path):
+                if self._identity:
+                    self._identity = check_identity(self.path, self._identity)
+                connection.execute("BEGIN IMMEDIATE")
+                for job in group:
+                    self._perform(job, alone=len(group) == 1)
+                self._note_mark()
+                connection.execute("COMMIT")
+        except BaseException as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            for job in group:
+                job.error = job.error or error
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            for job in group:
+                job.settled = True
+
+    def _perform(self, job: _Job[Any], *, alone: bool) -> None:
+        connection = self._writer.connection
+        if alone:
+            job.answers.append(job.work(SqlTransaction(self._writer)))
+            return
+        connection.execute("SAVEPOINT job")
+        try:
+            with translated(self.path):
+                job.answers.append(job.work(SqlTransaction(self._writer)))
+        except Exception as error:
+            if not connection.in_transaction:
+                # The whole transaction is gone (no room, input or output failed): nobody's work stands.
+                raise
+            job.error = error
+            connection.execute("ROLLBACK TO job")
+        connection.execute("RELEASE job")
+
+    def _note_mark(self) -> None:
+        """Keep the highest instant in the file, at most once a second, in a commit that happens anyway."""
+        now = self.now()
+        mark = self._mark or now
+        if self._marked is None or mark - self._marked >= _MARK_EVERY:
+            self._writer.ask("put_meta", {"name": "high_water", "value": str(micros(mark))})
+            self._marked = mark
+
+    def _read_mark(self) -> datetime | None:
+        rows = self._writer.ask("get_meta", {"name": "high_water"})
+        return from_micros(int(rows[0][0])) if rows else None
+
+    def _open_writer(self) -> apsw.Connection:
+        if not self._in_memory:
+            check_place(Path(self.path))
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        is_new = not self._in_memory and not Path(self.path).exists()
+        connection = apsw.Connection(self.path, flags=flags)
+        if is_new:
+            Path(self.path).chmod(0o600)
+        connection.set_busy_handler(_patient())
+        return connection
+
+    def _open_reader(self) -> apsw.Connection:
+        connection = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE)
+        connection.set_busy_handler(_patient())
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB // 4}")
+        return connection
+
+    def _prepare(self) -> None:
+        """Check that the file is ours and safe, then bring its schema up to date."""
+        connection = self._writer.connection
+        check_ours(connection, self.path)
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        if not self._in_memory:
+            set_durable(connection, self.path)
+        connection.execute("BEGIN EXCLUSIVE")
+        try:
+            self._migrate(connection)
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    def _migrate(self, connection: apsw.Connection) -> None:
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS migrations"
+            " (number INTEGER NOT NULL PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL) STRICT"
+        )
+        rows: list[Any] = list(connection.execute("SELECT number, checksum FROM migrations ORDER BY number"))
+        for step in pending(migrations("sqlite"), rows, place=self.path):
+            self._apply(connection, step)
+
+    def _apply(self, connection: apsw.Connection, step: Migration) -> None:
+        for statement in step.statements:
+            connection.execute(statement)
+        connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", (step.number, step.name, step.checksum))
+        connection.execute(f"PRAGMA user_version = {step.number}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _patient() -> Callable[[int], bool]:
+    """Wait for another process's write in short, growing steps, so that no one is shut out for long."""
+    pause = threading.Event()
+    steps = [0.001, 0.002, 0.005, 0.010, 0.015, 0.020, 0.025]
+
+    def again(count: int) -> bool:
+        pause.wait(steps[min(count, len(steps) - 1)])
+        return count * steps[-1] < BUSY_SECONDS
+
+    return again

@@ -1,0 +1,104 @@
+"""Loads the book of statements and speaks it in a dialect.
+
+Statements are written once. A dialect fills in the few phrases that differ: how a list is asked for,
+how many rows are brought to one statement, and how rows are held.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib import resources
+
+from msgspec import Struct
+
+_NAME = re.compile(r"^-- name: (\w+)(?:\(([^)]*)\))?(?: \[(\w+)\])?$")
+_ROW = re.compile(r"\bv\.(\w+)")
+_PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
+
+RUN_COLUMNS = """
+    id namespace schedule_id lane planned_at fire_at state reason source revision queue line priority alone
+    handoff attempts refunds fence last_of dropped created_at started_at finished_at lease_id holder leased_at
+    lease_until cancel_at word error parent previous extra
+"""
+
+
+class Statement(Struct, frozen=True):
+    """One statement, ready for its database; `columns` are those of the rows it is given."""
+
+    name: str
+    sql: str
+    columns: tuple[str, ...] = ()
+
+
+class Dialect(Struct, frozen=True):
+    """The phrases in which one database differs from another."""
+
+    name: str
+    phrase: Callable[[str, str], str]
+    rows: Callable[[str, tuple[tuple[str, str], ...]], str]
+    parameter: Callable[[str], str]
+
+
+def load_book(dialect: Dialect) -> dict[str, Statement]:
+    """Every statement of the book, by name, in one dialect."""
+    text = resources.files("timewright.stores.sql").joinpath("statements.sql").read_text("utf-8")
+    book: dict[str, Statement] = {}
+    for name, columns, only, body in _entries(text):
+        if only in ("", dialect.name):
+            book[name] = _spoken(name, columns, body, dialect)
+    return book
+
+
+def _entries(text: str) -> list[tuple[str, tuple[tuple[str, str], ...], str, str]]:
+    entries: list[tuple[str, tuple[tuple[str, str], ...], str, list[str]]] = []
+    for line in text.splitlines():
+        found = _NAME.match(line)
+        if found:
+            name, columns, only = found.groups()
+            typed = tuple((c.split()[0], c.split()[1]) for c in (columns or "").split(",") if c.strip())
+            entries.append((name, typed, only or "", []))
+        elif entries and not line.startswith("--"):
+            entries[-1][3].append(line)
+    return [(name, columns, only, "\n".join(lines).strip()) for name, columns, only, lines in entries]
+
+
+def _spoken(name: str, columns: tuple[tuple[str, str], ...], body: str, dialect: Dialect) -> Statement:
+    body = body.replace("{run}", ", ".join(f"runs.{column}" for column in RUN_COLUMNS.split()))
+    if columns:
+        body = dialect.rows(body, columns)
+    body = re.sub(r"\{(\w+)(?::(\w+))?\}", lambda m: dialect.phrase(m[1], m[2] or ""), body)
+    body = _PARAMETER.sub(lambda m: dialect.parameter(m[1]), body)
+    return Statement(name, body.strip(), tuple(c for c, _ in columns))
+
+
+def _sqlite_rows(body: str, columns: tuple[tuple[str, str], ...]) -> str:
+    places = {name: f"?{i}" for i, (name, _) in enumerate(columns, start=1)}
+    body = body.replace("{values}", f"VALUES ({', '.join(places.values())})").replace("{from}", "")
+    return _ROW.sub(lambda m: places[m[1]], body)
+
+
+def _postgres_rows(body: str, columns: tuple[tuple[str, str], ...]) -> str:
+    arrays = ", ".join(f"%s::{kind}[]" for _, kind in columns)
+    names = ", ".join(name for name, _ in columns)
+    rows = f"unnest({arrays}) AS v ({names})"
+    chosen = ", ".join(f"v.{name}" for name, _ in columns)
+    body = body.replace("{values}", f"SELECT {chosen} {{from}}").replace("{from}", f"FROM {rows}")
+    return body.replace("{join}", f"JOIN {rows} ON")
+
+
+def _sqlite_phrase(word: str, argument: str) -> str:
+    return f"IN (SELECT value FROM json_each(:{argument}))" if word == "in" else ""
+
+
+def _postgres_phrase(word: str, argument: str) -> str:
+    of = f" OF {argument}" if argument else ""
+    return {
+        "in": f"= ANY(:{argument})",
+        "lock": f"FOR UPDATE{of}",
+        "skip_locked": f"FOR UPDATE{of} SKIP LOCKED",
+    }[word]
+
+
+SQLITE = Dialect("sqlite", _sqlite_phrase, _sqlite_rows, lambda name: f":{name}")
+POSTGRES = Dialect("postgres", _postgres_phrase, _postgres_rows, lambda name: f"%({name})s")

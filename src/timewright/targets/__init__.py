@@ -1,0 +1,1 @@
+"""Targets act: each turns a launch into an outcome, and never raises."""

@@ -1,0 +1,250 @@
+"""Calls inside this process: on a thread or on the loop, where they can be asked to stop but not killed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from timewright.core.run import Outcome
+from timewright.errors import NotAllowed
+from timewright.targets.answers import (
+    cancelled,
+    closing,
+    failure,
+    perform,
+    perform_async,
+    reason_of,
+    timed_out,
+)
+from timewright.targets.context import Cancellation, Context, Facts
+from timewright.targets.once import Once
+from timewright.targets.registry import Registered
+from timewright.targets.threads import Piece, Threads
+from timewright.targets.watch import Timer, Watch
+
+if TYPE_CHECKING:
+    from asyncio import Task
+
+    from timewright.targets.loop import Errand, LoopThread
+
+
+class Site:
+    """Where calls of one target run, and which are under way."""
+
+    def __init__(self, *, watch: Watch, threads: Threads, loop: LoopThread | None) -> None:
+        self.watch = watch
+        self.threads = threads
+        self._loop = loop
+        self._owns_loop = loop is None
+        self._changed = threading.Condition()
+        self._runs: set[InProcess] = set()
+        self._stuck = 0
+        self._closed = False
+
+    @property
+    def leaked(self) -> int:
+        """How many calls were given up, and go on."""
+        return self.threads.leaked + self._stuck
+
+    @property
+    def loop(self) -> LoopThread:
+        """The loop; started when the first async function comes."""
+        with self._changed:
+            if self._loop is None:
+                from timewright.targets.loop import LoopThread
+
+                self._loop = LoopThread("timewright-calls")
+            return self._loop
+
+    def begin(self, run: InProcess) -> None:
+        """A call is under way; refused when the site is closed."""
+        with self._changed:
+            if self._closed:
+                raise NotAllowed(
+                    "the target is closed",
+                    field="target",
+                    rule="after close nothing more is taken on",
+                    fix="start a new scheduler",
+                )
+            self._runs.add(run)
+
+    def ended(self, run: InProcess) -> None:
+        """A call is over, or was given up."""
+        with self._changed:
+            self._runs.discard(run)
+            self._changed.notify_all()
+
+    def stuck(self, change: int) -> None:
+        """A task on the loop was given up, or came back after all."""
+        with self._changed:
+            self._stuck += change
+
+    def close(self, *, grace: float) -> None:
+        """Ask all calls to stop, give up those that go on after the grace, and free what is ours."""
+        with self._changed:
+            self._closed = True
+            runs = list(self._runs)
+        for run in runs:
+            run.end(closing(), grace=grace)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._runs, timeout=grace + 1.0)
+        self.threads.close(grace=1.0)
+        if self._owns_loop and self._loop is not None:
+            self._loop.close(grace=timedelta(0))
+
+
+class InProcess:
+    """A call under way: its time limit counts, it can be asked to stop, and in the end it is given up."""
+
+    def __init__(
+        self,
+        site: Site,
+        registered: Registered,
+        *,
+        facts: Facts,
+        args: dict[str, Any],
+        grace: float,
+        once: Once,
+    ) -> None:
+        self._site = site
+        self._registered = registered
+        self._facts = facts
+        self._args = args
+        self._grace = grace
+        self._once = once
+        self._limit = facts.time_limit.total_seconds()
+        self._cancelled = Cancellation()
+        self._pid = os.getpid()
+        self._verdict: Outcome | None = None
+        self._timers: list[Timer] = []
+
+    def stop(self, reason: str) -> None:
+        """Ask the function to stop; if it goes on after its grace it is given up."""
+        self.end(cancelled(reason), grace=self._grace)
+
+    def end(self, verdict: Outcome, *, grace: float) -> None:
+        """Answer with this when the function stops, and at the latest after the grace."""
+        if self._verdict is not None or self._once.spoken:
+            return
+        self._verdict = verdict
+        self._cancelled.set(reason_of(verdict))
+        if self._interrupt():
+            return
+        try:
+            self._timers.append(self._site.watch.later(grace, self._give_up))
+        except NotAllowed:  # the watch is closed: nobody would count the grace
+            self._give_up()
+
+    def _interrupt(self) -> bool:
+        """Do what can be done to end it; says whether it has not even begun, and now never will."""
+        raise NotImplementedError
+
+    def _abandon(self) -> None:
+        """Count it among those that never came back."""
+        raise NotImplementedError
+
+    def _give_up(self) -> None:
+        if self._verdict is not None and self._once(self._verdict):
+            self._abandon()
+            self._forget()
+
+    def _answer(self, outcome: Outcome) -> None:
+        self._once(self._verdict or outcome)
+        self._forget()
+
+    def _forget(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._site.ended(self)
+
+    def _leave_if_forked(self) -> None:
+        # The function forked and both came back: only the first of them answers.
+        if os.getpid() != self._pid:
+            os._exit(0)
+
+
+class OnThread(InProcess):
+    """A call on a thread; at its time limit it is given up at once, because a thread cannot be ended."""
+
+    def begin(self) -> OnThread:
+        """Hand it to a thread."""
+        self._piece = Piece(self._run)
+        self._site.begin(self)
+        try:
+            self._site.threads.give(self._piece)
+        except BaseException:
+            self._forget()
+            raise
+        return self
+
+    def _run(self) -> None:
+        if self._verdict is not None:
+            self._answer(self._verdict)
+            return
+        self._timers.append(self._site.watch.later(self._limit, self._overdue))
+        context = Context.begin(self._facts, cancelled=self._cancelled)
+        outcome = perform(self._registered, context, self._args)
+        self._leave_if_forked()
+        self._answer(outcome)
+
+    def _overdue(self) -> None:
+        self.end(timed_out(self._limit), grace=0.0)
+
+    def _interrupt(self) -> bool:
+        withdrawn = self._site.threads.withdraw(self._piece)
+        if withdrawn and self._verdict is not None:
+            self._answer(self._verdict)
+        return withdrawn
+
+    def _abandon(self) -> None:
+        self._site.threads.abandon(self._piece)
+
+
+class OnLoop(InProcess):
+    """A call on the loop; it is cancelled, and given up if it does not mind."""
+
+    _errand: Errand[Outcome] | None = None
+    _is_stuck = False
+
+    def begin(self) -> OnLoop:
+        """Hand it to the loop."""
+        self._site.begin(self)
+        try:
+            self._errand = self._site.loop.submit(self._run(), self._over)
+            self._timers.append(self._site.watch.later(self._limit, self._overdue))
+        except BaseException:
+            self._forget()
+            raise
+        if self._verdict is not None:
+            self._errand.cancel()
+        return self
+
+    async def _run(self) -> Outcome:
+        context = Context.begin(self._facts, cancelled=self._cancelled)
+        outcome = await perform_async(self._registered, context, self._args)
+        self._leave_if_forked()
+        return outcome
+
+    def _over(self, task: Task[Outcome]) -> None:
+        if self._is_stuck:
+            self._site.stuck(-1)
+        if task.cancelled():
+            self._answer(closing())
+        elif (error := task.exception()) is not None:
+            self._answer(failure(error))
+        else:
+            self._answer(task.result())
+
+    def _overdue(self) -> None:
+        self.end(timed_out(self._limit), grace=self._grace)
+
+    def _interrupt(self) -> bool:
+        if self._errand is not None:
+            self._errand.cancel()
+        return False
+
+    def _abandon(self) -> None:
+        self._is_stuck = True
+        self._site.stuck(+1)

@@ -1,0 +1,239 @@
+"""Functions by name: what a schedule may call is what was registered here, and nothing else."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, TypeVar, overload
+
+from msgspec import Struct
+
+from timewright.core.names import check_name
+from timewright.core.refusals import refused, shown
+from timewright.core.target import Call, Isolation
+from timewright.errors import Conflict, InvalidInput, NotFound, TimewrightError
+from timewright.targets.context import Context
+from timewright.targets.signature import Takes, is_async, takes_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ENTRY_POINTS = "timewright.calls"
+_ISOLATIONS = ("inherit", "loop", "thread", "process")
+
+
+class Registered(Struct, frozen=True, kw_only=True):
+    """A function under its name, with how it wants to be called and where another process finds it."""
+
+    name: str
+    function: Callable[..., Any]
+    takes: Takes
+    is_async: bool
+    isolation: Isolation = "inherit"
+
+    def invoke(self, context: Context, args: dict[str, Any]) -> Any:
+        """Call it the way its signature asks for."""
+        if self.takes.context:
+            return self.function(context, **args)
+        return self.function(**args)
+
+    def reference(self) -> str:
+        """Where a worker subprocess finds it: `module:name`; refused when it could not."""
+        module, path = _home(self.function)
+        why = _hidden(self.function, module=module, path=path)
+        if why:
+            raise refused(
+                "target.isolation",
+                self.name,
+                f"cannot run in a worker subprocess: {why}",
+                rule="a worker imports the function by its module and name",
+                fix="move it to the top of a module that can be imported, and register it there",
+            )
+        return f"{module}:{path}"
+
+
+class Registry:
+    """The functions that may be called, by name; `app` is where a worker subprocess finds this very list."""
+
+    def __init__(self, *, app: str = "") -> None:
+        self.app = app
+        self._functions: dict[str, Registered] = {}
+
+    @overload
+    def register(self, name: F) -> F: ...
+    @overload
+    def register(self, name: str | None = None, *, isolation: Isolation = "inherit") -> Callable[[F], F]: ...
+    def register(self, name: Any = None, *, isolation: Isolation = "inherit") -> Any:
+        """Register the function below, under its own name or another; the function stays what it was."""
+        if callable(name):
+            self.add(name)
+            return name
+
+        def add(function: F) -> F:
+            self.add(function, name=name, isolation=isolation)
+            return function
+
+        return add
+
+    def add(
+        self, function: Callable[..., Any], *, name: str | None = None, isolation: Isolation = "inherit"
+    ) -> Registered:
+        """Register a function; a name that is taken is refused."""
+        named = check_name(name if name is not None else getattr(function, "__name__", ""), field="name")
+        if named in self._functions and self._functions[named].function is not function:
+            taken = self._functions[named].function
+            raise Conflict(
+                f"a function is already registered as {named!r}",
+                field="name",
+                value=named,
+                rule=f"a name means one function: {getattr(taken, '__module__', '?')} has it",
+                fix="give one of them another name: register('other-name')",
+            )
+        registered = Registered(
+            name=named,
+            function=function,
+            takes=takes_of(function),
+            is_async=is_async(function),
+            isolation=_checked_isolation(isolation),
+        )
+        self._functions[named] = registered
+        return registered
+
+    def resolve(self, name: str) -> Registered:
+        """The function of that name; NotFound with the nearest name when there is none."""
+        found = self._functions.get(name)
+        if found is None:
+            raise NotFound(
+                f"no function is registered as {shown(name)}",
+                field="target.name",
+                value=shown(name),
+                rule=f"{len(self._functions)} functions are registered",
+                fix=self._nearest(name),
+            )
+        return found
+
+    def reference(self, registered: Registered) -> str:
+        """Where a worker subprocess finds one of these functions: through the app, or by its own module."""
+        return self.app or registered.reference()
+
+    def load_entry_points(self, group: str = ENTRY_POINTS) -> dict[str, str]:
+        """Register what installed packages offer; one that cannot be imported is told, and stops no other."""
+        from importlib.metadata import entry_points
+
+        broken: dict[str, str] = {}
+        for point in entry_points(group=group):
+            try:
+                self.add(point.load(), name=point.name)
+            except Exception as error:  # noqa: BLE001 - somebody else's package: importing it may do anything
+                broken[point.name] = f"{type(error).__name__}: {error}"
+        return broken
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._functions
+
+    def __iter__(self) -> Iterator[Registered]:
+        return iter(tuple(self._functions.values()))
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def _nearest(self, name: str) -> str:
+        near = get_close_matches(name[:255], self._functions, n=1, cutoff=0.5)
+        if near:
+            return f"did you mean {near[0]!r}?"
+        return "register it with a decorator, or start with --app module:scheduler"
+
+
+def check_call(registry: Registry, target: Call) -> None:
+    """Refuse a call that cannot succeed: an unknown function, or arguments that do not fit it."""
+    registered = registry.resolve(target.name)
+    why = registered.takes.misfit(target.args)
+    if why:
+        raise InvalidInput(
+            f"target.args do not fit {target.name!r}: {why}",
+            field="target.args",
+            value=", ".join(sorted(target.args))[:64],
+            rule="the arguments are those of the function",
+            fix=f"args: {{{', '.join(sorted(registered.takes.names))}}}",
+        )
+    if "process" in (target.isolation, registered.isolation):
+        registry.reference(registered)
+
+
+def load_app(reference: str) -> Registry:
+    """The registry at `module:name`, or of the scheduler there; with a module alone, the only one in it."""
+    module_name, _, path = reference.partition(":")
+    try:
+        module = import_module(module_name)
+        found = [_registry_in(attribute(module, path))] if path else _registries_in(vars(module))
+    except TimewrightError:
+        raise
+    except Exception as error:
+        raise _not_an_app(reference, f"{type(error).__name__}: {error}") from error
+    registries = [registry for registry in found if registry is not None]
+    if len(registries) != 1:
+        raise _not_an_app(reference, f"{len(registries) or 'no'} schedulers are there")
+    registries[0].app = reference
+    return registries[0]
+
+
+def attribute(module: Any, path: str) -> Any:
+    """What a dotted path leads to, from a module on."""
+    for name in path.split("."):
+        module = getattr(module, name)
+    return module
+
+
+def _checked_isolation(isolation: Isolation) -> Isolation:
+    if isolation not in _ISOLATIONS:
+        raise refused(
+            "isolation", isolation, "is not known", rule=", ".join(_ISOLATIONS), fix="isolation='process'"
+        )
+    return isolation
+
+
+def _home(function: Callable[..., Any]) -> tuple[str, str]:
+    """The module another process would import, and the path inside it."""
+    module = getattr(function, "__module__", None) or ""
+    if module == "__main__":
+        # Started with -m, the module has its real name here; a plain script has none.
+        spec = getattr(sys.modules["__main__"], "__spec__", None)
+        module = spec.name if spec is not None else ""
+    return module, getattr(function, "__qualname__", "")
+
+
+def _hidden(function: Callable[..., Any], *, module: str, path: str) -> str:
+    """Why another process would not find this function there; "" when it would."""
+    if not module:
+        return "it is defined in the script that was started"
+    if not path or "<" in path:
+        return "it has no name at the top of a module"
+    try:
+        found = attribute(sys.modules[getattr(function, "__module__", module)], path)
+    except (KeyError, AttributeError):
+        return f"{module} has no {path}"
+    if found is not function:
+        return f"{module}:{path} is something else, perhaps because another decorator stands above"
+    return ""
+
+
+def _registry_in(thing: Any) -> Registry | None:
+    found = thing if isinstance(thing, Registry) else getattr(thing, "registry", None)
+    return found if isinstance(found, Registry) else None
+
+
+def _registries_in(names: dict[str, Any]) -> list[Registry]:
+    found = (_registry_in(thing) for thing in list(names.values()) if not inspect.ismodule(thing))
+    return list({id(registry): registry for registry in found if registry is not None}.values())
+
+
+def _not_an_app(reference: str, why: str) -> TimewrightError:
+    return refused(
+        "app",
+        reference,
+        f"leads to no scheduler: {why}",
+        rule="module:name of a scheduler or a registry",
+        fix="--app myapp:scheduler",
+    )

@@ -1,0 +1,164 @@
+"""Runs that may start: asleep until their instant, then best first in their line."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tests.conformance.builders import (
+    NOON,
+    TICK,
+    add,
+    ended,
+    get,
+    grant,
+    leased,
+    make_run,
+    queued,
+    settle,
+)
+from tests.conformance.databases import Database
+from tests.conformance.together import held_open, meanwhile
+from timewright.core.leasing import order
+from timewright.core.moments import HOUR, MINUTE
+from timewright.core.run import Run, RunState
+from timewright.core.schedule import queue_gate
+from timewright.ports import Store
+
+
+def ready(store: Store, *, now: datetime = NOON, limit: int = 100, **which: Any) -> list[str]:
+    found = store.write(lambda tx: tx.ready_runs(now=now, limit=limit, **which))
+    return [run.id for run in found]
+
+
+def test_only_ready_runs_may_start(store: Store) -> None:
+    runs = [make_run(state=state) for state in RunState]
+    add(store, *runs)
+    assert ready(store) == [run.id for run in runs if run.state is RunState.READY]
+
+
+def test_the_smaller_priority_comes_first_then_the_older_then_the_smaller_id(store: Store) -> None:
+    rng = random.Random(7)
+    runs = [
+        make_run(
+            planned_at=NOON - rng.randrange(4) * MINUTE,
+            priority=rng.choice([0, 50, 100, 200]),
+            created_at=NOON,
+        )
+        for _ in range(60)
+    ]
+    add(store, *runs)
+    assert ready(store) == [run.id for run in sorted(runs, key=order)]
+
+
+def test_a_ready_run_comes_as_it_was_written(store: Store) -> None:
+    run = queued(payload={"to": "ada"}, priority=3)
+    add(store, run)
+    assert store.write(lambda tx: tx.ready_runs(now=NOON, limit=1)) == [run]
+
+
+@pytest.mark.parametrize(("limit", "many"), [(1, 1), (3, 3), (100, 7)])
+def test_no_more_of_a_line_are_given_than_asked_for(store: Store, limit: int, many: int) -> None:
+    add(store, *(make_run() for _ in range(7)))
+    assert len(ready(store, limit=limit)) == many
+
+
+def test_a_full_line_does_not_keep_another_line_from_being_seen(store: Store) -> None:
+    crowd = [queued("mail", priority=0) for _ in range(20)]
+    patient = [queued("sync", priority=200), make_run(priority=200)]
+    add(store, *crowd, *patient)
+    found = ready(store, limit=3)
+    assert set(found) == {crowd[0].id, crowd[1].id, crowd[2].id, patient[0].id, patient[1].id}
+
+
+def test_runs_behind_the_same_gates_stand_in_one_line_whatever_their_schedule(store: Store) -> None:
+    gates = ("limit:default/crm", "limit:default/erp")
+    runs = [make_run(gates=gates, priority=9 - n) for n in range(5)]
+    alone = make_run(gates=gates[:1])
+    add(store, *runs, alone)
+    assert set(ready(store, limit=2)) == {runs[4].id, runs[3].id, alone.id}
+
+
+def test_a_line_can_be_asked_for_by_its_gate(store: Store) -> None:
+    gate = queue_gate("default", "mail")
+    mail, both = queued("mail"), make_run(queue="mail", gates=(gate, "limit:default/smtp"))
+    add(store, mail, both, queued("sync"), make_run(), queued("mail", namespace="other"))
+    assert set(ready(store, queue=gate)) == {mail.id, both.id}
+
+
+def test_runs_for_someone_outside_are_a_list_of_their_own(store: Store) -> None:
+    ours, theirs = make_run(), make_run(handoff=True)
+    add(store, ours, theirs)
+    assert ready(store) == [ours.id]
+    assert ready(store, handoff=True) == [theirs.id]
+
+
+def test_a_run_sleeps_until_it_may_fire_and_not_a_microsecond_less(store: Store) -> None:
+    run = make_run(fire_at=NOON + MINUTE)
+    add(store, run)
+    assert ready(store, now=NOON + MINUTE - TICK) == []
+    assert ready(store, now=NOON + MINUTE) == [run.id]
+    assert get(store, run.id) == run
+
+
+def test_a_run_that_failed_comes_back_into_its_line_when_its_wait_is_over(store: Store) -> None:
+    run = queued()
+    add(store, run)
+    (held,) = leased(store, run)
+    settle(store, ended(held, RunState.READY, fire_at=NOON + HOUR))
+    assert ready(store, now=NOON + HOUR - TICK) == []
+    assert ready(store, now=NOON + HOUR) == [run.id]
+
+
+def test_a_woken_run_takes_the_place_that_its_priority_gives_it(store: Store) -> None:
+    late = make_run(priority=0, fire_at=NOON + MINUTE)
+    runs = [make_run(priority=5), late, make_run(priority=9)]
+    add(store, *runs)
+    assert ready(store, now=NOON) == [runs[0].id, runs[2].id]
+    assert ready(store, now=NOON + MINUTE) == [late.id, runs[0].id, runs[2].id]
+
+
+def test_many_sleepers_wake_at_once(store: Store) -> None:
+    add(store, *(make_run(fire_at=NOON + MINUTE) for _ in range(1500)))
+    found: set[str] = set()
+    for _ in range(2):
+        found |= set(ready(store, now=NOON + MINUTE, limit=1500))
+    assert len(found) == 1500
+
+
+def test_the_longest_waiting_of_a_line_can_be_asked_for_whatever_their_priority(store: Store) -> None:
+    old, new = (
+        queued(planned_at=NOON - HOUR, priority=200, created_at=NOON),
+        queued(planned_at=NOON, priority=0),
+    )
+    add(store, old, new)
+    found = store.write(lambda tx: tx.oldest_ready_runs(gates=old.gates, limit=1))
+    assert [run.id for run in found] == [old.id]
+
+
+def test_a_plan_sees_the_unfinished_and_parked_runs_of_a_queue_in_order(store: Store) -> None:
+    runs = [queued(state=state, priority=n) for n, state in enumerate(RunState)]
+    add(store, *runs, queued("other"), queued(namespace="elsewhere"))
+    found = store.read(lambda tx: tx.queue_runs("default", "mail", limit=100))
+    shown = {RunState.READY, RunState.LEASED, RunState.HELD, RunState.PARKED}
+    assert [run.id for run in found] == [run.id for run in runs if run.state in shown]
+    assert len(store.read(lambda tx: tx.queue_runs("default", "mail", limit=2))) == 2
+
+
+def test_two_leasers_at_the_same_time_never_lease_the_same_run(database: Database) -> None:
+    one, two = database.open(), database.open()
+    runs = [make_run() for _ in range(10)]
+    add(one, *runs)
+
+    def take(tx: Any) -> list[Run]:
+        found = tx.ready_runs(now=NOON, limit=5)
+        return list(tx.lease_runs([grant(run) for run in found]))
+
+    with held_open(one, take) as held, meanwhile(lambda: two.write(take)) as other:
+        mine = [run.id for run in held.first]
+        held.release()
+        theirs = [run.id for run in other.result(20)]
+    assert sorted(mine + theirs) == sorted(run.id for run in runs)

@@ -1,0 +1,292 @@
+"""Transactions: all or nothing, one consistent picture, many at a time, and errors in our own words."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.conformance.builders import (
+    NOON,
+    add,
+    entry,
+    get,
+    get_due,
+    leased,
+    make_run,
+    make_schedule,
+    make_standing,
+    put,
+    revised,
+    stored,
+)
+from tests.conformance.databases import Database
+from tests.conformance.together import PATIENCE, all_at_once, held_open, meanwhile
+from timewright.core.moments import HOUR
+from timewright.core.run import Run, RunState
+from timewright.errors import OutcomeUnknown, StoreReadOnly, StoreUnavailable
+from timewright.ports import Prune, RunFilter, ScheduleFilter, Stood, Store
+from timewright.stores import sqlite
+
+
+class Stop(Exception):
+    """What a piece of work says in the middle."""
+
+
+def count(store: Store) -> int:
+    return len(store.read(lambda tx: tx.find_runs(RunFilter(limit=1000))).rows)
+
+
+def test_work_that_raises_changes_nothing_and_its_error_comes_through(store: Store) -> None:
+    schedule, run = make_schedule(), make_run()
+
+    def work(tx: Any) -> None:
+        tx.put_schedules([revised(schedule)])
+        tx.add_runs([run])
+        tx.put_objects([stored("calendar")])
+        tx.add_audit([entry()])
+        tx.set_gates({"limit:default/x": 3})
+        raise Stop
+
+    with pytest.raises(Stop):
+        store.write(work)
+    assert count(store) == 0
+    assert store.read(lambda tx: tx.find_schedules(ScheduleFilter())).rows == ()
+    assert store.read(lambda tx: tx.get_objects("calendar")) == []
+    assert store.read(lambda tx: tx.find_audit()).rows == ()
+    assert store.read(lambda tx: tx.broken_audit()) is None
+
+
+def test_a_store_works_on_after_work_that_raised(store: Store) -> None:
+    for _ in range(20):
+        with pytest.raises(Stop):
+            store.write(_add_and_stop)
+        with pytest.raises(Stop):
+            store.read(lambda tx: _stop())
+    add(store, make_run())
+    assert count(store) == 1
+
+
+def _add_and_stop(tx: Any) -> None:
+    tx.add_runs([make_run()])
+    raise Stop
+
+
+def _add(run: Run, tx: Any) -> None:
+    tx.add_runs([run])
+
+
+def _stop() -> None:
+    raise Stop
+
+
+def test_even_an_interrupt_leaves_nothing_half_done(store: Store) -> None:
+    def work(tx: Any) -> None:
+        tx.add_runs([make_run()])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.write(work)
+    assert count(store) == 0
+    add(store, make_run())
+    assert count(store) == 1
+
+
+def test_what_work_gives_back_comes_through(store: Store) -> None:
+    assert store.write(lambda tx: {"a": [1, None]}) == {"a": [1, None]}
+    assert store.read(lambda tx: None) is None
+
+
+def test_a_transaction_sees_its_own_writes(store: Store) -> None:
+    run = make_run()
+
+    def work(tx: Any) -> None:
+        tx.add_runs([run])
+        assert tx.get_runs([run.id]) == {run.id: run}
+        assert tx.ready_runs(now=NOON, limit=5) == [run]
+
+    store.write(work)
+
+
+def test_nobody_sees_a_transaction_before_it_is_committed(database: Database) -> None:
+    one, two = database.open(), database.open()
+    run = make_run()
+    with held_open(one, lambda tx: tx.add_runs([run])) as held:
+        assert two.read(lambda tx: tx.get_runs([run.id])) == {}
+        assert one.read(lambda tx: tx.get_runs([run.id])) == {}
+        held.release()
+        assert two.read(lambda tx: tx.get_runs([run.id])) == {run.id: run}
+
+
+def test_a_read_sees_one_picture_however_long_it_looks(database: Database) -> None:
+    one, two = database.open(), database.open()
+    schedule = make_schedule()
+    put(one, revised(schedule, make_standing(runs=1)))
+    looked, written = threading.Event(), threading.Event()
+
+    def look(tx: Any) -> list[int]:
+        first = tx.get_schedules([schedule.id])[schedule.id].standing.runs
+        looked.set()
+        assert written.wait(PATIENCE)
+        return [first, tx.get_schedules([schedule.id])[schedule.id].standing.runs, len(tx.leased_runs())]
+
+    with meanwhile(lambda: one.read(look)) as reading:
+        assert looked.wait(PATIENCE)
+        two.write(lambda tx: tx.stand([Stood(schedule.id, make_standing(runs=2))]))
+        run = make_run()
+        add(two, run)
+        leased(two, run)
+        written.set()
+        assert reading.result(PATIENCE) == [1, 1, 0]
+    assert get_due(one, schedule.id).standing.runs == 2
+
+
+WRITES = {
+    "put_schedules": lambda tx: tx.put_schedules([revised(make_schedule())]),
+    "stand": lambda tx: tx.stand([Stood("sch_x", make_standing())]),
+    "park_unreadable": lambda tx: tx.park_unreadable("sch_x", reason="", now=NOON),
+    "add_runs": lambda tx: tx.add_runs([make_run()]),
+    "set_gates": lambda tx: tx.set_gates({"limit:default/x": 1}),
+    "put_objects": lambda tx: tx.put_objects([stored("a")]),
+    "delete_object": lambda tx: tx.delete_object("calendar", namespace="default", name="a"),
+    "add_audit": lambda tx: tx.add_audit([entry()]),
+    "put_meta": lambda tx: tx.put_meta("a", "b"),
+    "ready_runs": lambda tx: tx.ready_runs(now=NOON, limit=1),
+    "prune": lambda tx: tx.prune(Prune(older_than=NOON + HOUR)),
+}
+
+
+@pytest.mark.parametrize("verb", WRITES)
+def test_a_read_cannot_write(store: Store, verb: str) -> None:
+    add(store, make_run(state=RunState.SUCCEEDED))
+    with pytest.raises(StoreReadOnly):
+        store.read(WRITES[verb])
+    assert count(store) == 1
+
+
+def test_a_hundred_writers_at_once_all_get_their_own_answer(store: Store) -> None:
+    runs = [make_run() for _ in range(100)]
+    answers = all_at_once([partial(add, store, run) for run in runs])
+    assert answers == [{run.id} for run in runs]
+    assert count(store) == 100
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_whoever_leads_a_commit_that_is_too_small_for_all_leads_the_next_one_too(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "LARGEST_GROUP", 2)
+    first = [make_run() for _ in range(5)]
+    for run in first:
+        store._waiting.append(sqlite._Job(partial(_add, run)))
+    last = make_run()
+    assert add(store, last) == {last.id}
+    assert count(store) == 6
+
+
+def test_one_that_fails_among_many_at_once_fails_alone(store: Store) -> None:
+    def fail(tx: Any) -> None:
+        tx.add_runs([make_run()])
+        raise Stop
+
+    good = [make_run() for _ in range(20)]
+    works: list[Any] = [partial(add, store, run) for run in good]
+    works[5:5] = [lambda: store.write(fail)] * 5
+    answers = all_at_once(works)
+    assert sum(isinstance(answer, Stop) for answer in answers) == 5
+    assert [answer for answer in answers if not isinstance(answer, Stop)] == [{run.id} for run in good]
+    assert count(store) == 20
+
+
+def test_readers_and_writers_do_not_wait_for_each_other(database: Database) -> None:
+    store = database.open()
+    run = make_run()
+    add(store, run)
+    with held_open(store, lambda tx: tx.add_runs([make_run()])):
+        answers = all_at_once([lambda: get(store, run.id)] * 4)
+    assert answers == [run] * 4
+
+
+def test_what_was_committed_is_there_for_whoever_opens_the_store_next(database: Database) -> None:
+    first = database.open()
+    run = make_run()
+    add(first, run)
+    first.close()
+    assert get(database.open(), run.id) == run
+
+
+def test_a_closed_store_says_so(database: Database) -> None:
+    store = database.open()
+    store.close()
+    with pytest.raises(StoreUnavailable):
+        store.write(lambda tx: tx.add_runs([make_run()]))
+    with pytest.raises(StoreUnavailable):
+        store.read(lambda tx: tx.next_wake())
+    store.close()
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_connection_that_is_cut_in_the_middle_undoes_its_work_and_the_next_one_works(store: Store) -> None:
+    def cut(tx: Any) -> None:
+        tx.add_runs([make_run()])
+        tx._ask.__self__._connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    with pytest.raises(StoreUnavailable):
+        store.write(cut)
+    assert count(store) == 0
+    add(store, make_run())
+    assert count(store) == 1
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_connection_that_is_cut_at_commit_leaves_the_outcome_unknown(own_database: Database) -> None:
+    store = own_database.open()
+    own_database.sql(
+        "CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END'"
+    )
+    own_database.sql(
+        "CREATE CONSTRAINT TRIGGER cut AFTER INSERT ON runs DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION cut()"
+    )
+    with pytest.raises(OutcomeUnknown) as caught:
+        add(store, make_run())
+    assert "read" in str(caught.value.fix)
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_deadlock_is_tried_again_from_the_start(database: Database) -> None:
+    one, two = database.open(), database.open()
+    first, second = make_schedule("first"), make_schedule("second")
+    put(one, revised(first), revised(second))
+    meeting = threading.Barrier(2)
+    tries: list[int] = []
+
+    def crossed(store: Store, mine: str, theirs: str) -> None:
+        def work(tx: Any) -> None:
+            tries.append(1)
+            tx.get_schedules([mine], lock=True)
+            if len(tries) <= 2:
+                meeting.wait(PATIENCE)
+            tx.get_schedules([theirs], lock=True)
+
+        store.write(work)
+
+    answers = all_at_once(
+        [lambda: crossed(one, first.id, second.id), lambda: crossed(two, second.id, first.id)]
+    )
+    assert answers == [None, None]
+    assert len(tries) > 2
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_commit_is_durable_whatever_the_server_says(database: Database) -> None:
+    store = database.open()
+    assert database.sql("SHOW synchronous_commit") == [("off",)]
+
+    def asked(tx: Any) -> Any:
+        return tx._ask.__self__._connection.execute("SHOW synchronous_commit").fetchone()[0]
+
+    assert store.write(asked) == "on"

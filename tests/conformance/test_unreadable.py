@@ -1,0 +1,179 @@
+"""Rows that cannot be understood: taken out of the way and kept, while all others go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conformance.builders import (
+    LEASE,
+    NOON,
+    add,
+    get_due,
+    leased,
+    make_run,
+    make_schedule,
+    make_standing,
+    put,
+    revised,
+)
+from tests.conformance.databases import Database
+from timewright.core.moments import HOUR
+from timewright.core.run import RunState
+from timewright.errors import UnreadableRow
+from timewright.ports import RunFilter, ScheduleFilter
+
+SCHEDULE_DAMAGE = {
+    "a state of a later version": "UPDATE schedules SET state = 'dreaming' WHERE id = ?",
+    "a source of a later version": "UPDATE schedules SET source = 'oracle' WHERE id = ?",
+    "a cut trail": "UPDATE schedules SET trail = '[{' WHERE id = ?",
+    "hints that are not hints": "UPDATE schedules SET hints = '[]' WHERE id = ?",
+    "a hint that breaks a rule": (
+        """UPDATE schedules SET hints = '{"interval": {"interval": "-PT5S", "expires_at":"""
+        """ "2026-03-10T12:00:00Z"}}' WHERE id = ?"""
+    ),
+    "an instant beyond the calendar": "UPDATE schedules SET decided_to = 9000000000000000000 WHERE id = ?",
+    "a field of a later version": (
+        """UPDATE revisions SET body = replace(body, '"name"', '"nameless":1,"name"') WHERE schedule_id = ?"""
+    ),
+    "a body that is not JSON": "UPDATE revisions SET body = 'x' WHERE schedule_id = ?",
+    "an empty body": "UPDATE revisions SET body = '' WHERE schedule_id = ?",
+    "a rule broken": (
+        """UPDATE revisions SET body = replace(body, '"name"',"""
+        """ '"clamp":{"min":"PT9S","max":"PT1S"},"name"') WHERE schedule_id = ?"""
+    ),
+    "a revision that is not there": "DELETE FROM revisions WHERE schedule_id = ?",
+}
+RUN_DAMAGE = {
+    "a source of a later version": "UPDATE runs SET source = 'oracle' WHERE id = ?",
+    "an extra that is not JSON": "UPDATE runs SET extra = '{' WHERE id = ?",
+    "an extra of another shape": """UPDATE runs SET extra = '{"missed": "many"}' WHERE id = ?""",
+    "an instant beyond the calendar": "UPDATE runs SET created_at = 9000000000000000000 WHERE id = ?",
+}
+
+
+@pytest.mark.parametrize("damage", SCHEDULE_DAMAGE)
+def test_a_due_schedule_that_cannot_be_read_is_parked_and_kept_and_the_others_go_on(
+    database: Database, damage: str
+) -> None:
+    store = database.open()
+    rows = [revised(make_schedule(f"s{n}"), make_standing(next_at=NOON)) for n in range(3)]
+    put(store, *rows)
+    bad = rows[1].schedule.id
+    database.sql(SCHEDULE_DAMAGE[damage], [bad])
+    found = store.write(lambda tx: tx.due_schedules(now=NOON, limit=10))
+    assert [due.schedule.name for due in found] == ["s0", "s2"]
+    ((state, reason, wake_at),) = database.sql(
+        "SELECT state, reason, wake_at FROM schedules WHERE id = ?", [bad]
+    )
+    assert (state, wake_at) == ("parked", None)
+    assert reason.startswith("unreadable: ")
+    assert len(store.write(lambda tx: tx.due_schedules(now=NOON, limit=10))) == 2, (
+        "and it stays out of the way"
+    )
+
+
+@pytest.mark.parametrize("damage", SCHEDULE_DAMAGE)
+def test_who_asks_for_a_schedule_that_cannot_be_read_is_told(database: Database, damage: str) -> None:
+    store = database.open()
+    good, bad = revised(make_schedule("good")), revised(make_schedule("bad"))
+    put(store, good, bad)
+    database.sql(SCHEDULE_DAMAGE[damage], [bad.schedule.id])
+    with pytest.raises(UnreadableRow):
+        store.read(lambda tx: tx.get_schedules([bad.schedule.id]))
+    assert get_due(store, good.schedule.id).schedule == good.schedule
+
+
+def test_a_schedule_is_parked_by_hand_with_its_reason(database: Database) -> None:
+    store = database.open()
+    row = revised(make_schedule(), make_standing(next_at=NOON))
+    put(store, row)
+    store.write(lambda tx: tx.park_unreadable(row.schedule.id, reason="who knows " * 1000, now=NOON))
+    assert store.write(lambda tx: tx.due_schedules(now=NOON, limit=10)) == []
+    ((reason,),) = database.sql("SELECT reason FROM schedules")
+    assert reason.startswith("unreadable: who knows")
+    assert len(reason) <= 2000
+    assert get_due(store, row.schedule.id).schedule == row.schedule
+
+
+@pytest.mark.parametrize("damage", RUN_DAMAGE)
+def test_a_ready_run_that_cannot_be_read_does_not_keep_the_others_from_starting(
+    database: Database, damage: str
+) -> None:
+    store = database.open()
+    runs = [make_run() for _ in range(3)]
+    add(store, *runs)
+    database.sql(RUN_DAMAGE[damage], [runs[1].id])
+    found = store.write(lambda tx: tx.ready_runs(now=NOON, limit=10))
+    assert [run.id for run in found] == [runs[0].id, runs[2].id]
+    assert database.sql("SELECT state, reason FROM runs WHERE id = ?", [runs[1].id]) == [
+        ("parked", "unreadable")
+    ]
+
+
+@pytest.mark.parametrize("damage", RUN_DAMAGE)
+def test_a_lost_lease_that_cannot_be_read_does_not_keep_the_others_from_being_reclaimed(
+    database: Database, damage: str
+) -> None:
+    store = database.open()
+    runs = [make_run(gates=("limit:default/x",)) for _ in range(3)]
+    add(store, *runs)
+    leased(store, *runs)
+    database.sql(RUN_DAMAGE[damage], [runs[1].id])
+    found = store.write(lambda tx: tx.expired_leases(now=NOON + LEASE, limit=10))
+    assert [run.id for run in found] == [runs[0].id, runs[2].id]
+    assert database.sql("SELECT state, reason FROM runs WHERE id = ?", [runs[1].id]) == [
+        ("parked", "unreadable")
+    ]
+    assert store.write(lambda tx: tx.hold_gates(["limit:default/x"]))["limit:default/x"].held == 2
+
+
+def test_who_asks_for_a_run_that_cannot_be_read_is_told_which(database: Database) -> None:
+    store = database.open()
+    good, bad = make_run(), make_run()
+    add(store, good, bad)
+    database.sql("UPDATE runs SET state = 'dreaming' WHERE id = ?", [bad.id])
+    with pytest.raises(UnreadableRow, match=bad.id):
+        store.read(lambda tx: tx.get_runs([bad.id]))
+    assert list(store.read(lambda tx: tx.get_runs([good.id]))) == [good.id]
+
+
+def test_a_run_in_a_state_of_a_later_version_is_never_started(database: Database) -> None:
+    store = database.open()
+    run = make_run()
+    add(store, run)
+    database.sql("UPDATE runs SET state = 'dreaming' WHERE id = ?", [run.id])
+    assert store.write(lambda tx: tx.ready_runs(now=NOON, limit=10)) == []
+    assert leased(store, run) == []
+
+
+@pytest.mark.parametrize("listing", ["schedules", "runs"])
+def test_a_list_with_a_row_that_cannot_be_read_says_so(database: Database, listing: str) -> None:
+    store = database.open()
+    schedule, run = make_schedule(), make_run(state=RunState.SUCCEEDED)
+    put(store, revised(schedule))
+    add(store, run)
+    database.sql("UPDATE revisions SET body = 'x'")
+    database.sql("UPDATE runs SET extra = 'x'")
+    questions: dict[str, Any] = {
+        "schedules": lambda tx: tx.find_schedules(ScheduleFilter()),
+        "runs": lambda tx: tx.find_runs(RunFilter()),
+    }
+    with pytest.raises(UnreadableRow):
+        store.read(questions[listing])
+
+
+def test_a_schedule_that_was_parked_as_unreadable_comes_back_when_it_is_written_anew(
+    database: Database,
+) -> None:
+    from msgspec.structs import replace
+
+    store = database.open()
+    schedule = make_schedule()
+    put(store, revised(schedule, make_standing(next_at=NOON)))
+    database.sql("UPDATE revisions SET body = 'x'")
+    assert store.write(lambda tx: tx.due_schedules(now=NOON, limit=10)) == []
+    put(store, revised(replace(schedule, revision=2), make_standing(next_at=NOON + HOUR), replaces=1))
+    (due,) = store.write(lambda tx: tx.due_schedules(now=NOON + HOUR, limit=10))
+    assert due.schedule == replace(schedule, revision=2)

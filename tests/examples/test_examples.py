@@ -1,0 +1,52 @@
+"""Every example runs to its end and shows what it promises to show."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from timewright.testing.postgres import fresh_database
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+SHOWN = {
+    "embedded_function.py": "succeeded",
+    "async_function.py": "polled for poll",
+    "http_target.py": "{'queue_depth': 3}",
+    "shell_command.py": "attempt 1",
+    "graceful_stop.py": "given back: ready attempts charged: 0",
+    "crash_and_recovery.py": "attempts: ['lost', 'succeeded']",
+    "several_processes.py": "2 processes, True that everything ran, no occurrence twice",
+}
+
+
+def shown_by(name: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_an_example_runs_to_its_end_and_shows_what_it_says(name: str) -> None:
+    shown = shown_by(name)
+    assert SHOWN[name] in shown
+    assert shown.splitlines()[-1] == "done"
+
+
+def test_four_processes_share_one_postgresql(postgres_url: str) -> None:
+    with fresh_database(postgres_url) as place:
+        shown = shown_by("several_processes.py", place, "4")
+    assert "4 processes, True that everything ran, no occurrence twice" in shown
+
+
+def test_every_example_is_tried_here() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(SHOWN)

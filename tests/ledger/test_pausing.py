@@ -1,0 +1,166 @@
+"""A pause holds back, records what it held back, and catches nothing up."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ledger.bench import Bench, at, kinds
+from timewright.core.moments import MINUTE, SECOND
+from timewright.core.policies import Align, CatchUp, Overlap
+from timewright.core.schedule import ScheduleState
+from timewright.core.triggers import After, Every, Once
+from timewright.errors import InvalidInput, NotAllowed, NotFound
+
+
+def test_what_lies_in_a_pause_is_skipped_and_never_caught_up(bench: Bench) -> None:
+    job = bench.schedule(catch_up=CatchUp.ALL)
+    bench.go(0.5)
+    bench.pause(job, until=at(3))
+    bench.go(2)
+    assert bench.admit().looked_at == 0
+    bench.go(3)
+    bench.admit()
+    assert bench.fates(job) == [(1, "paused"), (2, "paused"), (3, "ready")]
+    assert bench.standing(job).state is ScheduleState.ACTIVE
+
+
+def test_a_pause_without_an_end_lasts_until_someone_resumes(bench: Bench) -> None:
+    job = bench.schedule()
+    bench.go(0.5)
+    changed = bench.pause(job)
+    assert (changed.standing.state, changed.standing.next_at) == (ScheduleState.PAUSED, None)
+    bench.go(4.5)
+    assert bench.admit().looked_at == 0
+    changed = bench.resume(job)
+    assert changed.standing.next_at == at(5), "the next time is known at once"
+    assert kinds(changed.facts) == ["ScheduleChanged", *["RunSkipped"] * 4]
+    assert bench.fates(job) == [(minute, "paused") for minute in (1, 2, 3, 4)]
+    bench.go(5)
+    bench.admit()
+    assert bench.fates(job)[-1] == (5, "ready")
+
+
+def test_a_long_pause_is_one_row_that_counts(bench: Bench) -> None:
+    job = bench.schedule(trigger=Every(SECOND))
+    bench.pause(job)
+    bench.clock.advance(seconds=3600.5)
+    bench.resume(job)
+    assert bench.fates(job) == [(1 / 60, "pausedx3600")]
+    assert bench.standing(job).next_at == at(60) + SECOND
+
+
+def test_a_very_long_pause_is_recorded_pass_by_pass(bench: Bench) -> None:
+    job = bench.schedule(trigger=Every(SECOND))
+    bench.pause(job)
+    bench.clock.advance(seconds=25_000.5)
+    bench.resume(job)
+    while bench.admit().full:
+        pass
+    rows = bench.runs(job)
+    assert sum(run.dropped for run in rows) == 25_000
+    assert {run.reason for run in rows} == {"paused"}
+    assert bench.standing(job).next_at == at(0) + 25_001 * SECOND
+
+
+def test_resuming_early_goes_on_at_the_next_instant(bench: Bench) -> None:
+    job = bench.schedule()
+    bench.pause(job, until=at(60))
+    bench.go(2.5)
+    bench.resume(job)
+    bench.go(3)
+    bench.admit()
+    assert bench.fates(job) == [(1, "paused"), (2, "paused"), (3, "ready")]
+
+
+def test_pausing_twice_is_one_pause_from_the_first(bench: Bench) -> None:
+    job = bench.schedule()
+    bench.go(0.5)
+    bench.pause(job, until=at(2.5))
+    bench.go(1.5)
+    bench.pause(job, until=at(4.5))
+    bench.go(5)
+    bench.admit()
+    assert bench.fates(job) == [*[(minute, "paused") for minute in (1, 2, 3, 4)], (5, "ready")]
+
+
+def test_work_under_way_goes_on_through_a_pause_and_what_was_held_still_runs(bench: Bench) -> None:
+    job = bench.schedule(overlap=Overlap.QUEUE)
+    for minute in (1, 2):
+        bench.go(minute)
+        bench.admit()
+    (run,) = bench.lease()
+    bench.pause(job)
+    bench.settle(run)
+    bench.work()
+    assert bench.fates(job) == [(1, "succeeded"), (2, "succeeded")]
+    assert bench.standing(job).state is ScheduleState.PAUSED
+
+
+def test_what_was_open_before_the_pause_is_caught_up_after_it(bench: Bench) -> None:
+    """Nobody looked from noon on; the pause began later."""
+    job = bench.schedule(trigger=Every(10 * MINUTE))
+    bench.go(15)
+    bench.pause(job, until=at(28))
+    bench.go(29)
+    bench.admit()
+    assert bench.fates(job) == [(10, "ready"), (20, "paused")]
+
+
+def test_counted_from_now_it_runs_at_the_very_end_of_the_pause(bench: Bench) -> None:
+    job = bench.schedule(trigger=Every(10 * MINUTE), align=Align.NOW)
+    bench.pause(job, until=at(25))
+    bench.go(25)
+    bench.admit()
+    assert bench.fates(job) == [(25, "ready")]
+
+
+def test_a_delay_starts_again_from_the_end_of_the_pause(bench: Bench) -> None:
+    job = bench.schedule(trigger=After(10 * MINUTE))
+    bench.pause(job, until=at(25))
+    bench.go(25)
+    bench.admit()
+    assert bench.fates(job) == [(10, "paused")]
+    assert bench.standing(job).next_at == at(35)
+
+
+def test_once_inside_a_pause_is_skipped_and_over(bench: Bench) -> None:
+    job = bench.schedule(trigger=Once(at(5)))
+    bench.pause(job)
+    bench.go(9)
+    changed = bench.resume(job)
+    assert bench.fates(job) == [(5, "paused")]
+    assert changed.standing.state is ScheduleState.FINISHED
+
+
+def test_a_pause_ends_ahead(bench: Bench) -> None:
+    job = bench.schedule()
+    with pytest.raises(InvalidInput, match="not ahead"):
+        bench.pause(job, until=bench.now)
+
+
+def test_what_is_not_paused_is_not_resumed(bench: Bench) -> None:
+    job = bench.schedule()
+    with pytest.raises(NotAllowed, match="active cannot resume"):
+        bench.resume(job)
+    finished = bench.schedule("once", Once(at(1)))
+    bench.go(1)
+    bench.admit()
+    bench.work()
+    with pytest.raises(NotAllowed, match="finished cannot pause"):
+        bench.pause(finished)
+    gone = bench.draft("never kept")
+    with pytest.raises(NotFound):
+        bench.pause(gone)
+
+
+def test_each_pause_and_each_resume_leaves_its_line(bench: Bench) -> None:
+    job = bench.schedule()
+    bench.pause(job, until=at(9))
+    bench.pause(job)
+    bench.resume(job)
+    lines = [(e.action, e.before, e.after, e.actor, e.reason) for e in bench.audit()[1:]]
+    assert lines == [
+        ("schedule.pause", "active", "paused", "ada", "because"),
+        ("schedule.pause", "paused", "paused", "ada", "because"),
+        ("schedule.resume", "paused", "active", "ada", "because"),
+    ]

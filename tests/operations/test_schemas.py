@@ -1,0 +1,79 @@
+"""Every operation can be described before it is used, and keeps to its description."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.operations.house import furnished
+from timewright.operations import Operation, operations
+from timewright.operations.schemas import answer_schema, request_schema
+
+EVERY = [pytest.param(one, id=one.name) for one in operations]
+
+
+@pytest.mark.parametrize("one", EVERY)
+def test_every_example_keeps_to_the_schema_of_its_request(one: Operation[Any]) -> None:
+    schema = request_schema(one)
+    json.dumps(schema)
+    for example in one.examples:
+        assert faults(dict(example), schema, schema.get("$defs", {})) == []
+
+
+@pytest.mark.parametrize("one", EVERY)
+def test_every_answer_keeps_to_the_schema_of_its_operation(one: Operation[Any]) -> None:
+    schema = answer_schema(one)
+    for example in one.examples:
+        assert faults(one(furnished().context, example), schema, schema.get("$defs", {})) == []
+
+
+def test_a_new_schedule_is_described_flat_with_short_ways_and_without_what_we_write() -> None:
+    schema = request_schema(operations["schedule create"])
+    assert {"name", "cron", "every", "http", "overlap", "dry_run", "reason"} <= set(schema["properties"])
+    assert not {"id", "created_at", "namespace", "draft"} & set(schema["properties"])
+    assert schema["required"] == ["name"]
+    assert schema["description"].startswith("Keep a new schedule")
+
+
+def test_an_edit_needs_only_to_say_of_what() -> None:
+    assert request_schema(operations["schedule update"])["required"] == ["schedule"]
+    assert request_schema(operations["queue policy set"])["required"] == ["queue"]
+    assert "required" not in request_schema(operations["schedule next"])
+
+
+def test_durations_and_instants_are_described_as_they_are_written() -> None:
+    properties = request_schema(operations["hint interval"])["properties"]
+    assert properties["ttl"]["default"] == "1h"
+    assert "90s" in properties["ttl"]["description"]
+    assert request_schema(operations["hint once"])["properties"]["at"]["format"] == "date-time"
+
+
+def faults(value: Any, schema: Any, shared: Any, path: str = "") -> list[str]:
+    """Where a value breaks a schema; only as much of JSON Schema as ours use."""
+    if "$ref" in schema:
+        schema = shared[schema["$ref"].rpartition("/")[2]]
+    if "anyOf" in schema:
+        tried = [faults(value, one, shared, path) for one in schema["anyOf"]]
+        return [] if [] in tried else min(tried, key=len)
+    if "const" in schema or "enum" in schema:
+        known = schema.get("enum", [schema.get("const")])
+        return [] if value in known else [f"{path}: {value!r} is not one of {known}"]
+    types: dict[str, Any] = {
+        "object": dict, "array": list, "string": str, "boolean": bool, "null": type(None),
+        "integer": int, "number": (int, float),
+    }  # fmt: skip
+    if "type" in schema and not isinstance(value, types[schema["type"]]):
+        return [f"{path}: {value!r} is not {schema['type']}"]
+    found: list[str] = []
+    if isinstance(value, dict) and "properties" in schema:
+        known = schema["properties"]
+        found += [f"{path}.{name} is unknown" for name in value if name not in known]
+        found += [f"{path}.{name} is missing" for name in schema.get("required", ()) if name not in value]
+        for name in value.keys() & known.keys():
+            found += faults(value[name], known[name], shared, f"{path}.{name}")
+    if isinstance(value, list) and "items" in schema:
+        for number, item in enumerate(value):
+            found += faults(item, schema["items"], shared, f"{path}[{number}]")
+    return found

@@ -1,0 +1,152 @@
+"""A process that is going to be killed: it writes, and says after each commit that it has been acknowledged.
+
+`python -m tests.stores.crash_child write KIND PLACE SEED` does up to 200 random transactions, each of which
+touches most tables; `... create FOLDER` makes one new store after the other. `check` is for whoever survives.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.builders import (
+    NOON,
+    ended,
+    entry,
+    grant,
+    make_run,
+    make_schedule,
+    make_standing,
+    revised,
+    stored,
+)
+from tests.conformance.databases import open_store
+from timewright.core.run import RunState
+from timewright.errors import OutcomeUnknown, StoreUnavailable
+from timewright.ports import RunFilter, Stood, Store, Stored, Transaction
+from timewright.stores.sqlite import SqliteStore
+from timewright.testing.clock import ManualClock
+
+TRANSACTIONS = 200
+GATE = "limit:default/crash"
+
+
+def moment(number: int) -> datetime:
+    """When a transaction takes place; ids follow from it, so they differ from process to process."""
+    return NOON + timedelta(seconds=number)
+
+
+def size(seed: str, number: int) -> int:
+    """How many runs a transaction adds."""
+    return random.Random(f"{seed}:{number}").randint(1, 4)
+
+
+def last(store: Store) -> int:
+    """The last transaction whose traces are there."""
+    return int(store.read(lambda tx: tx.get_meta("last")) or 0)
+
+
+def perform(tx: Transaction, seed: str, number: int) -> None:
+    """One random transaction: admit, lease, settle, stand, edit an object, log."""
+    chance = random.Random(f"{seed}:{number}:more")
+    at = moment(number)
+    text = "x" * chance.choice([10, 10, 10, 20_000])
+    payloads = [{"tx": number, "text": text} for _ in range(size(seed, number))]
+    tx.add_runs([make_run(planned_at=at, gates=(GATE,), payload=payload) for payload in payloads])
+    if chance.random() < 0.6:
+        tx.hold_gates([GATE])
+        tx.lease_runs([grant(run, at=at) for run in tx.ready_runs(now=at, limit=3)])
+    if chance.random() < 0.6:
+        tx.settle_runs([ended(run, at=at) for run in tx.leased_runs()])
+    schedule_id = tx.find_schedule("default", "crash")
+    assert schedule_id is not None
+    tx.stand([Stood(schedule_id, make_standing(runs=number, cursor=at))])
+    tx.put_objects([stored("crash", str(number).encode(), revision=number)])
+    tx.add_audit([entry(f"tx-{number}", at=at)])
+    tx.put_meta("last", str(number))
+
+
+def check(store: Store, seed: str, *, acknowledged: int) -> int:
+    """Whether every acknowledged commit is there, and each one whole; gives back the last that is there."""
+    done = last(store)
+    assert acknowledged <= done <= acknowledged + 1, f"{acknowledged} were acknowledged, {done} are there"
+    store.read(lambda tx: _check_whole(tx, seed, done))
+    return done
+
+
+def _check_whole(tx: Transaction, seed: str, done: int) -> None:
+    states, sizes = Counter[RunState](), Counter[int]()
+    for run in _all_runs(tx):
+        states[run.state] += 1
+        sizes[run.payload["tx"]] += 1
+    assert sizes == Counter({number: size(seed, number) for number in range(1, done + 1)})
+    assert tx.broken_audit() is None
+    assert [line.action for line in tx.find_audit(limit=1).rows] == ([f"tx-{done}"] if done else [])
+    objects: list[Stored] = tx.get_objects("calendar")
+    assert [(row.revision, row.body) for row in objects] == ([(done, str(done).encode())] if done else [])
+    schedule_id = tx.find_schedule("default", "crash")
+    assert schedule_id is not None
+    assert tx.get_schedules([schedule_id])[schedule_id].standing.runs == done
+    held = tx.read_gates([GATE])[GATE].held
+    assert held == len(tx.leased_runs()) == states[RunState.LEASED]
+
+
+def _all_runs(tx: Transaction) -> list[Any]:
+    runs: list[Any] = []
+    cursor = ""
+    while True:
+        page = tx.find_runs(RunFilter(limit=1000, cursor=cursor))
+        runs += page.rows
+        cursor = page.cursor
+        if not cursor:
+            break
+    attempts = tx.get_attempts([run.id for run in runs])
+    done = [run.id for run in runs if run.state is RunState.SUCCEEDED]
+    assert sorted(attempts) == sorted(done), "every end has its attempt, and every attempt its end"
+    return runs
+
+
+def prepare(store: Store) -> None:
+    """What every transaction expects to be there."""
+
+    def work(tx: Transaction) -> None:
+        tx.put_schedules([revised(make_schedule("crash"))])
+        tx.set_gates({GATE: 100_000})
+
+    store.write(work)
+
+
+def write(kind: str, place: str, seed: str) -> None:
+    """Do transactions until we are killed, or the server is."""
+    store = open_store(kind, place, clock=ManualClock(NOON))
+    done = last(store)
+    say("open")
+    for number in range(done + 1, done + 1 + TRANSACTIONS):
+        try:
+            store.write(lambda tx, n=number: perform(tx, seed, n))  # type: ignore[misc]
+        except (StoreUnavailable, OutcomeUnknown):
+            return
+        say(str(number))
+
+
+def create(folder: str) -> None:
+    """Make new stores until we are killed."""
+    for number in range(TRANSACTIONS):
+        SqliteStore(Path(folder) / f"{number:03}.db", clock=ManualClock(NOON)).close()
+        say(str(number))
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "write":
+        write(*sys.argv[2:])
+    else:
+        create(sys.argv[2])

@@ -1,0 +1,292 @@
+"""Functions for the tests of calls: some behave, most do not. Worker subprocesses import them from here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from timewright.targets.context import Context, NotBefore
+from timewright.targets.registry import Registry
+
+registry = Registry()
+ANSWER = {"answer": 42}
+LATER = datetime(2026, 3, 10, 12, tzinfo=UTC)
+
+
+@registry.register
+def nothing() -> None:
+    pass
+
+
+@registry.register
+def add(a: int, b: int = 1) -> int:
+    return a + b
+
+
+@registry.register
+def tell(context: Context) -> dict[str, Any]:
+    return {
+        "run": context.run_id,
+        "planned_at": context.planned_at,
+        "missed": context.missed,
+        "fence": context.fence,
+        "remaining": context.remaining.total_seconds(),
+        "pid": os.getpid(),
+        "thread": threading.current_thread().name,
+        "env": {name: text for name, text in os.environ.items() if name.startswith("TIMEWRIGHT_RUN_")},
+        "names": sorted(os.environ),
+    }
+
+
+@registry.register
+async def tell_async(context: Context, **args: Any) -> dict[str, Any]:
+    await asyncio.sleep(0)
+    return {"run": context.run_id, "args": args, "thread": threading.current_thread().name}
+
+
+@registry.register
+def word(text: str) -> str:
+    return text
+
+
+@registry.register
+def not_yet() -> NotBefore:
+    return NotBefore(LATER)
+
+
+@registry.register
+def boom() -> None:
+    raise ValueError("the cat \0 is \udc80 out")
+
+
+class Unshowable(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+@registry.register
+def unshowable() -> None:
+    raise Unshowable
+
+
+@registry.register
+def raise_it(name: str) -> None:
+    raise {"exit": SystemExit(3), "interrupt": KeyboardInterrupt(), "generator": GeneratorExit()}[name]
+
+
+@registry.register
+async def raise_it_async(name: str) -> None:
+    raise {"exit": SystemExit(3), "cancelled": asyncio.CancelledError()}[name]
+
+
+@registry.register
+def recurse() -> int:
+    return recurse() + 1
+
+
+@registry.register
+def odd() -> object:
+    return object()
+
+
+@registry.register
+def cyclic() -> object:
+    found: list[object] = []
+    found.append(found)
+    return found
+
+
+@registry.register
+def half_character() -> str:
+    return "\udc80"
+
+
+@registry.register
+def huge() -> str:
+    return "x" * 1_000_000
+
+
+@registry.register
+def leave(code: int) -> None:
+    os._exit(code)
+
+
+@registry.register
+def kill_yourself(signum: int) -> None:
+    os.kill(os.getpid(), signum)
+
+
+@registry.register
+def hold_the_interpreter() -> None:
+    """A regular expression that backtracks for longer than anyone waits, with the interpreter locked."""
+    re.match(r"(a+)+$", "a" * 64 + "b")
+
+
+@registry.register
+def ignore_term(ready: str) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Path(ready).write_text(str(os.getpid()))
+    while True:
+        time.sleep(60)
+
+
+@registry.register
+def tidy_up(ready: str, tidied: str) -> None:
+    Path(ready).write_text(str(os.getpid()))
+    try:
+        time.sleep(60)
+    finally:
+        Path(tidied).write_text("tidied")
+
+
+def write(path: str, text: str) -> None:
+    Path(path).write_text(text)
+
+
+@registry.register
+async def tidy_up_async(ready: str, tidied: str) -> None:
+    write(ready, "ready")
+    try:
+        await asyncio.sleep(60)
+    finally:
+        write(tidied, "tidied")
+
+
+@registry.register
+def wait_until_cancelled(context: Context, ready: str) -> str:
+    Path(ready).write_text("ready")
+    context.cancelled.wait(60)
+    return context.cancelled.reason
+
+
+@registry.register
+def fork_and_return(context: Context) -> str:
+    """Both of them return; the first waits until the second is gone."""
+    other = os.fork()
+    if other:
+        os.waitpid(other, 0)
+    return context.run_id
+
+
+@registry.register
+def leave_a_daemon(ready: str) -> str:
+    """A grandchild in a session of its own that outlives the function."""
+    code = f"import os,time; open({ready!r},'w').write(str(os.getpid())); time.sleep(60)"
+    subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    while not Path(ready).exists() or not Path(ready).read_text():
+        time.sleep(0.01)
+    return "useful"
+
+
+@registry.register
+def leave_a_thread() -> int:
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    return os.getpid()
+
+
+@registry.register
+def print_much(megabytes: int) -> int:
+    line = "x" * 1023 + "\n"
+    for _ in range(megabytes * 1024):
+        sys.stdout.write(line)
+    sys.stdout.write("the end\n")
+    return os.getpid()
+
+
+@registry.register
+def print_pieces(megabytes: int) -> None:
+    piece = "x" * (1024 * 1024 - 1) + "\n"
+    for _ in range(megabytes):
+        sys.stdout.write(piece)
+    sys.stdout.write("the end\n")
+
+
+@registry.register
+def length(text: str) -> int:
+    return len(text)
+
+
+@registry.register
+def start_a_process(ready: str) -> None:
+    """Start a process in the same group, and tell who both are."""
+    child = subprocess.Popen(["sleep", "60"])
+    Path(ready + ".new").write_text(f"{os.getpid()} {child.pid}")
+    Path(ready + ".new").rename(ready)
+    time.sleep(60)
+
+
+@registry.register
+def close_outputs() -> int:
+    os.close(1)
+    sys.stderr.close()
+    return os.getpid()
+
+
+@registry.register
+def close_output() -> int:
+    os.close(1)
+    return os.getpid()
+
+
+@registry.register
+def change_everything() -> int:
+    os.environ["LEFT_BEHIND"] = "1"
+    os.chdir("/")
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    return os.getpid()
+
+
+@registry.register
+def look_around() -> dict[str, Any]:
+    return {"pid": os.getpid(), "left": os.environ.get("LEFT_BEHIND"), "cwd": str(Path.cwd())}
+
+
+@registry.register
+def babble_to_the_owner() -> None:
+    """Write nonsense into every descriptor there is, also the one the worker answers through."""
+    for fd in range(3, 64):
+        try:
+            os.write(fd, b"\xff\xff\xff\xffnonsense")
+        except OSError:
+            continue
+    time.sleep(60)
+
+
+@registry.register
+def hang_up() -> None:
+    os.closerange(3, 256)
+    time.sleep(60)
+
+
+@registry.register
+async def ignore_cancel(ready: str, release: str) -> None:
+    write(ready, "ready")
+    while not os.access(release, os.F_OK):
+        try:
+            await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            continue
+
+
+@registry.register
+async def exit_in_a_task() -> str:
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    task = asyncio.ensure_future(leave())
+    await asyncio.wait({task})
+    return "noop"
+
+
+@registry.register
+def pid() -> int:
+    return os.getpid()

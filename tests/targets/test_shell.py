@@ -1,0 +1,801 @@
+"""Commands: refused, run, bounded, and ended with everything that grew out of them."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.targets.stage import (
+    begin,
+    is_alive,
+    nothing_left,
+    outcome_of,
+    processes_of,
+    read,
+    until,
+)
+from timewright.core.run import Cancelled, Failed, Released, Succeeded, TimedOut
+from timewright.core.target import Note, Shell
+from timewright.errors import InvalidInput
+from timewright.targets.children import Children
+from timewright.targets.excerpt import Excerpt
+from timewright.targets.limits import Limits
+from timewright.targets.process import Process, Table, adopt_orphans, hunt, read_process, read_table
+from timewright.targets.shell import ShellTarget, check_shell
+
+SECOND = timedelta(seconds=1)
+PROC = Path("/proc")
+PATH = os.environ["PATH"]
+
+
+@pytest.fixture
+def shell() -> Iterator[ShellTarget]:
+    with nothing_left():
+        made = ShellTarget(allowed=True)
+        yield made
+        made.close(grace=SECOND)
+
+
+@contextmanager
+def open_shell(**options: Any) -> Iterator[ShellTarget]:
+    with nothing_left():
+        made = ShellTarget(allowed=options.pop("allowed", True), **options)
+        yield made
+        made.close(grace=SECOND)
+
+
+def command(*argv: str, **options: Any) -> Shell:
+    return Shell(command=argv, **options)
+
+
+def script(text: str, *arguments: str, **options: Any) -> Shell:
+    return Shell(command=("sh", "-c", text, "sh", *arguments), **options)
+
+
+# Whether it may run at all
+
+
+def test_shell_targets_are_off_unless_allowed() -> None:
+    for allowed in (False, ()):
+        with open_shell(allowed=allowed) as shell:
+            assert outcome_of(shell, command("true")) == Failed(
+                error="shell targets are off; allow them with shell.allow", final=True
+            )
+
+
+@pytest.mark.parametrize(
+    ("program", "allowed"),
+    [
+        ("echo", True),
+        ("/bin/echo", True),
+        ("/usr/bin/env", True),
+        ("cat", False),
+        ("/bin/sh", False),
+        ("/usr/bin/../../bin/sh", False),
+        ("/usr/bin/..", False),
+        ("/usr/bin/", False),
+        ("/usr/bin/python/x", False),
+        ("./echo", False),
+    ],
+)
+def test_a_list_allows_names_paths_and_folders_and_nothing_else(program: str, allowed: bool) -> None:
+    with open_shell(allowed=["echo", "/bin/echo", "/usr/bin/"]) as shell:
+        outcome = outcome_of(shell, command(program))
+        assert isinstance(outcome, Succeeded) is allowed
+        if not allowed:
+            assert outcome.final
+            assert "is not among the programs of shell.allow" in outcome.error
+
+
+REFUSED: list[tuple[str, dict[str, Any]]] = [
+    ("target.command", {"command": ()}),
+    ("target.command", {"command": ("",)}),
+    ("target.command", {"command": ("true",) * 10_000}),
+    ("target.command[1]", {"command": ("echo", "a\0b")}),
+    ("target.command[1]", {"command": ("echo", "x" * 1_000_000)}),
+    ("target.command[1]", {"command": ("echo", "\udc80")}),
+    ("target.command[1]", {"command": ("echo", 3)}),
+    ("target.command", {"command": ("echo", *["x" * 100_000] * 11)}),
+    ("target.cwd", {"command": ("true",), "cwd": "reports"}),
+    ("target.cwd", {"command": ("true",), "cwd": "/srv/../etc"}),
+    ("target.cwd", {"command": ("true",), "cwd": "/srv\0"}),
+    ("target.env", {"command": ("true",), "env": {"A-B": "1"}}),
+    ("target.env", {"command": ("true",), "env": {"": "1"}}),
+    ("target.env", {"command": ("true",), "env": {"1A": "1"}}),
+    ("target.env.A", {"command": ("true",), "env": {"A": "x\0"}}),
+    ("target.env.A", {"command": ("true",), "env": {"A": "x" * 200_000}}),
+    *[
+        (f"target.env.{name}", {"command": ("true",), "env": {name: "x"}})
+        for name in (
+            "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "PATH", "PYTHONPATH", "PYTHONSTARTUP",
+            "BASH_ENV", "ENV", "IFS", "SHELLOPTS", "PERL5OPT", "NODE_OPTIONS", "RUBYOPT", "GLIBC_TUNABLES",
+            "TIMEWRIGHT_RUN_KEY", "TIMEWRIGHT_CHILD", "GIT_SSH_COMMAND", "JAVA_TOOL_OPTIONS",
+        )
+    ],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("field", "told"), REFUSED, ids=[f"{n}-{field}" for n, (field, _) in enumerate(REFUSED)]
+)
+def test_what_could_not_run_or_would_smuggle_something_in_is_refused(
+    field: str, told: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        check_shell(Shell(**told))
+    assert refusal.value.field == field
+    assert refusal.value.rule
+    assert refusal.value.fix
+    with open_shell() as shell:
+        outcome = outcome_of(shell, Shell(**told))
+        assert isinstance(outcome, Failed)
+        assert outcome.final
+
+
+def test_arguments_arrive_as_they_were_written(shell: ShellTarget) -> None:
+    odd = [
+        "-n",
+        "--help",
+        "a b",
+        "*",
+        "$IFS",
+        "$(id)",
+        "`id`",
+        "; rm x",
+        "line\nbreak",
+        "",
+        "ü",
+        "\x1b[31m",
+        "'\"",
+    ]
+    what = Shell(command=(sys.executable, "-c", "import sys; print(ascii(sys.argv[1:]))", *odd))
+    check_shell(what)
+    assert outcome_of(shell, what).result["output"] == f"{odd!a}\n"
+
+
+def test_a_target_of_another_kind_fails_for_good(shell: ShellTarget) -> None:
+    assert outcome_of(shell, Note(text="x")) == Failed(error="a Note is not a shell command", final=True)
+
+
+# How it ends
+
+
+def test_exit_zero_succeeds_whatever_it_said(shell: ShellTarget) -> None:
+    outcome = outcome_of(shell, script("echo fatal error >&2; echo done"))
+    assert outcome == Succeeded(result={"exit": 0, "output": "fatal error\ndone\n", "output_bytes": 17})
+
+
+@pytest.mark.parametrize("code", [1, 3, 255])
+def test_another_exit_code_fails_with_what_was_said(shell: ShellTarget, code: int) -> None:
+    outcome = outcome_of(shell, script(f"echo no; exit {code}"))
+    assert outcome == Failed(error=f"exit {code}", result={"exit": code, "output": "no\n", "output_bytes": 3})
+
+
+@pytest.mark.parametrize("name", ["SEGV", "KILL", "TERM", "USR1"])
+def test_a_command_killed_by_a_signal_fails_by_its_name(shell: ShellTarget, name: str) -> None:
+    outcome = outcome_of(shell, script(f"kill -{name} $$"))
+    assert outcome.error == f"killed by SIG{name}"
+    assert outcome.result["signal"] == f"SIG{name}"
+    assert outcome.result["exit"] is None
+
+
+def test_a_command_that_cannot_start_fails_and_may_be_tried_again(shell: ShellTarget, tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("echo hi")
+    for program, why in (
+        ("no-such-program", "No such file or directory"),
+        (str(plain), "Permission denied"),
+        (str(tmp_path), "Permission denied"),
+    ):
+        outcome = outcome_of(shell, command(program))
+        assert outcome.error.startswith(f"cannot start '{program[:40]}")
+        assert outcome.error.endswith(f": {why}")
+        assert not outcome.final
+
+
+def test_an_exit_code_somebody_else_took_is_a_failure_not_a_success(
+    shell: ShellTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken(*_: Any) -> None:
+        raise ChildProcessError
+
+    monkeypatch.setattr(os, "waitid", taken)
+    assert "took its exit code" in outcome_of(shell, command("true")).error
+
+
+# What it is given
+
+
+def test_the_environment_is_clean_and_has_the_facts_of_the_run(
+    shell: ShellTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIMEWRIGHT_KEY", "canary")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
+    what = command("env", "-0", env={"REPORT": "daily\nweekly"})
+    output = outcome_of(shell, what, missed=4, fired_by=(0, 2), zone="Europe/Berlin").result["output"]
+    told = dict(item.split("=", 1) for item in output.split("\0") if item)
+    assert told["REPORT"] == "daily\nweekly"
+    assert told["TIMEWRIGHT_RUN_ID"] == "run_1"
+    assert told["TIMEWRIGHT_RUN_SCHEDULE"] == "nightly-report"
+    assert told["TIMEWRIGHT_RUN_PLANNED_AT"] == "2026-03-10T12:00:00Z"
+    assert told["TIMEWRIGHT_RUN_KEY"] == "abc"
+    assert told["TIMEWRIGHT_RUN_FENCE"] == "3"
+    assert told["TIMEWRIGHT_RUN_ATTEMPT"] == "2"
+    assert told["TIMEWRIGHT_RUN_MISSED"] == "4"
+    assert told["TIMEWRIGHT_RUN_FIRED_BY"] == "0,2"
+    assert told["TIMEWRIGHT_RUN_ZONE"] == "Europe/Berlin"
+    assert "TIMEWRIGHT_RUN_NEXT_AT" not in told
+    assert "canary" not in output
+    harmless = {
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "TZ",
+        "TMPDIR",
+        "VIRTUAL_ENV",
+    }
+    others = {name for name in told if not name.startswith(("TIMEWRIGHT_RUN_", "TIMEWRIGHT_CHILD"))}
+    assert others <= harmless | {"REPORT"}
+
+
+def test_what_is_passed_on_by_name_arrives_but_a_schedule_cannot_ask_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("BACKUP_TOKEN", "t")
+    with open_shell(passed=["BACKUP_TOKEN"]) as shell:
+        assert outcome_of(shell, script("echo $BACKUP_TOKEN")).result["output"] == "t\n"
+
+
+def test_a_payload_is_passed_as_json_if_it_is_short_enough(shell: ShellTarget) -> None:
+    what = script("echo ${TIMEWRIGHT_RUN_PAYLOAD-none}")
+    assert outcome_of(shell, what, payload={"a": [1]}).result["output"] == '{"a":[1]}\n'
+    assert outcome_of(shell, what, payload="x" * 200_000).result["output"] == "none\n"
+
+
+def test_who_reads_for_ever_reads_nothing(shell: ShellTarget) -> None:
+    assert outcome_of(shell, command("cat")).result == {"exit": 0, "output": "", "output_bytes": 0}
+
+
+def test_a_command_runs_in_its_folder_and_not_outside_the_one_it_must_not_leave(tmp_path: Path) -> None:
+    inside = tmp_path / "root" / "inside"
+    inside.mkdir(parents=True)
+    (tmp_path / "root" / "link").symlink_to(tmp_path)
+    where = command("pwd", "-P")
+    with open_shell(root=str(tmp_path / "root")) as shell:
+
+        def told(cwd: Path | None) -> Any:
+            return outcome_of(shell, Shell(command=where.command, cwd=str(cwd) if cwd else None))
+
+        assert told(None).result["output"] == f"{tmp_path}/root\n"
+        assert told(inside).result["output"] == f"{inside}\n"
+        assert "is outside" in told(tmp_path).error
+        assert "is outside" in told(tmp_path / "root" / "link").error
+        assert "does not exist" in told(tmp_path / "root" / "gone").error
+
+
+# What it says
+
+
+def test_of_a_long_output_the_head_and_the_tail_are_kept(shell: ShellTarget) -> None:
+    what = script("echo first; seq 1 200000; echo last", output_kb=4)
+    result = outcome_of(shell, what).result
+    assert result["output"].startswith("first\n1\n2\n")
+    assert result["output"].endswith("200000\nlast\n")
+    assert result["truncated"] is True
+    assert result["output_bytes"] == 1_288_906
+    assert f"\n… {1_288_906 - 4096} bytes left out …\n" in result["output"]
+    assert len(result["output"].encode()) < 4096 + 100
+
+
+def test_a_gigabyte_of_output_neither_blocks_nor_fills_memory(shell: ShellTarget) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    outcome = outcome_of(shell, script("head -c 1000000000 /dev/zero; echo the end"), limit=60)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+    assert outcome.result["output_bytes"] == 1_000_000_008
+    assert outcome.result["output"].endswith("the end\n")
+
+
+def test_an_endless_output_ends_at_the_time_limit(shell: ShellTarget) -> None:
+    outcome = outcome_of(shell, command("yes"), limit=0.1, grace=0.5)
+    assert isinstance(outcome, TimedOut)
+    assert outcome.result["output"].startswith("y\ny\n")
+    assert outcome.result["truncated"] is True
+
+
+def test_bytes_that_are_no_text_are_replaced_and_control_characters_kept(shell: ShellTarget) -> None:
+    result = outcome_of(shell, command("printf", r"\377\376 caf\303\251 \033[31mred\a")).result
+    assert result["output"] == "\ufffd\ufffd café \x1b[31mred\a"
+
+
+def test_who_still_speaks_after_the_first_process_has_ended_is_heard(shell: ShellTarget) -> None:
+    assert (
+        outcome_of(shell, script("(sleep 0.1; echo late) & echo early")).result["output"] == "early\nlate\n"
+    )
+
+
+def test_a_command_that_closes_its_output_is_waited_for(shell: ShellTarget, tmp_path: Path) -> None:
+    path = tmp_path / "done"
+    outcome = outcome_of(shell, script("exec >&- 2>&-; sleep 0.1; : > $1", str(path)))
+    assert outcome.result["exit"] == 0
+    assert path.exists()
+
+
+@pytest.mark.parametrize("limit", [2, 7, 8, 9, 64, 1000])
+def test_an_excerpt_keeps_what_it_says_whatever_the_pieces(limit: int) -> None:
+    whole = "äöü€𝄞".encode() * 40
+    for size in (1, 3, 7, 100, len(whole)):
+        excerpt = Excerpt(limit)
+        for start in range(0, len(whole), size):
+            excerpt.feed(whole[start : start + size])
+        assert excerpt.size == len(whole)
+        assert excerpt.left_out == max(0, len(whole) - limit)
+        if excerpt.left_out and limit >= 64:
+            head, _, tail = excerpt.text().split("\n")
+            assert whole.decode().startswith(head)
+            assert whole.decode().endswith(tail)
+            assert len(head.encode()) > limit // 2 - 4
+            assert len(tail.encode()) > limit // 2 - 4
+        elif not excerpt.left_out:
+            assert excerpt.text() == whole.decode()
+
+
+# Ending it
+
+
+# Ignores TERM, and has a child in its group, one in a session of its own, and one that was born twice.
+STUBBORN = """
+trap '' TERM
+sleep 60 & echo $! >> $1
+setsid sh -c 'trap "" TERM; echo $$ >> $1; while :; do sleep 0.05; done' sh $1 &
+(setsid sh -c 'trap "" TERM; echo $$ >> $1; while :; do sleep 0.05; done' sh $1 &)
+echo $$ >> $1
+while :; do sleep 0.05; done
+"""
+
+
+def pids_in(path: Path, count: int) -> list[int]:
+    until(lambda: path.exists() and len(path.read_text().split()) == count)
+    return list(map(int, path.read_text().split()))
+
+
+@pytest.mark.parametrize("own_process", [False, True])
+def test_nothing_of_a_stubborn_tree_is_alive_after_its_time_limit(tmp_path: Path, own_process: bool) -> None:
+    path = tmp_path / "pids"
+    with open_shell(own_process=own_process) as shell:
+        _, ear = begin(shell, script(STUBBORN, str(path)), limit=0.5, grace=0.2, run_id=path.as_posix())
+        pids = pids_in(path, 4)
+        outcome = ear.wait()
+        assert isinstance(outcome, TimedOut)
+        assert outcome.result["signal"] == "SIGKILL"
+        assert [pid for pid in pids if is_alive(pid)] == []
+        assert processes_of(path.as_posix()) == []
+
+
+@pytest.mark.parametrize("own_process", [False, True])
+def test_nothing_of_a_stubborn_tree_is_alive_after_it_was_stopped(tmp_path: Path, own_process: bool) -> None:
+    path = tmp_path / "pids"
+    with open_shell(own_process=own_process) as shell:
+        work, ear = begin(shell, script(STUBBORN, str(path)), grace=0.1)
+        pids = pids_in(path, 4)
+        work.stop("replaced")
+        work.stop("again")
+        outcome = ear.wait()
+        assert isinstance(outcome, Cancelled)
+        assert outcome.reason == "replaced"
+        assert [pid for pid in pids if is_alive(pid)] == []
+
+
+@pytest.mark.parametrize("own_process", [False, True])
+def test_a_daemon_left_by_a_command_that_succeeded_is_gone_with_it(tmp_path: Path, own_process: bool) -> None:
+    path = tmp_path / "pids"
+    leaving = (
+        "setsid sh -c 'echo $$ > $1; exec sleep 60' sh $1 >/dev/null 2>&1 & while [ ! -s $1 ]; do :; done"
+    )
+    with open_shell(own_process=own_process) as shell:
+        outcome = outcome_of(shell, script(leaving, str(path)))
+        assert outcome.result["exit"] == 0
+        assert not is_alive(int(path.read_text()))
+
+
+def test_in_a_process_of_our_own_even_a_daemon_without_a_trace_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "pids"
+    leaving = """
+    env -i setsid sh -c '(trap "" TERM; sh -c "echo \\$PPID > $1"; exec sleep 60) &' sh $1 >/dev/null 2>&1
+    while [ ! -s $1 ]; do :; done
+    """
+    with open_shell(own_process=True) as shell:
+        assert outcome_of(shell, script(leaving, str(path))).result["exit"] == 0
+        assert not is_alive(int(path.read_text()))
+
+
+def test_a_daemon_without_a_trace_stays_while_it_may_belong_to_a_neighbour(tmp_path: Path) -> None:
+    path, go, ready = tmp_path / "pids", tmp_path / "go", tmp_path / "ready"
+    leaving = """
+    env -i setsid sh -c '(sh -c "echo \\$PPID > $1"; exec sleep 60) &' sh $1 >/dev/null 2>&1
+    while [ ! -e $2 ]; do sleep 0.01; done
+    """
+    with open_shell(own_process=True) as shell:
+        beside = ShellTarget(allowed=True, own_process=True)
+        work, older = begin(beside, script("echo x > $1; exec sleep 60", str(ready)))
+        read(ready)
+        _, neighbour = begin(shell, script(leaving, str(path), str(go)))
+        pid = int(read(path))
+        work.stop("by_hand")
+        assert isinstance(older.wait(), Cancelled)
+        assert is_alive(pid)
+        go.write_text("")
+        assert neighbour.wait().result["exit"] == 0
+        assert not is_alive(pid)
+        beside.close(grace=SECOND)
+
+
+@pytest.mark.parametrize("own_process", [False, True])
+def test_ending_one_tree_leaves_its_neighbour_alone(tmp_path: Path, own_process: bool) -> None:
+    paths = [tmp_path / "one", tmp_path / "two"]
+    with open_shell(own_process=own_process) as shell:
+        begun = [begin(shell, script(STUBBORN, str(path)), grace=0.1) for path in paths]
+        one, two = (pids_in(path, 4) for path in paths)
+        begun[0][0].stop("by_hand")
+        begun[0][1].wait()
+        assert not any(map(is_alive, one))
+        assert all(map(is_alive, two))
+        assert begun[1][1].heard == []
+        begun[1][0].stop("by_hand")
+        begun[1][1].wait()
+        assert not any(map(is_alive, two))
+
+
+@pytest.mark.parametrize("own_process", [False, True])
+def test_processes_that_are_not_ours_are_never_touched(tmp_path: Path, own_process: bool) -> None:
+    with open_shell(own_process=own_process) as shell:
+        work, ear = begin(shell, script("echo x > $1; sleep 60", str(tmp_path / "ready")), grace=0.05)
+        read(tmp_path / "ready")
+        strangers = [subprocess.Popen(["sleep", "60"]), subprocess.Popen(["sleep", "60"], process_group=0)]
+        work.stop("by_hand")
+        ear.wait()
+        outcome_of(shell, script("setsid sleep 60 >/dev/null 2>&1 &"))
+        assert [stranger.poll() for stranger in strangers] == [None, None]
+        for stranger in strangers:
+            stranger.kill()
+            stranger.wait()
+
+
+def test_a_command_that_minds_term_gets_the_time_to_tidy_up(shell: ShellTarget, tmp_path: Path) -> None:
+    ready, tidied = tmp_path / "ready", tmp_path / "tidied"
+    text = "trap ': > $2; exit 0' TERM; echo x > $1; while :; do sleep 0.02; done"
+    work, ear = begin(shell, script(text, str(ready), str(tidied)), grace=10)
+    read(ready)
+    work.stop("by_hand")
+    assert isinstance(ear.wait(), Cancelled)
+    assert tidied.exists()
+
+
+def test_a_stopped_process_is_ended_too(shell: ShellTarget, tmp_path: Path) -> None:
+    work, ear = begin(shell, script("echo $$ > $1; kill -STOP $$; sleep 60", str(tmp_path / "pid")), grace=60)
+    pid = int(read(tmp_path / "pid"))
+    until(lambda: (found := read_process(pid, proc=PROC)) is not None and found.state == "T")
+    work.stop("by_hand")
+    assert isinstance(ear.wait(), Cancelled)
+    assert not is_alive(pid)
+
+
+def test_what_has_answered_is_not_changed_by_a_stop(shell: ShellTarget, tmp_path: Path) -> None:
+    # The first process has ended, but another one holds its output open.
+    text = "(echo $PPID > $1; exec sleep 60) & while [ ! -s $1 ]; do :; done; exit 3"
+    work, ear = begin(shell, script(text, str(tmp_path / "pid")), grace=0.1)
+    read(tmp_path / "pid")
+    (child,) = until(lambda: [child for child in shell.children._living if child.status is not None])
+    # Its number must not be given to anyone else before its tree is gone.
+    assert read_table(PROC).processes[child.pid].state == "Z"
+    work.stop("by_hand")
+    assert ear.wait() == Failed(error="exit 3", result={"exit": 3, "output": "", "output_bytes": 0})
+    work.stop("by_hand")
+    assert len(ear.heard) == 1
+    assert child.survivors == 0
+
+
+def test_a_command_stopped_before_it_began_is_never_started(shell: ShellTarget, tmp_path: Path) -> None:
+    hold, held = threading.Event(), threading.Event()
+    shell.children.watch.call(held.set)
+    shell.children.watch.call(lambda: hold.wait(10))
+    assert held.wait(5)
+    work, ear = begin(shell, script(": > $1", str(tmp_path / "x")))
+    work.stop("by_hand")
+    hold.set()
+    assert isinstance(ear.wait(), Cancelled)
+    assert not (tmp_path / "x").exists()
+
+
+JUMPING = """
+import os, sys, time
+held = os.open(sys.argv[1], os.O_WRONLY)
+if sys.argv[2] == "quiet":
+    os.closerange(0, 3)
+if os.fork():
+    time.sleep(60)
+for _ in range(300):
+    time.sleep(0.02)
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.write(held, b"x")
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("own_process", [False, True])
+@pytest.mark.parametrize("voice", ["loud", "quiet"])
+def test_a_tree_that_jumps_from_session_to_session_is_cut_down(
+    tmp_path: Path, own_process: bool, voice: str
+) -> None:
+    # Each process starts another in a new session, and ends. All of them hold the pipe: it tells who lives.
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    held = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with open_shell(own_process=own_process) as shell:
+        what = Shell(command=(sys.executable, "-c", JUMPING, str(pipe), voice))
+        work, ear = begin(shell, what, grace=0)
+        for _ in range(5):
+            assert select.select([held], [], [], 10)[0]
+            assert os.read(held, 1) == b"x"
+        work.stop("by_hand")
+        assert isinstance(ear.wait(), Cancelled)
+        os.read(held, 1000)
+        assert os.read(held, 1) == b"", "the end of the pipe, because nobody holds it any more"
+    os.close(held)
+
+
+def test_who_cannot_be_found_but_holds_the_output_open_is_told_of(shell: ShellTarget, tmp_path: Path) -> None:
+    # In a process that is not ours alone, one that left its session and threw its environment away is lost.
+    text = """
+    env -i setsid sh -c '(echo x; exec sleep 60) & echo $! > $1' sh $1
+    """
+    outcome = outcome_of(shell, script(text, str(tmp_path / "pid")))
+    pid = int((tmp_path / "pid").read_text())
+    assert outcome.result == {"exit": 0, "output": "x\n", "output_bytes": 2, "survivors": 1}
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_closing_gives_back_what_is_under_way_and_ends_it(tmp_path: Path) -> None:
+    with nothing_left():
+        shell = ShellTarget(allowed=True)
+        _, ear = begin(shell, script(STUBBORN, str(tmp_path / "pids")), grace=60)
+        pids = pids_in(tmp_path / "pids", 4)
+        shell.close(grace=timedelta(seconds=0.1))
+        outcome = ear.wait()
+        assert isinstance(outcome, Released)
+        assert outcome.reason == "the target is closing"
+        assert not any(map(is_alive, pids))
+        assert isinstance(outcome_of(shell, command("true")), Released)
+        shell.close(grace=SECOND)
+
+
+def test_several_targets_may_share_one_watch_and_each_closes_its_own(tmp_path: Path) -> None:
+    with nothing_left():
+        children = Children(own_process=True)
+        one, two = (ShellTarget(allowed=True, children=children) for _ in range(2))
+        _, first = begin(one, command("sleep", "60"))
+        _, second = begin(two, script("echo x > $1; sleep 60", str(tmp_path / "ready")))
+        read(tmp_path / "ready")
+        one.close(grace=SECOND)
+        assert isinstance(first.wait(), Released)
+        assert second.heard == []
+        two.close(grace=SECOND)
+        assert isinstance(second.wait(), Released)
+        children.close(grace=1)
+
+
+# Many of them, and a machine that is short of something
+
+
+def test_hundreds_of_commands_at_once_need_one_thread(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    before = threading.active_count()
+    with open_shell() as shell:
+        ears = [begin(shell, script("read x < $1; exit $2", str(go), str(n % 7)))[1] for n in range(200)]
+        until(lambda: len(shell.children._living) == 200)
+        assert threading.active_count() - before == 1
+        opened = os.open(go, os.O_RDWR)
+        os.write(opened, b"x\n" * 200)
+        assert [ear.wait().result["exit"] for ear in ears] == [n % 7 for n in range(200)]
+        os.close(opened)
+
+
+def test_without_descriptors_a_command_fails_and_the_next_one_runs_when_there_are_some_again() -> None:
+    with open_shell() as shell:
+        assert isinstance(outcome_of(shell, command("true")), Succeeded)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        taken = [os.dup(0)]
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0] + 1, hard))
+            outcome = outcome_of(shell, command("true"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            os.close(taken[0])
+        assert isinstance(outcome, Failed)
+        assert "Too many open files" in outcome.error
+        assert not outcome.final
+        assert isinstance(outcome_of(shell, command("true")), Succeeded)
+
+
+def test_where_a_process_has_no_descriptor_its_end_is_noticed_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    with open_shell() as shell:
+        assert outcome_of(shell, script("exit 3")).error == "exit 3"
+        assert isinstance(outcome_of(shell, command("sleep", "60"), limit=0.05, grace=0.1), TimedOut)
+
+
+def test_where_there_is_no_table_of_processes_the_group_is_ended_and_who_got_away_is_told_of(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "pids"
+    with nothing_left():
+        children = Children(proc=tmp_path / "no-proc")
+        shell = ShellTarget(allowed=True, children=children)
+        away = "setsid sh -c 'echo $$ >> $1; exec sleep 60' sh $1"
+        text = f"sleep 60 & echo $! >> $1; echo $$ >> $1; {away} & wait"
+        work, ear = begin(shell, script(text, str(path)), grace=0.1)
+        pids = pids_in(path, 3)
+        work.stop("by_hand")
+        outcome = ear.wait()
+        assert isinstance(outcome, Cancelled)
+        assert outcome.result["survivors"] == 1
+        until(lambda: not any(map(is_alive, pids[:2])))
+        os.kill(pids[2], signal.SIGKILL)
+        shell.close(grace=SECOND)
+        children.close(grace=1)
+
+
+def test_the_table_of_processes_is_read_right(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as started:
+        found = read_table(PROC).processes[started.pid]
+        assert (found.parent, found.group, found.session) == (os.getpid(), started.pid, started.pid)
+        assert not found.is_gone
+        started.kill()
+    odd = tmp_path / "7"
+    odd.mkdir()
+    (odd / "stat").write_text("7 (a) b (c) S 1 2 3 " + " ".join(["0"] * 15) + " 99 0 0\n")
+    process = read_process(7, proc=tmp_path)
+    assert process is not None
+    assert (process.parent, process.group, process.session, process.started) == (1, 2, 3, 99)
+    assert read_process(8, proc=tmp_path) is None
+
+
+def process(pid: int, parent: int, **told: Any) -> Process:
+    facts: dict[str, Any] = {"group": 1, "session": 1, "started": 50, "state": "S", **told}
+    return Process(pid, parent, facts["group"], facts["session"], facts["started"], facts["state"])
+
+
+def test_a_tree_is_known_by_birth_by_group_by_session_and_by_mark() -> None:
+    table = Table(
+        [
+            process(1, 0),
+            process(10, 1, group=10, session=10),
+            process(11, 10),
+            process(12, 11),
+            process(13, 1, group=10),
+            process(14, 1, session=10),
+            process(15, 1),
+            process(16, 15),
+            process(17, 1),
+            process(18, 10, state="Z"),
+            process(19, 18),
+            process(20, 1, group=10, started=49),
+        ],
+        mark_of=lambda pid: {15: "ours", 17: "theirs"}.get(pid, ""),
+    )
+    kin = {found.pid for found in table.kin(10, started=50, mark="ours")}
+    assert kin == {11, 12, 13, 14, 15, 16, 19}
+
+
+def test_a_table_knows_when_it_may_have_missed_someone(tmp_path: Path) -> None:
+    whole = Table([process(1, 0), process(2, 1)], mark_of=lambda _: "")
+    assert whole.kin(1, started=50, mark="ours") != []
+    assert not whole.torn
+    ended = Table([process(10, 0), process(3, 0)], mark_of=lambda _: None)
+    assert ended.kin(10, started=50, mark="ours") == []
+    assert ended.torn
+    (tmp_path / "8").mkdir()
+    assert read_table(tmp_path).torn
+    zombies = Table([process(1, 0), process(2, 1, state="Z"), process(3, 9, state="Z")], mark_of=lambda _: "")
+    assert zombies.dead(except_of=9) == {(2, 50)}
+
+
+def test_a_hunt_kills_what_is_new_and_carries_the_mark_and_nothing_else() -> None:
+    marks = ["ours", "theirs", "ours"]
+    started = [
+        subprocess.Popen(["sleep", "60"], env={"TIMEWRIGHT_CHILD": mark, "PATH": PATH}) for mark in marks
+    ]
+    known = set(read_table(PROC).processes) - {started[0].pid, started[1].pid}
+    assert hunt("ours", known, proc=PROC) == 1
+    assert started[0].wait() == -signal.SIGKILL
+    assert [process.poll() for process in started[1:]] == [None, None]
+    for process in started[1:]:
+        process.kill()
+        process.wait()
+
+
+def test_orphans_are_children_we_did_not_start_in_a_session_of_their_own() -> None:
+    table = Table(
+        [
+            process(1, 0),
+            process(2, 1),
+            process(3, 1, session=3),
+            process(4, 1, session=4),
+            process(5, 3, session=5),
+        ],
+        mark_of=lambda _: "",
+    )
+    assert [found.pid for found in table.adopted(1, known=[4])] == [3]
+
+
+def test_orphans_come_to_us_only_while_they_should() -> None:
+    before = adopt_orphans(False)
+    with open_shell(own_process=True):
+        second = ShellTarget(allowed=True, own_process=True)
+        assert adopt_orphans(True) is True
+        second.close(grace=SECOND)
+        second.close(grace=SECOND)
+        assert adopt_orphans(True) is True
+    assert adopt_orphans(before) is False
+
+
+# Limits
+
+
+def test_a_command_may_use_no_more_than_it_is_given() -> None:
+    limits = Limits(open_files=17, memory_mb=512, cpu_seconds=5, file_mb=3, processes=100_000)
+    with open_shell(limits=limits) as shell:
+        text = 'ulimit -n; ulimit -v; ulimit -t; ulimit -f; echo "$1"'
+        output = outcome_of(shell, script(text, "an argument; with * signs")).result["output"]
+        assert output.split("\n")[:3] == ["17", str(512 * 1024), "5"]
+        assert output.endswith("an argument; with * signs\n")
+        assert outcome_of(shell, command("no-such-program")).error == "exit 127"
+        assert outcome_of(shell, command(sys.executable, "-c", "x = 'x' * 10**9")).error == "exit 1"
+
+
+def test_a_command_can_be_denied_new_privileges() -> None:
+    with open_shell(limits=Limits(new_privileges=False)) as shell:
+        output = outcome_of(shell, command("grep", "NoNewPrivs", "/proc/self/status")).result["output"]
+        assert output.split() == ["NoNewPrivs:", "1"]
+
+
+def test_a_command_can_be_made_to_go_with_its_owner(tmp_path: Path) -> None:
+    source = (
+        "import sys\n"
+        "from tests.targets.stage import begin\n"
+        "from timewright.core.target import Shell\n"
+        "from timewright.targets.limits import Limits\n"
+        "from timewright.targets.shell import ShellTarget\n"
+        "shell = ShellTarget(allowed=True, limits=Limits(outlives_us=False))\n"
+        "begin(shell, Shell(command=('sh', '-c', 'echo $$ > $0; exec sleep 60', sys.argv[1])))\n"
+        "sys.stdin.read()\n"
+    )
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": os.environ["PATH"]}
+    owner = subprocess.Popen(
+        [sys.executable, "-c", source, str(tmp_path / "pid")], env=environment, stdin=subprocess.PIPE
+    )
+    pid = int(read(tmp_path / "pid"))
+    assert is_alive(pid)
+    owner.send_signal(signal.SIGKILL)
+    owner.communicate()
+    until(lambda: not is_alive(pid))

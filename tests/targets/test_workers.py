@@ -1,0 +1,508 @@
+"""Calls in worker subprocesses: they can be killed, and whatever a function does there stays there."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.targets import handlers
+from tests.targets.stage import (
+    Ear,
+    begin,
+    is_alive,
+    launch_of,
+    nothing_left,
+    outcome_of,
+    read,
+    until,
+)
+from tests.targets.test_call import RAISES, RETURNS
+from timewright.core.run import Cancelled, Failed, Outcome, Released, Succeeded, TimedOut
+from timewright.core.target import Call
+from timewright.targets.call import CallTarget
+from timewright.targets.children import Children
+from timewright.targets.context import Facts
+from timewright.targets.messages import BrokenFrame, Frames, Started, frame, from_worker
+from timewright.targets.registry import Registry, load_app
+from timewright.targets.workers import OUTPUT_BYTES, Workers
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[CallTarget]:
+    """One target for the tests that leave its workers as they were."""
+    with nothing_left():
+        made = CallTarget(handlers.registry, isolation="process", workers=2)
+        yield made
+        made.close(grace=SECOND)
+
+
+@pytest.fixture
+def target() -> Iterator[CallTarget]:
+    with nothing_left():
+        made = CallTarget(handlers.registry, isolation="process", workers=2)
+        yield made
+        made.close(grace=SECOND)
+
+
+def call(name: str, **args: Any) -> Call:
+    return Call(name=name, args=args)
+
+
+# The same answers as on a thread
+
+
+@pytest.mark.parametrize(("name", "args", "outcome"), RETURNS)
+def test_what_a_function_gives_back_is_its_outcome(
+    shared: CallTarget, name: str, args: dict[str, Any], outcome: Outcome
+) -> None:
+    assert outcome_of(shared, Call(name=name, args=args)) == outcome
+
+
+@pytest.mark.parametrize(("name", "args", "error"), RAISES)
+def test_whatever_a_function_raises_is_a_failure_and_its_worker_goes_on(
+    shared: CallTarget, name: str, args: dict[str, Any], error: str
+) -> None:
+    before = outcome_of(shared, call("pid")).result
+    outcome = outcome_of(shared, Call(name=name, args=args))
+    assert isinstance(outcome, Failed)
+    assert outcome.error.startswith(error)
+    assert "handlers.py" in outcome.result["traceback"]
+    assert outcome_of(shared, call("pid")).result == before
+
+
+def test_async_functions_run_in_workers_too(shared: CallTarget) -> None:
+    assert outcome_of(shared, call("tell_async", x=1)).result["args"] == {"x": 1}
+
+
+def test_a_result_that_is_too_large_is_cut_before_it_crosses(shared: CallTarget) -> None:
+    assert outcome_of(shared, call("huge")).result["bytes"] == 1_000_002
+
+
+# What it is told
+
+
+def test_a_function_is_told_about_its_run_and_nothing_of_our_secrets(
+    target: CallTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIMEWRIGHT_KEY", "canary")
+    monkeypatch.setenv("DATABASE_PASSWORD", "canary")
+    result = outcome_of(target, call("tell"), missed=4, payload={"n": 1}).result
+    assert (result["run"], result["missed"], result["fence"]) == ("run_1", 4, 3)
+    assert result["planned_at"] == "2026-03-10T12:00:00Z"
+    assert 0 < result["remaining"] <= 10
+    assert result["pid"] != os.getpid()
+    assert result["env"]["TIMEWRIGHT_RUN_MISSED"] == "4"
+    assert result["env"]["TIMEWRIGHT_RUN_PAYLOAD"] == '{"n":1}'
+    harmless = {
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "TZ",
+        "TMPDIR",
+        "VIRTUAL_ENV",
+    }
+    ours = {name for name in result["names"] if name.startswith(("TIMEWRIGHT_RUN_", "TIMEWRIGHT_CHILD"))}
+    assert set(result["names"]) - ours <= harmless | {"PYTHONPATH"}
+
+
+def test_what_is_passed_on_by_name_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgres:///x")
+    with nothing_left():
+        target = CallTarget(handlers.registry, isolation="process", passed=["DATABASE_URL", "NOT_SET"])
+        assert "DATABASE_URL" in outcome_of(target, call("tell")).result["names"]
+        target.close(grace=SECOND)
+
+
+def test_what_a_function_prints_is_kept_beside_its_result(shared: CallTarget) -> None:
+    outcome = outcome_of(shared, call("print_much", megabytes=0))
+    assert outcome.result["output"] == "the end\n"
+    assert outcome.result["value"] > 0
+
+
+def test_a_gigabyte_of_output_neither_blocks_nor_fills_memory(target: CallTarget) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    outcome = outcome_of(target, call("print_pieces", megabytes=1024), limit=60)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+    assert isinstance(outcome, Succeeded)
+    output = outcome.result["output"]
+    assert output.startswith("xxx")
+    assert output.endswith("the end\n")
+    assert f"{1024 * 1024 * 1024 + 8 - OUTPUT_BYTES} bytes left out" in output
+    assert len(output) < OUTPUT_BYTES + 100
+
+
+# One at a time, and again
+
+
+def test_a_worker_is_used_again_and_none_is_started_without_need(target: CallTarget) -> None:
+    pids = {outcome_of(target, call("pid")).result for _ in range(5)}
+    assert len(pids) == 1
+    assert target._workers.count == 1
+
+
+def test_there_are_never_more_workers_than_there_may_be(target: CallTarget, tmp_path: Path) -> None:
+    ready = [tmp_path / str(number) for number in range(4)]
+    begun = [begin(target, call("wait_until_cancelled", ready=str(path))) for path in ready]
+    for path in ready[:2]:
+        read(path)
+    assert target._workers.count == 2
+    assert not any(path.exists() for path in ready[2:])
+    begun[3][0].stop("in line")
+    assert begun[3][1].wait() == Cancelled(reason="in line")
+    begun[0][0].stop("first")
+    read(ready[2])
+    assert not ready[3].exists()
+    for number in (1, 2):
+        begun[number][0].stop("rest")
+        assert begun[number][1].wait() == Cancelled(reason="rest")
+
+
+def test_a_worker_without_work_leaves_after_a_while() -> None:
+    with nothing_left():
+        children = Children()
+        workers, ear = Workers(children, idle_seconds=0.05), Ear()
+        reference = handlers.registry.resolve("pid").reference()
+        workers.run("pid", reference, args={}, facts=Facts.of(launch_of(call("pid"))), grace=1, done=ear)
+        pid = ear.wait().result
+        until(lambda: not is_alive(pid))
+        until(lambda: workers.count == 0)
+        workers.close(grace=1)
+        children.close(grace=1)
+
+
+def test_an_idle_worker_that_was_killed_is_replaced(target: CallTarget) -> None:
+    pid = outcome_of(target, call("pid")).result
+    os.kill(pid, signal.SIGKILL)
+    assert outcome_of(target, call("pid")).result != pid
+
+
+# What a function may do to its worker
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "error"),
+    [
+        ("leave", {"code": 3}, "worker exited with code 3"),
+        ("leave", {"code": 0}, "worker exited with code 0"),
+        (
+            "kill_yourself",
+            {"signum": 9},
+            "worker was killed by SIGKILL, and not by us: out of memory, perhaps",
+        ),
+        ("kill_yourself", {"signum": 11}, "worker was killed by SIGSEGV"),
+        ("kill_yourself", {"signum": 15}, "SystemExit: 143"),
+    ],
+)
+def test_a_function_that_ends_its_process_fails_and_the_next_call_has_a_new_one(
+    target: CallTarget, name: str, args: dict[str, Any], error: str
+) -> None:
+    before = outcome_of(target, call("pid")).result
+    outcome = outcome_of(target, Call(name=name, args=args))
+    assert isinstance(outcome, Failed)
+    assert outcome.error == error
+    assert outcome_of(target, call("pid")).result != before
+    assert not is_alive(before)
+
+
+def test_the_last_words_of_a_crash_are_kept(target: CallTarget) -> None:
+    output = outcome_of(target, call("kill_yourself", signum=11)).result["output"]
+    assert "Fatal Python error: Segmentation fault" in output
+    assert "in kill_yourself" in output
+
+
+def test_a_function_that_holds_the_interpreter_is_killed_and_its_neighbours_do_not_notice(
+    target: CallTarget,
+) -> None:
+    _, stuck = begin(target, call("hold_the_interpreter"), limit=0.4, grace=0.1)
+    for _ in range(3):
+        assert outcome_of(target, call("add", a=1)).result == 2
+    assert stuck.wait() == TimedOut(error="time limit of 0.4 s reached")
+
+
+def test_a_function_that_ignores_term_is_killed_after_its_grace(target: CallTarget, tmp_path: Path) -> None:
+    work, ear = begin(target, call("ignore_term", ready=str(tmp_path / "pid")), grace=0.2)
+    pid = int(read(tmp_path / "pid"))
+    work.stop("by_hand")
+    assert ear.wait() == Cancelled(reason="by_hand")
+    assert not is_alive(pid)
+
+
+@pytest.mark.parametrize("name", ["tidy_up", "tidy_up_async"])
+def test_a_function_that_is_stopped_may_tidy_up(target: CallTarget, tmp_path: Path, name: str) -> None:
+    ready, tidied = tmp_path / "ready", tmp_path / "tidied"
+    work, ear = begin(target, call(name, ready=str(ready), tidied=str(tidied)), grace=10)
+    read(ready)
+    work.stop("replaced")
+    assert ear.wait() == Cancelled(reason="replaced")
+    assert tidied.read_text() == "tidied"
+
+
+def test_a_function_that_takes_too_long_may_tidy_up(target: CallTarget, tmp_path: Path) -> None:
+    what = call("tidy_up", ready=str(tmp_path / "ready"), tidied=str(tmp_path / "tidied"))
+    outcome = outcome_of(target, what, limit=0.1)
+    assert outcome == TimedOut(error="time limit of 0.1 s reached")
+    assert (tmp_path / "tidied").read_text() == "tidied"
+
+
+def test_of_a_function_that_forks_only_the_first_answers(target: CallTarget) -> None:
+    assert outcome_of(target, call("fork_and_return")).result == "run_1"
+    assert outcome_of(target, call("add", a=1)).result == 2
+
+
+@pytest.mark.parametrize("own_process", [False, True])
+def test_a_process_the_function_left_behind_is_gone_when_the_run_is_over(
+    tmp_path: Path, own_process: bool
+) -> None:
+    with nothing_left():
+        target = CallTarget(handlers.registry, isolation="process", own_process=own_process)
+        assert outcome_of(target, call("leave_a_daemon", ready=str(tmp_path / "pid"))) == Succeeded(
+            word="useful"
+        )
+        assert not is_alive(int((tmp_path / "pid").read_text()))
+        target.close(grace=SECOND)
+
+
+def test_a_worker_in_which_a_thread_stayed_behind_is_not_used_again(target: CallTarget) -> None:
+    pid = outcome_of(target, call("leave_a_thread")).result
+    assert not is_alive(pid)
+    assert outcome_of(target, call("pid")).result != pid
+
+
+@pytest.mark.parametrize("name", ["close_output", "close_outputs"])
+def test_a_worker_whose_output_was_closed_is_not_used_again(target: CallTarget, name: str) -> None:
+    pid = outcome_of(target, call(name)).result
+    assert not is_alive(pid)
+    assert outcome_of(target, call("print_much", megabytes=0)).result["output"] == "the end\n"
+
+
+def test_what_a_function_changed_around_it_is_put_back(target: CallTarget) -> None:
+    pid = outcome_of(target, call("change_everything")).result
+    around = outcome_of(target, call("look_around")).result
+    assert around == {"pid": pid, "left": None, "cwd": str(Path.cwd())}
+
+
+def test_nonsense_instead_of_an_answer_ends_the_worker(target: CallTarget) -> None:
+    outcome = outcome_of(target, call("babble_to_the_owner"))
+    assert isinstance(outcome, Failed)
+    assert outcome.error.startswith("the worker sent what is no message")
+    assert outcome_of(target, call("add", a=1)).result == 2
+
+
+def test_a_worker_that_hangs_up_is_ended_at_the_latest_by_its_time_limit(target: CallTarget) -> None:
+    assert isinstance(outcome_of(target, call("hang_up"), limit=0.3, grace=0.1), TimedOut | Failed)
+    assert outcome_of(target, call("add", a=1)).result == 2
+
+
+def test_bytes_that_are_no_message_are_told_from_messages() -> None:
+    sent = frame(Started(7)) + frame(Started(8))
+    frames = Frames()
+    bodies = [body for i in range(len(sent)) for body in frames.feed(sent[i : i + 1])]
+    assert list(map(from_worker, bodies)) == [Started(7), Started(8)]
+    for nonsense in (b"{}", b"\xff", b'{"type":"start","path":[]}', b'{"type":"started","number":"x"}'):
+        with pytest.raises(BrokenFrame):
+            from_worker(nonsense)
+    with pytest.raises(BrokenFrame):
+        list(Frames().feed(b"\xff\xff\xff\xff"))
+
+
+# Finding the function
+
+
+def test_a_function_of_a_script_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from datetime import timedelta\n"
+        "from tests.targets.stage import outcome_of\n"
+        "from timewright.core.target import Call\n"
+        "from timewright.targets.call import CallTarget\n"
+        "from timewright.targets.registry import Registry\n"
+        "registry = Registry()\n"
+        "@registry.register\n"
+        "def here(): return 1\n"
+        "target = CallTarget(registry, isolation='process')\n"
+        "print(outcome_of(target, Call(name='here')).error)\n"
+        "target.close(grace=timedelta(seconds=1))\n"
+    )
+    told = run_python(str(script))
+    assert "it is defined in the script that was started" in told
+    assert "move it to the top of a module that can be imported" in told
+
+
+def test_a_module_started_with_m_is_found_under_its_real_name(tmp_path: Path) -> None:
+    (tmp_path / "my_jobs.py").write_text(
+        "from datetime import timedelta\n"
+        "from tests.targets.stage import outcome_of\n"
+        "from timewright.core.target import Call\n"
+        "from timewright.targets.call import CallTarget\n"
+        "from timewright.targets.registry import Registry\n"
+        "registry = Registry()\n"
+        "@registry.register\n"
+        "def here(): return __name__\n"
+        "if __name__ == '__main__':\n"
+        "    target = CallTarget(registry, isolation='process')\n"
+        "    print(outcome_of(target, Call(name='here')).result)\n"
+        "    target.close(grace=timedelta(seconds=1))\n"
+    )
+    assert run_python("-m", "my_jobs", path=tmp_path).strip() == "my_jobs"
+
+
+def run_python(*arguments: str, path: Path | None = None) -> str:
+    places = [*([str(path)] if path else []), *sys.path]
+    environment = {"PYTHONPATH": os.pathsep.join(places), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=30, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def test_through_an_app_even_a_nameless_function_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "worker_app.py").write_text(
+        "from timewright.targets.registry import Registry\n"
+        "registry = Registry()\nregistry.add(lambda: 'from the app', name='nameless')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with nothing_left():
+        target = CallTarget(load_app("worker_app:registry"), isolation="process", preload=["worker_app"])
+        assert outcome_of(target, call("nameless")).result == "from the app"
+        target.close(grace=SECOND)
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "unresolved"),
+    [
+        ("raise ImportError('not here')", "cannot import fragile:f: ImportError: not here", True),
+        ("import sys; sys.exit(4)", "SystemExit: 4", False),
+        ("import os; os._exit(5)", "worker exited with code 5, before it could begin", False),
+    ],
+)
+def test_a_module_that_cannot_be_imported_in_the_worker_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, error: str, unresolved: bool
+) -> None:
+    module = tmp_path / "fragile.py"
+    module.write_text("def f(): return 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "fragile", raising=False)
+    import fragile  # type: ignore[import-not-found]
+
+    registry = Registry()
+    registry.add(fragile.f)
+    module.write_text(f"import sys\nif 'timewright.targets.worker' in sys.orig_argv: {source}\n")
+    with nothing_left():
+        target = CallTarget(registry, isolation="process")
+        outcome = outcome_of(target, call("f"))
+        assert isinstance(outcome, Failed)
+        assert outcome.error == error
+        assert outcome.unresolved is unresolved
+        target.close(grace=SECOND)
+
+
+def test_a_job_whose_worker_died_before_the_function_was_called_gets_another_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, died = tmp_path / "unlucky.py", tmp_path / "died"
+    module.write_text("def f(): return 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "unlucky", raising=False)
+    import unlucky  # type: ignore[import-not-found]
+
+    registry = Registry()
+    registry.add(unlucky.f)
+    module.write_text(
+        f"import os, pathlib\ndied = pathlib.Path({str(died)!r})\n"
+        "if not died.exists(): died.touch(); os._exit(1)\n"
+        "def f(): return 2\n"
+    )
+    with nothing_left():
+        target = CallTarget(registry, isolation="process")
+        assert outcome_of(target, call("f")) == Succeeded(result=2)
+        assert died.exists()
+        target.close(grace=SECOND)
+
+
+def test_without_a_python_to_start_the_run_fails_and_says_why() -> None:
+    with nothing_left():
+        children = Children()
+        workers, ear = Workers(children, python="/no/such/python"), Ear()
+        workers.run("pid", "os:getpid", args={}, facts=Facts.of(launch_of(call("pid"))), grace=1, done=ear)
+        outcome = ear.wait()
+        assert isinstance(outcome, Failed)
+        assert outcome.error.startswith("cannot start a worker: [Errno 2]")
+        workers.close(grace=1)
+        children.close(grace=1)
+
+
+def test_arguments_that_cannot_be_sent_fail_the_run_and_leave_nothing_waiting(shared: CallTarget) -> None:
+    outcome = outcome_of(shared, Call(name="tell_async", args={"x": object()}))
+    assert isinstance(outcome, Failed)
+    assert "object" in outcome.error
+    assert outcome_of(shared, call("add", a=1)).result == 2
+
+
+def test_long_arguments_arrive_whole(shared: CallTarget) -> None:
+    assert outcome_of(shared, call("length", text="x" * 3_000_000)).result == 3_000_000
+
+
+# Its owner
+
+
+def test_a_worker_goes_with_its_owner_even_when_that_is_killed(tmp_path: Path) -> None:
+    source = (
+        "from tests.targets import handlers\n"
+        "from tests.targets.stage import begin\n"
+        "from timewright.core.target import Call\n"
+        "from timewright.targets.call import CallTarget\n"
+        "import sys\n"
+        "target = CallTarget(handlers.registry, isolation='process')\n"
+        "begin(target, Call(name='start_a_process', args={'ready': sys.argv[1]}))\n"
+        "sys.stdin.read()\n"
+    )
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    owner = subprocess.Popen(
+        [sys.executable, "-c", source, str(tmp_path / "pids")], env=environment, stdin=subprocess.PIPE
+    )
+    pids = list(map(int, read(tmp_path / "pids").split()))
+    assert all(map(is_alive, pids))
+    owner.kill()
+    owner.communicate()
+    until(lambda: not any(map(is_alive, pids)))
+
+
+def test_closing_gives_back_what_is_under_way_and_ends_every_worker(tmp_path: Path) -> None:
+    with nothing_left():
+        target = CallTarget(handlers.registry, isolation="process", workers=1)
+        ready = tmp_path / "ready"
+        _, under_way = begin(target, call("tidy_up", ready=str(ready), tidied=str(tmp_path / "tidied")))
+        pid = int(read(ready))
+        _, in_line = begin(target, call("add", a=1))
+        target.close(grace=SECOND)
+        assert isinstance(under_way.wait(), Released)
+        assert isinstance(in_line.wait(), Released)
+        assert (tmp_path / "tidied").read_text() == "tidied"
+        assert not is_alive(pid)
+
+
+def test_stopping_at_the_very_moment_of_the_answer_gives_one_outcome(target: CallTarget) -> None:
+    for _ in range(10):
+        work, ear = begin(target, call("add", a=1))
+        stopper = threading.Thread(target=work.stop, args=("by_hand",))
+        stopper.start()
+        assert ear.wait() in (Succeeded(result=2), Cancelled(reason="by_hand"))
+        stopper.join()
