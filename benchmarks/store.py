@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import NamedTuple
 
 import apsw
@@ -50,8 +50,18 @@ BATCHES = (1000, 100, 1)
 ADDED = (10_000, 1000, 100, 1)
 PASSES = {1000: 5, 100: 20, 1: 200}
 ALIGNED = 1000
-# Figures of a row: per second, for each round.
+# Store, schedules, history, batch, verb, side.
 Key = tuple[str, int, int, int, str, str]
+
+
+class Rate(NamedTuple):
+    """One round: rows a second, and what a row cost this process in microseconds of processor time."""
+
+    rows: float
+    cpu: float
+
+
+Figures = dict[Key, list[Rate]]
 
 
 class Bench(NamedTuple):
@@ -136,61 +146,75 @@ def postgres_bench(folder: Path) -> Iterator[Bench]:
 STORES = {"sqlite": sqlite_bench, "postgres": postgres_bench}
 
 
-def one_pass(side: Side, line: Timeline, many: int, times: dict[str, float]) -> None:
+class Stopwatch:
+    """Adds up what was done, by verb: rows, time, and processor time."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+
+    @contextmanager
+    def time(self, verb: str, rows: int) -> Iterator[None]:
+        wall, cpu = perf_counter(), process_time()
+        yield
+        for place, more in enumerate((rows, perf_counter() - wall, process_time() - cpu)):
+            self._spent[verb][place] += more
+
+    def rates(self) -> dict[str, Rate]:
+        return {verb: Rate(rows / wall, cpu / rows * 1e6) for verb, (rows, wall, cpu) in self._spent.items()}
+
+    def tick(self) -> Rate:
+        """All verbs together, for each row that went through all of them."""
+        rows = max(spent[0] for spent in self._spent.values())
+        wall, cpu = (sum(spent[place] for spent in self._spent.values()) for place in (1, 2))
+        return Rate(rows / wall, cpu / rows * 1e6)
+
+
+def one_pass(side: Side, line: Timeline, many: int, watch: Stopwatch) -> None:
     now = line.take(many)
     for verb in VERBS:
-        started = perf_counter()
-        getattr(side, verb)(many, now=now)
-        times[verb] += perf_counter() - started
+        with watch.time(verb, many):
+            getattr(side, verb)(many, now=now)
 
 
 def align(bench: Bench, line: Timeline) -> None:
     """Go on, untimed, to where every batch fits into a day."""
     rest = -line.position % ALIGNED
     for many in (*(100 for _ in range(rest // 100)), *(1 for _ in range(rest % 100))):
-        one_pass(bench.ours, line, many, defaultdict(float))
+        one_pass(bench.ours, line, many, Stopwatch())
 
 
-def measure(
-    bench: Bench, line: Timeline, *, batches: tuple[int, ...], rounds: int, history: int
-) -> dict[Key, list[float]]:
+def measure(bench: Bench, line: Timeline, *, batches: tuple[int, ...], rounds: int, history: int) -> Figures:
     """Both sides in turn, round after round."""
-    figures: dict[Key, list[float]] = defaultdict(list)
+    figures: Figures = defaultdict(list)
     for number in range(rounds):
         for many in batches:
             for side in (bench.ours, bench.raw) if number % 2 == 0 else (bench.raw, bench.ours):
-                one_pass(
-                    side, line, many, defaultdict(float)
-                )  # whoever comes after the other finds a cold cache
-                times: dict[str, float] = defaultdict(float)
+                one_pass(side, line, many, Stopwatch())  # whoever comes after the other finds a cold cache
+                watch = Stopwatch()
                 for _ in range(PASSES[many]):
-                    one_pass(side, line, many, times)
-                for verb, seconds in times.items():
-                    key = (bench.kind, line.schedules, history, many, verb, side.name)
-                    figures[key].append(many * PASSES[many] / seconds)
-                whole = (bench.kind, line.schedules, history, many, "tick", side.name)
-                figures[whole].append(many * PASSES[many] / sum(times.values()))
+                    one_pass(side, line, many, watch)
+                for verb, rate in {**watch.rates(), "tick": watch.tick()}.items():
+                    figures[bench.kind, line.schedules, history, many, verb, side.name].append(rate)
                 align(bench, line)
         progress(f"{bench.kind}, {line.schedules:,} schedules, {history:,} runs behind: round {number + 1}")
     return figures
 
 
-def measure_adding(bench: Bench, schedules: int, *, rounds: int) -> dict[Key, list[float]]:
-    figures: dict[Key, list[float]] = defaultdict(list)
+def measure_adding(bench: Bench, schedules: int, *, rounds: int) -> Figures:
+    figures: Figures = defaultdict(list)
     for number in range(rounds):
         for many in ADDED:
-            passes = {10_000: 1, 1000: 3, 100: 10, 1: 100}[many]
             for side in (bench.ours, bench.raw) if number % 2 == 0 else (bench.raw, bench.ours):
-                started = perf_counter()
-                for _ in range(passes):
-                    side.add(many)
-                rate = many * passes / (perf_counter() - started)
-                figures[bench.kind, schedules, 0, many, "add", side.name].append(rate)
+                watch = Stopwatch()
+                for _ in range({10_000: 1, 1000: 3, 100: 10, 1: 100}[many]):
+                    with watch.time("add", many):
+                        side.add(many)
+                figures[bench.kind, schedules, 0, many, "add", side.name].append(watch.rates()["add"])
     return figures
 
 
-def run_store(kind: str, arguments: argparse.Namespace) -> dict[Key, list[float]]:
-    figures: dict[Key, list[float]] = {}
+def run_store(kind: str, arguments: argparse.Namespace) -> Figures:
+    figures: Figures = {}
     for schedules in arguments.schedules:
         with tempfile.TemporaryDirectory(dir=arguments.folder) as folder, STORES[kind](Path(folder)) as bench:
             progress(f"{kind}: filling in {schedules:,} schedules")
@@ -208,24 +232,31 @@ def run_store(kind: str, arguments: argparse.Namespace) -> dict[Key, list[float]
     return figures
 
 
-def report(figures: dict[Key, list[float]]) -> None:
+def report(figures: Figures) -> None:
     head = f"{'store':<9}{'schedules':>10}{'history':>12}{'batch':>7}  {'verb':<7}"
-    head += f"{'timewright':>26}{'raw SQL':>27}  ratio"
-    print(f"\nmedian (lowest to highest), rows a second\n{head}\n{'-' * len(head)}")
+    head += f"{'timewright':>26}{'raw SQL':>27}  ratio   µs of CPU"
+    print("\nmedian (lowest to highest), rows a second; processor time of this process a row, ours and raw")
+    print(f"{head}\n{'-' * len(head)}")
     for (kind, schedules, history, many, verb, side), rates in figures.items():
         if side != Ours.name:
             continue
         raw = figures[kind, schedules, history, many, verb, "raw SQL"]
-        ratio = statistics.median(rates) / statistics.median(raw)
         what = f"{kind:<9}{schedules:>10,}{history:>12,}{many:>7}  {verb:<7}"
-        print(f"{what}{spread(rates):>26}{spread(raw):>27}  {ratio:.2f}")
+        cost = f"{middle(rates).cpu:>6.0f} {middle(raw).cpu:>5.0f}"
+        ratio = middle(rates).rows / middle(raw).rows
+        print(f"{what}{spread(rates):>26}{spread(raw):>27}  {ratio:.2f}  {cost}")
 
 
-def spread(rates: list[float]) -> str:
-    return f"{statistics.median(rates):,.0f} ({min(rates):,.0f}–{max(rates):,.0f})"
+def middle(rates: list[Rate]) -> Rate:
+    return Rate(statistics.median(r.rows for r in rates), statistics.median(r.cpu for r in rates))
 
 
-def report_growth(figures: dict[Key, list[float]]) -> None:
+def spread(rates: list[Rate]) -> str:
+    rows = [rate.rows for rate in rates]
+    return f"{statistics.median(rows):,.0f} ({min(rows):,.0f}–{max(rows):,.0f})"
+
+
+def report_growth(figures: Figures) -> None:
     """What a tick costs with many schedules, and with a long history, against the fewest and none."""
     print("\ncost of a tick of 100, against the fewest schedules and no history (1.0 = the same)")
     for kind in dict.fromkeys(key[0] for key in figures):
@@ -236,10 +267,10 @@ def report_growth(figures: dict[Key, list[float]]) -> None:
             print(f"{place}  timewright {grown[0]:.2f} ×  raw SQL {grown[1]:.2f} ×")
 
 
-def ticks_of(figures: dict[Key, list[float]], kind: str, side: str) -> dict[tuple[int, int], float]:
+def ticks_of(figures: Figures, kind: str, side: str) -> dict[tuple[int, int], float]:
     """Ticks of 100 a second, by schedules and history."""
     return {
-        (key[1], key[2]): statistics.median(rates)
+        (key[1], key[2]): middle(rates).rows
         for key, rates in figures.items()
         if key[0] == kind and key[3:] == (100, "tick", side)
     }
@@ -253,7 +284,7 @@ def watch_memory(kind: str, arguments: argparse.Namespace) -> None:
         line = Timeline(1000)
         store: Store = bench.ours._store
         while settled < arguments.settled:
-            one_pass(bench.ours, line, 1000, defaultdict(float))
+            one_pass(bench.ours, line, 1000, Stopwatch())
             settled += 1000
             while store.write(lambda tx: tx.prune(Prune(keep_runs=10_000))) == 1000:
                 pass
@@ -315,7 +346,7 @@ def main(arguments: list[str]) -> int:
         for kind in asked.stores:
             watch_memory(kind, asked)
         return 0
-    figures: dict[Key, list[float]] = {}
+    figures: Figures = {}
     for kind in asked.stores:
         figures |= run_store(kind, asked)
     report(figures)

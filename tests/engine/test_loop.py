@@ -410,6 +410,8 @@ def test_a_short_lease_quickens_the_beat_that_renews_it(bench: Bench) -> None:
     under_way(bench, "short", lease=LeaseTerms(length=2 * SECOND))
     assert bench.loop._beats[0].woken == 1  # type: ignore[attr-defined]
     assert bench.loop._pause() == pytest.approx(1 / 3)
+    bench.target.under_way[-1].end(Succeeded())
+    assert bench.loop._pause() == 1.0
 
 
 def test_work_whose_lease_was_lost_is_stopped_and_what_it_says_is_refused(bench: Bench) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.conformance.together import all_at_once
 from tests.ledger.bench import ADA, TICK, Bench, at, kinds
 from timewright.core import admission
-from timewright.core.calendars import Calendar, CalendarRule, Span
+from timewright.core.calendars import Calendar, CalendarRule, Roll, Span
 from timewright.core.moments import HOUR, MINUTE, SECOND
 from timewright.core.policies import CatchUp, Overlap
 from timewright.core.run import RunState
@@ -238,11 +238,13 @@ def test_the_end_of_its_life_is_inside_and_then_it_is_finished(bench: Bench) -> 
 
 
 def test_a_schedule_whose_last_run_a_calendar_leaves_is_finished_after_it(bench: Bench) -> None:
-    hours = Calendar(name="hours", spans=(Span(start=at(0), end=at(1.5)),))
+    hours = Calendar(name="hours", spans=(Span(start=at(0), end=at(15)),))
     put_calendar(bench.store, hours, by=ADA, now=bench.now)
-    job = bench.schedule(trigger=Once(at(1)), calendar=CalendarRule(only=("hours",)))
-    bench.go(1)
+    rule = CalendarRule(only=("hours",), roll=Roll.NEXT)
+    job = bench.schedule(trigger=Every(10 * MINUTE), calendar=rule)
+    bench.go(10)
     bench.admit()
+    assert bench.standing(job).state is ScheduleState.ACTIVE
     bench.work()
     assert bench.standing(job).state is ScheduleState.FINISHED
 

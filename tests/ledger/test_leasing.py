@@ -213,9 +213,9 @@ def test_waiting_counts_where_a_queue_says_so_and_only_there(bench: Bench) -> No
         bench.enqueue("old", priority=200, namespace=namespace)
     bench.clock.advance(hours=2)
     for namespace in ("default", "other"):
-        bench.enqueue("new", priority=100, namespace=namespace)
-    assert drain(bench, queue=("default", "mail")) == ["old", "new"]
-    assert drain(bench, queue=("other", "mail")) == ["new", "old"]
+        bench.enqueue(*["new"] * 4, priority=100, namespace=namespace)
+    assert drain(bench, queue=("default", "mail")) == ["old", *["new"] * 4], "however many are before it"
+    assert drain(bench, queue=("other", "mail")) == [*["new"] * 4, "old"]
 
 
 def test_more_says_that_runs_wait_for_nothing_but_capacity(bench: Bench) -> None:

@@ -341,7 +341,7 @@ def test_a_parked_run_can_be_given_up(bench: Bench) -> None:
     job, run = leased(bench, retry=PARK_AT_ONCE)
     bench.settle(run, outcome=Failed(error="no"))
     before = bench.standing(job)
-    cancel(bench.store, run.id, actor="ada", reason="", now=bench.now)
+    cancel(bench.store, run.id, actor="ada", reason="", now=bench.go(1.5))
     assert bench.run(run).state is RunState.CANCELLED
     assert bench.standing(job) == before
     with pytest.raises(NotAllowed):
@@ -358,6 +358,26 @@ def test_counted_from_now_the_next_time_is_one_interval_after_the_start(bench: B
     bench.settle(run)
     assert bench.fates(job) == [(10, "succeeded")]
     assert bench.standing(job).next_at == at(21)
+
+
+def test_counted_from_now_a_run_that_was_stopped_counts_from_its_start_too(bench: Bench) -> None:
+    job = bench.schedule(trigger=Every(10 * MINUTE), align=Align.NOW)
+    bench.go(10)
+    bench.admit()
+    bench.go(13)
+    bench.work(Cancelled())
+    assert bench.standing(job).next_at == at(23)
+
+
+def test_a_schedule_is_not_finished_while_the_last_of_its_runs_is_held(bench: Bench) -> None:
+    job = bench.schedule(overlap=Overlap.QUEUE, end_at=at(2))
+    for minute in (1, 2):
+        bench.go(minute)
+        bench.admit()
+    bench.work()
+    assert bench.standing(job).state is ScheduleState.ACTIVE
+    bench.work()
+    assert bench.standing(job).state is ScheduleState.FINISHED
 
 
 def test_failures_stretch_the_interval_and_a_success_lets_go(bench: Bench) -> None:

@@ -29,6 +29,7 @@ from tests.targets.stage import (
 from timewright.core.run import Cancelled, Failed, Released, Succeeded, TimedOut
 from timewright.core.target import Note, Shell
 from timewright.errors import InvalidInput
+from timewright.targets import ending
 from timewright.targets.children import Children
 from timewright.targets.excerpt import Excerpt
 from timewright.targets.limits import Limits
@@ -420,8 +421,26 @@ def test_in_a_process_of_our_own_even_a_daemon_without_a_trace_is_found(tmp_path
     while [ ! -s $1 ]; do :; done
     """
     with open_shell(own_process=True) as shell:
-        assert outcome_of(shell, script(leaving, str(path))).result["exit"] == 0
+        assert outcome_of(shell, script(leaving, str(path)), limit=60).result["exit"] == 0
         assert not is_alive(int(path.read_text()))
+
+
+@pytest.mark.parametrize(("text", "missed"), [("exit 0", 1), ("sleep 60", 5)])
+def test_what_a_first_look_has_missed_a_later_one_finds(
+    shell: ShellTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, missed: int
+) -> None:
+    path, torn = tmp_path / "pids", [Table([], mark_of=lambda _: "", torn=True)] * missed
+    monkeypatch.setattr(ending, "read_table", lambda proc: torn.pop() if torn else read_table(proc))
+    leaving = (
+        "setsid sh -c 'echo $$ > $1; exec sleep 60' sh $1 >/dev/null 2>&1 & while [ ! -s $1 ]; do :; done"
+    )
+    work, ear = begin(shell, script(f"{leaving}; {text}", str(path)), grace=0)
+    pid = int(read(path))
+    if text != "exit 0":
+        work.stop("by_hand")
+    ear.wait()
+    assert torn == []
+    assert not is_alive(pid)
 
 
 def test_a_daemon_without_a_trace_stays_while_it_may_belong_to_a_neighbour(tmp_path: Path) -> None:
@@ -726,7 +745,7 @@ def test_a_hunt_kills_what_is_new_and_carries_the_mark_and_nothing_else() -> Non
         subprocess.Popen(["sleep", "60"], env={"TIMEWRIGHT_CHILD": mark, "PATH": PATH}) for mark in marks
     ]
     known = set(read_table(PROC).processes) - {started[0].pid, started[1].pid}
-    assert hunt("ours", known, proc=PROC) == 1
+    assert hunt({"ours"}, known, proc=PROC) == {"ours"}
     assert started[0].wait() == -signal.SIGKILL
     assert [process.poll() for process in started[1:]] == [None, None]
     for process in started[1:]:

@@ -34,8 +34,9 @@ class Flown(Struct):
 
     lease: Lease
     started_at: datetime
-    started: float
+    overdue: float
     lease_ends: float
+    margin: float
     work: Work | None = None
     stopping: str = ""
     ended: bool = False
@@ -54,6 +55,7 @@ class Launcher:
         self._flown: dict[tuple[str, int], Flown] = {}
         self._lengths: Counter[timedelta] = Counter()
         self._answers: list[Answer] = []
+        self._look_at = math.inf
 
     def __len__(self) -> int:
         return len(self._flown)
@@ -70,17 +72,19 @@ class Launcher:
         `moment` is what the monotonic clock showed when `now` was read: the lease counts from there, however
         long the store took to grant it.
         """
-        run = lease.run
+        run, terms = lease.run, lease.terms.lease
         assert run.lease_until is not None
         flown = Flown(
             lease=lease,
             started_at=now,
-            started=self._monotonic(),
+            overdue=self._monotonic() + (terms.time_limit + terms.grace + BACKSTOP).total_seconds(),
             lease_ends=moment + (run.lease_until - now).total_seconds(),
+            margin=min(SELF_FENCE_MARGIN, terms.length / 6).total_seconds(),
         )
         with self._lock:
             self._flown[run.id, run.fence] = flown
-            self._lengths[lease.terms.lease.length] += 1
+            self._lengths[terms.length] += 1
+            self._look_at = min(self._look_at, flown.overdue, flown.lease_ends - flown.margin)
         try:
             self._begin(flown)
         except Exception as error:  # noqa: BLE001  the boundary: nothing a target does may stop the tick
@@ -119,6 +123,8 @@ class Launcher:
         flown = self._flown.get((run_id, fence))
         if flown is not None:
             flown.lease_ends = ends
+            with self._lock:
+                self._look_at = -math.inf
 
     def stop(self, run_id: str, fence: int, *, reason: str) -> None:
         """Ask the work of a run to end."""
@@ -150,22 +156,28 @@ class Launcher:
     def watch(self) -> float:
         """End what outlived its time limit (a backstop for targets), or its lease (so that none overlap).
 
-        Gives back in how many seconds the next lease has to be renewed.
+        Gives back in how many seconds there may be something to end; until then, looking costs nothing.
         """
         moment = self._monotonic()
-        left = math.inf
-        for flown in self.under_way():
-            terms = flown.lease.terms.lease
-            limit = terms.time_limit + terms.grace + BACKSTOP
-            margin = min(SELF_FENCE_MARGIN, terms.length / 6)
-            if moment - flown.started > limit.total_seconds():
+        with self._lock:
+            if moment < self._look_at:
+                return self._look_at - moment
+            # Whatever is launched from here on says for itself when to look.
+            self._look_at, look_at = math.inf, math.inf
+            under_way = list(self._flown.values())
+        for flown in under_way:
+            fenced = flown.lease_ends - flown.margin
+            if moment > flown.overdue:
                 self._stop(flown, OVERDUE)
                 self._done(flown, TimedOut())
-            elif flown.lease_ends - margin.total_seconds() <= moment:
+            elif fenced <= moment:
                 self._stop(flown, NOT_RENEWED)
+                look_at = min(look_at, flown.overdue)
             else:
-                left = min(left, flown.lease_ends - margin.total_seconds() - moment)
-        return left
+                look_at = min(look_at, flown.overdue, fenced)
+        with self._lock:
+            self._look_at = min(self._look_at, look_at)
+            return self._look_at - moment
 
     def _begin(self, flown: Flown) -> None:
         kind = str(type(flown.lease.terms.target).__struct_config__.tag)

@@ -97,7 +97,7 @@ class Loop:
             # A room that fails does not take with it what the rooms before it have made true.
             self.tell(facts)
         if len(self.launcher):
-                self._quicken()
+            self._quicken()
         self.launcher.watch()
         self.pulse.ticks += 1
         self.pulse.errors_in_a_row = 0
@@ -191,7 +191,10 @@ class Loop:
     def _look_ahead(self, tx: Transaction) -> tuple[list[Run], datetime | None, datetime | None]:
         """In one picture, because each costs a trip: who is asked to stop, what is due next, what ends."""
         asked = tx.asked_to_stop(holder=self.tick.holder) if len(self.launcher) else []
-        return asked, tx.next_wake(), tx.next_lease_end()
+        wake_at = tx.next_wake()
+        assert self._seen is not None
+        is_far = wake_at is None or wake_at - self._seen[0] >= RECLAIM_EVERY
+        return asked, wake_at, tx.next_lease_end() if is_far else None
 
     def _stop(self, asked: Sequence[Run]) -> None:
         for run in asked:

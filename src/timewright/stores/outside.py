@@ -82,6 +82,8 @@ def copy_file(source: Path, to: Path) -> int:
         raise NotFound(
             f"there is no store at {source}", field="store", value=str(source), fix="timewright up"
         )
+    if to.exists():
+        raise _taken(to)
     check_place(to)
     part = to.with_name(f"{to.name}.part")
     _make(part, to)
@@ -97,8 +99,6 @@ def copy_file(source: Path, to: Path) -> int:
 
 
 def _make(part: Path, to: Path) -> None:
-    if to.exists():
-        raise _taken(to)
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:

@@ -39,6 +39,7 @@ class Ending:
         self._drain = drain
         self._finish = finish
         self._to_look: set[Child] = set()
+        self._to_hunt: dict[str, Child] = {}
         self._looks = False
         self._dead: set[tuple[int, int]] = set()
 
@@ -76,6 +77,14 @@ class Ending:
             if rest or any(orphan.started >= child.started for orphan in ended):
                 child.traced_at = self._watch.monotonic()
             self._press(child, rest, table)
+        if self._to_hunt:
+            self._hunt(table)
+
+    def _hunt(self, table: Table) -> None:
+        """Once for all that may be killed, and of which nothing was found that could be."""
+        hunted, self._to_hunt = self._to_hunt, {}
+        for mark in hunt(hunted, set(table.processes), proc=self._proc):
+            hunted[mark].traced_at = self._watch.monotonic()
 
     def _rest_of(self, child: Child, table: Table) -> list[Process]:
         rest = table.kin(child.pid, started=child.started, mark=child.mark)
@@ -134,8 +143,7 @@ class Ending:
         if child.is_silent and child.kill_at is None and child.traced_at <= child.doubted_at:
             return False  # it ended by itself, quietly, and never had company: a second look was enough
         if child.kill_at is not None and now >= child.kill_at:
-            found = hunt(child.mark, set(table.processes), proc=self._proc)
-            child.traced_at = now if found else child.traced_at
+            self._to_hunt[child.mark] = child
         return now < min(child.traced_at + DOUBT, child.doubted_at + GIVE_UP)
 
     def _signal(self, child: Child, rest: list[Process], signum: int) -> None:

@@ -6,7 +6,7 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -153,21 +153,21 @@ def send(process: Process, signum: int, *, proc: Path) -> None:
             os.close(handle)
 
 
-def hunt(mark: str, known: set[int], *, proc: Path) -> int:
-    """Kill what carries the mark among processes not known yet, each as soon as it is seen; says how many.
+def hunt(marks: Container[str], known: set[int], *, proc: Path) -> set[str]:
+    """Kill what carries one of the marks among processes not known yet, as soon as it is seen; says which.
 
     One that starts another and ends before a whole table is read cannot be found in any table.
     """
-    found = 0
+    found: set[str] = set()
     with suppress(OSError):  # no table here, or no descriptor left to read it
         for _ in range(_PASSES):
             new = {int(name) for name in os.listdir(proc) if name.isdigit()} - known  # noqa: PTH208 - see above
             known |= new
             for pid in sorted(new, reverse=True):
-                process = read_process(pid, proc=proc)
-                if process is not None and read_mark(pid, proc=proc) == mark:
+                process, mark = read_process(pid, proc=proc), read_mark(pid, proc=proc)
+                if process is not None and mark in marks:
                     send(process, signal.SIGKILL, proc=proc)
-                    found += 1
+                    found.add(mark or "")
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from timewright.doors.cli.commands import command_for, global_options, version_option
-from timewright.doors.cli.faults import Mistyped, exit_code_of, told
+from timewright.doors.cli.faults import USAGE, Mistyped, exit_code_of, told
 from timewright.doors.cli.joins import JOINS
 from timewright.doors.cli.session import Session
 from timewright.doors.cli.words import NOUNS
@@ -28,6 +28,13 @@ class Noun(click.Group):
     def __init__(self, path: str, **attributes: Any) -> None:
         super().__init__(path.rpartition(" ")[2] or "timewright", params=global_options(), **attributes)
         self.path = path
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read our own options; who says nothing further is shown what there is to say."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help())
+            ctx.exit(USAGE if self.path else 0)
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The verbs, and the nouns below."""

@@ -116,9 +116,10 @@ def options_of(operation: Operation[Any]) -> tuple[Field, ...]:
     return (*(_optional(field) for field in wanted if field.key not in taken), *own)
 
 
-def setting_fields(settings: type[Struct]) -> tuple[Field, ...]:
-    """The settings as options."""
-    return tuple(_optional(field) for field in _fields_of(settings, "up", "Settings"))
+def setting_fields(base: Struct) -> tuple[Field, ...]:
+    """The settings as options, over those that hold otherwise."""
+    made = _fields_of(type(base), "up", "Settings")
+    return tuple(replace(_optional(field), default=_default(getattr(base, field.key))) for field in made)
 
 
 def model_of(operation: Operation[Any]) -> type[Struct] | None:
@@ -191,7 +192,7 @@ def _metavar(info: mi.Type, kind: Kind) -> str:
 def _default(value: Any) -> str:
     if value is NODEFAULT or value in (None, "", (), False) or isinstance(value, Struct):
         return ""
-    return str(plain(value))
+    return "on" if value is True else str(plain(value))
 
 
 def _section(cls: type[Struct], key: str) -> str:

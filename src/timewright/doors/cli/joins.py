@@ -11,8 +11,8 @@ from timewright.doors.cli.commands import Ask, Option, global_options, option_fo
 from timewright.doors.cli.faults import DIFFERENT
 from timewright.doors.cli.fields import Field, setting_fields
 from timewright.doors.cli.options import read_field
-from timewright.doors.cli.session import Session, as_text, file_of, shown_place
-from timewright.settings import Settings
+from timewright.doors.cli.session import Session, as_text, file_of, look, shown_place
+from timewright.doors.cli.settings import BASE
 
 SHELLS = ("bash", "zsh", "fish")
 _MEBIBYTE = 1024 * 1024
@@ -33,10 +33,9 @@ def migrate(_: click.Group) -> click.Command:
 
     @click.pass_obj
     def migrating(session: Session, /, check: bool) -> int:
-        from timewright.assembly import look_at, open_store
+        from timewright.assembly import open_store
 
-        file_of(session.place)
-        before = look_at(session.place)
+        before = look(session.place)
         if before.waiting and not check:
             open_store(session.place).close()
         changed = {"store": shown_place(session.place), "engine": before.engine, "applied": before.applied}
@@ -104,7 +103,7 @@ def _joined(name: str, callback: Callable[..., Any], params: list[Any], *, help:
 
 
 def _starting(name: str, *, hints: bool) -> click.Command:
-    fields = setting_fields(Settings)
+    fields = setting_fields(BASE)
 
     @click.pass_obj
     def start(session: Session, /, app: str | None, **values: Any) -> int:

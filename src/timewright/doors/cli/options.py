@@ -89,9 +89,11 @@ def _read_pairs(field: Field, texts: Sequence[str]) -> Any:
     found: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
+        if field.key == "headers" and ":" in name:
+            # As it is written for curl and in the request itself.
+            name, equals, value = (part.strip() for part in text.partition(":"))
         if text.startswith("{"):
-            data = read_data(text, field=field.key)
-            found.update(data if isinstance(data, dict) else {})
+            found.update(read_data(text, field=field.key))
         elif not equals or not name:
             raise InvalidInput(
                 f"{field.flag} {text!r} has no name",

@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -88,8 +88,10 @@ class Session:
 
     def note(self, *sentences: str) -> None:
         """What is good to know, on the standard error, unless nobody wants to."""
-        for sentence in () if self.quiet else sentences:
-            click.echo(clean(sentence), err=True)
+        # Whoever closed this stream does not want the words; what is done goes on.
+        with suppress(OSError):
+            for sentence in () if self.quiet else sentences:
+                click.echo(clean(sentence), err=True)
 
     def command(self, words: str) -> str:
         """A command to try next, for the same store."""
@@ -104,7 +106,12 @@ def opened(session: Session, operation: Operation[Any], request: Mapping[str, An
     from timewright.ids import TimedIds
 
     settings, namespace = session.settings(), session.namespace
-    store = open_store(_place_for(session, operation, request))
+    place = _place_for(session, operation, request)
+    path = file_of(place)
+    is_new = path is not None and place != MEMORY and not path.exists()
+    store = open_store(place)
+    if is_new:
+        session.note(f"note: {place} is new")
     notify: Callable[[], None] = getattr(store, "notify", _nobody_listens)
 
     def tell(facts: Sequence[Any]) -> None:
@@ -118,14 +125,15 @@ def opened(session: Session, operation: Operation[Any], request: Mapping[str, An
         store.close()
 
 
-def check_server(place: str) -> None:
+def look(place: str) -> Any:
     """Look before opening: a server that is away says so at once, and its pool does not complain."""
     import logging
 
     from timewright.assembly import look_at
 
+    file_of(place)
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
-    look_at(place)
+    return look_at(place)
 
 
 def as_text(answer: Any, output: str, *, compact: bool = False) -> str:
@@ -133,10 +141,9 @@ def as_text(answer: Any, output: str, *, compact: bool = False) -> str:
     if output == "yaml":
         import yaml
 
-        plain = bool(_MARKS.search(json.dumps(answer, ensure_ascii=False)))
-        return yaml.safe_dump(answer, sort_keys=False, allow_unicode=not plain and _speaks_unicode()).rstrip(
-            "\n"
-        )
+        hides = _MARKS.search(json.dumps(answer, ensure_ascii=False)) is not None
+        letters = _speaks_unicode() and not hides
+        return yaml.safe_dump(answer, sort_keys=False, allow_unicode=letters).rstrip("\n")
     text = json.dumps(answer, indent=None if compact else 2, ensure_ascii=not _speaks_unicode())
     return _MARKS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -175,7 +182,7 @@ def _place_for(session: Session, operation: Operation[Any], request: Mapping[str
     """Where to look: a question that needs no store needs no file, and a rehearsal makes none."""
     path = file_of(session.place)
     if path is None:
-        check_server(session.place)
+        look(session.place)
     if path is None or path.exists() or session.place == MEMORY:
         return session.place
     spreads: tuple[str, Any] | None = operation.request.spreads
@@ -192,9 +199,8 @@ def _place_for(session: Session, operation: Operation[Any], request: Mapping[str
             fix="timewright up makes one here",
         )
     # What is refused leaves no file behind.
-    with opened(session.elsewhere(), operation, request) as imagined_here:
-        operation(imagined_here, {**request, "dry_run": True})
-    session.note(f"note: {session.place} is new")
+    with opened(session.elsewhere(), operation, request) as rehearsal:
+        operation(rehearsal, {**request, "dry_run": True})
     return session.place
 
 

@@ -6,6 +6,7 @@ import os
 import stat
 import tomllib
 from collections.abc import Mapping
+from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ LARGEST_FILE = 64 * 1024
 # Ours, and not settings: the global options, and what a run finds in its environment.
 OTHERS = ("STORE", "NAMESPACE", "CONFIG", "INPUT", "CHILD")
 FACTS = "RUN_"
+# Others write into the same store and cannot wake an engine: so it looks.
+BASE = Settings(longest_rest=timedelta(seconds=0.5))
 
 
 def load_settings(
@@ -84,7 +87,7 @@ def _check_safe(path: Path, found: os.stat_result) -> None:
 
 
 def _from_environment(environment: Mapping[str, str], *, strict: bool) -> dict[str, Any]:
-    known = {field.key: field for field in setting_fields(Settings)}
+    known = {field.key: field for field in setting_fields(BASE)}
     found: dict[str, Any] = {}
     for name in sorted(environment):
         if not name.startswith(PREFIX):

@@ -44,7 +44,8 @@ class Screen(Struct, frozen=True, kw_only=True):
 
     def mark(self, sign: str) -> str:
         """A sign in its colour."""
-        return click.style(sign, fg=_COLOURS.get(sign)) if self.colour else sign
+        colour = _COLOURS.get(sign) if self.colour else None
+        return click.style(sign, fg=colour) if colour else sign
 
 
 class Column(Struct, frozen=True):

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
@@ -15,18 +16,16 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from timewright.assembly import House, load_registry, look_at, new_registry, open_store
+from timewright.assembly import House, load_registry, new_registry, open_store
 from timewright.clocks import SystemClock
 from timewright.core.moments import spell_duration
-from timewright.doors.cli.session import Session, check_server, file_of, shown_place
+from timewright.doors.cli.session import Session, file_of, look, shown_place
+from timewright.doors.cli.settings import BASE
 from timewright.doors.cli.table import clean, screen_at
 from timewright.doors.cli.times import away, instant_in, local_zone, next_time, zone_name
-from timewright.errors import UnsafeStore
+from timewright.errors import TimewrightError, UnsafeStore
 from timewright.operations import Context, operations
-from timewright.settings import Settings
 
-# Others write into the same store and cannot wake us: so we look.
-LOOK_EVERY = timedelta(seconds=0.5)
 OLDEST_CLOCK = datetime(2024, 1, 1, tzinfo=UTC)
 AT_ONCE = 1.5
 COUNTED = 1000
@@ -48,10 +47,15 @@ class Engine:
         """What an operation needs to look at this instance's store."""
         return replace(self._house.context(), namespace=self._session.namespace)
 
-    def run(self) -> int:
+    def start(self) -> None:
+        """Begin to run what is due; from here on a signal is heard, and not suffered."""
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), self._hear)
+        self._house.start()
+
+    def stay(self) -> int:
         """Stay until asked to end, then stop gracefully; asked twice, stop at once."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._hear)
         while not self._ended.wait(1.0):
             self._tell_trouble()
         left = len(self._house.launcher)
@@ -96,45 +100,51 @@ class Engine:
         pulse = self._house.loop.pulse
         trouble = pulse.last_error if pulse.errors_in_a_row else ""
         if trouble != self._trouble:
-            click.echo(f"trouble: {clean(trouble)}; it is tried again" if trouble else "going on", err=True)
+            # Also when nobody wants other words; and a closed terminal stops nobody.
+            with suppress(OSError):
+                click.echo(
+                    f"trouble: {clean(trouble)}; it is tried again" if trouble else "going on", err=True
+                )
         self._trouble = trouble
 
     def _what_is_left(self) -> str:
+        try:
+            return self._kept()
+        except TimewrightError as error:
+            return f"{_shown(self._session.place)} does not answer: {error.message}"
+
+    def _kept(self) -> str:
         counts = operations["health"](self.context, {})
         waiting = counts["ready_runs"] + counts["held_runs"]
         parts = [_counted(_schedules(self.context), "schedule")]
         parts += [f"{_counted(waiting, 'run')} that wait"] if waiting else []
-        parts += (
-            [f"{_counted(counts['leased_runs'], 'run')} that others hold"] if counts["leased_runs"] else []
-        )
+        held = counts["leased_runs"]
+        parts += [f"{_counted(held, 'run')} that others hold"] if held else []
         return f"{', '.join(parts)} and the history are kept in {_shown(self._session.place)}"
 
 
 def run_engine(session: Session, *, app: str | None, given: Mapping[str, Any], hints: bool) -> int:
     """Open the store, start the engine, say so, and stay until asked to stop."""
     began = SystemClock().monotonic()
-    settings = session.settings(given, strict=True, base=Settings(longest_rest=LOOK_EVERY))
-    path = file_of(session.place)
-    if path is None:
-        check_server(session.place)
-    outside = look_at(session.place)
+    settings = session.settings(given, strict=True, base=BASE)
+    outside = look(session.place)
     registry = _load(app) if app else new_registry()
     store = open_store(session.place)
     _check_clock(store.now())
     house = House(store, settings=settings, registry=registry, isolated=bool(app))
     engine = Engine(session, house)
     _keep_declared(engine.context, app)
-    kept = "new" if not outside.exists else "existing"
-    about = f"{_shown(session.place)} ({kept}, durable)" if path is not None else shown_place(session.place)
+    age = "existing" if outside.exists else "new"
+    about = f"{_shown(session.place)} ({age}, durable)"
     zone = zone_name(local_zone(store.now()))
     session.note(f"timewright {_version()} · {outside.engine} · {about} · zone {zone}")
     if hints:
         session.note("  only the command line for now: this version has no dashboard, no HTTP and no MCP")
-    house.start()
+    engine.start()
     seconds = _age(SystemClock().monotonic(), began)
     ready, *tries = _first_words(session, engine.context, hints=hints)
     session.note(f"ready in {seconds:.1f} s — {ready}", *tries)
-    return engine.run()
+    return engine.stay()
 
 
 def _first_words(session: Session, context: Context, *, hints: bool) -> list[str]:

@@ -1,0 +1,167 @@
+"""Settings from a file, the environment and the arguments: the nearer wins, the unknown is refused."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doors.terminal import ask, run
+from timewright.core.moments import MINUTE, SECOND
+from timewright.doors.cli.fields import setting_fields
+from timewright.doors.cli.settings import load_settings
+from timewright.errors import InvalidInput, TimewrightError, UnknownField, UnsafeStore
+from timewright.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment in which nothing is set."""
+    for name in [name for name in os.environ if name.startswith("TIMEWRIGHT_")]:
+        monkeypatch.delenv(name)
+
+
+def write(text: str, *, name: str = "timewright.toml", mode: int = 0o600) -> None:
+    path = Path(name)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(mode)
+
+
+def load(config: str | None = None, /, **given: Any) -> Settings:
+    return load_settings(config, given, strict=True)
+
+
+def test_without_anything_everything_has_its_default() -> None:
+    assert load() == Settings()
+
+
+def test_the_nearer_source_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    write('capacity = 1\nbatch = 1\nthreads = 1\nstop_wait = "1m"\n')
+    monkeypatch.setenv("TIMEWRIGHT_BATCH", "2")
+    monkeypatch.setenv("TIMEWRIGHT_THREADS", "2")
+    found = load(threads=3)
+    assert (found.capacity, found.batch, found.threads, found.stop_wait) == (1, 2, 3, MINUTE)
+
+
+def test_every_setting_can_be_set_in_each_way(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+    written = {
+        "capacity": "7",
+        "batch": "7",
+        "threads": "7",
+        "workers": "7",
+        "longest_rest": "7s",
+        "look_ahead": "7s",
+        "stop_wait": "7s",
+        "interval_floor": "{interval: 7s, action: raise}",
+        "keep_history": "7d",
+        "shell": "true",
+        "local": "no",
+    }
+    assert set(written) == set(Settings.__struct_fields__)
+    for name, text in written.items():
+        monkeypatch.setenv(f"TIMEWRIGHT_{name.upper()}", text)
+    found = load()
+    assert (found.capacity, found.longest_rest, found.keep_history) == (7, 7 * SECOND, timedelta(days=7))
+    assert (found.shell, found.local) == (True, False)
+    assert (found.interval_floor.interval, found.interval_floor.action) == (7 * SECOND, "raise")
+    flags = {field.flag for field in setting_fields(Settings())}
+    help_text = ask(None, "up", "--help").out
+    assert all(flag in help_text for flag in flags)
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "said"),
+    [
+        ("capcity = 3", "capcity", "did you mean capacity?"),
+        ("capacity = 'many'", "capacity", "a whole number"),
+        ("capacity = 0", "capacity", "from 1 to 100000"),
+        ("longest_rest = '2h'", "longest_rest", "0.01s to 1m"),
+        ("stop_wait = 30", "stop_wait", "text with a unit"),
+        ("capacity = 1\ncapacity = 2", "config", "is not TOML"),
+        ("capacity =", "config", "is not TOML"),
+        ("x = " + "[" * 5000, "config", "is not TOML"),
+        ("# " + "x" * 70_000, "config", "larger than 64 KiB"),
+    ],
+)
+def test_a_file_with_a_fault_is_refused_by_its_name(text: str, field: str, said: str) -> None:
+    write(text)
+    with pytest.raises(TimewrightError) as refusal:
+        load()
+    assert refusal.value.field == field
+    assert refusal.value.message.startswith("timewright.toml")
+    assert said in refusal.value.explain()
+
+
+def test_a_file_that_others_may_write_is_refused() -> None:
+    for mode in (0o666, 0o620, 0o602):
+        write("capacity = 1", mode=mode)
+        with pytest.raises(UnsafeStore) as refusal:
+            load()
+        assert refusal.value.fix == "chmod go-w timewright.toml"
+
+
+def test_a_file_that_is_named_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidInput, match="No such file"):
+        load("missing.toml")
+    write("capacity = 5", name="other.toml")
+    assert load("other.toml").capacity == 5
+    monkeypatch.setenv("TIMEWRIGHT_CONFIG", "other.toml")
+    assert load().capacity == 5
+
+
+def test_a_name_in_the_environment_that_means_nothing_is_refused_with_the_nearest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIMEWRIGHT_CAPCITY", "3")
+    with pytest.raises(UnknownField) as refusal:
+        load()
+    assert (refusal.value.field, refusal.value.fix) == ("TIMEWRIGHT_CAPCITY", "TIMEWRIGHT_CAPACITY")
+    monkeypatch.delenv("TIMEWRIGHT_CAPCITY")
+    monkeypatch.setenv("TIMEWRIGHT_capacity", "3")
+    with pytest.raises(UnknownField):
+        load()
+
+
+def test_the_facts_of_a_run_and_the_global_options_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RUN_ID", "RUN_PLANNED_AT", "STORE", "NAMESPACE", "INPUT"):
+        monkeypatch.setenv(f"TIMEWRIGHT_{name}", "x")
+    assert load() == Settings()
+
+
+def test_a_wrong_value_says_where_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIMEWRIGHT_CAPACITY", "many")
+    with pytest.raises(TimewrightError, match="the environment: capacity"):
+        load()
+    monkeypatch.delenv("TIMEWRIGHT_CAPACITY")
+    with pytest.raises(TimewrightError, match="the arguments: capacity"):
+        load(capacity=0)
+
+
+def test_what_is_said_in_words_of_truth_is_a_truth_and_nothing_else_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for text, truth in (("on", True), ("1", True), ("FALSE", False), ("no", False)):
+        monkeypatch.setenv("TIMEWRIGHT_SHELL", text)
+        assert load().shell is truth
+    monkeypatch.setenv("TIMEWRIGHT_SHELL", "perhaps")
+    with pytest.raises(InvalidInput, match="is not true or false"):
+        load()
+
+
+def test_commands_obey_the_settings_too_and_ignore_names_they_do_not_know(here: Path) -> None:
+    write("interval_floor = { interval = '1m' }")
+    words = ["schedule", "create", "x", "--every", "5s", "--note", "x", "--dry-run"]
+    said = ask(None, *words, TIMEWRIGHT_WHATEVER="x")
+    assert said.code == 1
+    assert "below the floor of 1m" in said.err
+
+
+def test_up_refuses_to_start_with_a_setting_nobody_knows(here: Path) -> None:
+    write("capcity = 3")
+    for said in (run(here, "up"), run(here, "worker")):
+        assert (said.code, said.out) == (1, "")
+        assert "did you mean capacity?" in said.err
+    assert [path.name for path in here.iterdir()] == ["timewright.toml"]

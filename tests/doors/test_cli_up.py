@@ -1,0 +1,184 @@
+"""A process that runs what is due, as a person starts, watches and stops it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.doors.terminal import ask, lines_until, run, started
+from timewright.doors.cli.session import Session
+from timewright.doors.cli.up import OLDEST_CLOCK, _check_clock
+from timewright.errors import UnsafeStore
+from timewright.testing.postgres import fresh_database
+
+APP = """
+import os
+from timewright import Scheduler, every
+
+app = Scheduler("timewright.db")
+
+
+@app.schedule(every("1s"))
+def beat(ctx):
+    return {"pid": os.getpid()}
+
+
+@app.task("add")
+def add(a, b=1):
+    return a + b
+"""
+
+
+def ended(process: subprocess.Popen[str], number: int) -> tuple[float, str]:
+    """Ask a process to end; how long it took, and its last words."""
+    began = time.monotonic()
+    process.send_signal(number)
+    _, words = process.communicate(timeout=20)
+    return time.monotonic() - began, words
+
+
+def test_the_first_run_from_an_empty_folder_to_a_clean_stop(here: Path) -> None:
+    with started(here, "up") as engine:
+        words = lines_until(engine.stderr, "schedule create")
+        assert re.fullmatch(
+            r"timewright \d\S* · SQLite 3\.\S+ · \./timewright\.db \(new, durable\) · zone UTC", words[0]
+        )
+        assert "only the command line for now" in words[1]
+        assert re.fullmatch(
+            r"ready in \d\.\d s — nothing scheduled yet\. Try, in another terminal:", words[2]
+        )
+        suggested = words[3].strip().removeprefix("timewright ")
+        assert suggested == "schedule create hello --every 5s --note 'hello'"
+        made = run(here, *suggested.replace("5s", "1s").replace("'", "").split())
+        assert re.fullmatch(
+            r"sch_\w{26}   hello   every 1s   next \S{8} \((in 1 s|now)\), \S{8}, \S{8}\n", made.out
+        )
+        with started(here, "run", "list", "--schedule", "hello", "--follow") as following:
+            told = lines_until(following.stdout, "hello")
+            _, complaint = ended(following, signal.SIGINT)
+            assert (following.returncode, complaint) == (0, "")
+        assert re.fullmatch(
+            r"\d\d:\d\d:\d\d  ✔ succeeded  attempt 1 +\d+ ms +start delay +\d+ ms +hello", told[0]
+        )
+        refused = ask(None, "schedule", "create", "oops", "--cron", "0 0 31 2 *", "--note", "x")
+        assert refused.code == 1
+        assert refused.err.splitlines()[-1].startswith("  try     '0 0 28 2 *'")
+        seconds, words_at_the_end = ended(engine, signal.SIGTERM)
+        assert (engine.returncode, seconds < 5) == (0, True)
+        assert "1 schedule and the history are kept in ./timewright.db" in words_at_the_end
+    kept = ask(None, "run", "list", "--schedule", "hello", "-o", "json").data["runs"]
+    assert kept
+    assert {row["state"] for row in kept} == {"succeeded"}
+
+
+def test_a_store_that_is_there_is_said_to_be_and_its_next_time_told(here: Path) -> None:
+    ask(None, "--store", "other.db", "schedule", "create", "later", "--every", "1h", "--note", "x")
+    with started(here, "up", "--store", "other.db") as engine:
+        words = lines_until(engine.stderr, "run list")
+        assert "./other.db (existing, durable)" in words[0]
+        assert re.fullmatch(
+            r"ready in \d\.\d s — 1 schedule, next later .*\. Look, in another terminal:", words[2]
+        )
+        assert words[3] == "  timewright run list --follow --store other.db"
+        ended(engine, signal.SIGINT)
+        assert engine.returncode == 0
+
+
+def test_work_under_way_is_waited_for_and_a_second_interrupt_gives_it_back(here: Path) -> None:
+    with started(here, "up", "--shell") as engine:
+        lines_until(engine.stderr, "ready")
+        marked = ["--shell", "--", "sleep", "61"]
+        ask(None, "schedule", "create", "slow", "--every", "1s", "--overlap", "skip", *marked)
+        await_state("leased")
+        engine.send_signal(signal.SIGINT)
+        assert "1 run under way" in lines_until(engine.stderr, "stopping")[-1]
+        seconds, words = ended(engine, signal.SIGINT)
+        assert (engine.returncode, seconds < 5) == (130, True)
+        assert "stopped at once" in words
+    state = ask(None, "run", "list", "-o", "json", "--state", "ready").data["runs"]
+    assert [row["reason"] for row in state] == ["released at stop"]
+
+
+def test_an_app_brings_its_functions_and_its_schedules_and_they_run_in_processes_of_their_own(
+    here: Path,
+) -> None:
+    (here / "myapp.py").write_text(APP, encoding="utf-8")
+    with started(here, "up", "--app", "myapp:app") as engine:
+        lines_until(engine.stderr, "ready")
+        run(
+            here,
+            "schedule",
+            "create",
+            "sum",
+            "--every",
+            "1s",
+            "--call",
+            "add",
+            "--arg",
+            "a=2",
+            "--arg",
+            "b=3",
+        )
+        beat, total = await_state("succeeded", "beat"), await_state("succeeded", "sum")
+        ended(engine, signal.SIGTERM)
+    assert engine.returncode == 0
+    attempts = ask(None, "run", "get", beat, "-o", "json").data["attempts"]
+    assert attempts[0]["result"]["pid"] not in (engine.pid, os.getpid())
+    assert ask(None, "run", "get", total, "-o", "json").data["attempts"][0]["result"] == 5
+
+
+def test_an_app_that_is_not_there_is_refused_before_anything_is_made(here: Path) -> None:
+    said = run(here, "up", "--app", "nowhere:app")
+    assert said.code == 1
+    assert "leads to no scheduler" in said.err
+    assert list(here.iterdir()) == []
+
+
+def test_a_worker_shares_a_server_without_many_words(here: Path, postgres_url: str) -> None:
+    with fresh_database(postgres_url) as place:
+        ask(None, "--store", place, "migrate")
+        with started(here, "worker", "--store", place) as engine:
+            words = lines_until(engine.stderr, "ready")
+            assert len(words) == 2
+            assert re.search(
+                r"· PostgreSQL \d\S* · postgresql://\S* \(existing, durable\) · zone UTC", words[0]
+            )
+            assert words[1].endswith("nothing scheduled yet")
+            ask(None, "--store", place, "schedule", "create", "hello", "--every", "1s", "--note", "hello")
+            await_state("succeeded", "hello", store=place)
+            ended(engine, signal.SIGTERM)
+            assert engine.returncode == 0
+
+
+def test_quiet_keeps_its_words_to_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    session = Session()
+    session.note("ready")
+    session.given["quiet"] = True
+    session.note("ready")
+    assert capsys.readouterr().err == "ready\n"
+
+
+def test_a_clock_that_was_never_set_is_refused() -> None:
+    _check_clock(OLDEST_CLOCK)
+    with pytest.raises(UnsafeStore, match="the clock says 1970-01-01"):
+        _check_clock(datetime(1970, 1, 1, tzinfo=UTC))
+
+
+def await_state(state: str, schedule: str = "", *, store: str = "timewright.db") -> str:
+    """The first run that gets there; another process brings it there, so in real time."""
+    filters = ["--schedule", schedule] if schedule else []
+    deadline, pause = time.monotonic() + 15, threading.Event()
+    while time.monotonic() < deadline:
+        said = ask(None, "--store", store, "run", "list", "--state", state, "--limit", "1", "-q", *filters)
+        if said.code == 0 and said.lines:
+            return said.lines[0]
+        pause.wait(0.05)
+    raise AssertionError(f"no run of {schedule or 'any schedule'} was {state}")
