@@ -167,23 +167,32 @@ def _burst(
 
 
 def _ours_burst(places: Places, kind: str, count: int) -> Lates:
+    """Their instant must lie ahead until all of them are written; how long that takes is found by trying."""
+    ahead = HEADROOM + count / 5_000
+    while True:
+        with places.fresh(kind) as place:
+            lates = _one_burst(place, count, ahead=ahead)
+        if lates:
+            return lates
+        ahead *= 2
+
+
+def _one_burst(place: str, count: int, *, ahead: float) -> Lates:
     lates: Lates = []
 
     def note(context: Any) -> None:
         lates.append(time.time() - context.planned_at.timestamp())
 
-    room = {"capacity": 1000, "batch": 1000}
-    with places.fresh(kind) as place, house(place, {"note": note}, awaited=count, **room) as (built, ends):
+    with house(place, {"note": note}, awaited=count, capacity=1000, batch=1000) as (built, ends):
         now = built.store.now()
-        # Far enough ahead that all are written before it comes; one hour later nobody is there any more.
-        anchor = now + timedelta(seconds=HEADROOM + count / 2_000)
+        anchor = now + timedelta(seconds=ahead)
         rows = [
             schedule(f"burst-{n}", Every(timedelta(hours=1), anchor), Call(name="note"), now=now)
             for n in range(count)
         ]
         create(built.store, rows, by=BY, now=now)
-        if built.store.now() > anchor:
-            raise SystemExit(f"{count} schedules were not written in time; their instant has passed")
+        if built.store.now() + timedelta(seconds=HEADROOM) / 2 > anchor:
+            return []
         built.start()
         ends.wait()
     return lates
@@ -242,13 +251,15 @@ def _figures(rows: Sequence[Lates]) -> tuple[float, float]:
 
 
 def _show(found: Mapping[str, list[Lates]]) -> None:
-    print(f"  {'ms':<24}{'p50':>24}{'p99':>24}{'last':>28}{'started':>10}")
+    print(f"  {'ms':<24}{'p50':>24}{'p99':>24}{'last':>24}{'started':>10}")
     for name, rows in found.items():
         if not rows:
             print(f"  {name:<24}not run: not installed")
             continue
-        cells = [
-            spread([percentile(lates, share) * 1000 for lates in rows], digits=1) for share in (0.5, 0.99)
-        ]
-        last = spread([max(lates) * 1000 for lates in rows], digits=1)
-        print(f"  {name:<24}{cells[0]:>24}{cells[1]:>24}{last:>28}{min(map(len, rows)):>10}", flush=True)
+        cells = [_ms([percentile(lates, share) for lates in rows]) for share in (0.5, 0.99)]
+        cells.append(_ms([max(lates) for lates in rows]))
+        print(f"  {name:<24}" + "".join(f"{c:>24}" for c in cells) + f"{min(map(len, rows)):>10}", flush=True)
+
+
+def _ms(seconds: Sequence[float]) -> str:
+    return spread([one * 1000 for one in seconds], digits=1 if max(seconds) < 0.1 else 0)

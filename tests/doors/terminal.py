@@ -55,7 +55,8 @@ def _inside(house: House) -> Any:
 
 def environment(**more: str) -> dict[str, str]:
     """Our own, without what would set something."""
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("TIMEWRIGHT_")}
+    sets = ("TIMEWRIGHT_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(sets)}
     return {**ours, "TZ": "UTC", "PYTHONUNBUFFERED": "1", **more}
 
 

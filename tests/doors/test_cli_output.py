@@ -20,6 +20,19 @@ def test_a_new_schedule_is_told_on_one_line_with_its_rhythm(house: House) -> Non
     assert said.err == ""
 
 
+def test_on_a_usual_screen_the_line_tells_only_the_next_time_and_on_a_narrow_one_it_is_a_block(
+    house: House,
+) -> None:
+    words = ["schedule", "create", "hello", "--every", "5s", "--note", "hello", "--dry-run"]
+    usual, narrow = ask(house, *words, width=80), ask(house, *words, width=40)
+    assert [line[30:] for line in usual.lines] == ["   hello   every 5s   next 12:00:05 (in 5 s)"]
+    assert narrow.lines[1:] == [
+        "  when  every 5s",
+        "  next  12:00:05 (in 5 s), 12:00:10,",
+        "        12:00:15",
+    ]
+
+
 def test_a_time_of_another_day_says_its_day_and_offset(house: House) -> None:
     words = [
         "schedule",

@@ -238,15 +238,18 @@ def hang_up(boss: psycopg.Connection) -> int:
     return int(found[0])
 
 
-def test_a_function_that_holds_the_interpreter_loses_no_lease_in_a_process_of_its_own(fleet: Fleet) -> None:
-    fleet.schedule("grind", "grind", isolation="process", args={"seconds": 2.5})
-    run = fleet.run("grind")
-    (worker,) = fleet.start()
-    assert fleet.find("began", schedule="grind").pid != worker.pid
-    done = fleet.settled(run)
-    assert outcomes(done) == [("succeeded", 1, False)]
-    assert done["attempts"][0]["result"] > 2.0, "one call was longer than the lease"
-    assert worker.said("lease-lost") == []
+def test_a_function_that_holds_the_interpreter_loses_no_lease_in_a_process_of_its_own(
+    database: str, tmp_path: Path
+) -> None:
+    with Fleet(database, tmp_path / "journal") as fleet:
+        fleet.schedule("grind", "grind", isolation="process", args={"seconds": 2.5})
+        run = fleet.run("grind")
+        (worker,) = fleet.start()
+        assert fleet.find("began", schedule="grind").pid != worker.pid
+        done = fleet.settled(run)
+        assert outcomes(done) == [("succeeded", 1, False)]
+        assert done["attempts"][0]["result"] >= 2.0, "one call was as long as the lease"
+        assert worker.said("lease-lost") == []
 
 
 def test_a_function_that_holds_the_interpreter_on_a_thread_may_lose_its_lease_and_is_not_heard_twice(

@@ -123,6 +123,16 @@ def test_forgetting_a_pause_that_was_wished_ends_it_now(bench: Bench) -> None:
     assert next_at(bench, job) == (at(3), "baseline-interval")
 
 
+def test_a_person_can_end_a_pause_that_was_wished(bench: Bench) -> None:
+    job = bench.schedule(adaptive=True)
+    bench.go(0.5)
+    bench.hint(job, PauseHint(until=at(30)))
+    bench.go(2.5)
+    changed = bench.resume(job)
+    assert bench.fates(job) == [(1, "paused"), (2, "paused")]
+    assert (changed.standing.next_at, changed.standing.hints) == (at(3), NO_HINTS)
+
+
 def test_forgetting_wishes_decides_without_them(bench: Bench) -> None:
     job = adaptive(bench)
     bench.hint(job, often(5))

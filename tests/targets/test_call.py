@@ -690,13 +690,13 @@ def test_a_callback_that_raises_is_shown_and_stops_no_other(monkeypatch: pytest.
 def test_timers_fire_in_order_and_cancelled_ones_never() -> None:
     with nothing_left():
         watch, heard, ended = Watch(), [], threading.Event()
-        watch.later(0.03, lambda: heard.append(3))
-        watch.later(0.01, lambda: heard.append(1))
+        watch.later(0.4, lambda: heard.append(3))
+        watch.later(0.1, lambda: heard.append(1))
         cancelled = [watch.later(60.0, lambda: heard.append(2)) for _ in range(3000)]
         for timer in cancelled:
             timer.cancel()
             timer.cancel()
-        watch.later(0.05, ended.set)
+        watch.later(0.6, ended.set)
         assert ended.wait(5)
         assert heard == [1, 3]
         assert len(watch._timers) < len(cancelled) // 2

@@ -18,7 +18,7 @@ from timewright.core.schedule import Schedule, ScheduleEvent, ScheduleState, Sta
 from timewright.errors import InvalidInput, NotFound
 from timewright.ledger.admit import AdmissionPass
 from timewright.ledger.shelf import Calendars, calendars_for
-from timewright.ledger.standings import Wish, opened, paused, revised, wished, without_hints
+from timewright.ledger.standings import Wish, held_back, opened, paused, revised, wished, without_hints
 from timewright.ledger.supersede import withdraw_all
 from timewright.ledger.telling import schedule_moved, schedule_stopped
 from timewright.ports import Due, Entry, Ids, Revised, Stood, Store, Transaction
@@ -151,11 +151,7 @@ def resume(store: Store, schedule_id: str, *, ids: Ids, by: By, now: datetime) -
 
     def work(tx: Transaction) -> Changed:
         due = must_find(tx, schedule_id)
-        schedule_after(due.standing.state, ScheduleEvent.RESUME)
-        # While it was parked nothing was decided: to its instants that was a pause, and they get their rows.
-        began = due.standing.paused_at or due.standing.cursor
-        held_back = replace(due.standing, state=ScheduleState.PAUSED, paused_at=began)
-        going_on = resumed(held_back, now=now)
+        going_on = resumed(held_back(due.standing, now=now), now=now)
         admission = AdmissionPass(tx, ids=ids, now=now)
         standing = admission.take(replace(due, standing=going_on), calendars_for(tx, [due.schedule]))
         admission.write()

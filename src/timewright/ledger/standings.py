@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from timewright.core.admission import Flight
 from timewright.core.calendars import check_rule
 from timewright.core.decision import Decision, Source
-from timewright.core.governor import is_steady, nudged, plan_next
+from timewright.core.governor import is_steady, nudged, paused_until, plan_next
 from timewright.core.hints import Hints, IntervalHint, OneShotHint, PauseHint
 from timewright.core.schedule import (
     Schedule,
@@ -67,6 +67,18 @@ def paused(due: Due, calendars: Calendars, *, until: datetime | None, reason: st
     if until is None:
         return decided(due.schedule, standing, Decision(None, Source.PAUSED))
     return _decided(due.schedule, standing, calendars, now=now)
+
+
+def held_back(standing: Standing, *, now: datetime) -> Standing:
+    """A schedule that may be resumed, as one that is paused; any other is refused.
+
+    While it was parked nothing was decided: to its instants that was a pause, and they get their rows.
+    """
+    if standing.state is ScheduleState.ACTIVE and paused_until(standing, now=now) is not None:
+        return standing
+    schedule_after(standing.state, ScheduleEvent.RESUME)
+    began = standing.paused_at or standing.cursor
+    return replace(standing, state=ScheduleState.PAUSED, paused_at=began)
 
 
 def wished(due: Due, wish: Wish, calendars: Calendars, *, now: datetime) -> Standing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 
 from msgspec.structs import replace
 
@@ -28,6 +29,8 @@ from timewright.stores.rows import (
 from timewright.stores.verbs import LONGEST_PAGE, Verbs
 
 CAUTIOUS_CEILING = 1
+
+_BY_ID = itemgetter(0)
 
 
 class LeaseVerbs(Verbs):
@@ -105,11 +108,11 @@ class LeaseVerbs(Verbs):
 
     def leased_runs(self, *, holder: str = "") -> list[Run]:
         """Every live lease, or those of one holder."""
-        return [read_run(row) for row in self._ask("leased_runs", {"holder": holder})]
+        return [read_run(row) for row in sorted(self._ask("leased_runs", {"holder": holder}), key=_BY_ID)]
 
     def asked_to_stop(self, *, holder: str) -> list[Run]:
         """The live leases of a holder whose runs were asked to stop."""
-        return [read_run(row) for row in self._ask("asked_to_stop", {"holder": holder})]
+        return [read_run(row) for row in sorted(self._ask("asked_to_stop", {"holder": holder}), key=_BY_ID)]
 
     def settle_runs(self, settled: Sequence[tuple[Run, Attempt]]) -> set[str]:
         """Write the end of leases; gives back the ids whose fence still held."""

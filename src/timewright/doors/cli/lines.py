@@ -19,12 +19,14 @@ _TODAY = len("14:02:05")
 def schedule_line(answer: Plain, screen: Screen) -> list[str]:
     """`sch_…  hello   every 5s   next 14:02:05 (in 4 s), 14:02:10, 14:02:15`."""
     schedule, standing = answer["schedule"], answer["standing"]
-    label, coming = _coming(answer, screen)
     state = "" if standing["state"] == "active" else standing["state"]
-    parts = [schedule["id"], schedule["name"], answer["trigger"], state, f"{label} {coming}".strip()]
-    line = GAP.join(clean(part) for part in parts if part)
-    if screen.width is None or columns_of(line) <= screen.width:
-        return [screen.say(line)]
+    label, coming = _coming(answer, screen)
+    # On one line, if need be with fewer of the next times; else in a block.
+    for shown_next in (coming, coming.partition(", ")[0]):
+        parts = [schedule["id"], schedule["name"], answer["trigger"], state, f"{label} {shown_next}".strip()]
+        line = GAP.join(clean(part) for part in parts if part)
+        if screen.width is None or columns_of(line) <= screen.width:
+            return [screen.say(line)]
     head = paragraph(screen, GAP.join(parts[:2]))
     return [
         *head,

@@ -219,10 +219,11 @@ SELECT {run} FROM runs WHERE state = 'leased' AND lease_until <= :now
 ORDER BY lease_until, id LIMIT :limit {skip_locked}
 
 -- name: leased_runs
-SELECT {run} FROM runs WHERE state = 'leased' AND (:holder = '' OR holder = :holder) ORDER BY id
+-- Unordered, here and below: asked for in the order of their ids, SQLite would walk all history by its key.
+SELECT {run} FROM runs WHERE state = 'leased' AND (:holder = '' OR holder = :holder)
 
 -- name: asked_to_stop
-SELECT {run} FROM runs WHERE state = 'leased' AND cancel_at IS NOT NULL AND holder = :holder ORDER BY id
+SELECT {run} FROM runs WHERE state = 'leased' AND cancel_at IS NOT NULL AND holder = :holder
 
 -- name: park_runs
 -- Rows that cannot be understood are taken out of the way and kept.
