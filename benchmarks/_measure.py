@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -35,6 +36,7 @@ IDS = TimedIds()
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_WAIT = 300.0
 LANES = 10
+STORES = ("sqlite", "postgres")
 
 
 # ---------------------------------------------------------------------------------------------- figures
@@ -99,6 +101,21 @@ def _version(name: str) -> str:
 
 
 # ----------------------------------------------------------------------------------------------- places
+
+
+def chosen(allowed: Sequence[str]) -> Callable[[str], list[str]]:
+    """An argument that names some of these, with commas between."""
+
+    def choose(text: str) -> list[str]:
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        unknown = [name for name in names if name not in allowed]
+        if unknown or not names:
+            raise argparse.ArgumentTypeError(
+                f"{', '.join(unknown) or 'nothing'}: choose from {','.join(allowed)}"
+            )
+        return names
+
+    return choose
 
 
 class Places:

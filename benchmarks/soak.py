@@ -18,17 +18,18 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from benchmarks._measure import Child, Places, machine, store_words
+from benchmarks._measure import STORES, Child, Places, chosen, machine, store_words
 from benchmarks._soak_account import Call, Watchman, leaks, read_calls, told, violations
 from benchmarks._soak_engine import children_of
 from benchmarks._soak_world import World
-from benchmarks.engine import STORES, chosen
 from timewright.assembly import open_store
 from timewright.core.run import RunState
+from timewright.errors import TimewrightError
 from timewright.ports import RunFilter
 
 PROGRESS = 10.0
@@ -36,6 +37,7 @@ ACT_EVERY = 0.15
 FROZEN = 6.0
 QUIET = 120.0
 MOST_GROWN_MB = 60
+REPORTED = ("rss_mb", "threads", "files", "children", "errors")
 SUBREAPER = 36
 
 
@@ -110,47 +112,47 @@ class Soak:
         self.watchman = Watchman(self.world)
         self.engines: list[Engine] = []
         self.killed: Counter[str] = Counter()
+        self.began = 0.0
         self.found: list[str] = []
         self.memory: list[float] = []
 
     def run(self, *, seconds: float) -> list[str]:
         """Everything in order; gives back what was not as promised."""
         self.world.build()
-        steady, shaky = self._new_engine(), self._new_engine()
+        self.steady, self.shaky = self._new_engine(), self._new_engine()
+        self.began = time.monotonic()
         over = threading.Event()
-        watching = threading.Thread(target=self._watch_gates, args=(over,), daemon=True)
-        watching.start()
-        began = time.monotonic()
-        shaky = self._load(steady, shaky, seconds=seconds)
-        self._quieten(steady, shaky)
+        watching = [
+            threading.Thread(target=self._repeat, args=(over, 1.0, self.watchman.look), daemon=True),
+            threading.Thread(target=self._repeat, args=(over, PROGRESS, self._progress), daemon=True),
+        ]
+        for thread in watching:
+            thread.start()
+        self._load(seconds=seconds)
+        self._quieten()
         over.set()
-        watching.join()
-        for name, engine in (("the one that lived", steady), ("the other", shaky)):
+        for thread in watching:
+            thread.join()
+        for name, engine in (("the one that lived", self.steady), ("the other", self.shaky)):
             self._check_stop(name, engine)
         self._check_memory(seconds)
         self._server.end()
         self._check_orphans()
         self.world.account()
         calls = [call for engine in self.engines for call in engine.calls()]
-        self.found += self.watchman.found + violations(self.world, calls)
-        print(self._summary(calls, took=time.monotonic() - began), flush=True)
+        self.found += [*self.world.broken, *self.watchman.found, *violations(self.world, calls)]
+        print(self._summary(calls, took=time.monotonic() - self.began), flush=True)
         self.store.close()
         return self.found
 
-    def _load(self, steady: Engine, shaky: Engine, *, seconds: float) -> Engine:
-        began = shown = time.monotonic()
-        harm_at = began + self._pause()
-        while (now := time.monotonic()) < began + seconds:
+    def _load(self, *, seconds: float) -> None:
+        harm_at = self.began + self._pause()
+        while (now := time.monotonic()) < self.began + seconds:
             self.world.act()
             if now >= harm_at:
-                shaky = self._harm(shaky)
+                self.shaky = self._harm(self.shaky)
                 harm_at = time.monotonic() + self._pause()
-            if now - shown >= PROGRESS:
-                shown = now
-                self.memory.append(float(steady.report.get("rss_mb", 0.0)))
-                print(self._progress(now - began, steady, shaky), flush=True)
             time.sleep(self.world.chance.uniform(0, 2 * ACT_EVERY))
-        return shaky
 
     def _pause(self) -> float:
         return self.world.chance.uniform(5, 20)
@@ -168,7 +170,7 @@ class Soak:
             self._check_stop("one that was restarted", engine)
         return self._new_engine()
 
-    def _quieten(self, steady: Engine, shaky: Engine) -> None:
+    def _quieten(self) -> None:
         """Nothing new begins; what is under way ends, retries and held runs included."""
         self.world.settle_down()
         limit = time.monotonic() + QUIET
@@ -177,7 +179,7 @@ class Soak:
                 return
             time.sleep(0.5)
         self.found.append(f"after {QUIET:.0f} s of quiet something is still under way")
-        print(f"  the engines last said {steady.report}\n  and {shaky.report}")
+        print(f"  the engines last said {self.steady.report}\n  and {self.shaky.report}")
 
     def _under_way(self, state: RunState) -> bool:
         rows = self.store.read(lambda tx: tx.find_runs(RunFilter(state=state, limit=100))).rows
@@ -209,31 +211,33 @@ class Soak:
             time.sleep(0.2)
         self.found += [f"an orphan process is left: {orphan}" for orphan in orphans]
 
-    def _watch_gates(self, over: threading.Event) -> None:
-        while not over.wait(1.0):
-            with suppress(Exception):  # a store that is busy is looked at a second later
-                self.watchman.look()
+    def _repeat(self, over: threading.Event, seconds: float, look: Callable[[], None]) -> None:
+        while not over.wait(seconds):
+            with suppress(TimewrightError):  # a store that is busy is looked at again later
+                look()
 
     def _new_engine(self) -> Engine:
         engine = Engine(self._place, self._folder / f"engine-{len(self.engines)}.log")
         self.engines.append(engine)
         return engine
 
-    def _progress(self, at: float, steady: Engine, shaky: Engine) -> str:
-        one, two = steady.report, shaky.report
-        counts = one.get("counts", {})
-        return (
-            f"  {at:5.0f} s  started {counts.get('AttemptStarted', 0):>6}"
-            f" +{two.get('counts', {}).get('AttemptStarted', 0):<6}"
-            f" wait p50 {one.get('p50', 0) * 1000:4.0f} p99 {one.get('p99', 0) * 1000:5.0f} ms"
-            f"  rss {one.get('rss_mb', 0):3.0f} {two.get('rss_mb', 0):3.0f} MB"
-            f"  threads {one.get('threads', 0)} {two.get('threads', 0)}"
-            f"  files {one.get('files', 0)} {two.get('files', 0)}"
-            f"  children {one.get('children', 0)} {two.get('children', 0)}"
-            f"  errors {one.get('errors', 0)} {two.get('errors', 0)}"
-            f"  acts {self.world.done.total()}  harm {self.killed.total()}"
-            f"  found {len(self.found) + len(self.watchman.found)}"
+    def _progress(self) -> None:
+        one, two = self.steady.report, self.shaky.report
+        self.memory.append(float(one.get("rss_mb", 0.0)))
+        started = [report.get("counts", {}).get("AttemptStarted", 0) for report in (one, two)]
+        both = {what: f"{one.get(what, 0):.0f} {two.get(what, 0):.0f}" for what in REPORTED}
+        print(
+            f"  {time.monotonic() - self.began:5.0f} s  started {started[0]:>6} +{started[1]:<5}"
+            f" wait p50 {one.get('p50', 0) * 1000:4.0f} p99 {one.get('p99', 0) * 1000:5.0f} ms  "
+            + "  ".join(f"{what} {figures}" for what, figures in both.items())
+            + f"  acts {self.world.done.total()}  harm {self.killed.total()}"
+            f"  found {len(self.found) + len(self.watchman.found)}",
+            flush=True,
         )
+
+    def _errors(self) -> list[str]:
+        said = [engine.last_words or engine.report for engine in self.engines]
+        return [f"{one['errors']} times, last {one['last_error']}" for one in said if one.get("errors")]
 
     def _summary(self, calls: list[Call], *, took: float) -> str:
         counts: Counter[str] = Counter()
@@ -247,6 +251,7 @@ class Soak:
                 f"  facts (without those of the killed since their last report): {told_facts}",
                 f"  done {dict(self.world.done)}",
                 f"  refused {dict(self.world.refused)}; store away {dict(self.world.away)}",
+                f"  errors of a tick {self._errors() or 'none'}",
                 f"  gates looked at {self.watchman.looks} times; violations {len(self.found)}",
             ]
         )
