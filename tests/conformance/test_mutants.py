@@ -52,7 +52,7 @@ WITHOUT_GUARD = {
     ),
     "lease of whatever is there": (
         "lease_runs",
-        r"runs\.state = 'ready'",
+        r"runs\.state \|\| '' = 'ready'",
         "runs.state <> ''",
         lambda store: test_leases.test_a_run_that_is_not_ready_is_not_leased(store, RunState.PARKED),
     ),

@@ -141,8 +141,8 @@ def ignore_term(ready: str) -> None:
 
 @registry.register
 def tidy_up(ready: str, tidied: str) -> None:
-    Path(ready).write_text(str(os.getpid()))
     try:
+        Path(ready).write_text(str(os.getpid()))
         time.sleep(60)
     finally:
         Path(tidied).write_text("tidied")
@@ -154,8 +154,8 @@ def write(path: str, text: str) -> None:
 
 @registry.register
 async def tidy_up_async(ready: str, tidied: str) -> None:
-    write(ready, "ready")
     try:
+        write(ready, "ready")
         await asyncio.sleep(60)
     finally:
         write(tidied, "tidied")

@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.targets.stage import (
@@ -29,7 +30,8 @@ from tests.targets.stage import (
 from timewright.core.run import Cancelled, Failed, Released, Succeeded, TimedOut
 from timewright.core.target import Note, Shell
 from timewright.errors import InvalidInput
-from timewright.targets import ending
+from timewright.targets import children, ending
+from timewright.targets.child import Status
 from timewright.targets.children import Children
 from timewright.targets.excerpt import Excerpt
 from timewright.targets.limits import Limits
@@ -207,13 +209,36 @@ def test_a_command_that_cannot_start_fails_and_may_be_tried_again(shell: ShellTa
 
 
 def test_an_exit_code_somebody_else_took_is_a_failure_not_a_success(
-    shell: ShellTarget, monkeypatch: pytest.MonkeyPatch
+    shell: ShellTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def taken(*_: Any) -> None:
         raise ChildProcessError
 
     monkeypatch.setattr(os, "waitid", taken)
-    assert "took its exit code" in outcome_of(shell, command("true")).error
+    leaving = (
+        "setsid sh -c 'echo $$ > $1; exec sleep 60' sh $1 >/dev/null 2>&1 & while [ ! -s $1 ]; do :; done"
+    )
+    assert "took its exit code" in outcome_of(shell, script(leaving, str(tmp_path / "pid"))).error
+    assert not is_alive(int(read(tmp_path / "pid")))
+
+
+def test_the_number_of_a_process_somebody_else_reaped_is_not_trusted(
+    shell: ShellTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, ear = begin(shell, script("echo $$ > $1; exec sleep 60", str(tmp_path / "pid")), grace=0)
+    pid = int(read(tmp_path / "pid"))
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        real = read_process(stranger.pid, proc=PROC)
+        assert real is not None
+        # A stranger that looks as if it were in the group, after the number was given away.
+        alike = msgspec.structs.replace(real, group=pid, session=pid)
+        monkeypatch.setattr(ending, "read_table", lambda proc: Table([alike], mark_of=lambda _: ""))
+        monkeypatch.setattr(children, "status_of", lambda process: Status())
+        os.kill(pid, signal.SIGKILL)
+        work.stop("by_hand")
+        ear.wait()
+        assert stranger.poll() is None
+        stranger.kill()
 
 
 # What it is given
@@ -607,8 +632,8 @@ def test_closing_gives_back_what_is_under_way_and_ends_it(tmp_path: Path) -> Non
 
 def test_several_targets_may_share_one_watch_and_each_closes_its_own(tmp_path: Path) -> None:
     with nothing_left():
-        children = Children(own_process=True)
-        one, two = (ShellTarget(allowed=True, children=children) for _ in range(2))
+        shared = Children(own_process=True)
+        one, two = (ShellTarget(allowed=True, children=shared) for _ in range(2))
         _, first = begin(one, command("sleep", "60"))
         _, second = begin(two, script("echo x > $1; sleep 60", str(tmp_path / "ready")))
         read(tmp_path / "ready")
@@ -617,7 +642,7 @@ def test_several_targets_may_share_one_watch_and_each_closes_its_own(tmp_path: P
         assert second.heard == []
         two.close(grace=SECOND)
         assert isinstance(second.wait(), Released)
-        children.close(grace=1)
+        shared.close(grace=1)
 
 
 # Many of them, and a machine that is short of something
@@ -668,8 +693,8 @@ def test_where_there_is_no_table_of_processes_the_group_is_ended_and_who_got_awa
 ) -> None:
     path = tmp_path / "pids"
     with nothing_left():
-        children = Children(proc=tmp_path / "no-proc")
-        shell = ShellTarget(allowed=True, children=children)
+        blind = Children(proc=tmp_path / "no-proc")
+        shell = ShellTarget(allowed=True, children=blind)
         away = "setsid sh -c 'echo $$ >> $1; exec sleep 60' sh $1"
         text = f"sleep 60 & echo $! >> $1; echo $$ >> $1; {away} & wait"
         work, ear = begin(shell, script(text, str(path)), grace=0.1)
@@ -681,7 +706,7 @@ def test_where_there_is_no_table_of_processes_the_group_is_ended_and_who_got_awa
         until(lambda: not any(map(is_alive, pids[:2])))
         os.kill(pids[2], signal.SIGKILL)
         shell.close(grace=SECOND)
-        children.close(grace=1)
+        blind.close(grace=1)
 
 
 def test_the_table_of_processes_is_read_right(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ GIVE_UP = 10.0
 # How long after the last trace of a tree we go on looking, while something may have slipped through.
 DOUBT = 1.0
 SLOWEST_LOOK = 0.25
+NOBODY = -1
 
 
 class Ending:
@@ -87,7 +88,9 @@ class Ending:
             hunted[mark].traced_at = self._watch.monotonic()
 
     def _rest_of(self, child: Child, table: Table) -> list[Process]:
-        rest = table.kin(child.pid, started=child.started, mark=child.mark)
+        # Once it is reaped its number may be a stranger's: then only the mark tells.
+        leader = NOBODY if child.is_reaped else child.pid
+        rest = table.kin(leader, started=child.started, mark=child.mark)
         if self._own_process:
             rest += self._strangers(child, table, rest)
         return rest

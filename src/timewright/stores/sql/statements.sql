@@ -201,17 +201,19 @@ INSERT INTO holds (gate, run_id, fence) {values}
 DELETE FROM holds WHERE run_id {in:ids}
 
 -- name: lease_runs(id text, fence bigint, lease_id text, holder text, leased_at bigint, lease_until bigint)
--- The fence moves with every lease; whoever read an older one leases nothing.
+-- The fence moves with every lease; whoever read an older one leases nothing. The state is spelled so that no
+-- statistics apply to it: taken when nothing was ready they promise one row, and PostgreSQL then compares every
+-- ready run with every grant.
 UPDATE runs SET state = 'leased', fence = runs.fence + 1, lease_id = v.lease_id, holder = v.holder,
     leased_at = v.leased_at, lease_until = v.lease_until, started_at = NULL, cancel_at = NULL
 {from}
-WHERE runs.id = v.id AND runs.state = 'ready' AND runs.fence = v.fence
+WHERE runs.id = v.id AND runs.state || '' = 'ready' AND runs.fence = v.fence
 RETURNING runs.id
 
 -- name: renew_leases(id text, fence bigint, lease_until bigint)
 UPDATE runs SET lease_until = CASE WHEN runs.cancel_at IS NULL THEN v.lease_until ELSE runs.lease_until END
 {from}
-WHERE runs.id = v.id AND runs.state = 'leased' AND runs.fence = v.fence
+WHERE runs.id = v.id AND runs.state || '' = 'leased' AND runs.fence = v.fence
 RETURNING runs.id, runs.fence, runs.cancel_at
 
 -- name: expired_leases
@@ -237,7 +239,7 @@ UPDATE runs SET state = v.state, asleep = v.asleep, fire_at = v.fire_at, reason 
     refunds = v.refunds, started_at = v.started_at, finished_at = v.finished_at, word = v.word, error = v.error,
     lease_id = '', holder = '', leased_at = NULL, lease_until = NULL, cancel_at = NULL
 {from}
-WHERE runs.id = v.id AND runs.state = 'leased' AND runs.fence = v.fence
+WHERE runs.id = v.id AND runs.state || '' = 'leased' AND runs.fence = v.fence
 RETURNING runs.id
 
 -- name: insert_attempts(run_id text, fence bigint, number bigint, lease_id text, holder text, leased_at bigint, lease_until bigint, started_at bigint, ended_at bigint, outcome text, charged bigint, word text, error text, result text)
