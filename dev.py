@@ -36,6 +36,7 @@ LANES = {
     "faults": "timewright.testing.faults",
     "soak": "benchmarks.soak",
 }
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 RESOLVE = ["pip", "compile", "--universal", "--python-version", "3.11", "--all-extras", "--quiet"]
 NAMES_ONLY = ["--no-emit-index-url", "--no-header", "--no-annotate"]
 
@@ -52,7 +53,7 @@ def up(arguments: list[str]) -> int:
 
 def test(arguments: list[str]) -> int:
     """Check, then run the tests; --full adds the long ones, the rest goes to pytest."""
-    prepare("test")
+    prepare("test", *(["browser"] if find_browser() else []))
     failed = run_checks()
     if failed:
         return failed
@@ -83,6 +84,15 @@ def docs(arguments: list[str]) -> int:
     prepare("docs")
     failed = call(python(), "-m", "docs.generate")
     return failed or call(tool("zensical"), *(arguments or ["build", "--clean"]))
+
+
+def screens(arguments: list[str]) -> int:
+    """Draw the dashboard's screens again, for docs/screens: a demo, a server, a browser."""
+    no_more(arguments, command="screens")
+    if not find_browser():
+        return 1
+    prepare("test", "browser")
+    return call(python(), "-m", "docs.screens")
 
 
 def simulate(arguments: list[str]) -> int:
@@ -116,6 +126,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "check": check,
     "bench": bench,
     "docs": docs,
+    "screens": screens,
     "simulate": simulate,
     "faults": faults,
     "soak": soak,
@@ -191,6 +202,23 @@ def install(extras: Sequence[str]) -> None:
     if failed:
         raise Refused("the install failed; pip said why above.")
     say(f"installed in {time.monotonic() - started:.0f} s")
+
+
+def find_browser() -> bool:
+    """Whether there is a Chromium for the dashboard's tests; where Debian's can be installed, it is."""
+    if any(map(shutil.which, BROWSERS)):
+        return True
+    if shutil.which("apt-get") and not WINDOWS and os.geteuid() == 0:
+        say("installing Debian's chromium for the dashboard's tests")
+        quiet = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
+        if not quietly(*quiet, "install", "--yes", "--no-install-recommends", "chromium"):
+            quietly(*quiet, "update")
+            quietly(*quiet, "install", "--yes", "--no-install-recommends", "chromium")
+        if any(map(shutil.which, BROWSERS)):
+            return True
+    say("THE DASHBOARD IS NOT TESTED: no Chromium was found.")
+    say("  to test it: apt install chromium (Debian, Ubuntu), then python3 dev.py test")
+    return False
 
 
 def pip() -> list[str]:

@@ -18,6 +18,7 @@ from benchmarks._measure import (
     house,
     median,
     percentile,
+    progress,
     schedule,
     spread,
     store_words,
@@ -147,7 +148,7 @@ def _burst(
         f"{count:,} due in one instant",
         f"{count:,} schedules, every 1h, one anchor; no-op on threads; {rounds} rounds, the parties by turns",
         "from the planned instant to the first line of the function, by the wall clock; ms",
-        *(f"timewright, {kind}: {store_words(kind)}, capacity 1000, batch 1000" for kind in kinds),
+        *(f"timewright, {kind}: {store_words(kind)}, settings as they come" for kind in kinds),
     )
     found = _by_turns(parties, rounds)
     _show(found)
@@ -183,7 +184,7 @@ def _one_burst(place: str, count: int, *, ahead: float) -> Lates:
     def note(context: Any) -> None:
         lates.append(time.time() - context.planned_at.timestamp())
 
-    with house(place, {"note": note}, awaited=count, capacity=1000, batch=1000) as (built, ends):
+    with house(place, {"note": note}, awaited=count) as (built, ends):
         now = built.store.now()
         anchor = now + timedelta(seconds=ahead)
         rows = [
@@ -237,8 +238,9 @@ def _bare(instants: Sequence[float]) -> Lates:
 
 def _by_turns(parties: Mapping[str, Callable[[], Lates]], rounds: int) -> dict[str, list[Lates]]:
     found: dict[str, list[Lates]] = {name: [] for name in parties}
-    for _ in range(rounds):
+    for number in range(rounds):
         for name, party in parties.items():
+            progress(f"start delay: round {number + 1} of {rounds}, {name}")
             with suppress(Absent):
                 found[name].append(party())
     return found

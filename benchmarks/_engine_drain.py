@@ -15,6 +15,7 @@ from benchmarks._measure import (
     heading,
     house,
     median,
+    progress,
     schedule,
     spread,
     store_words,
@@ -26,8 +27,6 @@ from timewright.core.triggers import Manual
 from timewright.ledger.by_hand import run_now
 from timewright.ledger.replan import create
 
-CAPACITY = 500
-BATCH = 1000
 SLOW = 5  # a rival that takes this much longer is given that much less to do
 
 Party = Callable[[int, str], Taken]
@@ -40,7 +39,7 @@ def drain(goals: Goals, places: Places, *, kind: str, rounds: int, quick: bool) 
     heading(
         f"no-op runs end to end, {kind}",
         f"{store_words(kind)}; empty store, one process, {rounds} rounds, the parties by turns in each",
-        f"timewright: 10 schedules, call target on threads, capacity {CAPACITY}, batch {BATCH};"
+        "timewright: 10 schedules, call target on threads, settings as they come;"
         " every run once, one attempt each, checked",
         *(
             f"{name}: {jobs:,} jobs; {(party.__doc__ or '').strip()}"
@@ -49,9 +48,10 @@ def drain(goals: Goals, places: Places, *, kind: str, rounds: int, quick: bool) 
     )
     taken: dict[str, list[Taken]] = {name: [] for name in parties}
     absent: dict[str, str] = {}
-    for _ in range(rounds):
+    for number in range(rounds):
         for name, party, jobs in _given(kind, runs):
             if name not in absent:
+                progress(f"drain, {kind}: round {number + 1} of {rounds}, {name}")
                 try:
                     with places.fresh(kind) as place:
                         taken[name].append(party(jobs, place))
@@ -69,7 +69,7 @@ def ours(runs: int, place: str) -> Taken:
     def noop() -> None:
         ran.append(None)
 
-    with house(place, {"noop": noop}, awaited=runs, capacity=CAPACITY, batch=BATCH) as (built, ends):
+    with house(place, {"noop": noop}, awaited=runs) as (built, ends):
         watch = Stopwatch()
         enqueue_runs(built.store, runs)
         watch.mark()
@@ -89,7 +89,7 @@ def ours_singly(runs: int, place: str) -> Taken:
     def noop() -> None:
         """Do nothing."""
 
-    with house(place, {"noop": noop}, awaited=runs, capacity=CAPACITY, batch=BATCH) as (built, ends):
+    with house(place, {"noop": noop}, awaited=runs) as (built, ends):
         now = built.store.now()
         one = schedule("manual", Manual(), Call(name="noop"), now=now, overlap=Overlap.ALLOW)
         create(built.store, [one], by=BY, now=now)

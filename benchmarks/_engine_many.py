@@ -24,6 +24,7 @@ from benchmarks._measure import (
     heading,
     house,
     median,
+    progress,
     rss_mb,
     say,
     spread,
@@ -53,7 +54,8 @@ def http(goals: Goals, places: Places, *, kinds: Sequence[str], rounds: int, qui
         took: list[float] = []
         memory: list[float] = []
         seen: list[int] = []
-        for _ in range(rounds):
+        for number in range(rounds):
+            progress(f"http, {kind}: round {number + 1} of {rounds}")
             server = Child("benchmarks._engine_many", "server")
             url = server.hear()["url"]
             with places.fresh(kind) as place:
@@ -140,8 +142,9 @@ def scale(goals: Goals, places: Places, *, rounds: int, quick: bool) -> None:
         f"from the word to start until all are settled; {rounds} rounds, the fleets by turns in each",
     )
     found: dict[int, list[float]] = {fleet: [] for fleet in fleets}
-    for _ in range(rounds):
+    for number in range(rounds):
         for fleet in fleets:
+            progress(f"scale: round {number + 1} of {rounds}, {fleet} processes")
             with places.fresh("postgres") as place:
                 found[fleet].append(runs / _drained(place, fleet=fleet, runs=runs))
     for fleet, rates in found.items():

@@ -27,6 +27,7 @@ from benchmarks._measure import (
     heading,
     house,
     median,
+    progress,
     rss_mb,
     say,
     spread,
@@ -51,6 +52,7 @@ def rest(
             store_kind = "sqlite" if kind == "apscheduler" else kind
             words = "jobs of 30 days" if kind == "apscheduler" else "schedules of a day that begin in 2150"
             filled = {size: stack.enter_context(places.fresh(store_kind)) for size in sizes}
+            progress(f"at rest, {kind}: filling {', '.join(f'{size:,}' for size in sizes)} schedules")
             try:
                 seconds = {size: FILLERS[kind](place, size) for size, place in filled.items()}
             except Absent as reason:
@@ -73,7 +75,8 @@ def rest(
 
 def _start(goals: Goals, kind: str, filled: dict[int, str], *, rounds: int) -> None:
     found: dict[int, list[float]] = {size: [] for size in filled}
-    for _ in range(rounds):
+    for number in range(rounds):
+        progress(f"start-up, {kind}: round {number + 1} of {rounds}")
         for size, place in filled.items():
             began = time.time()
             child = Child("benchmarks._engine_rest", kind, place=place)
@@ -94,6 +97,7 @@ def _start(goals: Goals, kind: str, filled: dict[int, str], *, rounds: int) -> N
 
 def _idle(goals: Goals, kind: str, filled: dict[int, str], *, seconds: int) -> None:
     """All sizes rest at the same time: each counts its own time on a core only."""
+    progress(f"idle, {kind}: {seconds} s")
     children = {size: Child("benchmarks._engine_rest", kind, place=place) for size, place in filled.items()}
     for child in children.values():
         child.hear()

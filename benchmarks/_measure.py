@@ -65,6 +65,11 @@ def heading(title: str, *conditions: str) -> None:
     print(f"\n{title}", *(f"  {line}" for line in conditions), sep="\n", flush=True)
 
 
+def progress(words: str) -> None:
+    """What is being measured just now, beside the figures and not among them."""
+    print(f"    … {words}", file=sys.stderr, flush=True)
+
+
 def spread(values: Sequence[float], *, digits: int = 0) -> str:
     """Median, and in brackets the lowest and the highest."""
     median = statistics.median(values)

@@ -94,7 +94,7 @@ class World:
 
     def keep(self, family: str, schedules: list[Schedule]) -> None:
         """Create schedules and write down what they are."""
-        create(self.store, schedules, by=BY, now=self.store.now())
+        create(self.store, schedules, by=BY, now=schedules[0].created_at)
         for schedule in schedules:
             self.kept[schedule.id] = Kept(schedule, family)
 

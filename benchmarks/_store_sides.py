@@ -26,6 +26,7 @@ from timewright.ledger.admit import admit_due
 from timewright.ledger.lease import lease_ready
 from timewright.ledger.settle import Answer, settle_answers
 from timewright.ports import Revised, Store
+from timewright.stores.file_safety import LOG_PAGES
 
 HOLDER = "bench"
 LEASE = timedelta(seconds=300)
@@ -141,6 +142,7 @@ class RawSqlite(Raw):
         self._db = apsw.Connection(path)
         self._db.set_busy_timeout(10_000)
         self._db.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -16384")
+        self._db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
 
     def add(self, many: int) -> None:
         rows = self._new_schedules(many)
@@ -201,7 +203,7 @@ class RawSqlite(Raw):
 
 
 class RawPostgres(Raw):
-    """psycopg and unnest: one statement a table, one transaction a batch.
+    """psycopg and unnest: one statement a table, one transaction a batch, prepared as the driver does it.
 
     States are compared so that no statistics apply, as in the book: else a plan now and then is quadratic.
     """
@@ -209,7 +211,6 @@ class RawPostgres(Raw):
     def __init__(self, url: str) -> None:
         super().__init__()
         self._db = psycopg.connect(url, autocommit=True)
-        self._db.prepare_threshold = None
         self._db.execute("SET synchronous_commit = on")
 
     def add(self, many: int) -> None:

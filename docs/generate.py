@@ -44,6 +44,9 @@ from timewright.core.moments import LONGEST_DURATION
 from timewright.core.policies import QueuePolicy
 from timewright.core.run import Reason, RunState
 from timewright.core.schedule import SCHEDULE_TRANSITIONS, Schedule, ScheduleEvent, ScheduleState
+from timewright.core.workflow import WorkflowSpec
+from timewright.doors.http.places import places_of
+from timewright.ledger.namespaces import Namespace
 from timewright.operations import Operation, Request, operations
 from timewright.settings import Settings
 
@@ -121,7 +124,9 @@ def schedule_page() -> str:
     said = SAID["schedule_field"]
     check((f.name for f in fields(Schedule)), said, "schedule_field")
     rows = [(code(f.encode_name), kind(f.type), default(f), said[f.name]) for f in fields(Schedule)]
-    made_of: list[type[Struct]] = [*parts(Schedule), QueuePolicy, Calendar, *parts(Calendar)]
+    known: list[type[Struct]] = [*parts(Schedule), QueuePolicy, Calendar, *parts(Calendar), Namespace]
+    steps: list[type[Struct]] = [WorkflowSpec, *parts(WorkflowSpec)]
+    made_of = [*known, *(one for one in steps if one not in known)]
     overview = table("field", "type", "default", "says", rows=rows)
     return _page("schedule", overview, "## The parts", *map(part, made_of))
 
@@ -173,7 +178,9 @@ def _operation(operation: Operation[Any]) -> str:
     asked = f"{operation.summary}{field_table(operation.request, link=False)}"
     answered = f"Gives `{operation.answer.__name__}`: {first(operation.answer)}"
     examples = [f"```json\n{msgspec.json.encode(one).decode()}\n```" for one in operation.examples if one]
-    return "\n\n".join([f"## {operation.name}", asked, *_beside(operation.request), answered, *examples])
+    over_http = "Over HTTP: " + ", ".join(code(f"{p.method} {p.template}") for p in places_of(operation))
+    parts_of_it = [asked, *_beside(operation.request), answered, over_http, *examples]
+    return "\n\n".join([f"## {operation.name}", *parts_of_it])
 
 
 def _beside(request: type[Request]) -> list[str]:
@@ -193,7 +200,7 @@ def _limit(field: FieldInfo) -> str:
     """What may be set: by its type, or by what the settings themselves say when they refuse."""
     info = kinds.type_info(field.type)
     if isinstance(info, kinds.StructType):
-        return ", ".join(f"{f.encode_name}: {kind(f.type)}" for f in info.fields)
+        return ", ".join(f"{f.encode_name}: {kind(f.type, link=False)}" for f in info.fields)
     if not isinstance(info, kinds.TimeDeltaType):
         return kind(info)
     too_long: dict[str, Any] = {field.name: LONGEST_DURATION}
@@ -229,4 +236,7 @@ def _opening(text: str) -> str:
 
 
 if __name__ == "__main__":
+    from docs import tour
+
+    tour.write()
     write()

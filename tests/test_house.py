@@ -56,6 +56,7 @@ PUBLIC_NAMES: list[str] = [
     "Publish",
     "QueuePolicy",
     "Retry",
+    "Rrule",
     "Run",
     "RunState",
     "Schedule",

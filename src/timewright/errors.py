@@ -12,6 +12,7 @@
     ├── Conflict                someone else was faster: a stale revision, a name that is taken
     ├── NotAllowed              the object exists, and its state does not permit this
     ├── Stale                   an answer from a lease that was lost; nothing was changed
+    ├── Unauthorized            nobody we know: no key, or one that does not open anything
     ├── Forbidden               the caller may not do this
     ├── OverQuota               the caller may do this, but not this often or this much
     ├── MissingExtra            an optional part is not installed; carries the install line
@@ -59,10 +60,20 @@ class TimewrightError(Exception):
         field = f"{prefix}.{self.field}" if self.field else prefix
         return type(self)(self.message, field=field, value=self.value, rule=self.rule, fix=self.fix)
 
+    def problem(self) -> dict[str, object]:
+        """The refusal as data, the same at every door: a code, a sentence, and what is known beside."""
+        said = {"field": self.field, "value": self.value, "rule": self.rule, "fix": self.fix}
+        return {"code": self.code, "message": self.message} | {k: v for k, v in said.items() if v is not None}
+
+    @property
+    def where(self) -> str | None:
+        """The field as a person reads it: words that stand behind a path say more than the path."""
+        return self.field.partition(": ")[2] or self.field if self.field else self.field
+
     def explain(self) -> str:
         """The whole story on a few lines: what happened, where, the rule, and the remedy."""
         lines = [self.message]
-        for label, text in (("field", self.field), ("rule", self.rule), ("try", self.fix)):
+        for label, text in (("field", self.where), ("rule", self.rule), ("try", self.fix)):
             if text:
                 lines.append(f"  {label:<7} {text}")
         return "\n".join(lines)
@@ -134,6 +145,12 @@ class Stale(TimewrightError):
     code = "stale"
 
 
+class Unauthorized(TimewrightError):
+    """Nobody we know: no key, or one that does not open anything; never says which."""
+
+    code = "unauthorized"
+
+
 class Forbidden(TimewrightError):
     """The caller may not do this."""
 
@@ -141,9 +158,27 @@ class Forbidden(TimewrightError):
 
 
 class OverQuota(TimewrightError):
-    """The caller may do this, but not this often or this much."""
+    """The caller may do this, but not this often or this much; `retry_after` says when, in seconds."""
 
     code = "over_quota"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        value: object = None,
+        rule: str | None = None,
+        fix: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, field=field, value=value, rule=rule, fix=fix)
+        self.retry_after = retry_after
+
+    def problem(self) -> dict[str, object]:
+        """The refusal as data, with when to try again if that helps."""
+        more = {} if self.retry_after is None else {"retry_after": round(self.retry_after, 3)}
+        return super().problem() | more
 
 
 class MissingExtra(TimewrightError):

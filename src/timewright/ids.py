@@ -26,6 +26,7 @@ class TimedIds:
     def __init__(self, entropy: Callable[[int], bytes] = os.urandom) -> None:
         self._entropy = entropy
         self._last = (0, 0)
+        self._head = (-1, "")
 
     def new(self, kind: str, *, now: datetime) -> str:
         """An id such as `run_01K8…`; `kind` is one of the nouns that have ids."""
@@ -34,7 +35,17 @@ class TimedIds:
         # The same millisecond counts on from the last id, so a batch made together stays in order.
         tail = last_tail + 1 if milliseconds == last_at else int.from_bytes(self._entropy(10), "big") >> 1
         self._last = (milliseconds, tail)
-        return f"{_PREFIXES[kind]}_{_spell((milliseconds << 80) | (tail & (2**80 - 1)))}"
+        value = (milliseconds << 80) | (tail & (2**80 - 1))
+        high, head = self._head
+        if high != value >> 20:
+            # All but the last four characters, which are the same for most of a batch.
+            high, head = self._head = (value >> 20, _spell(value)[:22])
+        return f"{_PREFIXES[kind]}_{head}{_PAIRS[(value >> 10) & 1023]}{_PAIRS[value & 1023]}"
+
+
+def first_id(kind: str, *, at: datetime) -> str:
+    """The smallest id that can be made at an instant: whatever is made later sorts behind it."""
+    return f"{_PREFIXES[kind]}_{_spell((micros(at) // 1000) << 80)}"
 
 
 def _spell(value: int) -> str:

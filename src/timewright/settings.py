@@ -3,13 +3,62 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated
+from ipaddress import ip_network
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from timewright.core.moments import MINUTE, SECOND, bounded, spell_duration
 from timewright.core.policies import LONGEST_REST, Floor
+from timewright.core.zones import check_zone
 from timewright.errors import InvalidInput
+
+Algorithm = Literal[
+    "HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "EdDSA"
+]
+
+
+class Allowed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Addresses that HTTP targets may call though they are not public: for one host and port, or for all."""
+
+    cidr: Annotated[str, Meta(min_length=1, max_length=64)]
+    host: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    port: Annotated[int, Meta(ge=1, le=65_535)] | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            ip_network(self.cidr)
+        except ValueError as error:
+            raise InvalidInput(
+                f"{self.cidr!r} is not a network: {error}",
+                field="cidr",
+                value=self.cidr,
+                rule="an address and a prefix with no bits beyond it",
+                fix="10.20.0.0/16, or 10.20.30.40/32 for one address",
+            ) from None
+
+
+class EgressRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where HTTP targets may go beside public addresses, and on which ports; no ports means all."""
+
+    allow: Annotated[tuple[Allowed, ...], Meta(max_length=1000)] = ()
+    ports: Annotated[tuple[Annotated[int, Meta(ge=1, le=65_535)], ...], Meta(max_length=1000)] = ()
+
+
+class AdvisorTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which model advises where `planner` is `llm`: its endpoint, its key by reference, and its prices."""
+
+    base_url: Annotated[str, Meta(pattern=r"^https?://[^\s@]+$", max_length=2000)] = (
+        "https://api.openai.com/v1"
+    )
+    model: Annotated[str, Meta(max_length=200)] = ""
+    shape: Literal["openai", "anthropic"] = "openai"
+    key: Annotated[str, Meta(pattern=r"^(env:\w{1,200}|secret://[\w.-]{1,200})?$")] = ""
+    tools: Literal["native", "json"] = "native"
+    timeout: timedelta = MINUTE
+    reply_tokens: Annotated[int, Meta(ge=64, le=100_000)] = 1024
+    price_in: Annotated[float, Meta(ge=0, le=100_000)] = 0.0
+    price_out: Annotated[float, Meta(ge=0, le=100_000)] = 0.0
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,15 +84,72 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long finished runs are kept."""
     shell: bool = False
     """Whether shell targets may run; off unless allowed."""
+    publish: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=255)], ...], Meta(max_length=1000)
+    ] = ()
+    """Brokers that publish targets may use: `celery`, or `redis://host:6379`; none unless allowed."""
     local: bool = True
     """Whether HTTP targets may call 127.0.0.1 and ::1."""
+    egress: EgressRules = EgressRules()
+    """Where HTTP targets may go beside public addresses: `allow` by cidr, host and port; `ports` bounds."""
+    log: Literal["off", "text", "json"] = "off"
+    """One line per fact on the standard error: for people, for programs, or none."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Which facts get a line: `warning` leaves those that need no one's attention out."""
+    metrics: bool = False
+    """Whether this instance counts what happens, for Prometheus."""
+    metrics_port: Annotated[int, Meta(ge=0, le=65_535)] = 0
+    """A port of its own where the numbers are read, for a process without the HTTP door; 0 is none."""
+    metrics_host: Annotated[str, Meta(min_length=1, max_length=255)] = "127.0.0.1"
+    """The address that port is opened on."""
+    metric_schedules: Annotated[int, Meta(ge=0, le=1000)] = 0
+    """For how many schedules there are numbers of their own; all others are counted together."""
+    trace: bool = False
+    """Whether every attempt is a span that OpenTelemetry exports; the extra `otel` is needed."""
+    secret_key_file: Annotated[str, Meta(max_length=4096)] = ""
+    """The file with the secret key of the installation; without one it lies beside the store."""
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 7411
+    """The port of the HTTP door; 0 takes a free one."""
+    bind: Annotated[str, Meta(min_length=1, max_length=255)] = "127.0.0.1"
+    """The address the HTTP door is opened on; any other than this machine's own needs a key and TLS."""
+    hosts: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=255)], ...], Meta(max_length=100)
+    ] = ()
+    """Names the HTTP door answers to, beside those of this machine."""
+    tls_cert: Annotated[str, Meta(max_length=4096)] = ""
+    """The file with the certificate of the HTTP door, for TLS without a proxy."""
+    tls_key: Annotated[str, Meta(max_length=4096)] = ""
+    """The file with the private key of that certificate."""
+    behind_proxy: bool = False
+    """Whether a proxy in front of the HTTP door does TLS; only then may it be opened wider without."""
+    zones: Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=1000)] = ()
+    """The time zones that schedules may name; without any, all of them."""
+    jwt_keys: Annotated[str, Meta(max_length=4096)] = ""
+    """The file with the keys that services' tokens are signed with: a JWKS, a PEM, or one secret."""
+    jwt_algorithms: tuple[Algorithm, ...] = ()
+    """The algorithms that such a token may be signed with; the token does not choose."""
+    jwt_audience: Annotated[str, Meta(max_length=255)] = ""
+    """The audience that such a token must be made for."""
+    jwt_issuer: Annotated[str, Meta(max_length=255)] = ""
+    """The issuer that such a token must come from; without one, any that has the key."""
+    tls_client_ca: Annotated[str, Meta(max_length=4096)] = ""
+    """The file with the authorities that clients of the HTTP door must have a certificate of."""
+    planner: Literal["off", "heuristic", "llm"] = "off"
+    """Who advises adaptive schedules: nobody, the embedded rules, or a model."""
+    planner_every: timedelta = 5 * MINUTE
+    """How often the planner looks who deserves attention."""
+    advisor: AdvisorTerms = AdvisorTerms()
+    """The model that advises: `base_url`, `model`, `shape`, `key` by reference, `tools`, prices."""
 
     def __post_init__(self) -> None:
+        for zone in self.zones:
+            check_zone(zone, field="zones")
         for field, shortest, longest in (
             ("longest_rest", timedelta(milliseconds=10), LONGEST_REST),
             ("look_ahead", timedelta(0), 60 * MINUTE),
             ("stop_wait", timedelta(0), 24 * 60 * MINUTE),
             ("keep_history", MINUTE, timedelta(days=36_500)),
+            ("planner_every", SECOND, 24 * 60 * MINUTE),
         ):
             value = bounded(getattr(self, field), field=field)
             if not shortest <= value <= longest:

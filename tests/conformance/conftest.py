@@ -18,7 +18,7 @@ from timewright.testing.clock import ManualClock
 from timewright.testing.postgres import fresh_database, shared_postgres
 
 KINDS = ("sqlite", "postgres")
-TABLES = ("runs", "attempts", "schedules", "revisions", "gates", "holds", "objects", "audit", "meta")
+TABLES = ("runs", "steps", "attempts", "schedules", "revisions", "gates", "holds", "objects", "audit", "meta")
 
 
 @pytest.fixture(scope="session")

@@ -175,6 +175,20 @@ def test_a_renewal_tells_the_holder_that_the_run_was_asked_to_stop_and_prolongs_
     assert get(store, run.id).lease_until == NOON + 2 * MINUTE
 
 
+@pytest.mark.parametrize("lease_id", ["ours", "theirs", "lease_", "", "lease_!é"])
+def test_a_live_lease_is_found_by_its_id_whoever_made_it(store: Store, lease_id: str) -> None:
+    run, other = make_run(), make_run()
+    add(store, run, other)
+    asked = grant(run)
+    asked = asked if lease_id == "ours" else replace(asked, lease_id=lease_id)
+    (held,) = store.write(lambda tx: tx.lease_runs([asked]))
+    leased(store, other)
+    assert store.read(lambda tx: tx.find_lease(asked.lease_id)) == held
+    assert store.read(lambda tx: tx.find_lease(f"{asked.lease_id}-2")) is None
+    settle(store, ended(held))
+    assert store.read(lambda tx: tx.find_lease(asked.lease_id)) is None
+
+
 def test_a_lease_is_over_at_its_very_end_and_not_a_microsecond_before(store: Store) -> None:
     run = make_run()
     add(store, run)

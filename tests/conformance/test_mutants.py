@@ -84,7 +84,7 @@ WITHOUT_GUARD = {
         "awaken",
         r"fire_at <= \S+",
         "fire_at <= 4102444800000000",
-        test_ready.test_a_run_sleeps_until_it_may_fire_and_not_a_microsecond_less,
+        test_ready.test_a_run_that_wakes_wakes_nobody_beside_it,
     ),
 }
 WITHOUT_LOCK = {

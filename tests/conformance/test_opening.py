@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.builders import NOON, add, get, make_run
+from tests.conformance.builders import NOON, add, ended, get, leased, make_run, settle
 from tests.conformance.databases import Database
 from tests.conformance.together import all_at_once
 from timewright.core.moments import HOUR
@@ -14,6 +14,7 @@ from timewright.errors import (
     SchemaMismatch,
     StoreError,
 )
+from timewright.ports import Store
 from timewright.stores.migrate import migrations
 from timewright.testing.clock import ManualClock
 from timewright.testing.postgres import fresh_database
@@ -111,6 +112,63 @@ def test_a_migration_that_fails_leaves_nothing_behind(
         assert table_columns(database) == {}
         add(database.open(), make_run())
         database.close()
+
+
+@pytest.mark.parametrize("version", range(1, len(migrations("sqlite"))))
+def test_a_store_of_any_earlier_version_is_brought_up_to_date_with_all_it_holds(
+    tmp_path: Path, postgres_url: str, kind: str, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "timewright.stores.sqlite" if kind == "sqlite" else "timewright.stores.postgres"
+    with fresh_database(postgres_url) as url:
+        database = Database(kind, str(tmp_path / "store.db") if kind == "sqlite" else url)
+        with monkeypatch.context() as patch:
+            patch.setattr(f"{module}.migrations", lambda dialect: migrations(dialect)[:version])
+            database.open().close()
+        assert database.sql("SELECT max(number) FROM migrations") == [(version,)]
+        for statement in FIRST_ROWS.split(";\n\n"):
+            database.sql(statement)
+        rows = {table: database.sql(f"SELECT * FROM {table} ORDER BY 1") for table in FIRST_TABLES}
+        store = database.open()
+        assert database.sql("SELECT count(*) FROM migrations") == [(len(migrations(kind)),)]
+        for table, before in rows.items():
+            after = database.sql(f"SELECT * FROM {table} ORDER BY 1")
+            assert [row[: len(before[0])] for row in after] == before
+        _live_on(store)
+        database.close()
+
+
+# Written as the first version wrote them: columns that came later are not named.
+FIRST_TABLES = ("schedules", "revisions", "runs", "attempts")
+FIRST_ROWS = """
+INSERT INTO schedules (id, namespace, name, revision, state, decided_to, next_at, wake_at, source, failures,
+    last_run)
+VALUES ('sch_1', 'default', 'nightly', 1, 'active', 0, 3600000000, 3600000000, 'baseline-interval', 2,
+    'run_1');
+
+INSERT INTO revisions (schedule_id, revision, at, body)
+VALUES ('sch_1', 1, 0, '{"id":"sch_1","name":"nightly","created_at":"2026-03-10T12:00:00Z",
+    "trigger":{"kind":"every","interval":"PT3600S","anchor":"2026-03-10T12:00:00Z"},
+    "target":{"kind":"note","text":"hello"}}');
+
+INSERT INTO runs (id, namespace, schedule_id, planned_at, fire_at, state, source, revision, fence, created_at)
+VALUES ('run_1', 'default', 'sch_1', 0, 0, 'ready', 'baseline-interval', 1, 1, 0);
+
+INSERT INTO attempts (run_id, fence, number, lease_id, holder, leased_at, lease_until, ended_at, outcome,
+    charged)
+VALUES ('run_1', 1, 1, 'lease_1', 'worker', 0, 1, 1, 'failed', 1)
+"""
+
+
+def _live_on(store: Store) -> None:
+    """What was there goes through its whole life, and is found again."""
+    (run,) = store.write(lambda tx: tx.ready_runs(now=NOON, limit=10))
+    (held,) = leased(store, run)
+    assert settle(store, ended(held)) == {"run_1"}
+    store.write(lambda tx: tx.clear_streaks(["sch_1"]))
+    (due,) = store.write(lambda tx: tx.due_schedules(now=NOON, limit=10))
+    assert (due.schedule.name, due.standing.failures, due.last_run) == ("nightly", 0, "run_1")
+    found = store.read(lambda tx: tx.get_attempts(["run_1"]))["run_1"]
+    assert [attempt.fence for attempt in found] == [1, 2]
 
 
 def test_a_store_in_a_test_tells_the_time_it_is_given(database: Database, clock: ManualClock) -> None:

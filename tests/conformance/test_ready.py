@@ -104,6 +104,13 @@ def test_a_run_sleeps_until_it_may_fire_and_not_a_microsecond_less(store: Store)
     assert get(store, run.id) == run
 
 
+def test_a_run_that_wakes_wakes_nobody_beside_it(store: Store) -> None:
+    early, late = make_run(fire_at=NOON + MINUTE), make_run(fire_at=NOON + HOUR)
+    add(store, early, late)
+    assert ready(store, now=NOON + HOUR - TICK) == [early.id]
+    assert ready(store, now=NOON + HOUR) == [early.id, late.id]
+
+
 def test_a_run_that_failed_comes_back_into_its_line_when_its_wait_is_over(store: Store) -> None:
     run = queued()
     add(store, run)

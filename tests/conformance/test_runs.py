@@ -392,3 +392,49 @@ def test_a_schedule_and_its_first_run_are_one_transaction(store: Store) -> None:
 
     store.write(work)
     assert get(store, run.id) == run
+
+
+def test_a_list_since_an_instant_is_the_same_whatever_the_state_and_age(store: Store, nightly: str) -> None:
+    runs = [
+        make_run(nightly, planned_at=NOON + n * HOUR, state=state, alone=False)
+        for n, state in enumerate(RunState)
+    ]
+    store.write(lambda tx: tx.add_runs(runs))
+    for since in (NOON, NOON + 2 * HOUR, NOON + 2 * HOUR + MINUTE):
+        assert find(store, since=since) == [run.id for run in reversed(runs) if run.planned_at >= since]
+        for run in runs:
+            assert find(store, since=since, state=run.state) == [run.id] * (run.planned_at >= since)
+
+
+def test_the_newest_marks_of_several_schedules_are_those_of_their_chains(store: Store, nightly: str) -> None:
+    other = make_schedule("hourly")
+    put(store, revised(other), revised(make_schedule("idle")))
+    for schedule_id in (nightly, other.id):
+        times = (NOON + n * HOUR for n in range(5))
+        admit(
+            store, schedule_id, *(make_run(schedule_id, planned_at=at, state=RunState.FAILED) for at in times)
+        )
+    marks = store.read(lambda tx: tx.newest_marks([nightly, other.id, "nobody"], each=3))
+    for schedule_id in (nightly, other.id):
+        newest = find(store, schedule_id=schedule_id)[:3]
+        assert [mark.run for mark in marks[schedule_id]] == newest[::-1]
+    assert set(marks) == {nightly, other.id}
+
+
+def test_what_comes_next_is_given_by_when_it_is_looked_at(store: Store) -> None:
+    late, soon = make_schedule("late"), make_schedule("soon")
+    never, theirs = make_schedule("never"), make_schedule("soon", namespace="other")
+    put(
+        store,
+        revised(late, make_standing(next_at=NOON + 2 * HOUR)),
+        revised(soon, make_standing(next_at=NOON + HOUR)),
+        revised(never, make_standing(next_at=None)),
+        revised(theirs, make_standing(next_at=NOON + HOUR)),
+    )
+
+    def upcoming(until: datetime, limit: int = 10) -> list[str]:
+        return store.read(lambda tx: tx.upcoming("default", until=until, limit=limit))
+
+    assert upcoming(NOON + DAY) == [soon.id, late.id]
+    assert upcoming(NOON + DAY, limit=1) == [soon.id]
+    assert upcoming(NOON + HOUR) == [soon.id]

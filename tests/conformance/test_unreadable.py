@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from tests.conformance.databases import Database
 from timewright.core.moments import HOUR
 from timewright.core.run import RunState
 from timewright.errors import UnreadableRow
-from timewright.ports import RunFilter, ScheduleFilter
+from timewright.ports import Page, RunFilter, ScheduleFilter, Stood, Transaction
 
 SCHEDULE_DAMAGE = {
     "a state of a later version": "UPDATE schedules SET state = 'dreaming' WHERE id = ?",
@@ -148,20 +149,54 @@ def test_a_run_in_a_state_of_a_later_version_is_never_started(database: Database
     assert leased(store, run) == []
 
 
-@pytest.mark.parametrize("listing", ["schedules", "runs"])
-def test_a_list_with_a_row_that_cannot_be_read_says_so(database: Database, listing: str) -> None:
+def test_a_list_of_schedules_names_the_one_that_cannot_be_read_and_shows_the_others(
+    database: Database,
+) -> None:
     store = database.open()
-    schedule, run = make_schedule(), make_run(state=RunState.SUCCEEDED)
+    rows = [revised(make_schedule(f"s{n}")) for n in range(4)]
+    put(store, *rows)
+    bad = rows[1].schedule
+    database.sql("UPDATE revisions SET body = 'x' WHERE schedule_id = ?", [bad.id])
+    page = store.read(lambda tx: tx.find_schedules(ScheduleFilter(limit=2)))
+    assert [due.schedule.name for due in page.rows] == ["s0"]
+    assert [(one.id, one.name) for one in page.unreadable] == [(bad.id, "s1")]
+    assert "cannot be read" in page.unreadable[0].why
+    rest = store.read(lambda tx: tx.find_schedules(ScheduleFilter(limit=2, cursor=page.cursor)))
+    assert ([due.schedule.name for due in rest.rows], rest.unreadable) == (["s2", "s3"], ())
+
+
+@pytest.mark.parametrize("of_schedule", [False, True])
+def test_a_list_of_runs_names_the_one_that_cannot_be_read_and_shows_the_others(
+    database: Database, of_schedule: bool
+) -> None:
+    store = database.open()
+    schedule = make_schedule()
     put(store, revised(schedule))
-    add(store, run)
-    database.sql("UPDATE revisions SET body = 'x'")
-    database.sql("UPDATE runs SET extra = 'x'")
-    questions: dict[str, Any] = {
-        "schedules": lambda tx: tx.find_schedules(ScheduleFilter()),
-        "runs": lambda tx: tx.find_runs(RunFilter()),
-    }
-    with pytest.raises(UnreadableRow):
-        store.read(questions[listing])
+    runs: list[Any] = []
+    for n in range(5):
+        before = runs[-1].id if runs else ""
+        at = NOON + n * HOUR
+        runs.append(make_run(schedule.id, planned_at=at, state=RunState.SUCCEEDED, previous=before))
+    add(store, *runs)
+    store.write(lambda tx: tx.stand([Stood(schedule.id, make_standing(), runs[-1].id)]))
+    database.sql("UPDATE runs SET extra = 'x' WHERE id = ?", [runs[2].id])
+    seen: list[str] = []
+    told: list[str] = []
+    cursor = ""
+    while True:
+        which = RunFilter(schedule_id=schedule.id if of_schedule else None, limit=2, cursor=cursor)
+        page = store.read(partial(_page_of_runs, which=which))
+        seen += [run.id for run in page.rows]
+        told += [one.id for one in page.unreadable]
+        cursor = page.cursor
+        if not cursor:
+            break
+    assert seen == [run.id for run in reversed(runs) if run is not runs[2]]
+    assert told == [runs[2].id]
+
+
+def _page_of_runs(tx: Transaction, which: RunFilter) -> Page:
+    return tx.find_runs(which)
 
 
 def test_a_schedule_that_was_parked_as_unreadable_comes_back_when_it_is_written_anew(

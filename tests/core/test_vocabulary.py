@@ -491,7 +491,9 @@ def test_what_could_never_run_is_refused_and_the_past_only_by_request() -> None:
     assert refusal(read, raw).field == "trigger.at"
     assert read({**raw, "catch_up": "last"}).trigger == Once(NOON - HOUR)
     assert refusal(made, end_at="2026-03-10T11:00:00Z").field == "end_at"
-    assert refusal(read, {"name": "r", "note": "x", "cron": "0 0 30 2 *"}).field == "trigger.cron"
+    never = refusal(read, {"name": "r", "note": "x", "cron": "0 0 30 2 *"})
+    assert never.field == "trigger.cron: day 30 in month 2 (February has at most 29 days)"
+    assert never.where == "day 30 in month 2 (February has at most 29 days)"
 
 
 def test_who_made_it_is_not_for_the_maker_to_say() -> None:

@@ -25,7 +25,7 @@ from timewright.core.policies import (
 )
 from timewright.core.schedule import Schedule
 from timewright.core.target import Call, Handoff, Http, Note, Publish, Shell, Workflow
-from timewright.core.triggers import After, AnyOf, Cron, Every, Manual, Once
+from timewright.core.triggers import After, AnyOf, Cron, Every, Manual, Once, Rrule
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
@@ -56,13 +56,21 @@ crons = st.builds(
 )
 everies = st.builds(Every, waits, st.none() | moments)
 onces = st.builds(Once, moments)
+rrules = st.builds(
+    Rrule,
+    st.sampled_from(["FREQ=DAILY", "FREQ=MONTHLY;BYDAY=2TU;COUNT=10", "FREQ=WEEKLY;INTERVAL=2;BYDAY=MO"]),
+    st.sampled_from(["UTC", "Europe/Berlin"]),
+    st.sampled_from(["vixie", "match", "skip_once"]),
+    st.none() | moments,
+)
 triggers = st.one_of(
     crons,
     everies,
     onces,
+    rrules,
     st.builds(After, waits),
     st.just(Manual()),
-    st.lists(crons | everies | onces, min_size=1, max_size=4).map(lambda parts: AnyOf(tuple(parts))),
+    st.lists(crons | everies | onces | rrules, min_size=1, max_size=4).map(lambda parts: AnyOf(tuple(parts))),
 )
 targets = st.one_of(
     st.builds(

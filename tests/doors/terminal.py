@@ -37,11 +37,14 @@ class Said(NamedTuple):
         return self.out.splitlines()
 
 
-def ask(house: House | None, *words: str, width: int | None = None, **environment: str) -> Said:
+def ask(
+    house: House | None, *words: str, width: int | None = None, typed: str | None = None, **environment: str
+) -> Said:
     """Type a command; with a house, it works on that instead of a store of its own."""
     columns = {"COLUMNS": str(width)} if width else {}
     session = Session() if house is None else Session(_inside(house))
-    done = CliRunner().invoke(cli, list(words), obj=session, env={**QUIET, **columns, **environment})
+    surroundings = {**QUIET, **columns, **environment}
+    done = CliRunner().invoke(cli, list(words), obj=session, env=surroundings, input=typed)
     return Said(done.exit_code, done.stdout, done.stderr)
 
 
@@ -57,7 +60,8 @@ def environment(**more: str) -> dict[str, str]:
     """Our own, without what would set something."""
     sets = ("TIMEWRIGHT_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
     ours = {name: value for name, value in os.environ.items() if not name.startswith(sets)}
-    return {**ours, "TZ": "UTC", "PYTHONUNBUFFERED": "1", **more}
+    # A free port each, so that tests may run beside one another.
+    return {**ours, "TZ": "UTC", "PYTHONUNBUFFERED": "1", "TIMEWRIGHT_PORT": "0", **more}
 
 
 def command(*words: str) -> list[str]:

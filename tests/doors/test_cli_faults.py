@@ -38,8 +38,10 @@ def test_a_refusal_says_what_where_the_rule_and_what_to_try(house: House) -> Non
     assert (said.code, said.out) == (1, "")
     lines = said.err.splitlines()
     assert lines[0] == "error: cron '0 0 31 2 *' never fires"
-    assert lines[1].startswith("  field   ")
+    assert lines[1] == "  field   day 31 in month 2 (February has at most 29 days)"
     assert lines[-1] == "  try     '0 0 28 2 *' or 'L' for the last day: '0 0 L 2 *'"
+    as_data = ask(house, "schedule", "create", "oops", "--cron", "0 0 31 2 *", "--note", "x", "-o", "json")
+    assert json.loads(as_data.err)["field"].startswith("trigger.cron: day 31 in month 2")
 
 
 def test_a_refusal_is_told_as_its_error_explains_it(house: House) -> None:
@@ -57,8 +59,8 @@ def test_a_refusal_is_told_as_its_error_explains_it(house: House) -> None:
         (["schedule", "lst"], "timewright schedule list"),
         (["schedule", "puase", "x"], "timewright schedule pause"),
         (["queue", "policy", "sho", "x"], "timewright queue policy show"),
-        (["list"], "timewright schedule list or timewright audit list or timewright calendar list"),
-        (["cancel"], "timewright run cancel"),
+        (["list"], "timewright schedule list or timewright analysis list or timewright approval list"),
+        (["reclaim"], "timewright queue reclaim"),
         (["explian", "x"], "timewright explain"),
         (["xyzzy"], "timewright --help"),
         (["schedule", "xyzzy"], "timewright schedule --help"),

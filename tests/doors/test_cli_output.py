@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import yaml
@@ -76,7 +77,9 @@ def test_a_list_that_goes_on_says_how(house: House) -> None:
 
 
 def test_quiet_gives_names_and_ids_alone(house: House) -> None:
-    assert ask(house, "schedule", "list", "-q").lines == ["nightly-report", "orders-poll", "paused-export"]
+    names = [row["name"] for row in house.ask("schedule list")["schedules"]]
+    assert ask(house, "schedule", "list", "-q").lines == names
+    assert {"nightly-report", "orders-poll", "paused-export"} <= set(names)
     runs = [row["id"] for row in house.ask("run list", limit=2)["runs"]]
     assert ask(house, "run", "list", "--limit", "2", "-q").lines == runs
     assert ask(house, "schedule", "run", "nightly-report", "-q").out.startswith("run_")
@@ -160,3 +163,14 @@ def test_elsewhere_a_time_of_day_is_refused_and_the_long_way_shown(house: House)
     said = ask(house, "schedule", "pause", "nightly-report", "--until", "18:00")
     assert said.code == 1
     assert "try     2026-03-10T12:00:00Z or 2026-03-10T13:00:00+01:00" in said.err
+
+
+def test_a_row_that_cannot_be_read_is_told_beside_the_list(house: House) -> None:
+    bad = house.bench.find("orders-poll")
+    store: Any = house.store
+    store._writer.connection.execute("UPDATE schedules SET state = 'dreaming' WHERE id = ?", (bad,))
+    said = ask(house, "schedule", "list")
+    assert said.code == 0
+    assert "orders-poll" not in said.out
+    assert "nightly-report" in said.out
+    assert f"note: orders-poll cannot be read ({bad})" in said.err

@@ -37,6 +37,23 @@ def add(a, b=1):
 """
 
 
+HOSTED = """
+from timewright import Scheduler, every
+
+app = Scheduler("own.db")
+
+
+@app.on("failed")
+def heard(fact):
+    raise AssertionError("nobody calls a listener of an app that another process runs")
+
+
+@app.schedule(every("1s"))
+def look(ctx):
+    return {"schedules": [row["name"] for row in app.schedules.list()["schedules"]]}
+"""
+
+
 def ended(process: subprocess.Popen[str], number: int) -> tuple[float, str]:
     """Ask a process to end; how long it took, and its last words."""
     began = time.monotonic()
@@ -51,11 +68,17 @@ def test_the_first_run_from_an_empty_folder_to_a_clean_stop(here: Path) -> None:
         assert re.fullmatch(
             r"timewright \d\S* · SQLite 3\.\S+ · \./timewright\.db \(new, durable\) · zone UTC", words[0]
         )
-        assert "only the command line for now" in words[1]
         assert re.fullmatch(
-            r"ready in \d\.\d s — nothing scheduled yet\. Try, in another terminal:", words[2]
+            r"  dashboard   http://127\.0\.0\.1:\d+/\?key=[\w-]{43}    \(one-time link\)", words[1]
         )
-        suggested = words[3].strip().removeprefix("timewright ")
+        assert re.fullmatch(
+            r"  api         http://127\.0\.0\.1:\d+/api/v1      \(OpenAPI: /openapi\.json\)", words[2]
+        )
+        assert words[-3].startswith("  only this machine can connect")
+        assert re.fullmatch(
+            r"ready in \d\.\d s — nothing scheduled yet\. Try, in another terminal:", words[-2]
+        )
+        suggested = words[-1].strip().removeprefix("timewright ")
         assert suggested == "schedule create hello --every 5s --note 'hello'"
         made = run(here, *suggested.replace("5s", "1s").replace("'", "").split())
         assert re.fullmatch(
@@ -85,9 +108,9 @@ def test_a_store_that_is_there_is_said_to_be_and_its_next_time_told(here: Path) 
         words = lines_until(engine.stderr, "run list")
         assert "./other.db (existing, durable)" in words[0]
         assert re.fullmatch(
-            r"ready in \d\.\d s — 1 schedule, next later .*\. Look, in another terminal:", words[2]
+            r"ready in \d\.\d s — 1 schedule, next later .*\. Look, in another terminal:", words[-2]
         )
-        assert words[3] == "  timewright run list --follow --store other.db"
+        assert words[-1] == "  timewright run list --follow --store other.db"
         ended(engine, signal.SIGINT)
         assert engine.returncode == 0
 
@@ -182,3 +205,13 @@ def await_state(state: str, schedule: str = "", *, store: str = "timewright.db")
             return said.lines[0]
         pause.wait(0.05)
     raise AssertionError(f"no run of {schedule or 'any schedule'} was {state}")
+
+
+def test_an_app_that_names_a_store_of_its_own_uses_the_one_it_is_run_on(here: Path) -> None:
+    (here / "hosted.py").write_text(HOSTED, encoding="utf-8")
+    with started(here, "up", "--app", "hosted:app", "--store", "ours.db") as engine:
+        lines_until(engine.stderr, "ready")
+        run_id = await_state("succeeded", store="ours.db")
+    got = ask(None, "run", "get", run_id, "--store", "ours.db", "-o", "json").data
+    assert got["attempts"][0]["result"] == {"schedules": ["look"]}
+    assert not (here / "own.db").exists()

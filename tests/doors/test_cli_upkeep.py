@@ -12,7 +12,10 @@ import pytest
 from tests.doors.terminal import ask, command, environment
 from timewright.assembly import copy_store, look_at, open_store
 from timewright.errors import Conflict, ForeignStore, InvalidInput, NotFound, SchemaMismatch
+from timewright.stores.migrate import migrations
 from timewright.testing.postgres import fresh_database
+
+STEPS = [f"{step.number:04d} {step.name}" for step in migrations("sqlite")]
 
 
 def make(name: str = "timewright.db") -> None:
@@ -23,14 +26,14 @@ def make(name: str = "timewright.db") -> None:
 def test_a_store_that_lacks_steps_is_told_and_left_alone(here: Path) -> None:
     said = ask(None, "migrate", "--check", "-o", "json")
     assert said.code == 3
-    assert said.data["waiting"] == ["0001 start"]
+    assert said.data["waiting"] == STEPS
     assert list(here.iterdir()) == []
 
 
 def test_migrate_brings_a_store_up_to_date_and_says_what_it_did(here: Path) -> None:
     assert ask(None, "migrate").lines == [
         f"timewright.db ({look_at('timewright.db').engine}) was brought up to date:",
-        "  0001 start",
+        *(f"  {step}" for step in STEPS),
     ]
     assert ask(None, "migrate", "--check").code == 0
     assert ask(None, "migrate").out.endswith("is up to date\n")

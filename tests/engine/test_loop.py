@@ -588,7 +588,7 @@ def test_work_that_does_not_listen_delays_a_stop_by_its_limit_and_no_more() -> N
     assert [a.outcome for a in attempts(bench, "a")] == ["released"]
     assert len(bench.loop.launcher) == 0
     deaf.end(Succeeded())
-    assert not bench.loop.launcher.has_answers, "nobody listens any more"
+    assert not bench.loop.launcher.answered, "nobody listens any more"
 
 
 def test_a_run_that_may_run_at_most_once_is_not_given_back_but_parked() -> None:
@@ -638,7 +638,7 @@ def test_the_renewal_does_not_spin_while_the_stop_waits(faulty: Faulty) -> None:
     until(lambda: faulty.target.under_way, "the work to begin")
     stopping = threading.Thread(target=faulty.loop.stop)
     stopping.start()
-    until(faulty.loop._stopped.is_set, "the last tick")
+    until(faulty.loop.ended.is_set, "the last tick")
     asked = faulty.faults.asked
     threading.Event().wait(0.5)
     assert faulty.faults.asked - asked <= 2

@@ -8,41 +8,19 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import apsw
 import psycopg
 import pytest
 
-from tests.engine.fleet import Fleet, Worker, doubled, outcomes, seconds_between, until
-from timewright.core.run import occurrence_key
-from timewright.errors import StoreUnavailable
+from tests.engine.fleet import Fleet, Worker, outcomes, until
+from timewright.testing.faults.ticking import accepted_once, catch_up
 from timewright.testing.postgres import PostgresServer, postgres_server
 
 FULL = bool(os.environ.get("TIMEWRIGHT_FULL"))
 AWAY = 30.0 if FULL else 3.5
 LEASE_SECONDS = 3.0
-SECOND = timedelta(seconds=1)
-UNFINISHED = {"ready", "held", "leased"}
-
-
-def accepted_once(fleet: Fleet, names: list[str], *, skipped: set[str]) -> None:
-    """Every planned instant has one row, every row that succeeded was called for, and no lease twice."""
-    lines = fleet.written("began")
-    assert doubled(lines) == []
-    assert fleet.app.runs.list(state="leased")["runs"] == []
-    for name in names:
-        rows = fleet.rows(name)
-        assert seconds_between(rows) == {SECOND}, "an instant is missing, or is there twice"
-        done = {key_of(row) for row in rows if row["state"] == "succeeded"}
-        assert done == {line.key for line in lines if line.schedule == name}
-        assert {row["reason"] for row in rows if row["state"] == "skipped"} <= skipped
-        assert {row["state"] for row in rows} <= {"succeeded", "skipped", *UNFINISHED}
-
-
-def key_of(row: dict[str, str]) -> str:
-    return occurrence_key(row["schedule_id"], datetime.fromisoformat(row["planned_at"]))
 
 
 def test_a_worker_that_is_killed_costs_an_attempt_and_another_does_its_work(fleet: Fleet) -> None:
@@ -180,24 +158,6 @@ def cut_off(fleet: Fleet, away: AbstractContextManager[None]) -> None:
     fleet.stop()
     # Nothing is missed under `all`; but what comes on time behind those that catch up is passed over.
     accepted_once(fleet, names, skipped={"overlap"})
-
-
-def catch_up(fleet: Fleet, names: list[str]) -> None:
-    """Wait until everything that is due by now is done, and something later too."""
-    now = datetime.now(UTC)
-    until(lambda: all(is_caught_up(fleet, name, now) for name in names), "everybody to catch up")
-
-
-def is_caught_up(fleet: Fleet, name: str, instant: datetime) -> bool:
-    try:
-        rows = fleet.rows(name)
-    except StoreUnavailable:
-        return False
-    late = [row for row in rows if datetime.fromisoformat(row["planned_at"]) <= instant]
-    on_time = rows[len(late) :]
-    return not any(row["state"] in UNFINISHED for row in late) and any(
-        row["state"] == "succeeded" for row in on_time
-    )
 
 
 def test_a_file_that_another_process_holds_delays_everything_and_loses_nothing(file_fleet: Fleet) -> None:

@@ -43,6 +43,9 @@ PLURALS = {
     "limit": "limits",
     "calendar": "calendars",
     "group": "groups",
+    "key": "keys",
+    "secret": "secrets",
+    "namespace": "namespaces",
 }
 
 
@@ -217,7 +220,7 @@ def test_a_scheduler_begins_once_ends_once_and_does_not_begin_again(file: str) -
     app = Scheduler(file)
     app.start()
     app.start()
-    assert sorted(ours()) == ["timewright-renew", "timewright-tick", "timewright-watch"]
+    assert sorted(ours()) == [f"timewright-{name}" for name in ("hear", "renew", "settle", "tick", "watch")]
     app.stop()
     app.stop()
     assert ours() == []
@@ -647,3 +650,18 @@ def test_an_async_function_is_cancelled_when_its_run_is(app: Scheduler) -> None:
         app.runs.cancel(run=run, reason="enough")
         until(lambda: app.runs.get(run=run)["run"]["state"] == "cancelled", "the cancel")
     assert seen == ["began", "cancelled"]
+
+
+def test_a_scheduler_that_another_process_runs_opens_nothing_and_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIMEWRIGHT_HOSTED", str(tmp_path / "host.db"))
+    app = Scheduler(tmp_path / "own.db")
+    app.on_failed(lambda fact: None)
+    app.schedule(every("1h"), name="hourly")(lambda: None)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(NotAllowed, match="run by the process that reads it"):
+        app.start()
+    assert app.schedules.list()["schedules"] == []
+    assert {path.name.partition("-")[0] for path in tmp_path.iterdir()} == {"host.db"}
+    app.stop()

@@ -201,6 +201,18 @@ def test_capacity_bounds_what_is_under_way() -> None:
     assert all(states(bench.runs(f"s{number}")) == ["succeeded"] for number in range(10))
 
 
+def test_what_is_due_later_does_not_go_before_those_who_wait_for_room() -> None:
+    bench = Bench(capacity=1)
+    for minute, names in ((1, "abc"), (2, "d"), (3, "e")):
+        for name in names:
+            bench.schedule(name, Once(bench.clock.now() + minute * MINUTE))
+            bench.target.script(name, succeed(after=MINUTE))
+    bench.advance(minutes=7)
+    started = [fact.planned_at for fact in bench.facts if isinstance(fact, AttemptStarted)]
+    assert len(started) == 5
+    assert started == sorted(started)
+
+
 def test_work_that_outlasts_its_lease_keeps_it_by_renewal() -> None:
     bench = Bench()
     terms = LeaseTerms(length=timedelta(minutes=5), time_limit=timedelta(hours=1))

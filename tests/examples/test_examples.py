@@ -17,8 +17,14 @@ SHOWN = {
     "async_function.py": "polled for poll",
     "http_target.py": "{'queue_depth': 3}",
     "shell_command.py": "attempt 1",
+    "publish_message.py": 'took {"lines":3} for report for the first time: True',
     "graceful_stop.py": "given back: ready attempts charged: 0",
     "crash_and_recovery.py": "attempts: ['lost', 'succeeded']",
+    "workflow.py": "answered: {'tell': 'the day is done'}",
+    "secrets_and_keys.py": "recorded: 26 letters: secret://crm-token",
+    "watching.py": "ok    nothing is overdue",
+    "web_application.py": "the scheduler runs [('refresh', 'every 1s')]",
+    "adaptive_schedule.py": "13:21:15 ai-interval",
     "several_processes.py": "2 processes, True that everything ran, no occurrence twice",
 }
 

@@ -109,7 +109,7 @@ class Bench:
         return replan.resume(self.store, schedule.id, ids=self.ids, by=ADA, now=self.now)
 
     def revise(self, schedule: Schedule, **options: Any) -> Changed:
-        return replan.revise(self.store, schedule, by=ADA, now=self.now, **options)
+        return replan.revise(self.store, schedule, ids=self.ids, by=ADA, now=self.now, **options)
 
     def hint(self, schedule: Schedule, wish: Any) -> Changed:
         return replan.hint(self.store, schedule.id, wish, by=ADA, now=self.now)

@@ -144,6 +144,15 @@ def test_no_more_are_leased_at_once_than_were_offered(bench: Bench) -> None:
     assert len(bench.lease()) == 2
 
 
+def test_where_not_all_have_room_the_urgent_do_not_wait_for_those_who_came_first(bench: Bench) -> None:
+    for name, priority in (("first", 200), ("urgent", 10)):
+        bench.schedule(name, priority=priority)
+    bench.go(1)
+    assert bench.admit(offer=Offer(holder="here", capacity=1)).leased == ()
+    urgent, first = bench.lease()
+    assert (urgent.priority, first.priority) == (10, 200)
+
+
 def test_a_schedule_whose_decision_fails_is_parked_alone(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,16 @@ def test_a_new_schedule_has_its_first_decision_at_once(bench: Bench) -> None:
     assert kinds(changed.facts) == ["ScheduleChanged"]
 
 
+def test_an_instant_that_passed_while_a_schedule_was_being_kept_is_not_lost(bench: Bench) -> None:
+    draft = bench.draft(trigger=Every(MINUTE, at(0)))
+    bench.go(3)
+    (changed,) = bench.create(draft)
+    assert changed.standing.next_at == at(1)
+    bench.admit()
+    rows = bench.runs(changed.schedule)
+    assert {run.planned_at for run in rows if run.last_of is None} == {at(1), at(2), at(3)}
+
+
 def test_an_edit_that_changes_no_time_changes_no_time(bench: Bench) -> None:
     job = bench.schedule(trigger=Every(HOUR))
     bench.go(30)
@@ -146,11 +156,11 @@ def test_an_edit_that_leaves_nothing_to_do_finishes_the_schedule(bench: Bench) -
 def test_a_schedule_can_be_brought_back_to_what_it_said(bench: Bench) -> None:
     job = bench.schedule(trigger=Every(HOUR), priority=7)
     bench.revise(replace(job, trigger=Every(MINUTE, at(0)), priority=1))
-    changed = restore(bench.store, job.id, 1, by=ADA, now=bench.now)
+    changed = restore(bench.store, job.id, 1, ids=bench.ids, by=ADA, now=bench.now)
     assert changed.schedule == replace(job, revision=3)
     assert changed.standing.next_at == at(60)
     with pytest.raises(NotFound, match="no revision 9"):
-        restore(bench.store, job.id, 9, by=ADA, now=bench.now)
+        restore(bench.store, job.id, 9, ids=bench.ids, by=ADA, now=bench.now)
 
 
 def test_an_archived_schedule_never_runs_again_and_keeps_its_history(bench: Bench) -> None:
@@ -193,7 +203,7 @@ def test_a_rule_that_allows_nothing_is_refused(bench: Bench) -> None:
 def test_every_change_leaves_a_line_with_who_what_and_why(bench: Bench) -> None:
     job = bench.schedule()
     bench.revise(replace(job, priority=5))
-    restore(bench.store, job.id, 1, by=ADA, now=bench.now)
+    restore(bench.store, job.id, 1, ids=bench.ids, by=ADA, now=bench.now)
     archive(bench.store, job.id, by=ADA, now=bench.now)
     lines = bench.audit()
     assert [e.action for e in lines] == [

@@ -280,13 +280,13 @@ def test_an_answer_is_written_also_when_the_policy_became_unreadable_meanwhile(b
 
 
 def test_a_run_whose_words_cannot_be_read_is_parked_and_the_others_go_on(
-    bench: Bench, database: Database
+    bench: Bench, another: Callable[[str], Bench], database: Database
 ) -> None:
     bad, good = bench.schedule("bad", catch_up=CatchUp.ALL), bench.schedule("good")
     bench.go(1)
     bench.admit()
     database.sql("UPDATE revisions SET body = '{}' WHERE schedule_id = ?", [bad.id])
-    leased = bench.leased()
+    leased = another("one who did not read them before").leased()
     assert [lease.schedule for lease in leased.leases] == [good]
     assert "RunParked" in kinds(leased.facts)
     rows = database.sql("SELECT state, reason FROM runs WHERE schedule_id = ?", [bad.id])

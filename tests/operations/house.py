@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from itertools import count
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,15 +16,22 @@ from timewright.core.facts import Fact
 from timewright.core.moments import MINUTE
 from timewright.core.run import Failed, Run, RunState
 from timewright.core.schedule import queue_gate
+from timewright.ledger.analyses import Analysis, ToolCall, keep_analysis
+from timewright.ledger.approvals import hold_for_approval
+from timewright.ledger.keyring import drawn_from
 from timewright.ledger.replan import By
 from timewright.ledger.settle import Answer, settle_answers
+from timewright.ledger.unfold_parts import Part, find_head
 from timewright.operations import Context, operations
-from timewright.operations.examples import FAILED_RUN, LEASE, LEASED_RUN, PARKED_RUN
+from timewright.operations.doorkeeper import Doorkeeper
+from timewright.operations.examples import ANALYSIS, FAILED_RUN, LEASE, LEASED_RUN, PARKED_RUN, WORKFLOW_RUN
 from timewright.ports import Grant, Stood, Store, Transaction
 from timewright.stores.sqlite import SqliteStore
 from timewright.testing.bench import Bench
 from timewright.testing.clock import ManualClock
 
+OLD_TOKEN = "a value that nobody sees"
+KEYRING = drawn_from([b"a secret key for tests, not more"])
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
@@ -38,7 +47,11 @@ class House:
         self.bench = Bench(start=start, store=store, clock=clock)
         self.told: list[Fact] = []
         self.context = Context(
-            store=self.bench.store, ids=self.bench.ids, by=By(actor="ada"), tell=self.told.extend
+            store=self.bench.store,
+            ids=self.bench.ids,
+            by=By(actor="ada"),
+            tell=self.told.extend,
+            doorkeeper=Doorkeeper(lambda: KEYRING, random=_dice(start)),
         )
 
     @property
@@ -74,6 +87,7 @@ def furnish(*, store: Store | None = None, clock: ManualClock | None = None) -> 
     if clock is not None:
         clock.step(BEGAN)
     house = House(start=BEGAN, store=store, clock=clock)
+    house.ask("reminder set", name="tea", text="the tea is ready", at=(NOON + 30 * MINUTE).isoformat())
     house.ask(
         "schedule create",
         name="nightly-report",
@@ -89,14 +103,21 @@ def furnish(*, store: Store | None = None, clock: ManualClock | None = None) -> 
     house.ask("schedule create", name="paused-export", every="1h", call="export", group="exports")
     house.ask("group pause", group="exports", reason="the disk is full")
     house.ask("calendar put", name="holidays", yearly=["12-25"])
+    house.ask("calendar put", name="germany", holidays="DE", years="2026-2027")
     house.ask("calendar put", name="old-office", weekly=[{"days": [0, 1, 2, 3, 4]}])
     house.ask("limit set", limit="crm-api", most=2)
     house.ask("queue policy set", queue="mail", max_concurrent=2)
+    house.ask("key create", key="grafana-old", role="viewer")
+    house.ask("secret set", secret="old-token", value=OLD_TOKEN)
+    house.ask("namespace create", name="team-a", schedules=20)
     _entry(house, LEASED_RUN, lease=LEASE)
     _entry(house, PARKED_RUN, lease=f"{LEASE}2")
     _fail(house, PARKED_RUN, "mailbox is full")
     house.ask("queue add", queue="mail", payload={"to": "bob@example.com"})
     _failed_by_hand(house)
+    _workflow(house)
+    _analysis(house)
+    _waiting(house)
     house.advance(minutes=2)
     assert house.now == NOON
     house.told.clear()
@@ -120,7 +141,18 @@ def furnished() -> House:
 
 def dump(store: Any) -> dict[str, Any]:
     """Every row of a store, read behind its back."""
-    tables = ("schedules", "revisions", "runs", "attempts", "gates", "holds", "objects", "audit", "meta")
+    tables = (
+        "schedules",
+        "revisions",
+        "runs",
+        "attempts",
+        "gates",
+        "holds",
+        "steps",
+        "objects",
+        "audit",
+        "meta",
+    )
     if hasattr(store, "_writer"):
         read = store._writer.connection.execute
         return {table: sorted(map(str, read(f"SELECT * FROM {table}"))) for table in tables}
@@ -134,6 +166,12 @@ def dump(store: Any) -> dict[str, Any]:
 def as_json(answer: Any) -> str:
     """The answer as a door would send it; what is not plain data is refused."""
     return json.dumps(answer, allow_nan=False)
+
+
+def _dice(start: datetime) -> Callable[[int], bytes]:
+    """Chance that falls the same way in every house that begins at the same instant."""
+    throws = count()
+    return lambda size: hashlib.blake2b(f"{start} {next(throws)}".encode(), digest_size=size).digest()
 
 
 def _entry(house: House, run_id: str, *, lease: str) -> None:
@@ -194,6 +232,57 @@ def _failed_by_hand(house: House) -> None:
 
     house.store.write(work)
     _fail(house, FAILED_RUN, "502 Bad Gateway")
+
+
+def _workflow(house: House) -> None:
+    """A workflow, and a run of it with a given id that waits for someone to approve."""
+    house.ask(
+        "workflow put",
+        name="nightly-load",
+        input={"day": "2026-03-08"},
+        steps=[
+            {"name": "fetch", "target": {"call": "fetch"}, "input": {"day": {"$from": "input.day"}}},
+            {"name": "approve", "target": {"handoff": {"payload": {"ask": "load it?"}}}, "needs": ["fetch"]},
+            {"name": "load", "target": {"call": "load"}, "needs": ["approve"]},
+        ],
+    )
+    steps = house.store.read(lambda tx: find_head(tx, "default", "nightly-load"))
+    assert steps is not None
+    part = Part(workflow="nightly-load", version=1, digest=steps.digest, input={"day": "2026-03-08"})
+    run = Run(
+        id=WORKFLOW_RUN,
+        lane=WORKFLOW_RUN,
+        planned_at=house.now,
+        fire_at=house.now,
+        state=RunState.READY,
+        alone=False,
+        created_at=house.now,
+        payload=part.told(),
+    )
+    house.store.write(lambda tx: tx.add_runs([run]))
+
+
+def _analysis(house: House) -> None:
+    """A look at the orders with a given id, that saw nothing to do."""
+    one = Analysis(
+        id=ANALYSIS,
+        schedule_id=house.bench.find("orders-poll"),
+        schedule="orders-poll",
+        at=house.now,
+        advisor="heuristic",
+        tools=(ToolCall(tool="get_latest_response", result={"found": False}),),
+        reasoning="no response to read yet",
+        confidence="low",
+        look_again_at=house.now + 5 * MINUTE,
+    )
+    house.store.write(lambda tx: keep_analysis(tx, one, namespace="default", keep=timedelta(days=30)))
+
+
+def _waiting(house: House) -> None:
+    """A schedule that an agent made and nobody has looked at."""
+    house.ask("schedule create", name="digest", every="6h", call="digest.send")
+    by = By(actor="assistant", origin="agent")
+    hold_for_approval(house.store, house.bench.find("digest"), by=by, now=house.now)
 
 
 def instant(moment: datetime) -> str:

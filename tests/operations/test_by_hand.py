@@ -33,6 +33,35 @@ def test_a_run_by_hand_obeys_overlap_unless_forced(house: House) -> None:
     assert third["state"] == "ready"
 
 
+def test_an_extra_run_waits_for_its_instant_and_changes_nothing_else(house: House) -> None:
+    before = house.ask("schedule get", schedule="nightly-report")["standing"]["next_at"]
+    extra = house.ask(
+        "schedule run",
+        schedule="nightly-report",
+        at="2026-03-11T12:00:00Z",
+        client_key="x",
+        reason="month end",
+    )["run"]
+    assert (extra["state"], extra["planned_at"]) == ("ready", "2026-03-11T12:00:00Z")
+    assert house.ask("schedule get", schedule="nightly-report")["standing"]["next_at"] == before
+    house.advance(hours=23, minutes=59)
+    assert house.ask("run get", run=extra["id"])["run"]["state"] == "ready"
+    house.advance(minutes=2)
+    assert house.ask("run get", run=extra["id"])["run"]["state"] == "succeeded"
+    newest = house.ask("run list", schedule="nightly-report", limit=2)["runs"]
+    assert {run["planned_at"] for run in newest} == {"2026-03-11T12:00:00Z", before}
+    assert {run["state"] for run in newest} == {"succeeded"}
+    again = house.ask("schedule run", schedule="nightly-report", at="2026-03-11T12:00:00Z", client_key="x")
+    assert again["run"]["id"] == extra["id"]
+
+
+def test_an_extra_run_lies_ahead(house: House) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        house.ask("schedule run", schedule="nightly-report", at="2026-03-10T12:00:00Z")
+    assert refusal.value.field == "at"
+    assert "schedule run" in (refusal.value.fix or "")
+
+
 def test_the_same_client_key_gives_the_same_run(house: House) -> None:
     first = house.ask("schedule run", schedule="nightly-report", client_key="ticket-17")
     house.told.clear()

@@ -46,8 +46,9 @@ def test_a_list_is_walked_page_by_page_without_gap_or_repeat(house: House) -> No
         house.ask(
             "schedule create", name=f"job-{number:02d}", every="1h", note="x", tags=["odd"] * (number % 2)
         )
+    before = len(house.ask("schedule list", limit=1000)["schedules"])
     for filters, expected in (
-        ({}, 26),
+        ({}, before),
         ({"tag": "odd"}, 11),
         ({"name_starts": "job-"}, 23),
         ({"state": "paused"}, 1),

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from timewright.core.calendars import Calendar, occurrence_after
+from timewright.core.calendars import Calendar, allowed_after, occurrence_after
 from timewright.core.catch_up import Choice, Chosen, Flight, choose, overlapped
 from timewright.core.decision import Decision, Source
 from timewright.core.due import (
@@ -69,6 +69,8 @@ __all__ = [
     "pass_over",
     "resumed",
 ]
+
+ALL_EXCLUDED = "calendars exclude every occurrence to come"
 
 _TICK = timedelta(microseconds=1)
 
@@ -217,8 +219,25 @@ def _closed(
     """A complete pass; a schedule with nothing under way and nothing ahead is finished."""
     standing = decided(schedule, standing, decision)
     if decision.at is None and idle and not isinstance(schedule.trigger, Manual | After):
-        standing = replace(standing, state=ScheduleState.FINISHED, reason="nothing further is planned")
+        excluded = any(lost.why == ALL_EXCLUDED for lost in decision.trail)
+        reason = ALL_EXCLUDED if excluded else "nothing further is planned"
+        standing = replace(standing, state=ScheduleState.FINISHED, reason=reason)
     return Admission(collapsed(verdicts), standing, decision)
+
+
+def _unless_all_is_excluded(
+    schedule: Schedule, decision: Decision, *, calendars: Mapping[str, Calendar]
+) -> Decision:
+    """A calendar may have been edited since the schedule was made: nothing left is an end, not a loop.
+
+    A schedule with an end comes to it by itself, and every instant until then has its row.
+    """
+    if decision.at is None or schedule.end_at is not None or isinstance(schedule.trigger, After):
+        return decision
+    before = decision.at - _TICK
+    if allowed_after(schedule.trigger, before, rule=schedule.calendar, calendars=calendars) is not None:
+        return decision
+    return decision.over(None, decision.source, why=ALL_EXCLUDED)
 
 
 def _judge(
@@ -251,6 +270,8 @@ def _judge(
         decision = Decision(due.following, due.source)
     else:
         decision = plan_next(schedule, standing, now=now, calendars=calendars)
+    if any(skip.reason is Reason.EXCLUDED for skip in skips):
+        decision = _unless_all_is_excluded(schedule, decision, calendars=calendars)
     idle = not flight.live and not flight.held and all(isinstance(verdict, Skip) for verdict in started)
     if isinstance(schedule.trigger, After) and idle and decision.at is None:
         # Nothing runs whose end could say when to come back.

@@ -36,7 +36,7 @@ class Candidate(Struct, frozen=True):
     why: str
 
 
-class Decision(Struct, frozen=True):
+class Decision(Struct, frozen=True, gc=False):
     """The instant that won, what it came from, and what it won against."""
 
     at: datetime | None

@@ -18,7 +18,7 @@ from timewright.core.backoff import Constant, Exponential, Ladder, Steady, Stret
 from timewright.core.calendars import CalendarRule
 from timewright.core.policies import PRIORITIES, LeaseTerms, Retry
 from timewright.core.refusals import join, missing, refuse_from, refused, unknown
-from timewright.core.run import Cancelled, Failed, Lost, Released, Succeeded, TimedOut
+from timewright.core.run import Cancelled, Failed, Lost, Released, Started, Succeeded, TimedOut
 from timewright.core.scalars import (
     LONGEST_TEXT,
     read_choice,
@@ -42,7 +42,7 @@ from timewright.core.shapes import (
 )
 from timewright.core.spellings import ALIASES, Path, plain_word, snake
 from timewright.core.target import Call, Handoff, Http, Note, Publish, Shell, Workflow
-from timewright.core.triggers import After, AnyOf, Cron, Every, Manual, Once
+from timewright.core.triggers import After, AnyOf, Cron, Every, Manual, Once, Rrule
 from timewright.errors import TimewrightError, UnknownField
 
 DEEPEST = 64
@@ -52,10 +52,11 @@ LONGEST_KEY = 255
 _LEAVE_OUT = "leave it out for the default"
 
 _SHAPES: dict[frozenset[type], Callable[[Any, str], Any]] = {
-    frozenset({Cron, Every, After, Once, Manual, AnyOf}): trigger_shape,
-    frozenset({Cron, Every, Once}): trigger_shape,
+    frozenset({Cron, Every, After, Once, Manual, Rrule, AnyOf}): trigger_shape,
+    frozenset({Cron, Every, Once, Rrule}): trigger_shape,
     frozenset({Call, Http, Shell, Workflow, Handoff, Publish, Note}): target_shape,
     frozenset({Succeeded, Failed, TimedOut, Lost, Cancelled, Released}): outcome_shape,
+    frozenset({Succeeded, Failed, TimedOut, Lost, Cancelled, Released, Started}): outcome_shape,
 }
 # What names no kind keeps the kind of the value it changes.
 _SHAPES_OVER: dict[frozenset[type], Callable[[Any, str, object], Any]] = {

@@ -11,7 +11,7 @@ def _kebab(name: str) -> str:
     return "".join(f"-{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(name))
 
 
-class Fact(Struct, frozen=True, kw_only=True, tag_field="fact", tag=_kebab):
+class Fact(Struct, frozen=True, kw_only=True, tag_field="fact", tag=_kebab, gc=False):
     """Something that happened, at an instant, in a namespace."""
 
     at: datetime
@@ -27,6 +27,7 @@ class RunAdmitted(Fact, frozen=True, kw_only=True):
     fire_at: datetime
     source: str
     held: bool = False
+    queue: str = ""
 
 
 class RunSkipped(Fact, frozen=True, kw_only=True):
@@ -36,6 +37,7 @@ class RunSkipped(Fact, frozen=True, kw_only=True):
     schedule_id: str
     planned_at: datetime
     reason: str
+    queue: str = ""
 
 
 class OccurrencesDropped(Fact, frozen=True, kw_only=True):
@@ -47,6 +49,7 @@ class OccurrencesDropped(Fact, frozen=True, kw_only=True):
     last_of: datetime
     count: int
     reason: str
+    queue: str = ""
 
 
 class RunLeased(Fact, frozen=True, kw_only=True):
@@ -57,6 +60,7 @@ class RunLeased(Fact, frozen=True, kw_only=True):
     holder: str
     fence: int
     lease_until: datetime
+    queue: str = ""
 
 
 class AttemptStarted(Fact, frozen=True, kw_only=True):
@@ -66,6 +70,8 @@ class AttemptStarted(Fact, frozen=True, kw_only=True):
     schedule_id: str
     fence: int
     planned_at: datetime
+    source: str = ""
+    queue: str = ""
 
 
 class RunSucceeded(Fact, frozen=True, kw_only=True):
@@ -75,6 +81,7 @@ class RunSucceeded(Fact, frozen=True, kw_only=True):
     schedule_id: str
     fence: int
     word: str = ""
+    queue: str = ""
 
 
 class RunWillRetry(Fact, frozen=True, kw_only=True):
@@ -86,6 +93,7 @@ class RunWillRetry(Fact, frozen=True, kw_only=True):
     attempts: int
     error: str
     fire_at: datetime
+    queue: str = ""
 
 
 class RunReleased(Fact, frozen=True, kw_only=True):
@@ -95,6 +103,7 @@ class RunReleased(Fact, frozen=True, kw_only=True):
     schedule_id: str
     fence: int
     reason: str
+    queue: str = ""
 
 
 class RunFailed(Fact, frozen=True, kw_only=True):
@@ -105,6 +114,7 @@ class RunFailed(Fact, frozen=True, kw_only=True):
     fence: int
     attempts: int
     error: str
+    queue: str = ""
 
 
 class RunParked(Fact, frozen=True, kw_only=True):
@@ -116,6 +126,7 @@ class RunParked(Fact, frozen=True, kw_only=True):
     attempts: int
     reason: str
     error: str = ""
+    queue: str = ""
 
 
 class RunCancelled(Fact, frozen=True, kw_only=True):
@@ -124,6 +135,7 @@ class RunCancelled(Fact, frozen=True, kw_only=True):
     run_id: str
     schedule_id: str
     reason: str
+    queue: str = ""
 
 
 class CancelRequested(Fact, frozen=True, kw_only=True):
@@ -132,6 +144,7 @@ class CancelRequested(Fact, frozen=True, kw_only=True):
     run_id: str
     schedule_id: str
     reason: str
+    queue: str = ""
 
 
 class RunFreed(Fact, frozen=True, kw_only=True):
@@ -139,6 +152,7 @@ class RunFreed(Fact, frozen=True, kw_only=True):
 
     run_id: str
     schedule_id: str
+    queue: str = ""
 
 
 class RunReset(Fact, frozen=True, kw_only=True):
@@ -147,6 +161,7 @@ class RunReset(Fact, frozen=True, kw_only=True):
     run_id: str
     schedule_id: str
     actor: str
+    queue: str = ""
 
 
 class LeaseLost(Fact, frozen=True, kw_only=True):
@@ -156,6 +171,7 @@ class LeaseLost(Fact, frozen=True, kw_only=True):
     schedule_id: str
     fence: int
     holder: str
+    queue: str = ""
 
 
 class AnswerStale(Fact, frozen=True, kw_only=True):
@@ -212,3 +228,10 @@ class TickFinished(Fact, frozen=True, kw_only=True):
     skipped: int = 0
     leased: int = 0
     seconds: float = 0.0
+
+
+class FactsLost(Fact, frozen=True, kw_only=True):
+    """Someone listens too slowly, and so many facts were not told to it."""
+
+    listener: str
+    count: int

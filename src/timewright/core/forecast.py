@@ -18,7 +18,7 @@ from timewright.core.decision import Source
 from timewright.core.governor import NO_CALENDARS
 from timewright.core.run import Reason
 from timewright.core.schedule import Schedule, Standing
-from timewright.core.triggers import AnyOf, Cron
+from timewright.core.triggers import ZONED, AnyOf
 from timewright.core.verdicts import Drop, Skip, Verdict
 from timewright.core.zones import zone
 from timewright.errors import InvalidInput
@@ -118,5 +118,5 @@ def _zone_of(schedule: Schedule, fired_by: tuple[int, ...]) -> str:
     trigger = schedule.trigger
     if isinstance(trigger, AnyOf):
         fired = [trigger.triggers[i] for i in fired_by] or list(trigger.triggers)
-        return next((one.zone for one in fired if isinstance(one, Cron)), "UTC")
-    return trigger.zone if isinstance(trigger, Cron) else "UTC"
+        return next((one.zone for one in fired if isinstance(one, ZONED)), "UTC")
+    return trigger.zone if isinstance(trigger, ZONED) else "UTC"

@@ -76,14 +76,13 @@ def plan_leases(
     A run under a gate that is not in `gates` waits: a ceiling nobody can read is a closed one. `ageing` is
     by namespace and queue.
     """
-    ages = ageing or {}
     free = {name: gate.free for name, gate in gates.items()}
     leases: list[Run] = []
     waiting: list[Waiting] = []
-    for run in sorted(runs, key=lambda run: order(run, ageing=ages.get((run.namespace, run.queue)), now=now)):
+    for run in _in_order(runs, ageing or {}, now=now):
         blocked = _why_not(run, now=now)
         if blocked is None:
-            full = next((gate for gate in run.gates if free.get(gate, 0) < 1), None)
+            full = next((gate for gate in run.gates if free.get(gate, 0) < 1), None) if run.gates else None
             if full is not None:
                 blocked = Waiting(run.id, Waits.CEILING, gate=full)
             elif capacity is not None and len(leases) >= max(capacity, 0):
@@ -91,10 +90,19 @@ def plan_leases(
         if blocked is not None:
             waiting.append(blocked)
             continue
-        for gate in set(run.gates):
-            free[gate] -= 1
+        if run.gates:
+            for gate in set(run.gates):
+                free[gate] -= 1
         leases.append(run)
     return LeasePlan(now=now, leases=tuple(leases), waiting=tuple(waiting), gates=dict(gates))
+
+
+def _in_order(
+    runs: Iterable[Run], ageing: Mapping[tuple[str, str], timedelta], *, now: datetime
+) -> list[Run]:
+    if not ageing:
+        return sorted(runs, key=order)
+    return sorted(runs, key=lambda run: order(run, ageing=ageing.get((run.namespace, run.queue)), now=now))
 
 
 def _why_not(run: Run, *, now: datetime) -> Waiting | None:

@@ -31,6 +31,8 @@ from timewright.core.schedule import Schedule, ScheduleState, Standing, decided
 from timewright.core.triggers import After, Manual
 from timewright.errors import NotAllowed
 
+_CHARGED = (Failed, TimedOut, Lost)
+
 
 class RunEvent(StrEnum):
     """What can happen to a run."""
@@ -88,7 +90,7 @@ def run_after(state: RunState, event: RunEvent) -> RunState:
         ) from None
 
 
-class Settlement(Struct, frozen=True, kw_only=True):
+class Settlement(Struct, frozen=True, kw_only=True, gc=False):
     """What an outcome made of a run: the run after it, its attempt, and whether that was the end."""
 
     run: Run
@@ -112,6 +114,8 @@ def settle(
     now: datetime,
 ) -> Settlement:
     """Turn the outcome of a leased run into its next state; failure, time-out and loss cost an attempt."""
+    if isinstance(outcome, Succeeded):
+        return _succeeded(run, outcome, now=now)
     charged = _is_charged(run, outcome, delivery)
     attempts = run.attempts + charged
     event, reason, why = _verdict(outcome, attempts=attempts, charged=charged, retry=retry, delivery=delivery)
@@ -130,13 +134,30 @@ def settle(
         holder="",
         leased_at=None,
         lease_until=None,
-        started_at=run.started_at,
-        word=outcome.word if isinstance(outcome, Succeeded) else "",
+        word="",
         error=_error(outcome),
     )
     attempt = attempt_of(run, outcome, charged=charged, now=now)
-    exhausted = event in (RunEvent.FAIL, RunEvent.PARK) and reason != Reason.UNKNOWN
+    exhausted = (event is RunEvent.FAIL or event is RunEvent.PARK) and reason != Reason.UNKNOWN
     return Settlement(run=ended, attempt=attempt, event=event, why=why, exhausted=exhausted)
+
+
+def _succeeded(run: Run, outcome: Succeeded, *, now: datetime) -> Settlement:
+    """The ordinary end: nothing to charge, to wait for or to explain."""
+    ended = replace(
+        run,
+        state=run_after(run.state, RunEvent.SUCCEED),
+        reason="",
+        finished_at=now,
+        lease_id="",
+        holder="",
+        leased_at=None,
+        lease_until=None,
+        word=outcome.word,
+        error="",
+    )
+    attempt = attempt_of(run, outcome, charged=False, now=now)
+    return Settlement(run=ended, attempt=attempt, event=RunEvent.SUCCEED, why="the work was done")
 
 
 def reset(run: Run, *, now: datetime, held: bool = False) -> Run:
@@ -172,7 +193,7 @@ def attempt_of(run: Run, outcome: Outcome, *, charged: bool, now: datetime) -> A
         outcome=str(type(outcome).__struct_config__.tag or ""),
         charged=charged,
         word=outcome.word if isinstance(outcome, Succeeded) else "",
-        error=_error(outcome),
+        error="" if isinstance(outcome, Succeeded) else _error(outcome),
         result=outcome.result,
     )
 
@@ -236,15 +257,13 @@ def _decides_at_settle(schedule: Schedule, before: Standing, after: Standing) ->
 def _is_charged(run: Run, outcome: Outcome, delivery: Delivery) -> bool:
     if isinstance(outcome, Released):
         return run.refunds >= REFUND_CAP or delivery is Delivery.AT_MOST_ONCE
-    return isinstance(outcome, Failed | TimedOut | Lost)
+    return isinstance(outcome, _CHARGED)
 
 
 def _verdict(
     outcome: Outcome, *, attempts: int, charged: bool, retry: Retry, delivery: Delivery
 ) -> tuple[RunEvent, str, str]:
     """The event, the reason to record, and the sentence that explains it."""
-    if isinstance(outcome, Succeeded):
-        return RunEvent.SUCCEED, "", "the work was done"
     if isinstance(outcome, Cancelled):
         return RunEvent.CANCEL, outcome.reason, f"cancelled: {outcome.reason}"
     if delivery is Delivery.AT_MOST_ONCE and isinstance(outcome, TimedOut | Lost | Released):
@@ -271,6 +290,6 @@ def _retry_at(run: Run, outcome: Outcome, *, attempts: int, retry: Retry, now: d
 
 
 def _error(outcome: Outcome) -> str:
-    if isinstance(outcome, Failed | TimedOut | Lost):
+    if isinstance(outcome, _CHARGED):
         return outcome.error
     return outcome.reason if isinstance(outcome, Cancelled | Released) else ""

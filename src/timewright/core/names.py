@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Any
 
 from timewright.core.refusals import refused
 
 LONGEST_NAME = 255
+SECRET_NAME = "[A-Za-z0-9][A-Za-z0-9._/-]{0,127}"  # noqa: S105 - what a name may be
 
 # Marks that make text read in another order than it is written; a name must look like what it is.
 _REORDERING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -27,6 +29,14 @@ def check_name(name: Any, *, field: str = "name", longest: int = LONGEST_NAME) -
     if len(composed) > longest:
         raise refused(field, name, f"is longer than {longest} characters", rule=rule, fix=_suggestion(name))
     return composed
+
+
+def check_secret_name(name: str, *, field: str = "secret") -> str:
+    """The same name, if `secret://` and it can stand in a header; or a refusal."""
+    if not re.fullmatch(SECRET_NAME, name):
+        rule = "letters, digits, dots, dashes, underscores and slashes, at most 128, a letter or digit first"
+        raise refused(field, name, "cannot name a secret", rule=rule, fix="crm-token")
+    return name
 
 
 def _fault(name: str, *, longest: int) -> str:

@@ -13,8 +13,10 @@ from timewright.core.governor import is_steady
 from timewright.core.hints import NO_HINTS
 from timewright.core.policies import Overlap
 from timewright.core.schedule import Schedule, ScheduleState, Standing
-from timewright.core.triggers import Cron, Every
+from timewright.core.triggers import Cron, Every, Rrule
 from timewright.core.verdicts import Admission, Fire
+
+_PERIODIC = (Cron, Every, Rrule)
 
 
 def on_time(schedule: Schedule, standing: Standing, *, flight: Flight, now: datetime) -> Admission | None:
@@ -39,7 +41,7 @@ def on_time(schedule: Schedule, standing: Standing, *, flight: Flight, now: date
         or schedule.max_runs is not None
         or schedule.start_at is not None
         or schedule.end_at is not None
-        or not isinstance(trigger, Cron | Every)
+        or not isinstance(trigger, _PERIODIC)
         or not is_steady(schedule, standing)
         or ((flight.live or flight.held) and schedule.overlap is not Overlap.ALLOW)
     ):

@@ -67,15 +67,17 @@ def unknown(path: str, name: str, known: Iterable[str], *, also: Iterable[str] =
 
 def refuse_from(path: str, error: TimewrightError) -> NoReturn:
     """Raise an error of a part again, seen from the whole; what both paths say is said once."""
-    own = error.field or ""
+    own, words = error.field or "", ""
     if isinstance(error, InvalidCron):
+        # Fields that exclude each other have no path: they are told in words behind that of the whole.
+        words = f": {own}" if " " in own else ""
         own = f"cron.{own}" if own.isalpha() else "cron"
     head, _, rest = own.partition(".")
     if path and head == path.rpartition(".")[2].partition("[")[0]:
         own = rest
     elif path and head == path.partition(".")[0].partition("[")[0]:
         raise error
-    field = f"{path}.{own}" if path and own else path or own or "input"
+    field = (f"{path}.{own}" if path and own else path or own or "input") + words
     raise type(error)(
         error.message,
         field=field,

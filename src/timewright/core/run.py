@@ -51,7 +51,7 @@ class Reason(StrEnum):
     BY_HAND = "by_hand"
 
 
-class Run(Struct, frozen=True, kw_only=True):
+class Run(Struct, frozen=True, kw_only=True, gc=False):
     """One durable row per occurrence, whatever its fate.
 
     Three times, and no field ever holds two of them: when it was planned (its identity), when it may
@@ -98,7 +98,7 @@ class Run(Struct, frozen=True, kw_only=True):
     payload: Any = None
 
 
-class Terms(Struct, frozen=True, kw_only=True):
+class Terms(Struct, frozen=True, kw_only=True, gc=False):
     """What a run is attempted under; frozen into it when it is admitted."""
 
     target: AnyTarget
@@ -152,10 +152,14 @@ class Released(Struct, frozen=True, kw_only=True, tag="released", tag_field="kin
     result: Any = None
 
 
+class Started(Struct, frozen=True, kw_only=True, tag="started", tag_field="kind"):
+    """The work began; no outcome, but news from whoever does it outside."""
+
+
 Outcome = Succeeded | Failed | TimedOut | Lost | Cancelled | Released
 
 
-class Attempt(Struct, frozen=True, kw_only=True):
+class Attempt(Struct, frozen=True, kw_only=True, gc=False):
     """One lease of a run, after it ended."""
 
     run_id: str

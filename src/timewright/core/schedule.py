@@ -117,7 +117,7 @@ _USUAL: dict[str, timedelta | None] = {
 }
 
 
-class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A standing intention: trigger, target and policies, in a namespace, with a revision."""
 
     id: str
@@ -201,7 +201,7 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
         return queue + tuple(limit_gate(self.namespace, name) for name in sorted(set(self.limits)))
 
 
-class Standing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Standing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """Where a schedule stands: what is decided, what comes next, and why.
 
     Everything up to the `cursor` is decided. `next_at` is the instant that was chosen; `wake_at` is when
@@ -238,11 +238,15 @@ def limit_gate(namespace: str, limit: str) -> str:
 def decided(schedule: Schedule, standing: Standing, decision: Decision) -> Standing:
     """The standing with a new decision in it."""
     wake_at, cursor = decision.at, standing.cursor
-    if wake_at is not None and schedule.jitter_side is JitterSide.BOTH:
+    is_paused = decision.source is Source.PAUSED
+    if wake_at is not None and schedule.jitter_side is JitterSide.BOTH and not is_paused:
+        # The end of a pause has no jitter: whoever woke before it would find it still there, again and again.
         wake_at -= schedule.jitter
-    if decision.source is Source.PAUSED and standing.source is not Source.PAUSED and standing.next_at:
-        # Nothing lies between the cursor and what was planned; a pause must not make it look open.
-        cursor = max(cursor, min(standing.next_at, decision.at or standing.next_at) - _TICK)
+    if is_paused and standing.source is not Source.PAUSED and standing.next_at:
+        # Nothing lies between the cursor and what was planned; a pause must not make it look open. But what
+        # lies ahead of the pause is not decided: an edit may still plan something before it.
+        passed = min(standing.next_at, decision.at or standing.next_at) - _TICK
+        cursor = max(cursor, min(passed, _pause_began(standing) or passed))
     return replace(
         standing,
         cursor=cursor,
@@ -250,6 +254,29 @@ def decided(schedule: Schedule, standing: Standing, decision: Decision) -> Stand
         wake_at=wake_at,
         source=decision.source,
         trail=decision.trail,
+    )
+
+
+def _pause_began(standing: Standing) -> datetime | None:
+    """When the pause began that a decision speaks of: one by hand, or one that was wished."""
+    if standing.paused_at is not None:
+        return standing.paused_at
+    return standing.hints.pause.created_at if standing.hints.pause is not None else None
+
+
+def is_step(before: Standing, after: Standing) -> bool:
+    """Whether nothing changed but how far a schedule is decided, what comes next, and its counts."""
+    return (
+        after.state is before.state
+        and after.reason is before.reason
+        and after.source is before.source
+        and after.trail is before.trail
+        and after.failures == before.failures
+        and after.paused_at is before.paused_at
+        and after.paused_until is before.paused_until
+        and after.last_started_at is before.last_started_at
+        and after.last_finished_at is before.last_finished_at
+        and after.hints is before.hints
     )
 
 

@@ -14,14 +14,16 @@ from typing import Any
 from msgspec import Struct
 
 from timewright.core.cron.grammar import needs_key
-from timewright.core.refusals import refused
+from timewright.core.recurrence.spoken import is_spoken, spoken_rule
+from timewright.core.refusals import refuse_from, refused
 from timewright.core.spellings import plain_word, snake
+from timewright.errors import TimewrightError
 
 Tagged = dict[str, Any]
 
 _SPOKEN = re.compile(r"\s*@?(every|after)\s+(\S.*?)\s*", re.IGNORECASE)
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
-_TRIGGER_RULE = "exactly one of cron, every, after, once and manual, or a list of them"
+_TRIGGER_RULE = "exactly one of cron, every, rrule, after, once and manual, or a list of them"
 _TRIGGER_FIX = "cron: '0 9 * * 1-5', or every: 15m"
 _TARGET_RULE = "exactly one of call, http, shell, workflow, handoff, publish and note"
 _TARGET_FIX = "http: POST https://example.com/hook, or call: reports.nightly"
@@ -34,6 +36,7 @@ _TRIGGER_KINDS = {
     "once": "once",
     "one_shot": "once",
     "manual": "manual",
+    "rrule": "rrule",
     "any_of": "any_of",
 }
 _TRIGGER_KEYS = {
@@ -49,6 +52,7 @@ _TRIGGER_KEYS = {
     "once": "once",
     "at": "once",
     "manual": "manual",
+    "rrule": "rrule",
     "triggers": "any_of",
     "any_of": "any_of",
 }
@@ -85,6 +89,7 @@ _OUTCOMES = {
     "cancelled": "cancelled",
     "canceled": "cancelled",
     "released": "released",
+    "started": "started",
 }
 _HANDLER_WORDS = frozenset({"useful", "noop", "skipped"})
 
@@ -98,7 +103,7 @@ class Milliseconds(Struct, frozen=True):
 def trigger_shape(raw: Any, path: str) -> Any:
     """A trigger in the long way: from text, a list, or a mapping that shows its kind by its fields."""
     if isinstance(raw, str):
-        return _spoken_trigger(raw)
+        return _spoken_trigger(raw, path)
     if isinstance(raw, list | tuple):
         return trigger_shape(raw[0], path) if len(raw) == 1 else {"kind": "any_of", "triggers": list(raw)}
     if not isinstance(raw, Mapping):
@@ -110,9 +115,12 @@ def trigger_shape(raw: Any, path: str) -> Any:
     kind = _trigger_kind(words, path)
     if kind == "manual":
         given = {key: value for key, value in given.items() if snake(str(key)) != "manual"}
+    spoken = words.get("every", words.get("interval"))
+    if kind == "every" and isinstance(spoken, str) and is_spoken(spoken):
+        return {"kind": "rrule", **_of_calendar(spoken, path), **_without(given, _TRIGGER_KEYS)}
     text = words.get("cron", words.get("expression"))
     if kind == "cron" and isinstance(text, str) and _SPOKEN.fullmatch(text):
-        return {**_spoken_trigger(text), **_without(given, _TRIGGER_KEYS)}
+        return {**_spoken_trigger(text, path), **_without(given, _TRIGGER_KEYS)}
     once = words.get("once", words.get("at"))
     if kind == "once" and isinstance(once, int | float) and not isinstance(once, bool):
         # A bare number is what desktop schedulers write: milliseconds since 1970.
@@ -200,12 +208,21 @@ def outcome_shape(raw: Any, path: str) -> Any:
     return {"error": "failed", **words, "kind": kind} if kind == "failed" else {**words, "kind": kind}
 
 
-def _spoken_trigger(text: str) -> Tagged:
+def _spoken_trigger(text: str, path: str) -> Tagged:
     found = _SPOKEN.fullmatch(text) if len(text) <= 256 else None
     if found is None:
         return {"kind": "cron", "expression": text}
     word = found[1].lower()
+    if word == "every" and is_spoken(found[2]):
+        return {"kind": "rrule", **_of_calendar(found[2], path)}
     return {"kind": word, "interval" if word == "every" else "delay": found[2]}
+
+
+def _of_calendar(text: str, path: str) -> Tagged:
+    try:
+        return spoken_rule(text)
+    except TimewrightError as error:
+        refuse_from(path, error)
 
 
 def _trigger_kind(words: Mapping[str, Any], path: str) -> str:

@@ -15,7 +15,7 @@ from timewright.core.policies import Align, CatchUp, LeaseTerms, Overlap, QueueP
 from timewright.core.run import Run, RunState
 from timewright.core.schedule import Schedule, ScheduleState, Standing
 from timewright.core.target import Call, Http, Note, Publish, Shell, Workflow
-from timewright.core.triggers import After, AnyOf, Cron, Every, Once
+from timewright.core.triggers import After, AnyOf, Cron, Every, Once, Rrule
 
 Path = tuple[str, ...]
 
@@ -66,6 +66,7 @@ _TRIGGER = {
     "once": "once",
     "at": "once",
     "manual": "manual",
+    "rrule": "rrule",
     "zone": "zone",
     "timezone": "zone",
     "tz": "zone",
@@ -161,6 +162,7 @@ ALIASES: dict[type, dict[str, Path]] = {
         "tz": ("zone",),
     },
     Every: {"every": ("interval",), "baseline_interval": ("interval",)},
+    Rrule: {"rrule": ("rule",), "timezone": ("zone",), "tz": ("zone",), "dtstart": ("anchor",)},
     After: {"after": ("delay",)},
     Once: {"once": ("at",)},
     AnyOf: {"any_of": ("triggers",)},

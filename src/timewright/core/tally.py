@@ -102,14 +102,19 @@ def percentile(ordered: Sequence[timedelta], percent: int) -> timedelta:
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
-def trend(values: Sequence[float]) -> float:
+def trend(values: Sequence[float], *, places: Sequence[float] | None = None) -> float:
     """How much the values rise a step: the median slope over all pairs of the newest 200.
+
+    With `places` a step is one unit of them, such as a minute; two values in one place say nothing.
 
     One outlier in five does not move it (Theil and Sen). What is not a finite number is left out and keeps
     its place. Fewer than two values have no trend: 0.
     """
-    points = [(x, y) for x, y in enumerate(values[-MOST_POINTS:]) if math.isfinite(y)]
-    slopes = [(b - a) / (x2 - x1) for n, (x1, a) in enumerate(points) for x2, b in points[n + 1 :]]
+    where = places if places is not None else range(len(values))
+    newest = zip(where[-MOST_POINTS:], values[-MOST_POINTS:], strict=True)
+    points = [(x, y) for x, y in newest if math.isfinite(y)]
+    pairs = [(x2 - x1, b - a) for n, (x1, a) in enumerate(points) for x2, b in points[n + 1 :]]
+    slopes = [rise / step for step, rise in pairs if step]
     finite = [slope for slope in slopes if math.isfinite(slope)]
     # Halves first, because the sum of two large slopes may not be a number any more.
     return median_low(finite) / 2 + median_high(finite) / 2 if finite else 0.0

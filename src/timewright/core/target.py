@@ -78,6 +78,7 @@ class Publish(Struct, frozen=True, kw_only=True, tag="publish", tag_field="kind"
 
     to: Annotated[str, Meta(min_length=1, max_length=64)]
     name: Annotated[str, Meta(min_length=1, max_length=255)]
+    url: Annotated[str, Meta(max_length=8192)] = ""
     payload: Any = None
     options: dict[str, Any] = {}
     wait: bool = False

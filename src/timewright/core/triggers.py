@@ -1,4 +1,4 @@
-"""When a schedule wants to run: `Cron` · `Every` · `After` · `Once` · `Manual` · `AnyOf`.
+"""When a schedule wants to run: `Cron` · `Every` · `Rrule` · `After` · `Once` · `Manual` · `AnyOf`.
 
 Every trigger answers the same questions, and none of them looks at a clock: what comes strictly
 after an instant, what came strictly before it, what lies between two, and how to say it in words.
@@ -18,10 +18,11 @@ from timewright.core.moments import (
     spell_duration,
     spell_instant,
 )
+from timewright.core.recurrence import Rrule
 from timewright.core.trigger import Trigger
 from timewright.errors import InvalidInput
 
-__all__ = ["After", "AnyOf", "AnyTrigger", "Cron", "Every", "Manual", "Once", "Trigger", "every"]
+__all__ = ["After", "AnyOf", "AnyTrigger", "Cron", "Every", "Manual", "Once", "Rrule", "Trigger", "every"]
 
 MOST_TRIGGERS = 20
 
@@ -149,7 +150,7 @@ class Manual(Trigger, frozen=True, tag="manual"):
 class AnyOf(Trigger, frozen=True, tag="any_of"):
     """Several triggers on one schedule; whichever comes first fires, and a tie is one occurrence."""
 
-    triggers: tuple[Cron | Every | Once, ...]
+    triggers: tuple[Cron | Every | Once | Rrule, ...]
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.triggers) <= MOST_TRIGGERS:
@@ -179,7 +180,11 @@ class AnyOf(Trigger, frozen=True, tag="any_of"):
         return " or ".join(trigger.describe() for trigger in self.triggers)
 
 
-AnyTrigger = Cron | Every | After | Once | Manual | AnyOf
+AnyTrigger = Cron | Every | After | Once | Manual | Rrule | AnyOf
+
+# What reads the clock of a zone.
+ZONED = (Cron, Rrule)
+_ANCHORED = (Every, Rrule)
 
 
 def every(interval: str | timedelta, anchor: datetime | None = None) -> Every:
@@ -189,11 +194,11 @@ def every(interval: str | timedelta, anchor: datetime | None = None) -> Every:
 
 
 def anchored(trigger: AnyTrigger, at: datetime) -> AnyTrigger:
-    """The trigger as a schedule keeps it: every interval has an anchor."""
-    if isinstance(trigger, Every):
+    """The trigger as a schedule keeps it: every interval and every rule has an anchor."""
+    if isinstance(trigger, _ANCHORED):
         return trigger.anchored(at)
     if isinstance(trigger, AnyOf):
-        return AnyOf(tuple(t.anchored(at) if isinstance(t, Every) else t for t in trigger.triggers))
+        return AnyOf(tuple(t.anchored(at) if isinstance(t, _ANCHORED) else t for t in trigger.triggers))
     return trigger
 
 

@@ -15,7 +15,7 @@ from timewright.core.schedule import Standing
 MOST_SKIP_ROWS = 1_000
 
 
-class Fire(Struct, frozen=True, kw_only=True):
+class Fire(Struct, frozen=True, kw_only=True, gc=False):
     """Becomes a run now; it may start at `fire_at`."""
 
     planned_at: datetime
@@ -70,7 +70,7 @@ Started = Fire | Hold | Replace
 Verdict = Fire | Hold | Replace | Skip | Drop
 
 
-class Admission(Struct, frozen=True):
+class Admission(Struct, frozen=True, gc=False):
     """Every verdict of one pass, where the schedule stands after it, and what comes next."""
 
     verdicts: tuple[Verdict, ...]

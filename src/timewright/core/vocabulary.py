@@ -24,7 +24,7 @@ from timewright.core.schedule import Preset, Schedule, check_new
 from timewright.core.shapes import trigger_shape, with_key
 from timewright.core.spellings import ALIASES, snake
 from timewright.core.target import Http
-from timewright.core.triggers import After, AnyOf, AnyTrigger, Every, anchored
+from timewright.core.triggers import After, AnyOf, AnyTrigger, Every, Rrule, anchored
 from timewright.errors import TimewrightError
 
 __all__ = [
@@ -97,7 +97,7 @@ def decode_schedule(
     }
     schedule = cast("Schedule", read_struct(written, Schedule, "", base))
     floors = (FLOORS[preset], floor) if preset in FLOORS else (floor,)
-    trigger = anchored(_floored(schedule.trigger, floors), schedule.created_at)
+    trigger = _anchored(_floored(schedule.trigger, floors), schedule.created_at)
     _check_anchor(trigger)
     schedule = replace(schedule, trigger=trigger, lease=_time_limit(schedule, given))
     check_new(schedule, now=schedule.created_at, catch_up_asked="catch_up" in given)
@@ -132,7 +132,7 @@ def decode_changes(
     if "trigger" in given:
         own = FLOORS.get(schedule.preset or "")
         floors = (own, floor) if own is not None else (floor,)
-        schedule = replace(schedule, trigger=anchored(_floored(schedule.trigger, floors), of.created_at))
+        schedule = replace(schedule, trigger=_anchored(_floored(schedule.trigger, floors), of.created_at))
         _check_anchor(schedule.trigger)
     if "target" in given:
         schedule = replace(schedule, lease=_time_limit(schedule, given))
@@ -217,9 +217,16 @@ def _floored(trigger: AnyTrigger, floors: tuple[Floor, ...]) -> AnyTrigger:
     return trigger
 
 
+def _anchored(trigger: AnyTrigger, at: datetime) -> AnyTrigger:
+    try:
+        return anchored(trigger, at)
+    except TimewrightError as error:
+        refuse_from("trigger", error)
+
+
 def _check_anchor(trigger: AnyTrigger) -> None:
     for part in trigger.triggers if isinstance(trigger, AnyOf) else (trigger,):
-        if isinstance(part, Every) and part.anchor is not None:
+        if isinstance(part, Every | Rrule) and part.anchor is not None:
             check_stored(part.anchor, field="trigger.anchor")
 
 

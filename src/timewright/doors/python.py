@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import threading
 from collections.abc import Callable
 from datetime import timedelta
 from types import FrameType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from msgspec.structs import replace
 
-from timewright.assembly import House, new_registry, open_store
+from timewright.assembly import HOSTED, House, doorkeeper_for, new_registry, open_store, surroundings_for
 from timewright.core import facts as told
 from timewright.core.encoding import encode
 from timewright.core.facts import Fact
@@ -24,6 +25,9 @@ from timewright.operations import operations
 from timewright.operations.context import Context, together
 from timewright.ports import Clock, Observer
 from timewright.settings import Settings
+
+if TYPE_CHECKING:
+    from timewright.doors.http.mounted import Mounted
 
 F = TypeVar("F", bound=Callable[..., Any])
 Listener = Callable[[Fact], object]
@@ -38,6 +42,7 @@ EVENTS: dict[str, tuple[type[Fact], ...]] = {
     "skipped": (told.RunSkipped, told.OccurrencesDropped),
     "cancelled": (told.RunCancelled,),
     "parked": (told.RunParked, told.ScheduleParked),
+    "lost": (told.FactsLost,),
 }
 
 
@@ -65,16 +70,31 @@ class Noun:
         return [o.verb.replace(" ", "_") for o in operations if o.noun == self._noun]
 
 
-class _Listening:
-    """Hands the facts of some kinds to a listener; each listens for itself, so that none spoils another's."""
+class Listeners:
+    """Hands each fact to those who listen for its kind, in order; one that raises spoils nobody else's."""
 
-    def __init__(self, kinds: tuple[type[Fact], ...], listener: Listener) -> None:
-        self._kinds = kinds
-        self._listener = listener
+    name = "a listener"
+
+    def __init__(self) -> None:
+        self._listening: list[tuple[tuple[type[Fact], ...], Listener]] = []
+        self.kinds: tuple[type[Fact], ...] = (told.FactsLost,)
+
+    def add(self, kinds: tuple[type[Fact], ...], listener: Listener) -> None:
+        """Let one more listen."""
+        self._listening.append((kinds, listener))
+        self.kinds += kinds
 
     def note(self, fact: Fact) -> None:
-        if isinstance(fact, self._kinds):
-            self._listener(fact)
+        """Call everyone who wants to hear of it; the first error is raised when all were called."""
+        errors: list[BaseException] = []
+        for kinds, listener in self._listening:
+            if isinstance(fact, kinds):
+                try:
+                    listener(fact)
+                except (Exception, SystemExit) as error:  # noqa: BLE001 - a listener is somebody else's code
+                    errors.append(error)
+        if errors:
+            raise errors[0]
 
 
 class Scheduler:
@@ -90,19 +110,21 @@ class Scheduler:
         observers: tuple[Observer, ...] = (),
     ) -> None:
         self.registry = new_registry()
-        self.house = House(
-            open_store(store, clock=clock),
-            settings=settings or Settings(),
-            registry=self.registry,
-            clock=clock,
-            observers=observers,
-        )
-        self._context = replace(self.house.context(), namespace=namespace)
+        self._host = os.environ.get(HOSTED, "")
+        self._place = self._host or store
+        self._settings = settings or Settings()
+        self._namespace = namespace
+        self._clock = clock
+        self._listeners = Listeners()
+        self._observers: tuple[Observer, ...] = (*observers, self._listeners)
         self._declared: dict[str, dict[str, Any]] = {}
         self._ended = threading.Event()
         self._changing = threading.RLock()
+        self._house: House | None = None
         self._started = False
         self._stopped = False
+        if not self._host:
+            self._open()
         self.schedules = Noun("schedule", self.call)
         self.runs = Noun("run", self.call)
         self.queues = Noun("queue", self.call)
@@ -110,6 +132,15 @@ class Scheduler:
         self.limits = Noun("limit", self.call)
         self.calendars = Noun("calendar", self.call)
         self.groups = Noun("group", self.call)
+        self.keys = Noun("key", self.call)
+        self.secrets = Noun("secret", self.call)
+        self.namespaces = Noun("namespace", self.call)
+        self.workflows = Noun("workflow", self.call)
+
+    @property
+    def house(self) -> House:
+        """What this scheduler is made of; where another process runs it, that one's store is opened late."""
+        return self._house or self._open()
 
     @property
     def declared(self) -> tuple[dict[str, Any], ...]:
@@ -118,7 +149,7 @@ class Scheduler:
 
     def call(self, operation: str, /, **request: Any) -> Any:
         """Perform any operation by its name: `app.call("schedule pause", schedule="refresh")`."""
-        return operations[operation](self._context, request)
+        return operations[operation](self._context(), request)
 
     def schedule(
         self,
@@ -154,7 +185,7 @@ class Scheduler:
             raise NotFound(f"no event {event!r}", field="event", value=event, rule=known, fix="one of these")
 
         def keep(listener: Listener) -> Listener:
-            self.house.loop.observers.append(_Listening(EVENTS[event], listener))
+            self._listeners.add(EVENTS[event], listener)
             return listener
 
         return keep
@@ -180,6 +211,12 @@ class Scheduler:
                     rule="stop closes the store, and is the end",
                     fix="make a new Scheduler",
                 )
+            if self._host:
+                raise NotAllowed(
+                    "this scheduler is run by the process that reads it",
+                    rule="timewright up --app runs what an app declares, on its own store",
+                    fix='start it only under if __name__ == "__main__":',
+                )
             if self._started:
                 return
             self._keep_declared()
@@ -196,9 +233,11 @@ class Scheduler:
             return
         with self._changing:
             if self._started:
-                self.house.stop(wait=wait)
-            if not self._stopped:
-                self.house.close()
+                undone = self.house.stop(wait=wait)
+                if undone:
+                    logging.getLogger("timewright").warning("stopped, but %s", undone)
+            if not self._stopped and self._house is not None:
+                self._house.close()
             self._started, self._stopped = False, True
         self._ended.set()
 
@@ -218,12 +257,35 @@ class Scheduler:
                 signal.signal(number, handler)
             self.stop()
 
+    def asgi(self, **options: Any) -> Mounted:
+        """The HTTP API as an ASGI application, to serve alone or to mount in a web application of yours."""
+        from timewright.doors.http.mounted import Mounted
+
+        return Mounted(self.house, self._context(), start=self.start, stop=self.stop, **options)
+
     def __enter__(self) -> Self:
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def _open(self) -> House:
+        with self._changing:
+            if self._house is None:
+                self._house = House(
+                    open_store(self._place, clock=self._clock),
+                    settings=self._settings,
+                    registry=self.registry,
+                    clock=self._clock,
+                    observers=self._observers,
+                    doorkeeper=doorkeeper_for(self._place, self._settings),
+                    surroundings=surroundings_for(self._place, self._settings),
+                )
+            return self._house
+
+    def _context(self) -> Context:
+        return replace(self.house.context(), namespace=self._namespace)
 
     def _end(self, _number: int, _frame: FrameType | None) -> None:
         self._ended.set()
@@ -236,7 +298,7 @@ class Scheduler:
                 operations["schedule put"](inside, declared)
 
         if self._declared:
-            together(self._context, put)
+            together(self._context(), put)
         self._declared.clear()
 
     def _declare(self, name: str, trigger: AnyTrigger | str, policies: dict[str, Any]) -> None:
@@ -266,6 +328,10 @@ class AsyncScheduler:
     async def call(self, operation: str, /, **request: Any) -> Any:
         """Perform any operation by its name."""
         return await asyncio.to_thread(lambda: self.scheduler.call(operation, **request))
+
+    def asgi(self, **options: Any) -> Mounted:
+        """The HTTP API as an ASGI application, to serve alone or to mount in a web application of yours."""
+        return self.scheduler.asgi(**options)
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self.scheduler.start)

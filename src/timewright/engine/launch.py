@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
@@ -13,7 +14,8 @@ from msgspec import Struct
 from timewright.core.calendars import occurrence_before
 from timewright.core.run import Cancelled, Failed, Outcome, Released, Run, TimedOut, run_key
 from timewright.core.schedule import Schedule
-from timewright.core.triggers import Cron
+from timewright.core.triggers import ZONED
+from timewright.engine.pace import Pace
 from timewright.ledger.lease import Lease
 from timewright.ledger.settle import Answer
 from timewright.ports import Launch, Target, Work
@@ -38,6 +40,7 @@ class Flown(Struct):
     lease_ends: float
     margin: float
     work: Work | None = None
+    begun: bool = False
     stopping: str = ""
     ended: bool = False
 
@@ -56,6 +59,12 @@ class Launcher:
         self._lengths: Counter[timedelta] = Counter()
         self._answers: list[Answer] = []
         self._look_at = math.inf
+        self._in_writing: set[tuple[str, int]] = set()
+        self._line: deque[Flown] = deque()
+        self._begun = 0
+        self._most = 0
+        self._starts_waiting = False
+        self._pace = Pace()
 
     def __len__(self) -> int:
         return len(self._flown)
@@ -66,8 +75,12 @@ class Launcher:
         with self._lock:
             return min(self._lengths, default=None)
 
-    def launch(self, lease: Lease, *, now: datetime, moment: float) -> None:
-        """Start the work of a lease; whatever goes wrong is its outcome.
+    def room(self, capacity: int) -> int:
+        """How many more may be leased when so many may be under way; quick ones are taken ahead, and wait."""
+        return max(max(capacity, self._pace.ahead) - len(self._flown), 0)
+
+    def launch(self, lease: Lease, *, now: datetime, moment: float, most: int = sys.maxsize) -> None:
+        """Start the work of a lease, or let it wait while `most` are under way; what fails is its outcome.
 
         `moment` is what the monotonic clock showed when `now` was read: the lease counts from there, however
         long the store took to grant it.
@@ -77,35 +90,56 @@ class Launcher:
         flown = Flown(
             lease=lease,
             started_at=now,
-            overdue=self._monotonic() + (terms.time_limit + terms.grace + BACKSTOP).total_seconds(),
+            overdue=math.inf,
             lease_ends=moment + (run.lease_until - now).total_seconds(),
             margin=min(SELF_FENCE_MARGIN, terms.length / 6).total_seconds(),
         )
         with self._lock:
+            if not self._flown:
+                self._pace.begin(moment)
             self._flown[run.id, run.fence] = flown
             self._lengths[terms.length] += 1
-            self._look_at = min(self._look_at, flown.overdue, flown.lease_ends - flown.margin)
-        try:
-            self._begin(flown)
-        except Exception as error:  # noqa: BLE001  the boundary: nothing a target does may stop the tick
-            self._done(flown, Failed(error=f"{type(error).__name__}: {error}"))
+            self._look_at = min(self._look_at, flown.lease_ends - flown.margin)
+            self._most = most
+            if self._begun >= most:
+                self._line.append(flown)
+                return
+            self._begun += 1
+            flown.begun = True
+        self._start(flown)
 
     def take_answers(self) -> list[Answer]:
         """What has come back since the last time."""
+        moment = self._monotonic()
         with self._lock:
             answers, self._answers = self._answers, []
+            self._in_writing.update((answer.run.id, answer.run.fence) for answer in answers)
+            self._pace.ended(len(answers), moment=moment)
         return answers
 
     def put_back(self, answers: list[Answer]) -> None:
         """Answers that could not be written yet; they are tried again."""
         with self._lock:
             self._answers[:0] = answers
+            self._in_writing.difference_update((answer.run.id, answer.run.fence) for answer in answers)
+
+    def written(self, answers: list[Answer]) -> None:
+        """Answers that the store has taken."""
+        with self._lock:
+            self._in_writing.difference_update((answer.run.id, answer.run.fence) for answer in answers)
+
+    def when_answered(self, wake: Callable[[], None]) -> None:
+        """Call this, from any thread, whenever something comes back."""
+        self._wake = wake
 
     def knows(self, run: Run) -> bool:
         """Whether this lease is under way here, or has ended and is not written yet."""
         with self._lock:
-            return (run.id, run.fence) in self._flown or any(
-                (answer.run.id, answer.run.fence) == (run.id, run.fence) for answer in self._answers
+            lease = (run.id, run.fence)
+            return (
+                lease in self._flown
+                or lease in self._in_writing
+                or any((answer.run.id, answer.run.fence) == lease for answer in self._answers)
             )
 
     @property
@@ -113,10 +147,21 @@ class Launcher:
         """Whether something has come back that is not written yet."""
         return bool(self._answers)
 
-    def under_way(self) -> list[Flown]:
-        """Every run that has not ended here."""
+    @property
+    def answered(self) -> int:
+        """How many have come back that are not written yet."""
+        return len(self._answers)
+
+    @property
+    def unwritten(self) -> int:
+        """How many have come back that the store has not taken, those included that it is being given."""
         with self._lock:
-            return list(self._flown.values())
+            return len(self._answers) + len(self._in_writing)
+
+    def under_way(self) -> list[Flown]:
+        """Every run that has not ended here; first those that wait, so that whoever ends all starts none."""
+        with self._lock:
+            return sorted(self._flown.values(), key=lambda flown: flown.begun)
 
     def renewed(self, run_id: str, fence: int, *, ends: float) -> None:
         """A lease was prolonged on the store's word."""
@@ -138,6 +183,12 @@ class Launcher:
         if flown is not None:
             self._stop(flown, LOST)
 
+    def stop_waiting(self) -> None:
+        """Give back, uncharged, what was leased ahead and has not begun."""
+        for flown in self.under_way():
+            if not flown.begun:
+                self._stop(flown, STOPPING)
+
     def stop_all(self) -> None:
         """Ask everything to end, because we do; what ends for this reason is given back uncharged."""
         for flown in self.under_way():
@@ -151,6 +202,8 @@ class Launcher:
                 flown.ended = True
             self._flown.clear()
             self._lengths.clear()
+            self._line.clear()
+            self._begun = 0
         return left
 
     def watch(self) -> float:
@@ -164,8 +217,7 @@ class Launcher:
                 return self._look_at - moment
             # Whatever is launched from here on says for itself when to look.
             self._look_at, look_at = math.inf, math.inf
-            under_way = list(self._flown.values())
-        for flown in under_way:
+        for flown in self.under_way():
             fenced = flown.lease_ends - flown.margin
             if moment > flown.overdue:
                 self._stop(flown, OVERDUE)
@@ -179,39 +231,80 @@ class Launcher:
             self._look_at = min(self._look_at, look_at)
             return self._look_at - moment
 
+    def _start(self, flown: Flown) -> None:
+        terms, moment = flown.lease.terms.lease, self._monotonic()
+        flown.overdue = moment + (terms.time_limit + terms.grace + BACKSTOP).total_seconds()
+        with self._lock:
+            self._look_at = min(self._look_at, flown.overdue)
+        try:
+            self._begin(flown)
+        except Exception as error:  # noqa: BLE001  the boundary: nothing a target does may stop the tick
+            self._done(flown, Failed(error=f"{type(error).__name__}: {error}"))
+
+    def _start_waiting(self) -> None:
+        """Start those that waited for others to end, on the thread on which one has; one thread at a time."""
+        while (flown := self._take_waiting()) is not None:
+            self._start(flown)
+
+    def _take_waiting(self) -> Flown | None:
+        with self._lock:
+            while self._line and self._begun < self._most:
+                flown = self._line.popleft()
+                if not (flown.ended or flown.stopping):
+                    self._begun += 1
+                    flown.begun = True
+                    return flown
+            self._starts_waiting = False
+            return None
+
     def _begin(self, flown: Flown) -> None:
         kind = str(type(flown.lease.terms.target).__struct_config__.tag)
         target = self._targets.get(kind)
         if target is None:
             self._done(flown, Failed(error=f"this process has no {kind} target", unresolved=True))
             return
-        flown.work = target.launch(_launch(flown.lease), lambda outcome: self._done(flown, outcome))
+        work = target.launch(_launch(flown.lease), lambda outcome: self._done(flown, outcome))
+        if flown.ended:
+            return
+        flown.work = work
         if flown.stopping:
             # Somebody wanted it to end while it was still being started.
-            flown.work.stop(flown.stopping)
+            work.stop(flown.stopping)
 
     def _stop(self, flown: Flown, reason: str) -> None:
-        if flown.stopping or flown.ended:
-            return
-        flown.stopping = reason
-        if flown.work is not None:
+        with self._lock:
+            if flown.stopping or flown.ended:
+                return
+            flown.stopping = reason
+            work, waits = flown.work, not flown.begun
+        if waits:
+            self._done(flown, Cancelled(reason=reason))
+        elif work is not None:
             try:
-                flown.work.stop(reason)
+                work.stop(reason)
             except Exception as error:  # noqa: BLE001  the boundary, as in launch
                 self._done(flown, Failed(error=f"could not be stopped: {type(error).__name__}: {error}"))
 
     def _done(self, flown: Flown, outcome: Outcome) -> None:
-        run = flown.lease.run
+        run, length = flown.lease.run, flown.lease.terms.lease.length
         with self._lock:
             if flown.ended:
                 return
             flown.ended = True
+            flown.work = None  # it knows us as we know it: apart, both are gone at once
             self._flown.pop((run.id, run.fence), None)
-            self._lengths -= Counter([flown.lease.terms.lease.length])
+            self._lengths[length] -= 1
+            if not self._lengths[length]:
+                del self._lengths[length]
             self._answers.append(
                 Answer(run=run, outcome=_honest(outcome, flown), started_at=flown.started_at)
             )
+            self._begun -= flown.begun
+            starts = bool(self._line) and not self._starts_waiting
+            self._starts_waiting = self._starts_waiting or starts
         self._wake()
+        if starts:
+            self._start_waiting()
 
 
 def _honest(outcome: Outcome, flown: Flown) -> Outcome:
@@ -240,7 +333,7 @@ def _launch(lease: Lease) -> Launch:
         fire_at=run.fire_at,
         previous_at=_previous(run, schedule),
         next_at=schedule.trigger.next_after(run.planned_at) if schedule is not None else None,
-        zone=schedule.trigger.zone if schedule is not None and isinstance(schedule.trigger, Cron) else "UTC",
+        zone=schedule.trigger.zone if schedule is not None and isinstance(schedule.trigger, ZONED) else "UTC",
         missed=run.missed,
         fired_by=run.fired_by,
         source=run.source.value,

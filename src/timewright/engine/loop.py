@@ -5,21 +5,31 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from msgspec import Struct
 
-from timewright.core.facts import ClockStepped, Fact, TickFinished
+from timewright.core.facts import (
+    ClockStepped,
+    Fact,
+    RunFreed,
+    RunReleased,
+    RunWillRetry,
+    ScheduleMoved,
+)
 from timewright.core.policies import LONGEST_REST
-from timewright.core.run import Released, Run
-from timewright.engine.launch import GIVEN_BACK, Flown, Launcher
+from timewright.core.run import Run, RunState
+from timewright.engine.launch import Flown, Launcher
+from timewright.engine.leave import STOP_GRACE, Ending, Leaving
+from timewright.engine.presence import Presence
 from timewright.engine.prune import Pruner
 from timewright.engine.rest import EventWaker, rest_seconds
+from timewright.engine.settler import Settler
+from timewright.engine.tell import Teller, finished
 from timewright.engine.tick import RECLAIM_EVERY, Tick
 from timewright.ledger.lease import renew
-from timewright.ledger.settle import Answer
-from timewright.ports import Clock, Observer, Renewal, Store, Transaction, Waker
+from timewright.ports import Clock, Ear, Observer, Renewal, RunFilter, Store, Transaction, Waker
 
 LARGEST_STEP = timedelta(seconds=2)
 SHORTEST_RENEWAL = timedelta(seconds=0.15)
@@ -27,9 +37,10 @@ SLOWEST_BEAT = 1.0
 AFTER_ERROR = (0.1, 0.5, 1.0, 2.0, 5.0)
 # What was due at a tick and still is afterwards is in another's hands, or waits for room here.
 PASSED_OVER = 0.05
-DRAIN_POLL = 0.05
-STOP_GRACE = timedelta(seconds=5)
-LAST_TICK = timedelta(seconds=5)
+# What may bring something nearer for those who rest, and the shortest time between two calls to them.
+NEWS = (RunWillRetry, RunReleased, RunFreed, ScheduleMoved)
+NEWS_EVERY = 0.1
+AWAKE = datetime.max.replace(tzinfo=UTC)
 
 
 class Pulse(Struct):
@@ -40,10 +51,11 @@ class Pulse(Struct):
     errors_in_a_row: int = 0
     last_error: str = ""
     last_tick_at: datetime | None = None
+    facts_lost: int = 0
 
 
 class Loop:
-    """One instance: a thread that ticks, one that renews leases, and one that watches and needs no store.
+    """One instance: threads that tick, that renew leases, that watch without a store, that hear of others.
 
     User code runs on none of them, and a store that keeps the others waiting cannot keep the watch from
     ending what is about to lose its lease.
@@ -60,6 +72,9 @@ class Loop:
         observers: Sequence[Observer] = (),
         longest_rest: timedelta = LONGEST_REST,
         pruner: Pruner | None = None,
+        ear: Ear | None = None,
+        call_others: Callable[[], None] | None = None,
+        presence: Presence | None = None,
     ) -> None:
         self.store = store
         self.tick = tick
@@ -67,19 +82,37 @@ class Loop:
         self.clock = clock
         self.waker = waker
         self.observers = list(observers)
+        self.teller = Teller(self.observers, troubled=self._observer_failed)
         self.longest_rest = longest_rest
         self.pruner = pruner
+        self.ear = ear
+        self.call_others = call_others
+        self.presence = presence
         self.pulse = Pulse()
+        self.ended = threading.Event()
+        self._lock = threading.Lock()
+        self._working = 0
+        self.settler = Settler(self)
         self._stopping = threading.Event()
-        self._stopped = threading.Event()
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
         self._beats: list[EventWaker] = []
         self._seen: tuple[datetime, float] | None = None
+        self._is_held = False
+        self._rests_until = AWAKE
+        self.has_news = False
+        self._called_at = 0.0
 
     def start(self) -> None:
-        """Begin to tick, to renew and to watch, on threads of our own."""
+        """Begin to tick, to settle, to renew, to watch and to hear, on threads of our own."""
+        self.teller.open()
+        self.tick.settles = False
+        self.launcher.when_answered(self.settler.answered.wake)
+        self._working = 2
         self._begin("tick", self._tick_for_ever)
+        self._begin("settle", self._settle_for_ever)
+        if self.ear is not None:
+            self._begin("hear", partial(self._hear, self.ear))
         for name, work in (("renew", self._renew), ("watch", self._watch)):
             beat = EventWaker()
             self._beats.append(beat)
@@ -88,48 +121,66 @@ class Loop:
     def step(self) -> float:
         """One pass now; gives back how long to rest until the next."""
         began = self.clock.monotonic()
+        # Until we know how long we rest, whatever others write ends the rest.
+        self._rests_until = AWAKE
         now = self.store.now()
         self.tell(self._stepped(now=now))
-        facts: list[Fact] = []
-        try:
-            full = self.tick.run(now=now, moment=began, facts=facts)
-        finally:
-            # A room that fails does not take with it what the rooms before it have made true.
-            self.tell(facts)
+        counts: Counter[type[Fact]] = Counter()
+        full = self.tick.run(now=now, moment=began, tell=partial(self.tell_counted, counts))
         if len(self.launcher):
             self._quicken()
         self.launcher.watch()
         self.pulse.ticks += 1
         self.pulse.errors_in_a_row = 0
         self.pulse.last_tick_at = now
-        if facts:
-            self.tell([_finished(facts, at=now, seconds=self.clock.monotonic() - began)])
+        if counts:
+            self.tell([finished(counts, at=now, seconds=self.clock.monotonic() - began)])
         if full:
+            self._spread_news(every=NEWS_EVERY)
             return 0.0
+        self._spread_news()
         if self.pruner is not None:
             self.pruner.run(now=now)
         return self._rest()
 
-    def stop(self, *, wait: timedelta = timedelta(seconds=30), grace: timedelta = STOP_GRACE) -> None:
+    def stop(self, *, wait: timedelta = timedelta(seconds=30), grace: timedelta = STOP_GRACE) -> Ending:
         """Take no new leases, wait for what is under way, ask the rest to stop, and give back what it was.
 
-        Work is given its grace before its run goes back, so that whoever takes it up is alone with it.
+        Work is given its grace before its run goes back, so that whoever takes it up is alone with it. Where
+        the store is away nothing can be given back: leases end by themselves, and the ending says so.
         """
         self.tick.leasing = False
         self._stopping.set()
         self.waker.wake()
-        until = self.clock.monotonic() + wait.total_seconds()
-        if self._threads:
-            self._stopped.wait(timeout=max(wait, LAST_TICK).total_seconds())
-        self._drain(until=until)
-        self.launcher.stop_all()
-        self._drain(until=self.clock.monotonic() + grace.total_seconds())
-        self._give_back()
+        self.settler.answered.wake()
+        return Leaving(self).run(wait=wait, grace=grace)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was asked to stop."""
+        return self._stopping.is_set()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and its threads may still be there."""
+        return bool(self._threads)
+
+    @property
+    def is_ticking(self) -> bool:
+        """Whether its tick may still be under way."""
+        return self.is_running and not self.ended.is_set()
+
+    def end_threads(self, *, seconds: float) -> None:
+        """End every thread of ours; one that waits for a store is left behind after so many seconds."""
         self._over.set()
+        if self.ear is not None:
+            self.ear.close()
         for beat in self._beats:
             beat.wake()
+        patience = [seconds]
         for thread in self._threads:
-            thread.join(timeout=LAST_TICK.total_seconds())
+            thread.join(timeout=patience[-1])
+            patience.append(0.05 if thread.is_alive() else patience[-1])
 
     def renew_once(self, *, now: datetime, moment: float | None = None) -> None:
         """Prolong every lease that has used up a third of its length; what has lost its lease is stopped.
@@ -155,13 +206,25 @@ class Loop:
             self._stop(self.store.read(lambda tx: tx.asked_to_stop(holder=self.tick.holder)))
 
     def tell(self, facts: Sequence[Fact]) -> None:
-        """Let every observer note the facts; one that fails is its own affair."""
-        for observer in self.observers:
-            for fact in facts:
-                try:
-                    observer.note(fact)
-                except (Exception, SystemExit) as error:  # noqa: BLE001  it must not matter to anyone else
-                    self.pulse.last_error = f"observer: {type(error).__name__}: {error}"
+        """Let every observer note the facts, each in its own time; one that fails is its own affair."""
+        self.teller.tell(facts)
+        self.pulse.facts_lost = self.teller.lost
+
+    def heard(self) -> None:
+        """Someone else wrote: stop what was asked to stop, end the rest if anything comes before its end."""
+        if self._seen is None:
+            return
+        (asked, *instants), waits = self.store.read(lambda tx: (self._look_ahead(tx), self._waits(tx)))
+        self._stop(asked)
+        if waits or any(instant is not None and instant < self._rests_until for instant in instants):
+            self.waker.wake()
+
+    def settle_quietly(self) -> None:
+        """Write what has come back, on the way out."""
+        try:
+            self.tell(self.tick.settle(now=self.store.now()))
+        except Exception as error:  # noqa: BLE001  the leases end by themselves
+            self.pulse.last_error = f"{type(error).__name__}: {error}"
 
     def _tick_for_ever(self) -> None:
         while not self._stopping.is_set():
@@ -171,22 +234,64 @@ class Loop:
                 seconds = self._troubled(error)
             if seconds > 0:
                 self.waker.rest(seconds)
-        self._stopped.set()
+        self._has_ended()
+
+    def tell_counted(self, counts: Counter[type[Fact]], facts: Sequence[Fact]) -> None:
+        """A room that fails does not take with it what the rooms before it have made true."""
+        self.tell(facts)
+        counts.update(map(type, facts))
+        self.has_news = self.has_news or not counts.keys().isdisjoint(NEWS)
+
+    def _settle_for_ever(self) -> None:
+        self.settler.run()
+        self._has_ended()
+
+    def _has_ended(self) -> None:
+        with self._lock:
+            self._working -= 1
+            if not self._working:
+                self.launcher.when_answered(self.waker.wake)
+                self.ended.set()
+
+    def _hear(self, ear: Ear) -> None:
+        """Look whenever someone else has written; what goes wrong is tried again with the next call."""
+        while not self._over.is_set():
+            try:
+                for _ in ear.calls():
+                    self.heard()
+            except Exception as error:  # noqa: BLE001  supervised as the tick is
+                self.pulse.last_error = f"{type(error).__name__}: {error}"
+                self._over.wait(SLOWEST_BEAT)
+
+    def _spread_news(self, *, every: float = 0.0) -> None:
+        """Call those who rest, if what we did may concern them; while we are busy, not too often."""
+        moment = self.clock.monotonic()
+        if self.has_news and self.call_others is not None and moment - self._called_at >= every:
+            self.has_news, self._called_at = False, moment
+            self.call_others()
 
     def _rest(self) -> float:
         """Until something is due; a rest of a second or more also ends when a lease may be over."""
         assert self._seen is not None
-        ticked_at, moment = self._seen
+        ticked_at = self._seen[0]
         asked, wake_at, lease_end = self.store.read(self._look_ahead)
         self._stop(asked)
         if wake_at is not None and wake_at <= ticked_at:
             self.tick.look_back(to=wake_at)
             return PASSED_OVER if self.tick.room else RECLAIM_EVERY.total_seconds()
-        now = ticked_at + timedelta(seconds=self.clock.monotonic() - moment)
+        now = self._about_now()
         seconds = rest_seconds(wake_at, now=now, longest=self.longest_rest)
-        if lease_end is None or seconds < RECLAIM_EVERY.total_seconds():
-            return seconds
-        return min(seconds, max(rest_seconds(lease_end, now=now), RECLAIM_EVERY.total_seconds()))
+        if lease_end is not None and seconds >= RECLAIM_EVERY.total_seconds():
+            ends = rest_seconds(lease_end, now=now, longest=self.longest_rest)
+            seconds = min(seconds, max(ends, RECLAIM_EVERY.total_seconds()))
+        self._rests_until = now + timedelta(seconds=seconds)
+        return seconds
+
+    def _about_now(self) -> datetime:
+        """The store's clock, counted on from the last tick: nobody has to be asked."""
+        if self._seen is None:
+            return self.store.now()
+        return self._seen[0] + timedelta(seconds=self.clock.monotonic() - self._seen[1])
 
     def _look_ahead(self, tx: Transaction) -> tuple[list[Run], datetime | None, datetime | None]:
         """In one picture, because each costs a trip: who is asked to stop, what is due next, what ends."""
@@ -196,9 +301,18 @@ class Loop:
         is_far = wake_at is None or wake_at - self._seen[0] >= RECLAIM_EVERY
         return asked, wake_at, tx.next_lease_end() if is_far else None
 
+    def _waits(self, tx: Transaction) -> bool:
+        """Whether a run may be there that could start here."""
+        return self.tick.room > 0 and bool(tx.find_runs(RunFilter(state=RunState.READY, limit=1)).rows)
+
     def _stop(self, asked: Sequence[Run]) -> None:
         for run in asked:
             self.launcher.stop(run.id, run.fence, reason=run.reason)
+
+    def troubled(self, error: Exception, *, tries: int) -> float:
+        """Count an error of the store or of ours; gives back how long to leave it alone."""
+        self._troubled(error)
+        return AFTER_ERROR[min(tries, len(AFTER_ERROR)) - 1]
 
     def _troubled(self, error: Exception) -> float:
         self.pulse.errors += 1
@@ -207,6 +321,9 @@ class Loop:
         self.tick.in_doubt = True
         self.launcher.watch()
         return AFTER_ERROR[min(self.pulse.errors_in_a_row, len(AFTER_ERROR)) - 1]
+
+    def _observer_failed(self, error: BaseException) -> None:
+        self.pulse.last_error = f"observer: {type(error).__name__}: {error}"
 
     def _begin(self, name: str, work: Callable[[], None]) -> None:
         thread = threading.Thread(target=work, name=f"timewright-{name}", daemon=True)
@@ -228,6 +345,8 @@ class Loop:
             moment = self.clock.monotonic()
             self.renew_once(now=self.store.now(), moment=moment)
             self.stop_asked()
+        if self.presence is not None:
+            self.presence.beat()
         return self._pause()
 
     def _watch(self) -> float:
@@ -252,62 +371,24 @@ class Loop:
         seen, self._seen = self._seen, (now, moment)
         if seen is None:
             return []
-        by = (now - seen[0]) - timedelta(seconds=moment - seen[1])
+        passed = timedelta(seconds=moment - seen[1])
+        by = self._once_if_held((now - seen[0]) - passed, now=now, stands=now - seen[0] < passed / 2)
         if abs(by) < LARGEST_STEP:
             return []
         treated = "outage" if by > timedelta(0) else "hold"
         return [ClockStepped(at=now, by_seconds=by.total_seconds(), treated_as=treated)]
 
-    def _drain(self, *, until: float) -> None:
-        """Let what is under way end, and write how it did."""
-        self._settle_quietly()
-        while len(self.launcher) and self.clock.monotonic() < until:
-            self.waker.rest(DRAIN_POLL)
-            self._settle_quietly()
-
-    def _settle_quietly(self) -> None:
-        if not self.launcher.has_answers:
-            return
-        try:
-            self.tell(self.tick.settle(now=self.store.now()))
-        except Exception as error:  # noqa: BLE001  we are on the way out; the leases end by themselves
-            self.pulse.last_error = f"{type(error).__name__}: {error}"
-
-    def _give_back(self) -> None:
-        """What did not end when it was asked to goes back, uncharged; whatever it says now is not heard."""
-        released = Released(reason=GIVEN_BACK)
-        left = [
-            Answer(run=flown.lease.run, outcome=released, started_at=flown.started_at)
-            for flown in self.launcher.let_go()
-        ]
-        self.launcher.put_back(left)
-        self._settle_quietly()
+    def _once_if_held(self, by: timedelta, *, now: datetime, stands: bool) -> timedelta:
+        """A store that holds its clock stands still until the host's, set back, has caught up: told once."""
+        behind = self.clock.now() - now
+        if behind > -LARGEST_STEP:
+            self._is_held = False
+        elif stands:
+            by, self._is_held = timedelta(0) if self._is_held else behind, True
+        return by
 
 
 def _wants_renewal(flown: Flown, *, moment: float) -> bool:
     terms = flown.lease.terms.lease
     used = terms.length.total_seconds() - (flown.lease_ends - moment)
     return used >= terms.renew_every.total_seconds()
-
-
-def _finished(facts: Sequence[Fact], *, at: datetime, seconds: float) -> TickFinished:
-    names = {
-        "RunSucceeded": "settled",
-        "RunFailed": "settled",
-        "RunWillRetry": "settled",
-        "RunParked": "settled",
-        "LeaseLost": "reclaimed",
-        "RunAdmitted": "admitted",
-        "RunSkipped": "skipped",
-        "RunLeased": "leased",
-    }
-    counts = Counter(names.get(type(fact).__name__, "") for fact in facts)
-    return TickFinished(
-        at=at,
-        seconds=seconds,
-        settled=counts["settled"],
-        reclaimed=counts["reclaimed"],
-        admitted=counts["admitted"],
-        skipped=counts["skipped"],
-        leased=counts["leased"],
-    )

@@ -22,7 +22,8 @@ class EventWaker:
 
     def wake(self) -> None:
         """End a rest now, or the next one at once."""
-        self._event.set()
+        if not self._event.is_set():
+            self._event.set()
 
 
 def rest_seconds(next_at: datetime | None, *, now: datetime, longest: timedelta = LONGEST_REST) -> float:

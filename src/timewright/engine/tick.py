@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -16,6 +16,8 @@ from timewright.ledger.lease import Lease, Leased, lease_ready
 from timewright.ledger.settle import free_held, reclaim, settle_answers
 from timewright.ledger.shelf import terms_for, terms_of
 from timewright.ports import Ids, Store, Transaction
+
+Tell = Callable[[Sequence[Fact]], None]
 
 RECLAIM_EVERY = timedelta(seconds=1)
 SWEEP_EVERY = timedelta(seconds=30)
@@ -41,34 +43,38 @@ class Tick:
         self.limits = limits
         self.leasing = True
         self.in_doubt = False
+        self.settles = True
+        self.waits_for_room = False
+        self.freed_gates = False
         self._reclaimed_at: datetime | None = None
         self._swept_at: datetime | None = None
         self._looked_to: datetime | None = None
         self._backlog = True
 
-    def run(self, *, now: datetime, moment: float, facts: list[Fact]) -> bool:
+    def run(self, *, now: datetime, moment: float, tell: Tell) -> bool:
         """One pass; says whether a room was full so that there is more to do at once.
 
-        Each room adds its facts when they are true. `moment` is what the monotonic clock showed before `now`
+        Each room tells its facts when they are true. `moment` is what the monotonic clock showed before `now`
         was read.
         """
-        facts += self.settle(now=now)
-        facts += self.reclaim(now=now)
+        if self.settles:
+            tell(self.settle(now=now))
+        tell(self.reclaim(now=now))
         admitted = self.admit(now=now)
-        facts += admitted.facts
+        tell(admitted.facts)
         started = [_lease_of(run, schedule) for run, schedule in admitted.leased]
-        facts += self.launch(started, now=now, moment=moment)
+        self.launch(started, now=now, moment=moment, tell=tell)
         leased = self.lease(now=now)
-        facts += leased.facts
-        facts += self.launch(leased.leases, now=now, moment=moment)
+        tell(leased.facts)
+        self.launch(leased.leases, now=now, moment=moment, tell=tell)
         if self.in_doubt and self.leasing:
-            facts += self.launch(self.take_up(now=now), now=now, moment=moment)
+            self.launch(self.take_up(now=now), now=now, moment=moment, tell=tell)
         return admitted.full or (leased.more and self.room > 0 and bool(leased.leases))
 
     @property
     def room(self) -> int:
         """How many more runs this instance may start."""
-        return max(self.limits.capacity - len(self.launcher), 0) if self.leasing else 0
+        return self.launcher.room(self.limits.capacity) if self.leasing else 0
 
     def settle(self, *, now: datetime) -> list[Fact]:
         """Write what has come back; answers that cannot be written are kept for the next pass."""
@@ -76,10 +82,13 @@ class Tick:
         if not answers:
             return []
         try:
-            return list(settle_answers(self.store, answers, now=now).facts)
+            facts = list(settle_answers(self.store, answers, now=now).facts)
         except Exception:
             self.launcher.put_back(answers)
             raise
+        self.launcher.written(answers)
+        self.freed_gates = any(answer.run.gates for answer in answers)
+        return facts
 
     def reclaim(self, *, now: datetime) -> list[Fact]:
         """Take back leases that are over, once a second; and let go what waits for nobody."""
@@ -109,9 +118,12 @@ class Tick:
     def lease(self, *, now: datetime) -> Leased:
         """Take ready runs up to our room."""
         if not self.limits.leases or not self.room:
+            self.waits_for_room = self.limits.leases
+            # Nobody looked who waits; what is due next must not go before them.
+            self._backlog = True
             return Leased()
         leased = lease_ready(self.store, ids=self.ids, holder=self.holder, capacity=self.room, now=now)
-        self._backlog = leased.more
+        self._backlog = self.waits_for_room = leased.more
         return leased
 
     def take_up(self, *, now: datetime) -> list[Lease]:
@@ -127,12 +139,10 @@ class Tick:
         self.in_doubt = False
         return found
 
-    def launch(self, leases: Sequence[Lease], *, now: datetime, moment: float) -> list[Fact]:
-        """Start the work."""
-        facts: list[Fact] = []
-        for lease in leases:
-            self.launcher.launch(lease, now=now, moment=moment)
-            facts.append(
+    def launch(self, leases: Sequence[Lease], *, now: datetime, moment: float, tell: Tell) -> None:
+        """Say that it starts and start the work, in this order: its end may be told while we are here."""
+        tell(
+            [
                 AttemptStarted(
                     at=now,
                     namespace=lease.run.namespace,
@@ -140,9 +150,14 @@ class Tick:
                     schedule_id=lease.run.schedule_id,
                     fence=lease.run.fence,
                     planned_at=lease.run.planned_at,
+                    source=lease.run.source.value,
+                    queue=lease.run.queue,
                 )
-            )
-        return facts
+                for lease in leases
+            ]
+        )
+        for lease in leases:
+            self.launcher.launch(lease, now=now, moment=moment, most=self.limits.capacity)
 
     def look_back(self, *, to: datetime) -> None:
         """Something waits there: if that is further back than we look, look at everything the next time."""

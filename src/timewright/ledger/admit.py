@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from timewright.core.admission import Admission, Drop, Fire, Replace, Skip, Verd
 from timewright.core.facts import Fact
 from timewright.core.policies import Overlap
 from timewright.core.run import Run, RunState
-from timewright.core.schedule import Schedule, ScheduleState, Standing
+from timewright.core.schedule import Schedule, ScheduleState, Standing, is_step
 from timewright.core.target import Handoff
 from timewright.errors import Conflict, InvalidInput, OutcomeUnknown
 from timewright.ledger.endings import parked
@@ -24,6 +24,8 @@ from timewright.ports import Due, Ids, Stood, Store, Transaction
 
 MOST_SHARDS = 1024
 MOST_RACES = 3
+
+_NOT_RUN = (Skip, Drop)
 
 
 class Offer(Struct, frozen=True, kw_only=True):
@@ -60,7 +62,8 @@ def admit_due(
     def work(tx: Transaction) -> Admitted:
         due = tx.due_schedules(now=now, limit=limit, since=since, shard=shard)
         calendars = calendars_for(tx, [d.schedule for d in due])
-        admission = AdmissionPass(tx, ids=ids, now=now, offer=offer, batch=batch)
+        taken = offer if offer is not None and _in_order(due, room=offer.capacity) else None
+        admission = AdmissionPass(tx, ids=ids, now=now, offer=taken, batch=batch)
         for d in due:
             admission.take(d, calendars)
         admission.write()
@@ -85,7 +88,7 @@ def admit_due(
 
 def run_of(schedule: Schedule, verdict: Verdict, *, run_id: str, now: datetime, previous: str) -> Run:
     """The row of an occurrence, whatever becomes of it."""
-    if isinstance(verdict, Skip | Drop):
+    if isinstance(verdict, _NOT_RUN):
         return Run(
             id=run_id,
             namespace=schedule.namespace,
@@ -171,7 +174,7 @@ class AdmissionPass:
         return tuple((run, self._owners[run.id]) for run in self._runs if run.state is RunState.LEASED)
 
     def _stand(self, due: Due, standing: Standing, *, newest: str = "") -> Standing:
-        self._stood.append(Stood(due.schedule.id, standing, newest))
+        self._stood.append(Stood(due.schedule.id, standing, newest, is_step(due.standing, standing)))
         if standing.state is not due.standing.state and standing.state is not ScheduleState.ACTIVE:
             self.facts.append(schedule_stopped(due.schedule, standing, now=self._now))
         return standing
@@ -180,7 +183,7 @@ class AdmissionPass:
         """A row for every verdict, each naming the one before it; gives back the newest, if there is one."""
         schedule, newest = due.schedule, ""
         for verdict in admission.verdicts:
-            run_id = self._ids.new("run", now=self._now)
+            run_id = self._ids.new("run", now=max(self._now, verdict.planned_at))
             run = run_of(schedule, verdict, run_id=run_id, now=self._now, previous=newest or due.last_run)
             if isinstance(verdict, Fire):
                 run = self._leased_here(run, schedule)
@@ -223,6 +226,11 @@ class AdmissionPass:
         self._tx.link_runs(links)
         self._runs = [run for run in self._runs if run.id in new]
         self._stood = [replace(s, last_run=before.get(s.schedule_id, "")) for s in self._stood]
+
+
+def _in_order(due: Sequence[Due], *, room: int) -> bool:
+    """Whether those due first may start first: all have room, or none of them is more urgent than another."""
+    return len(due) <= room or len({one.schedule.priority for one in due}) == 1
 
 
 def _write(store: Store, work: Callable[[Transaction], Admitted]) -> Admitted:

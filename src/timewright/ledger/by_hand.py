@@ -47,8 +47,12 @@ def run_now(
     force: bool = False,
     client_key: str = "",
     payload: Any = None,
+    at: datetime | None = None,
 ) -> Made:
-    """Make a run by hand; it obeys overlap unless forced, and the same client key gives the same run."""
+    """Make a run by hand; it obeys overlap unless forced, and the same client key gives the same run.
+
+    One that is made for an instant ahead waits for nobody else's end when that instant comes.
+    """
 
     def work(tx: Transaction) -> Made:
         due = must_find(tx, schedule_id)
@@ -56,9 +60,11 @@ def run_now(
         if known is not None:
             return Made(runs=(known,))
         refuse_retired(due)
-        verdict = _verdict(due, force=force, now=now)
+        if at is not None:
+            _check_ahead(at, field="at", what="an extra run is for", now=now)
+        verdict = _verdict(due, force=force or at is not None, now=at or now)
         run = by_hand(due, verdict, ids=ids, by=by, now=now, previous=due.last_run)
-        run = replace(run, alone=run.alone and not force, payload=payload)
+        run = replace(run, alone=run.alone and not force and at is None, payload=payload)
         facts: tuple[Fact, ...] = ()
         if isinstance(verdict, Replace):
             way = make_way(tx, due.schedule, now=now)
@@ -92,14 +98,7 @@ def move_next(store: Store, schedule_id: str, *, to: datetime, ids: Ids, by: By,
 
     A moved run waits for nobody else's end when its instant comes.
     """
-    if check_stored(to, field="to") <= now:
-        raise InvalidInput(
-            f"to {spell_instant(to)} is not ahead",
-            field="to",
-            value=spell_instant(to),
-            rule="an occurrence is moved to an instant after now",
-            fix="a later instant, or schedule run for now",
-        )
+    _check_ahead(to, field="to", what="an occurrence is moved to", now=now)
 
     def work(tx: Transaction) -> Made:
         due = must_find(tx, schedule_id)
@@ -157,6 +156,17 @@ def enqueue(
     return Made(runs=tuple(runs), facts=tuple(fact for run in runs for fact in new_run(run, now=now)))
 
 
+def _check_ahead(at: datetime, *, field: str, what: str, now: datetime) -> None:
+    if check_stored(at, field=field) <= now:
+        raise InvalidInput(
+            f"{field} {spell_instant(at)} is not ahead",
+            field=field,
+            value=spell_instant(at),
+            rule=f"{what} an instant after now",
+            fix="a later instant, or schedule run for now",
+        )
+
+
 def _client(schedule_id: str, client_key: str) -> str:
     return f"client:{schedule_id}:{client_key}"
 
@@ -190,7 +200,8 @@ def _verdict(due: Due, *, force: bool, now: datetime) -> Verdict:
 
 def by_hand(due: Due, verdict: Verdict, *, ids: Ids, by: By, now: datetime, previous: str) -> Run:
     """A run in a lane of its own, so that it never stands for an occurrence."""
-    run = run_of(due.schedule, verdict, run_id=ids.new("run", now=now), now=now, previous=previous)
+    run_id = ids.new("run", now=max(now, verdict.planned_at))
+    run = run_of(due.schedule, verdict, run_id=run_id, now=now, previous=previous)
     return replace(run, lane=run.id, made_by=by.actor)
 
 
@@ -215,7 +226,9 @@ def _left_out(due: Due, calendars: Calendars, *, ids: Ids, by: By, now: datetime
         )
     source = standing.source or Source.MANUAL
     skip = Skip(planned_at=at, reason=Reason.BY_HAND, source=source)
-    run = run_of(schedule, skip, run_id=ids.new("run", now=now), now=now, previous=due.last_run)
+    # Its id is that of the instant it is about, so that runs sort by when they were to happen.
+    run_id = ids.new("run", now=at)
+    run = run_of(schedule, skip, run_id=run_id, now=now, previous=due.last_run)
     standing = replace(standing, cursor=at, hints=standing.hints.consumed(now=at))
     if isinstance(schedule.trigger, After):
         decision = Decision(schedule.trigger.next_after(at), source)

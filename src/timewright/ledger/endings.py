@@ -24,6 +24,8 @@ MOST_FREED = 100
 
 Ended = tuple[Run, Schedule | None]
 
+_PERIODIC = (Cron, Every)
+
 
 def hold_schedules(tx: Transaction, outcomes: Iterable[tuple[Schedule | None, Outcome]]) -> dict[str, Due]:
     """Lock the schedules whose standing these outcomes may move: before the runs, as everyone else does."""
@@ -32,7 +34,7 @@ def hold_schedules(tx: Transaction, outcomes: Iterable[tuple[Schedule | None, Ou
         [
             schedule.id
             for schedule, outcome in outcomes
-            if schedule is not None and not (_is_plain(schedule) and isinstance(outcome, Succeeded))
+            if schedule is not None and not (isinstance(outcome, Succeeded) and _is_plain(schedule))
         ],
     )
 
@@ -47,13 +49,18 @@ def end_runs(
     mine = [(run, schedule) for run, schedule in ended if schedule is not None]
     if not mine:
         return []
-    plain = [s.id for run, s in mine if _is_plain(s) and run.state is RunState.SUCCEEDED]
+    plain: list[str] = []
+    moved: list[Run] = []
+    for run, schedule in mine:
+        if run.state is RunState.SUCCEEDED and _is_plain(schedule):
+            plain.append(schedule.id)
+        else:
+            moved.append(run)
     tx.clear_streaks(plain)
-    moved = [run for run, s in mine if not (_is_plain(s) and run.state is RunState.SUCCEEDED)]
     if held is None:
         held = readable_schedules(tx, [run.schedule_id for run in moved])
     facts = _settle_schedules(tx, moved, held, now=now)
-    ids = sorted({run.schedule_id for run, _ in mine})
+    ids = list({run.schedule_id for run, _ in mine})
     return [*facts, *let_go(tx, schedule_ids=ids, limit=len(ids), now=now)]
 
 
@@ -126,7 +133,7 @@ def _told(
 def _is_plain(schedule: Schedule) -> bool:
     """Whether a success can change nothing about the schedule but its streak."""
     return (
-        isinstance(schedule.trigger, Cron | Every)
+        isinstance(schedule.trigger, _PERIODIC)
         and schedule.align is Align.GRID
         and isinstance(schedule.cadence, Steady)
         and not schedule.adaptive

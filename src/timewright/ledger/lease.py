@@ -24,7 +24,7 @@ from timewright.ports import Change, Grant, Ids, Renewal, Renewed, Store, Transa
 MOST_PLANNED = 10_000
 
 
-class Lease(Struct, frozen=True, kw_only=True):
+class Lease(Struct, frozen=True, kw_only=True, gc=False):
     """A run that was handed out, with what it is attempted under."""
 
     run: Run
@@ -157,8 +157,13 @@ def _set_aside(
     tx: Transaction, ready: Sequence[Run], under: Mapping[str, Under], *, now: datetime
 ) -> tuple[list[Run], list[Fact]]:
     """Those that may start; the deadline is looked at again at every attempt to start."""
-    late = [run for run in ready if _is_late(run, under[run.id].schedule, now=now)]
-    unreadable = [run for run in ready if not under[run.id].readable]
+    late, unreadable = [], []
+    for run in ready:
+        one = under[run.id]
+        if not one.readable:
+            unreadable.append(run)
+        elif one.schedule is not None and _is_late(run, one.schedule, now=now):
+            late.append(run)
     ends = [
         *(_ended(run, RunEvent.SKIP, Reason.DEADLINE, now=now) for run in late),
         *(_ended(run, RunEvent.PARK, Reason.UNREADABLE, now=now) for run in unreadable),
@@ -172,9 +177,8 @@ def _set_aside(
     return [run for run in ready if run.id not in aside], facts
 
 
-def _is_late(run: Run, schedule: Schedule | None, *, now: datetime) -> bool:
-    deadline = schedule.deadline if schedule is not None else None
-    return deadline is not None and now - run.planned_at > deadline
+def _is_late(run: Run, schedule: Schedule, *, now: datetime) -> bool:
+    return schedule.deadline is not None and now - run.planned_at > schedule.deadline
 
 
 def _ended(run: Run, event: RunEvent, reason: Reason, *, now: datetime) -> Change:
@@ -189,13 +193,15 @@ def _told(run: Run, *, now: datetime) -> Fact:
 
 
 def _grants(plan: LeasePlan, under: Mapping[str, Under], ask: _Ask) -> list[Grant]:
+    lengths = {ask.length or under[run.id].terms.lease.length for run in plan.leases}
+    ends = {length: ask.now + length for length in lengths}
     return [
         Grant(
             run=run,
             lease_id=f"{ask.batch}-{number}",
             holder=ask.holder,
             leased_at=ask.now,
-            lease_until=ask.now + (ask.length or under[run.id].terms.lease.length),
+            lease_until=ends[ask.length or under[run.id].terms.lease.length],
         )
         for number, run in enumerate(plan.leases, start=1)
     ]

@@ -73,6 +73,14 @@ def put_calendar(store: Store, calendar: Calendar, *, by: By, now: datetime) -> 
     store.write(lambda tx: _keep(tx, CALENDAR, rows, namespace=calendar.namespace, by=by, now=now))
 
 
+def delete_calendar(tx: Transaction, calendar: Calendar, *, by: By, now: datetime) -> None:
+    """Remove a calendar; whether anyone still names it is asked in the same transaction."""
+    namespace, name = calendar.namespace, calendar.name
+    tx.delete_object(CALENDAR, namespace=namespace, name=name)
+    body = _body(calendar).decode()
+    tx.add_audit([by.entry("calendar.delete", namespace=namespace, subject=name, now=now, before=body)])
+
+
 def _keep_policies(
     tx: Transaction, policies: Mapping[str, QueuePolicy], *, namespace: str, by: By, now: datetime
 ) -> None:

@@ -24,7 +24,8 @@ from timewright.errors import InvalidInput, TimewrightError
 LARGEST_FILE = 1_000_000
 ONE_QUEUE = "default"
 
-_KEY = re.compile(r"([A-Za-z][\w-]*)[\"']?\s*:")
+# Only from the first letter of a word, and no longer than one: a long line is looked at once.
+_KEY = re.compile(r"(?<![\w-])([A-Za-z][\w-]{0,63})[\"']?\s{0,8}:")
 
 
 class PolicyFile(Struct, frozen=True, kw_only=True):
@@ -63,36 +64,45 @@ def load_policy_file(path: str | Path, *, queue: str = ONE_QUEUE) -> PolicyFile:
 def read_policy_file(text: str, *, path: str | Path, queue: str = ONE_QUEUE) -> PolicyFile:
     """The same from its text; the path says whether it is JSON or YAML, and where a fault is."""
     try:
+        if len(text) > LARGEST_FILE:
+            raise _refusal(path, 1, f"is larger than {LARGEST_FILE} bytes")
         raw = _parsed(text, path)
         return PolicyFile(path=str(path), policies=_policies(raw, queue=queue))
     except InvalidInput as error:
-        line = _line_of(text, error.field or "")
-        refusal = error if error.field == "policy_file" else _refusal(path, line, error.message, cause=error)
-        return PolicyFile(path=str(path), refusal=refusal)
+        if error.field != "policy_file":
+            error = _refusal(path, _line_of(text, error.field or ""), error.message, cause=error)
+        return PolicyFile(path=str(path), refusal=error)
 
 
 def _parsed(text: str, path: str | Path) -> Any:
     if Path(path).suffix in (".yaml", ".yml"):
         return _parsed_yaml(text, path)
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise _refusal(path, error.lineno, f"is not JSON: {error.msg}") from error
+        return json.loads(text, object_pairs_hook=_once)
+    except ValueError as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else 1
+        raise _refusal(path, line, f"is not JSON: {getattr(error, 'msg', error)}") from error
     except RecursionError as error:
         raise _refusal(path, 1, "is nested too deeply") from error
 
 
 def _parsed_yaml(text: str, path: str | Path) -> Any:
-    import yaml
+    from timewright.core.yaml_part import NotYaml, read_yaml
 
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark is not None else 1
-        raise _refusal(path, line, f"is not YAML: {getattr(error, 'problem', error)}") from error
-    except RecursionError as error:
-        raise _refusal(path, 1, "is nested too deeply") from error
+        return read_yaml(text)
+    except NotYaml as error:
+        raise _refusal(path, error.line, f"is not YAML: {error}") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A mapping that names nothing twice: which of the two was meant is not ours to guess."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"{key[:64]!r} is given twice")
+        found[key] = value
+    return found
 
 
 def _policies(raw: Any, *, queue: str) -> dict[str, QueuePolicy]:

@@ -18,7 +18,16 @@ from timewright.core.schedule import Schedule, ScheduleEvent, ScheduleState, Sta
 from timewright.errors import InvalidInput, NotFound
 from timewright.ledger.admit import AdmissionPass
 from timewright.ledger.shelf import Calendars, calendars_for
-from timewright.ledger.standings import Wish, held_back, opened, paused, revised, wished, without_hints
+from timewright.ledger.standings import (
+    Wish,
+    held_back,
+    opened,
+    owes_a_decision,
+    paused,
+    revised,
+    wished,
+    without_hints,
+)
 from timewright.ledger.supersede import withdraw_all
 from timewright.ledger.telling import schedule_moved, schedule_stopped
 from timewright.ports import Due, Entry, Ids, Revised, Stood, Store, Transaction
@@ -81,12 +90,20 @@ def create(store: Store, schedules: Sequence[Schedule], *, by: By, now: datetime
 
 
 def revise(
-    store: Store, schedule: Schedule, *, by: By, now: datetime, replaces: int | None = None
+    store: Store, schedule: Schedule, *, ids: Ids, by: By, now: datetime, replaces: int | None = None
 ) -> Changed:
-    """Replace what a schedule says; what was decided stays decided, the next time is decided again."""
+    """Replace what a schedule says; what was decided stays decided, the next time is decided again.
+
+    What has come and cannot be planned again from the new words is decided first, under the old ones.
+    """
 
     def work(tx: Transaction) -> Changed:
-        due = must_find(tx, schedule.id)
+        due, told = must_find(tx, schedule.id), list[Fact]()
+        if owes_a_decision(due, schedule, now=now):
+            admission = AdmissionPass(tx, ids=ids, now=now)
+            admission.take(due, calendars_for(tx, [due.schedule]))
+            admission.write()
+            due, told = must_find(tx, schedule.id), admission.facts
         last = due.schedule
         after = replace(
             schedule, revision=last.revision + 1, created_at=last.created_at, created_by=last.created_by
@@ -106,13 +123,14 @@ def revise(
             ]
         )
         tx.add_audit([entry_of(after, "update", by=by, now=now, before=_digest(last), after=_digest(after))])
-        facts = [_told(after, "updated", by=by, now=now), *_moves(after, due.standing, standing, now=now)]
+        facts = [*told, _told(after, "updated", by=by, now=now)]
+        facts += _moves(after, due.standing, standing, now=now)
         return Changed(schedule=after, standing=standing, facts=tuple(facts))
 
     return store.write(work)
 
 
-def restore(store: Store, schedule_id: str, revision: int, *, by: By, now: datetime) -> Changed:
+def restore(store: Store, schedule_id: str, revision: int, *, ids: Ids, by: By, now: datetime) -> Changed:
     """Bring back what a schedule said at an earlier revision, as a new revision."""
     old = store.read(lambda tx: tx.get_revisions([(schedule_id, revision)]))
     if not old:
@@ -122,7 +140,7 @@ def restore(store: Store, schedule_id: str, revision: int, *, by: By, now: datet
             value=revision,
             fix="schedule revisions lists them",
         )
-    return revise(store, old[schedule_id, revision], by=by, now=now)
+    return revise(store, old[schedule_id, revision], ids=ids, by=by, now=now)
 
 
 def pause(store: Store, schedule_id: str, *, by: By, now: datetime, until: datetime | None = None) -> Changed:

@@ -18,26 +18,25 @@ from timewright.core.facts import (
     RunParked,
     RunReleased,
     RunReset,
-    RunSucceeded,
     RunWillRetry,
 )
 from timewright.core.lifecycle import RunEvent, Settlement, run_after, settle
 from timewright.core.policies import Delivery
-from timewright.core.run import Cancelled, Lost, Outcome, Reason, Run, RunState, Succeeded
+from timewright.core.run import Cancelled, Lost, Reason, Run, RunState, Succeeded
 from timewright.core.schedule import ScheduleState
 from timewright.errors import NotAllowed, NotFound, OutcomeUnknown
 from timewright.ledger.endings import end_runs, hold_schedules, let_go
 from timewright.ledger.shelf import Under, readable_schedules, terms_for
-from timewright.ledger.telling import about
+from timewright.ledger.telling import about, succeeded
+from timewright.ledger.unfold import NOTHING, Moved, advance, reopened, stop, unparked
+from timewright.ledger.unfold_launch import Answered, begin
 from timewright.ports import Change, Due, Entry, Store, Transaction
 
+_SURE = (Succeeded, Cancelled)
 
-class Answer(Struct, frozen=True, kw_only=True):
+
+class Answer(Answered, frozen=True, kw_only=True):
     """The outcome of one lease; `run` is the run as it was leased, with its fence."""
-
-    run: Run
-    outcome: Outcome
-    started_at: datetime | None = None
 
 
 class Settled(Struct, frozen=True, kw_only=True):
@@ -80,38 +79,49 @@ def free_held(store: Store, *, now: datetime, limit: int = 100) -> tuple[Fact, .
     return store.write(lambda tx: tuple(let_go(tx, now=now, limit=limit)))
 
 
-def cancel(store: Store, run_id: str, *, actor: str, reason: str, now: datetime) -> tuple[Fact, ...]:
+def cancel(
+    store: Store, run_id: str, *, actor: str, origin: str = "human", reason: str, now: datetime
+) -> tuple[Fact, ...]:
     """Stop a run: at once if nobody holds it, otherwise its holder is asked and has its grace."""
 
     def work(tx: Transaction) -> tuple[Fact, ...]:
         run, _ = _must_find(tx, run_id)
         under = terms_for(tx, [run])[run.id]
         why = reason or Reason.BY_HAND.value
-        tx.add_audit([_entry(run, "run.cancel", actor=actor, reason=reason, now=now)])
+        tx.add_audit([_entry(run, "run.cancel", actor=actor, origin=origin, reason=reason, now=now)])
         if run.state is RunState.LEASED:
-            tx.ask_to_cancel([(run.id, now + under.terms.lease.grace)], at=now, reason=why)
-            return (CancelRequested(reason=why, **about(run, now=now)),)
+            # It may have been leased since our clock was read: the grace counts from its beginning at least.
+            until = max(now, run.leased_at or now) + under.terms.lease.grace
+            tx.ask_to_cancel([(run.id, until)], at=now, reason=why)
+            ends = go_on(tx, stop(tx, [replace(run, reason=why)], reason=why, now=now), now=now)
+            return (CancelRequested(reason=why, **about(run, now=now)), *ends)
         after = replace(run, state=run_after(run.state, RunEvent.CANCEL), reason=why, finished_at=now)
         _must_change(tx, after, run)
         waited = run.state in (RunState.READY, RunState.HELD)
         ends = end_runs(tx, [(after, under.schedule)], now=now) if waited else []
+        if run.parent:
+            ends += go_on(tx, advance(tx, [after], was_parked=not waited, now=now), now=now)
         return (RunCancelled(reason=why, **about(run, now=now)), *ends)
 
     return store.write(work)
 
 
-def reset(store: Store, run_id: str, *, actor: str, reason: str = "", now: datetime) -> tuple[Fact, ...]:
+def reset(
+    store: Store, run_id: str, *, actor: str, origin: str = "human", reason: str = "", now: datetime
+) -> tuple[Fact, ...]:
     """Give a parked run its attempts back; the only way out of park, and always by someone with a name."""
-    return _restart(store, run_id, event=RunEvent.RESET, actor=actor, reason=reason, now=now)
+    return _restart(store, run_id, event=RunEvent.RESET, actor=actor, origin=origin, reason=reason, now=now)
 
 
-def reopen(store: Store, run_id: str, *, actor: str, reason: str = "", now: datetime) -> tuple[Fact, ...]:
+def reopen(
+    store: Store, run_id: str, *, actor: str, origin: str = "human", reason: str = "", now: datetime
+) -> tuple[Fact, ...]:
     """Try a failed or cancelled run again: the same row, and the fence goes on."""
-    return _restart(store, run_id, event=RunEvent.REOPEN, actor=actor, reason=reason, now=now)
+    return _restart(store, run_id, event=RunEvent.REOPEN, actor=actor, origin=origin, reason=reason, now=now)
 
 
 def _restart(
-    store: Store, run_id: str, *, event: RunEvent, actor: str, reason: str, now: datetime
+    store: Store, run_id: str, *, event: RunEvent, actor: str, origin: str, reason: str, now: datetime
 ) -> tuple[Fact, ...]:
     if not actor:
         raise NotAllowed(
@@ -119,7 +129,7 @@ def _restart(
         )
 
     def work(tx: Transaction) -> tuple[Fact, ...]:
-        run, due = _must_find(tx, run_id)
+        run, due = _must_find(tx, reopened(tx, run_id) if event is RunEvent.REOPEN else run_id)
         run_after(run.state, event)
         _refuse_archived(run, due)
         busy = run.alone and due is not None and (due.flight.live or due.flight.held)
@@ -134,40 +144,54 @@ def _restart(
             error="",
         )
         _must_change(tx, after, run)
-        tx.add_audit([_entry(run, f"run.{event}", actor=actor, reason=reason, now=now)])
+        unparked(tx, run)
+        tx.add_audit([_entry(run, f"run.{event}", actor=actor, origin=origin, reason=reason, now=now)])
         return (RunReset(actor=actor, **about(run, now=now)),)
 
     return store.write(work)
 
 
 def _settle(tx: Transaction, answers: Sequence[Answer], *, now: datetime, again: bool = False) -> Settled:
-    newest = {answer.run.id: answer for answer in sorted(answers, key=lambda answer: answer.run.fence)}
+    newest: dict[str, Answered] = {
+        answer.run.id: answer for answer in sorted(answers, key=lambda answer: answer.run.fence)
+    }
     under = terms_for(tx, [answer.run for answer in newest.values()])
+    begun = begin(tx, newest, under, now=now)
+    due = begun.answers
     # Schedules before runs: everyone takes their locks in this order.
-    held = hold_schedules(tx, [(under[i].schedule, answer.outcome) for i, answer in newest.items()])
-    asked = _asked_to_stop(tx, newest.values())
-    settlements = {i: _settlement(a, under[i], asked=asked.get(i), now=now) for i, a in newest.items()}
+    held = hold_schedules(tx, [(under[i].schedule, answer.outcome) for i, answer in due.items()])
+    asked = _asked_to_stop(tx, due.values())
+    settlements = {i: _settlement(a, under[i], asked=asked.get(i), now=now) for i, a in due.items()}
     kept = tx.settle_runs([(s.run, s.attempt) for s in settlements.values()])
     known = _written_before(tx, [s for i, s in settlements.items() if i not in kept])
     told = kept | known if again else kept
-    late = [a for a in answers if a is not newest[a.run.id] or a.run.id not in kept | known]
+    written = kept | known | begun.done
+    late = [a for a in answers if a is not newest[a.run.id] or a.run.id not in written]
     ended = [s.run for i, s in settlements.items() if s.finished and i in kept]
     facts = [
         *(_told(s, now=now) for i, s in settlements.items() if i in told),
         *(_stale(answer.run, now=now) for answer in late),
         *end_runs(tx, [(run, under[run.id].schedule) for run in ended], now=now, held=held),
     ]
+    if begun.moved is not NOTHING or any(run.parent for run in ended):
+        facts += [*go_on(tx, begun.moved, now=now), *go_on(tx, advance(tx, ended, now=now), now=now)]
     return Settled(facts=tuple(facts), stale=tuple(a.run.id for a in late), ended=tuple(ended))
 
 
-def _asked_to_stop(tx: Transaction, answers: Iterable[Answer]) -> dict[str, Run]:
+def go_on(tx: Transaction, moved: Moved, *, now: datetime) -> list[Fact]:
+    """Settle the workflow runs that are over; each may be a step of another."""
+    over = [Answer(run=one.run, outcome=one.outcome, started_at=one.run.started_at) for one in moved.over]
+    return [*moved.facts, *(_settle(tx, over, now=now).facts if over else ())]
+
+
+def _asked_to_stop(tx: Transaction, answers: Iterable[Answered]) -> dict[str, Run]:
     """Those that were asked to stop since they were leased; what succeeded all the same needs no look."""
-    unsure = [a.run.id for a in answers if not isinstance(a.outcome, Succeeded | Cancelled)]
+    unsure = [a.run.id for a in answers if not isinstance(a.outcome, _SURE)]
     found = tx.get_runs(unsure, lock=True) if unsure else {}
     return {i: run for i, run in found.items() if run.cancel_at is not None}
 
 
-def _settlement(answer: Answer, under: Under, *, asked: Run | None, now: datetime) -> Settlement:
+def _settlement(answer: Answered, under: Under, *, asked: Run | None, now: datetime) -> Settlement:
     run = replace(answer.run, started_at=answer.started_at)
     terms, outcome = under.terms, answer.outcome
     # Asked to stop, whatever it died of is a cancel; but where an answer must come, silence stays silence.
@@ -198,9 +222,9 @@ def _stale(run: Run, *, now: datetime) -> Fact:
 
 def _told(s: Settlement, *, now: datetime) -> Fact:
     run, fence = s.run, s.attempt.fence
-    start = about(run, now=now)
     if s.event is RunEvent.SUCCEED:
-        return RunSucceeded(fence=fence, word=run.word, **start)
+        return succeeded(run, fence=fence, now=now)
+    start = about(run, now=now)
     if s.event is RunEvent.RETRY:
         return RunWillRetry(fence=fence, attempts=run.attempts, error=run.error, fire_at=run.fire_at, **start)
     if s.event is RunEvent.RELEASE:
@@ -246,12 +270,12 @@ def _must_change(tx: Transaction, after: Run, was: Run) -> None:
         )
 
 
-def _entry(run: Run, action: str, *, actor: str, reason: str, now: datetime) -> Entry:
+def _entry(run: Run, action: str, *, actor: str, origin: str, reason: str, now: datetime) -> Entry:
     return Entry(
         at=now,
         namespace=run.namespace,
         actor=actor,
-        origin="human",
+        origin=origin,
         action=action,
         subject=run.id,
         before=run.state.value,

@@ -15,6 +15,7 @@ from timewright.core.run import Run, Terms
 from timewright.core.schedule import Schedule
 from timewright.core.target import Handoff
 from timewright.errors import TimewrightError, UnreadableRow
+from timewright.ledger.unfold_parts import part_terms
 from timewright.ports import Due, Stored, Transaction
 
 CALENDAR = "calendar"
@@ -43,7 +44,7 @@ class Calendars:
         return {name: _calendar(name, body) for name, body in wanted if body is not None}
 
 
-class Under(Struct, frozen=True):
+class Under(Struct, frozen=True, gc=False):
     """What a run is attempted under: its schedule as it was when the run was admitted, and the terms.
 
     Where the schedule's text cannot be read the terms are cautious ones, and `readable` says so.
@@ -104,6 +105,9 @@ def terms_for(
         schedule = revisions.get((run.schedule_id, run.revision))
         if schedule is not None:
             found[run.id] = Under(schedule, terms_of(schedule))
+        elif run.parent or not (run.schedule_id or run.queue):
+            terms = part_terms(tx, run)
+            found[run.id] = Under(None, terms or _queue_terms(run, QueuePolicy()), readable=terms is not None)
         else:
             policy = policies.get((run.namespace, run.queue), QueuePolicy())
             found[run.id] = Under(None, _queue_terms(run, policy), readable=not run.schedule_id)
@@ -145,7 +149,7 @@ def _revisions(tx: Transaction, pairs: set[tuple[str, int]]) -> dict[tuple[str, 
 
 
 def _is_entry(run: Run) -> bool:
-    return bool(run.queue) and not run.schedule_id
+    return bool(run.queue) and not run.schedule_id and not run.parent
 
 
 def _queue_terms(run: Run, policy: QueuePolicy) -> Terms:

@@ -11,6 +11,7 @@ from timewright.core.calendars import check_rule
 from timewright.core.decision import Decision, Source
 from timewright.core.governor import is_steady, nudged, paused_until, plan_next
 from timewright.core.hints import Hints, IntervalHint, OneShotHint, PauseHint
+from timewright.core.policies import JitterSide
 from timewright.core.schedule import (
     Schedule,
     ScheduleEvent,
@@ -26,6 +27,8 @@ from timewright.ledger.shelf import Calendars
 from timewright.ports import Due
 
 _TICK = timedelta(microseconds=1)
+# The words that say when a schedule runs.
+_PLAN = ("trigger", "start_at", "end_at", "calendar")
 
 Wish = IntervalHint | OneShotHint | PauseHint
 
@@ -34,9 +37,8 @@ def opened(schedule: Schedule, calendars: Calendars, *, now: datetime) -> Standi
     """A new schedule, with its first decision."""
     _check_calendar(schedule, calendars, now=now)
     standing = opening(schedule)
-    # A decision looks from now, or from the cursor if a past instant was asked for on purpose.
-    looks_from = min(now, standing.cursor) if standing.cursor < schedule.created_at else now
-    standing = _decided(schedule, standing, calendars, now=looks_from)
+    # From the cursor on: that is when it was made, or before if a past instant was asked for on purpose.
+    standing = _decided(schedule, standing, calendars, now=min(now, standing.cursor))
     return finished_if_over(schedule, standing, flight=Flight())
 
 
@@ -48,12 +50,39 @@ def revised(due: Due, schedule: Schedule, calendars: Calendars, *, now: datetime
         standing = replace(standing, state=schedule_after(standing.state, ScheduleEvent.REVIVE), reason="")
     if standing.state is not ScheduleState.ACTIVE:
         return standing
-    if _is_due(standing, now=now) and not is_steady(schedule, standing):
-        return standing
     looks_from = now if standing.next_at is None else min(now, standing.next_at - _TICK)
-    standing = replace(standing, cursor=max(standing.cursor, looks_from))
+    standing = replace(standing, cursor=_taken_over(due, schedule, at=looks_from, now=now))
     standing = _decided(schedule, standing, calendars, now=looks_from)
     return finished_if_over(schedule, standing, flight=due.flight)
+
+
+def owes_a_decision(due: Due, schedule: Schedule, *, now: datetime) -> bool:
+    """Whether an instant has come that the new words cannot plan again, because they count from elsewhere."""
+    standing = due.standing
+    waits = standing.wake_at is not None and standing.wake_at <= now
+    is_active = standing.state is ScheduleState.ACTIVE
+    return is_active and waits and _is_due(standing, now=now) and not is_steady(schedule, standing)
+
+
+def _taken_over(due: Due, schedule: Schedule, *, at: datetime, now: datetime) -> datetime:
+    """From where on new words hold.
+
+    In a pause that was wished nothing is passed over: its end records it all. Where instants ahead were left
+    out by hand the cursor stands behind them; another plan may have others before, and begins now.
+    """
+    cursor = due.standing.cursor
+    if due.standing.source is Source.PAUSED:
+        return cursor
+    if cursor > now + _early(due.schedule) and any(
+        getattr(schedule, field) != getattr(due.schedule, field) for field in _PLAN
+    ):
+        return max(now, opening(schedule).cursor)
+    return max(cursor, at)
+
+
+def _early(schedule: Schedule) -> timedelta:
+    """How long before its instant an occurrence may be admitted."""
+    return schedule.jitter if schedule.jitter_side is JitterSide.BOTH else timedelta(0)
 
 
 def paused(due: Due, calendars: Calendars, *, until: datetime | None, reason: str, now: datetime) -> Standing:

@@ -13,6 +13,7 @@ from timewright.core.lifecycle import RunEvent, run_after
 from timewright.core.run import Reason, Run, RunState
 from timewright.core.schedule import Schedule
 from timewright.ledger.telling import about, skipped
+from timewright.ledger.unfold import stop
 from timewright.ports import Change, RunFilter, Transaction
 
 PAGE = 1_000
@@ -39,6 +40,7 @@ def make_way(tx: Transaction, schedule: Schedule, *, now: datetime) -> Way:
     current = list(tx.get_runs([run.id for run in live], lock=True).values()) if live else []
     leased = [run for run in current if run.state is RunState.LEASED]
     asked = _ask_to_stop(tx, leased, schedule, now=now)
+    asked += stop(tx, leased, reason=Reason.REPLACED.value, now=now).facts
     ready = [run for run in current if run.state is RunState.READY]
     held = [run for run in current if run.state is RunState.HELD]
     gone = _withdraw(tx, ready, now=now, reason=Reason.REPLACED)
@@ -62,8 +64,9 @@ def withdraw_all(tx: Transaction, schedule_id: str, *, now: datetime) -> list[Fa
 
 def _ask_to_stop(tx: Transaction, runs: Sequence[Run], schedule: Schedule, *, now: datetime) -> list[Fact]:
     reason = Reason.REPLACED.value
-    until = now + schedule.lease.grace
-    asked = tx.ask_to_cancel([(run.id, until) for run in runs], at=now, reason=reason)
+    # One may have been leased since our clock was read: the grace counts from its beginning at least.
+    ends = [(run.id, max(now, run.leased_at or now) + schedule.lease.grace) for run in runs]
+    asked = tx.ask_to_cancel(ends, at=now, reason=reason)
     return [CancelRequested(reason=reason, **about(run, now=now)) for run in runs if run.id in asked]
 
 

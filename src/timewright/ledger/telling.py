@@ -12,6 +12,7 @@ from timewright.core.facts import (
     RunAdmitted,
     RunLeased,
     RunSkipped,
+    RunSucceeded,
     ScheduleFinished,
     ScheduleMoved,
     ScheduleParked,
@@ -22,7 +23,13 @@ from timewright.core.schedule import Schedule, ScheduleState, Standing
 
 def about(run: Run, *, now: datetime) -> dict[str, Any]:
     """What every fact about a run begins with."""
-    return {"at": now, "namespace": run.namespace, "run_id": run.id, "schedule_id": run.schedule_id}
+    return {
+        "at": now,
+        "namespace": run.namespace,
+        "run_id": run.id,
+        "schedule_id": run.schedule_id,
+        "queue": run.queue,
+    }
 
 
 def new_run(run: Run, *, now: datetime) -> list[Fact]:
@@ -30,11 +37,15 @@ def new_run(run: Run, *, now: datetime) -> list[Fact]:
     if run.state is RunState.SKIPPED:
         return [skipped(run, now=now)]
     admitted = RunAdmitted(
+        at=now,
+        namespace=run.namespace,
+        run_id=run.id,
+        schedule_id=run.schedule_id,
         planned_at=run.planned_at,
         fire_at=run.fire_at,
-        source=run.source.value,
+        source=run.source._value_,
         held=run.state is RunState.HELD,
-        **about(run, now=now),
+        queue=run.queue,
     )
     return [admitted, leased(run, now=now)] if run.state is RunState.LEASED else [admitted]
 
@@ -55,7 +66,29 @@ def skipped(run: Run, *, now: datetime) -> Fact:
 def leased(run: Run, *, now: datetime) -> Fact:
     """A run that was handed out."""
     assert run.lease_until is not None
-    return RunLeased(holder=run.holder, fence=run.fence, lease_until=run.lease_until, **about(run, now=now))
+    return RunLeased(
+        at=now,
+        namespace=run.namespace,
+        run_id=run.id,
+        schedule_id=run.schedule_id,
+        holder=run.holder,
+        fence=run.fence,
+        lease_until=run.lease_until,
+        queue=run.queue,
+    )
+
+
+def succeeded(run: Run, *, fence: int, now: datetime) -> Fact:
+    """A run that did its work."""
+    return RunSucceeded(
+        at=now,
+        namespace=run.namespace,
+        run_id=run.id,
+        schedule_id=run.schedule_id,
+        fence=fence,
+        word=run.word,
+        queue=run.queue,
+    )
 
 
 def schedule_stopped(schedule: Schedule, standing: Standing, *, now: datetime) -> Fact:

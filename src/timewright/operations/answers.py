@@ -9,10 +9,12 @@ from msgspec import Meta, Struct
 
 from timewright.core.moments import bounded
 from timewright.core.run import Failed, Outcome, Released, Run, RunState, Succeeded
+from timewright.core.telling_names import hide_named
 from timewright.errors import InvalidInput, Stale
 from timewright.ledger.lease import renew
 from timewright.ledger.settle import Answer, reset, settle_answers
 from timewright.ledger.shelf import terms_for
+from timewright.ledger.unfold_start import reported, started
 from timewright.operations.context import Context, together
 from timewright.operations.examples import LEASE, LEASED_RUN, PARKED_RUN
 from timewright.operations.find import find_run, no_such
@@ -132,7 +134,7 @@ def complete_lease(context: Context, ask: Complete) -> Ended:
 )
 def release_lease(context: Context, ask: Release) -> Ended:
     """Give a lease back: cleanly, and the run is ready as it was; or as failed, at the cost of an attempt."""
-    said = ask.error or ask.reason
+    said = hide_named(ask.error or ask.reason)
     outcome: Outcome = Released(reason=said)
     if ask.failed:
         outcome = Failed(error=said or "released as failed")
@@ -153,7 +155,7 @@ def reset_entry(context: Context, ask: Reset) -> Ended:
     def work(inside: Context) -> Ended:
         run = inside.store.read(lambda tx: find_run(tx, inside.namespace, ask.run))
         by = inside.because(ask.reason)
-        inside.tell(reset(inside.store, run.id, actor=by.actor, reason=by.reason, now=now))
+        inside.tell(reset(inside.store, run.id, actor=by.actor, origin=by.origin, reason=by.reason, now=now))
         return _ended(inside, run.id)
 
     return together(context, work)
@@ -167,11 +169,22 @@ def answer_lease(context: Context, run_id: str, fence: int, outcome: Outcome) ->
         if not context.store.read(lambda tx: _was_said(tx, run_id, fence, outcome)):
             raise _lost(run_id, fence)
         return _ended(context, run_id)
-    answer = Answer(run=run, outcome=outcome, started_at=run.started_at or run.leased_at)
+    told = reported(context.store, run)
+    answer = Answer(run=told, outcome=outcome, started_at=run.started_at or run.leased_at)
     settled = settle_answers(context.store, [answer], now=now)
     context.tell(settled.facts)
     if settled.stale:
         raise _lost(run_id, fence)
+    return _ended(context, run_id)
+
+
+def start_lease(context: Context, run_id: str, fence: int) -> Ended:
+    """Note that the work of a live lease began: it has its whole time from here on."""
+    now = context.now()
+    run = context.store.read(lambda tx: find_run(tx, context.namespace, run_id))
+    if run.state is not RunState.LEASED or run.fence != fence:
+        raise _lost(run_id, fence)
+    started(context.store, run, now=now)
     return _ended(context, run_id)
 
 
@@ -212,9 +225,9 @@ def _was_said(tx: Transaction, run_id: str, fence: int, outcome: Outcome) -> boo
 
 
 def _by_lease(tx: Transaction, namespace: str, lease_id: str) -> Run:
-    for run in tx.leased_runs():
-        if run.lease_id == lease_id and run.namespace == namespace:
-            return run
+    run = tx.find_lease(lease_id)
+    if run is not None and run.namespace == namespace:
+        return run
     raise no_such("lease", lease_id, (), lister="run list --state leased")
 
 

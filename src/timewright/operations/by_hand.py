@@ -23,9 +23,13 @@ MOST_SKIPPED = 100
 
 
 class RunNow(Write, frozen=True, kw_only=True):
-    """Which schedule to run now; `force` overrules its overlap, the same client key gives the same run."""
+    """Which schedule to run now, or once more `at` an instant ahead.
+
+    `force` overrules its overlap; the same client key gives the same run.
+    """
 
     schedule: Named
+    at: datetime | None = None
     force: bool = False
     payload: Any = None
     client_key: Annotated[str, Meta(max_length=255)] = ""
@@ -77,10 +81,11 @@ class Moved(Struct, frozen=True, kw_only=True):
     examples=(
         {"schedule": "nightly-report"},
         {"schedule": "nightly-report", "client_key": "ticket-17", "payload": {"day": "2026-03-09"}},
+        {"schedule": "nightly-report", "at": "2026-03-10T18:00:00Z", "reason": "month end"},
     ),
 )
 def run_schedule(context: Context, ask: RunNow) -> RunDetail:
-    """Run a schedule now; it obeys overlap unless forced, and its next time stays as it was."""
+    """Run a schedule now, or once more at an instant ahead; its next time stays as it was."""
     now = context.now()
 
     def work(inside: Context) -> RunDetail:
@@ -92,6 +97,7 @@ def run_schedule(context: Context, ask: RunNow) -> RunDetail:
             by=inside.because(ask.reason),
             now=now,
             force=ask.force,
+            at=ask.at,
             client_key=ask.client_key,
             payload=ask.payload,
         )

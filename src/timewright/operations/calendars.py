@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from datetime import datetime
+from typing import Annotated, Any, ClassVar
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from timewright.core.calendars import Calendar
 from timewright.core.schedule import ScheduleState
 from timewright.core.vocabulary import check_name, decode
 from timewright.errors import InvalidInput, NotAllowed
+from timewright.ledger.policy import delete_calendar as remove_calendar
 from timewright.ledger.policy import put_calendar
 from timewright.ledger.shelf import CALENDAR
+from timewright.operations.allowed_zones import check_allowed
+from timewright.operations.calendar_sources import Found, holidays_of, ical_of, years_in
 from timewright.operations.context import Context, together
 from timewright.operations.find import no_such
 from timewright.operations.pages import paged
@@ -22,14 +26,37 @@ from timewright.operations.registry import Listing, Named, Request, Write, opera
 from timewright.ports import Page, ScheduleFilter, Stored, Transaction
 
 MOST_USERS = 5
+LONGEST_FILE = 1_000_000
+
+Code = Annotated[str, Meta(max_length=32)]
 
 
 class Put(Write, frozen=True, kw_only=True):
-    """A calendar as it shall be, whole, by its name."""
+    """A calendar as it shall be, whole, by its name; also with the holidays of a country or of a file."""
 
     spreads: ClassVar[tuple[str, type[Struct]]] = ("calendar", Calendar)
 
     calendar: dict[str, Any] = field(default_factory=dict)
+    holidays: Code = ""
+    subdivision: Code = ""
+    years: Code = ""
+    ical: Annotated[str, Meta(max_length=LONGEST_FILE)] = ""
+
+
+class Refresh(Write, frozen=True, kw_only=True):
+    """Which calendar to read again from where it came, for the same years or for others."""
+
+    calendar: Named
+    years: Code = ""
+
+
+class Refreshed(Struct, frozen=True, kw_only=True):
+    """The calendar as it is now, who uses it, and the days that came and went."""
+
+    calendar: Calendar
+    used_by: tuple[str, ...]
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
 
 
 class Get(Request, frozen=True, kw_only=True):
@@ -76,6 +103,13 @@ class Calendars(Struct, frozen=True, kw_only=True):
     examples=(
         {"name": "holidays", "zone": "Europe/Berlin", "yearly": ["12-25", "12-26"], "dates": ["2026-04-03"]},
         {"name": "office", "weekly": [{"days": [0, 1, 2, 3, 4], "start": "09:00", "end": "17:00"}]},
+        {
+            "name": "berlin",
+            "zone": "Europe/Berlin",
+            "holidays": "DE",
+            "subdivision": "BE",
+            "years": "2026-2028",
+        },
     ),
 )
 def put_named_calendar(context: Context, ask: Put) -> Kept:
@@ -84,10 +118,41 @@ def put_named_calendar(context: Context, ask: Put) -> Kept:
     calendar = decode(ask.calendar, Calendar, base={"namespace": context.namespace})
     calendar = replace(calendar, name=check_name(calendar.name))
     _refuse_ours(context, ask.calendar, calendar)
+    check_allowed(context.settings, [calendar.zone], field="zone")
+    calendar = _with_sources(calendar, ask, now=now)
 
     def work(inside: Context) -> Kept:
         put_calendar(inside.store, calendar, by=inside.because(ask.reason), now=now)
         return inside.store.read(lambda tx: _kept(tx, inside.namespace, calendar.name))
+
+    return together(context, work)
+
+
+@operations.add(
+    "calendar",
+    "refresh",
+    Refresh,
+    scope="write",
+    examples=({"calendar": "germany"}, {"calendar": "germany", "years": "2026-2030"}),
+)
+def refresh_calendar(context: Context, ask: Refresh) -> Refreshed:
+    """Read the holidays of a calendar again; what changed is a new revision, and nothing else is."""
+    now = context.now()
+
+    def work(inside: Context) -> Refreshed:
+        kept = inside.store.read(lambda tx: _kept(tx, inside.namespace, ask.calendar))
+        before = kept.calendar
+        after = _read_again(before, years=ask.years, now=now)
+        if after != before:
+            put_calendar(inside.store, after, by=inside.because(ask.reason), now=now)
+            kept = inside.store.read(lambda tx: _kept(tx, inside.namespace, ask.calendar))
+        old, new = set(before.dates), set(after.dates)
+        return Refreshed(
+            calendar=kept.calendar,
+            used_by=kept.used_by,
+            added=tuple(map(str, sorted(new - old))),
+            removed=tuple(map(str, sorted(old - new))),
+        )
 
     return together(context, work)
 
@@ -131,23 +196,74 @@ def delete_calendar(context: Context, ask: Delete) -> Deleted:
                 rule="a calendar that a schedule names stays",
                 fix=f"schedule update {kept.used_by[0]} with another calendar first",
             )
-        tx.delete_object(CALENDAR, namespace=context.namespace, name=ask.calendar)
-        body = msgspec.json.encode(kept.calendar).decode()
-        tx.add_audit(
-            [
-                by.entry(
-                    "calendar.delete", namespace=context.namespace, subject=ask.calendar, now=now, before=body
-                )
-            ]
-        )
+        remove_calendar(tx, kept.calendar, by=by, now=now)
         return Deleted(calendar=kept.calendar)
 
     return context.store.write(work)
 
 
+def _with_sources(calendar: Calendar, ask: Put, *, now: datetime) -> Calendar:
+    """The calendar with the days of a country or of a file beside its own."""
+    if not (ask.holidays or ask.ical):
+        stray = "subdivision" if ask.subdivision else "years" if ask.years else ""
+        if stray:
+            raise InvalidInput(
+                f"{stray} says nothing alone",
+                field=stray,
+                value=getattr(ask, stray),
+                rule="it goes with holidays or ical",
+                fix="holidays: DE",
+            )
+        return calendar
+    if ask.holidays and (ask.ical or calendar.names):
+        other = "ical" if ask.ical else "names"
+        raise InvalidInput(
+            f"holidays beside {other}",
+            field=other,
+            value="",
+            rule="the days of one calendar are named by one source",
+            fix="two calendars; a schedule may name both",
+        )
+    years = years_in(ask.years, now=now)
+    if ask.holidays:
+        return _with(calendar, holidays_of(ask.holidays, ask.subdivision, years=years, now=now))
+    return _with(calendar, ical_of(ask.ical, zone=calendar.zone, years=years, now=now))
+
+
+def _with(calendar: Calendar, found: Found) -> Calendar:
+    names = {str(day): name for day, name in found.days.items() if name}
+    return replace(
+        calendar,
+        dates=(*calendar.dates, *found.days),
+        spans=(*calendar.spans, *found.spans),
+        names={**calendar.names, **names},
+        source=found.source,
+    )
+
+
+def _read_again(calendar: Calendar, *, years: str, now: datetime) -> Calendar:
+    source = calendar.source
+    if source is None or source.kind != "holidays":
+        raise NotAllowed(
+            f"calendar {calendar.name} was not read from a country",
+            field="calendar",
+            value=calendar.name,
+            rule="only holidays of a country are read again; a file is handed over again",
+            fix=f"calendar put {calendar.name} with ical",
+        )
+    within = years_in(years or source.years, now=now)
+    found = holidays_of(source.country, source.subdivision, years=within, now=now)
+    # Every day that has a name came from the source; those put in by hand stay.
+    own = tuple(day for day in calendar.dates if str(day) not in calendar.names)
+    again = _with(replace(calendar, dates=own, names={}), found)
+    same = replace(again, source=source)
+    changed = found.source.library != source.library or found.source.years != source.years
+    return again if changed or same != calendar else calendar
+
+
 def _refuse_ours(context: Context, given: dict[str, Any], calendar: Calendar) -> None:
-    if calendar.namespace != context.namespace or "revision" in given:
-        field = "revision" if "revision" in given else "namespace"
+    if calendar.namespace != context.namespace or {"revision", "source"} & set(given):
+        field = next((name for name in ("revision", "source") if name in given), "namespace")
         raise InvalidInput(
             f"{field} is not set by hand",
             field=field,

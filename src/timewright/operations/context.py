@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -10,9 +10,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.facts import Fact
+from timewright.core.run import Outcome
+from timewright.core.target import AnyTarget
+from timewright.core.telling_names import hide_named
 from timewright.ledger.policy_file import PolicyFile
 from timewright.ledger.replan import By
-from timewright.ports import Ids, Store, Transaction
+from timewright.operations.callers import LOCAL, Caller
+from timewright.operations.doorkeeper import Doorkeeper
+from timewright.ports import Ids, Launch, Store, Transaction
+from timewright.ports.surroundings import Surroundings
 from timewright.settings import Settings
 
 T = TypeVar("T")
@@ -24,10 +30,18 @@ class Context(Struct, frozen=True, kw_only=True):
     store: Store
     ids: Ids
     by: By = By()
+    caller: Caller = LOCAL
+    doorkeeper: Doorkeeper | None = None
     namespace: str = "default"
     settings: Settings = Settings()
     policy_file: PolicyFile | None = None
+    surroundings: Callable[[], Surroundings] | None = None
+    trial: Callable[[Launch], Outcome] | None = None
+    check: Callable[[AnyTarget], None] | None = None
+    functions: Callable[[], frozenset[str]] | None = None
     tell: Callable[[Sequence[Fact]], None]
+    elsewhere: Callable[[str, Mapping[str, Any]], dict[str, Any]] | None = None
+    """Who answers instead, when the store is a server's: asked with an operation's name and its request."""
 
     def now(self) -> datetime:
         """The store's clock, read once per operation."""
@@ -35,7 +49,7 @@ class Context(Struct, frozen=True, kw_only=True):
 
     def because(self, reason: str) -> By:
         """Who asks, with the reason this request gives."""
-        return replace(self.by, reason=reason) if reason else self.by
+        return replace(self.by, reason=hide_named(reason)) if reason else self.by
 
 
 class Within:

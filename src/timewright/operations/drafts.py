@@ -16,8 +16,12 @@ from timewright.core.target import Handoff
 from timewright.core.vocabulary import check_name, decode_changes, decode_schedule
 from timewright.errors import Conflict, InvalidInput
 from timewright.ledger.replan import create, revise
+from timewright.operations.agent_rules import check_edit, hold_if_asked, is_agent, keeps_its_end, with_an_end
+from timewright.operations.allowed_zones import check_zones
 from timewright.operations.context import Context, together
-from timewright.operations.find import find_schedule
+from timewright.operations.duplicates import refuse_duplicate
+from timewright.operations.find import find_living
+from timewright.operations.plain_secrets import check_named
 from timewright.operations.queue_policies import keep_queue
 from timewright.operations.registry import Named, Write, operations
 from timewright.operations.views import ScheduleDetail, schedule_detail
@@ -29,10 +33,11 @@ _WHEN = ("trigger", "start_at", "end_at", "deadline")
 
 
 class Create(Write, frozen=True, kw_only=True):
-    """A new schedule: a name, when, what, and any policy; beside them why, and whether only to rehearse."""
+    """A new schedule: a name, when, what, and any policy; an agent says `force` to have the same twice."""
 
     spreads: ClassVar[tuple[str, type[Struct]]] = ("draft", Schedule)
 
+    force: bool = False
     draft: dict[str, Any] = field(default_factory=dict)
 
 
@@ -42,6 +47,7 @@ class Put(Write, frozen=True, kw_only=True):
     spreads: ClassVar[tuple[str, type[Struct]]] = ("draft", Schedule)
 
     revision: Revision | None = None
+    force: bool = False
     draft: dict[str, Any] = field(default_factory=dict)
 
 
@@ -77,7 +83,8 @@ def create_schedule(context: Context, ask: Create) -> ScheduleDetail:
     now = context.now()
     schedule_id = context.ids.new("schedule", now=now)
     schedule = _drafted(context, ask.draft, schedule_id=schedule_id, now=now)
-    return together(context, lambda inside: _created(inside, schedule, reason=ask.reason, now=now))
+    schedule = with_an_end(context, schedule, now=now)
+    return together(context, lambda inside: _created(inside, schedule, ask, now=now))
 
 
 @operations.add(
@@ -103,7 +110,8 @@ def put_schedule(context: Context, ask: Put) -> Kept:
         if due is None or due.standing.state is ScheduleState.ARCHIVED:
             _refuse_revision(ask, name)
             fresh = _drafted(inside, ask.draft, schedule_id=inside.ids.new("schedule", now=now), now=now)
-            return Kept(change="created", kept=_created(inside, fresh, reason=ask.reason, now=now))
+            fresh = with_an_end(inside, fresh, now=now)
+            return Kept(change="created", kept=_created(inside, fresh, ask, now=now))
         return _replaced(inside, due, ask, now=now)
 
     return together(context, work)
@@ -124,9 +132,11 @@ def update_schedule(context: Context, ask: Update) -> ScheduleDetail:
     now = context.now()
 
     def work(inside: Context) -> ScheduleDetail:
-        due = inside.store.read(lambda tx: find_schedule(tx, inside.namespace, ask.schedule))
+        due = inside.store.read(lambda tx: find_living(tx, inside.namespace, ask.schedule))
         _check_revision(due.schedule, ask.revision)
+        check_edit(inside, due)
         changed = decode_changes(ask.changes, of=due.schedule, now=now, floor=inside.settings.interval_floor)
+        changed = keeps_its_end(inside, due.schedule, changed, now=now)
         _check_ours(inside, changed)
         return _revised(inside, changed, replaces=due.schedule.revision, reason=ask.reason, now=now)
 
@@ -148,6 +158,10 @@ def _drafted(context: Context, draft: Mapping[str, Any], *, schedule_id: str, no
 
 
 def _check_ours(context: Context, schedule: Schedule) -> None:
+    check_zones(context.settings, schedule)
+    check_named(context.caller, schedule)
+    if context.check is not None:
+        context.check(schedule.target)
     if schedule.namespace != context.namespace:
         raise InvalidInput(
             f"namespace {schedule.namespace!r} is not the one this request speaks for",
@@ -165,11 +179,14 @@ def _check_ours(context: Context, schedule: Schedule) -> None:
         )
 
 
-def _created(context: Context, schedule: Schedule, *, reason: str, now: datetime) -> ScheduleDetail:
-    by = context.because(reason)
+def _created(context: Context, schedule: Schedule, ask: Create | Put, *, now: datetime) -> ScheduleDetail:
+    by = context.because(ask.reason)
+    if is_agent(context) and not ask.force:
+        refuse_duplicate(context, schedule)
     _free_the_name(context, schedule.name, now=now)
     (made,) = create(context.store, [schedule], by=by, now=now)
     context.tell(made.facts)
+    hold_if_asked(context, schedule, now=now)
     if schedule.queue is not None:
         keep_queue(context, schedule.queue, now=now)
     return detail_of(context, schedule.id, now=now)
@@ -182,7 +199,7 @@ def _free_the_name(context: Context, name: str, *, now: datetime) -> None:
         return
     renamed = replace(due.schedule, name=f"{name[:200]} ({due.schedule.id})")
     by = context.because("a new schedule took its name")
-    context.tell(revise(context.store, renamed, by=by, now=now).facts)
+    context.tell(revise(context.store, renamed, ids=context.ids, by=by, now=now).facts)
 
 
 def _replaced(context: Context, due: Due, ask: Put, *, now: datetime) -> Kept:
@@ -193,8 +210,10 @@ def _replaced(context: Context, due: Due, ask: Put, *, now: datetime) -> Kept:
     wanted = replace(
         wanted, revision=old.revision, created_at=old.created_at, created_by=old.created_by, origin=old.origin
     )
+    wanted = keeps_its_end(context, old, wanted, now=now)
     if wanted == old:
         return Kept(change="unchanged", kept=detail_of(context, old.id, now=now))
+    check_edit(context, due)
     if any(getattr(wanted, field) != getattr(old, field) for field in _WHEN):
         check_new(wanted, now=now, catch_up_asked="catch_up" in names_of(ask.draft, Schedule))
     kept = _revised(context, wanted, replaces=old.revision, reason=ask.reason, now=now)
@@ -204,7 +223,8 @@ def _replaced(context: Context, due: Due, ask: Put, *, now: datetime) -> Kept:
 def _revised(
     context: Context, schedule: Schedule, *, replaces: int, reason: str, now: datetime
 ) -> ScheduleDetail:
-    changed = revise(context.store, schedule, by=context.because(reason), now=now, replaces=replaces)
+    by = context.because(reason)
+    changed = revise(context.store, schedule, ids=context.ids, by=by, now=now, replaces=replaces)
     context.tell(changed.facts)
     if schedule.queue is not None:
         keep_queue(context, schedule.queue, now=now)

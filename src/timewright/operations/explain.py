@@ -12,7 +12,7 @@ from timewright.core.decision import Candidate, Source
 from timewright.core.moments import check_stored, spell_instant
 from timewright.core.run import Attempt, Run, RunState
 from timewright.core.schedule import Schedule
-from timewright.core.triggers import AnyOf, Cron
+from timewright.core.triggers import ZONED, AnyOf
 from timewright.core.zones import zone
 from timewright.ledger.shelf import calendars_for, terms_for
 from timewright.operations.context import Context
@@ -24,6 +24,7 @@ from timewright.operations.reasons import Remedy, Story, policy_of, tell_skipped
 from timewright.operations.registry import Named, Request, operations
 from timewright.operations.standstill import Unwritten
 from timewright.operations.views import RunRow, run_row
+from timewright.operations.workflow_steps import called, tell_workflow
 from timewright.ports import Due, RunFilter, Transaction
 
 _WORDS = {
@@ -142,8 +143,8 @@ def _written(tx: Transaction, run: Run, today: Schedule | None, *, now: datetime
         local=_local(schedule, run.planned_at),
         fate=run.state.value,
         reason=run.reason,
-        summary=_summary(run, name or f"queue {run.queue}"),
-        because=told.because,
+        summary=_summary(run, name or called(run)),
+        because=(*tell_workflow(tx, run), *told.because),
         policy=policy_of(schedule, told.policy) if schedule is not None else {},
         remedies=told.remedies,
         source=run.source,
@@ -189,5 +190,5 @@ def _local(schedule: Schedule | None, at: datetime | None) -> str:
         return ""
     trigger = schedule.trigger
     parts = trigger.triggers if isinstance(trigger, AnyOf) else (trigger,)
-    zones = [one.zone for one in parts if isinstance(one, Cron)]
+    zones = [one.zone for one in parts if isinstance(one, ZONED)]
     return at.astimezone(zone(zones[0] if zones else "UTC")).isoformat()

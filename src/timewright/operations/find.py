@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from timewright.core.run import Run
-from timewright.errors import NotFound
+from timewright.core.schedule import ScheduleState
+from timewright.errors import NotAllowed, NotFound
 from timewright.ports import Due, ScheduleFilter, Transaction
 
 MOST_COMPARED = 1000
@@ -24,6 +25,20 @@ def find_schedule(tx: Transaction, namespace: str, wanted: str) -> Due:
         if found is not None and found.schedule.namespace == namespace:
             return found
     raise no_such("schedule", wanted, schedule_names(tx, namespace), lister="schedule list")
+
+
+def find_living(tx: Transaction, namespace: str, wanted: str) -> Due:
+    """A schedule that may be changed; an archived one is history, and is refused."""
+    due = find_schedule(tx, namespace, wanted)
+    if due.standing.state is ScheduleState.ARCHIVED:
+        raise NotAllowed(
+            f"schedule {due.schedule.name} is archived",
+            field="state",
+            value=due.standing.state.value,
+            rule="an archived schedule never changes again",
+            fix=f"schedule create another {due.schedule.name}: it takes the name",
+        )
+    return due
 
 
 def find_run(tx: Transaction, namespace: str, wanted: str) -> Run:

@@ -19,7 +19,7 @@ from timewright.core.policies import Overlap
 from timewright.core.schedule import Schedule, ScheduleState, Standing
 from timewright.core.triggers import After
 from timewright.ledger.shelf import calendars_for
-from timewright.operations.reasons import SOURCES, remedy
+from timewright.operations.reasons import SOURCES, excluded_by, remedy
 from timewright.operations.standstill import Unwritten, nothing_planned, paused_for_now
 from timewright.ports import Due, Transaction
 from timewright.settings import Settings
@@ -145,7 +145,7 @@ def _closed(asked: _Asked, found: Occurrence) -> Unwritten:
         fate="excluded",
         words="will be skipped: excluded",
         reason="excluded",
-        because=(f"calendar {found.excluded} excludes this instant",),
+        because=(excluded_by(asked.calendars[found.excluded], asked.at),),
         policy=("calendar",),
         remedies=(remedy("calendar get", ("calendar", found.excluded)),),
     )
@@ -193,7 +193,7 @@ def _not_planned(asked: _Asked) -> Unwritten:
 def _behind(asked: _Asked, *, settings: Settings) -> Unwritten:
     """An instant that is over, or that is decided already, and has no row."""
     schedule, standing, at = asked.schedule, asked.standing, asked.at
-    if at < schedule.created_at:
+    if at <= schedule.created_at:
         return _before_its_time(asked)
     if asked.occurrence is None and at != standing.next_at:
         return _not_planned(asked)
@@ -214,11 +214,13 @@ def _behind(asked: _Asked, *, settings: Settings) -> Unwritten:
 def _before_its_time(asked: _Asked) -> Unwritten:
     spelled = spell_instant(asked.at)
     name = ("schedule", asked.schedule.name)
+    made_then = asked.at == asked.schedule.created_at
+    why = f"the schedule was made at {spell_instant(asked.schedule.created_at)}"
     return Unwritten(
         at=asked.at,
         fate="not_planned",
-        words="was before its time",
-        because=(f"the schedule was made at {spell_instant(asked.schedule.created_at)}",),
+        words="is when it was made" if made_then else "was before its time",
+        because=(f"{why}, and its first occurrence is the one after that" if made_then else why,),
         remedies=(remedy("schedule backfill", name, since=spelled, until=spelled),),
     )
 

@@ -26,8 +26,9 @@ from timewright.errors import InvalidInput, NotAllowed, OverQuota
 from timewright.ledger.replan import clear_hints, hint
 from timewright.ledger.shelf import calendars_for
 from timewright.ledger.standings import Wish
+from timewright.operations.agent_rules import check_hint_interval
 from timewright.operations.context import Context, together
-from timewright.operations.find import find_schedule
+from timewright.operations.find import find_living, find_schedule
 from timewright.operations.registry import Named, Request, Write, operations
 from timewright.ports import Due, Transaction
 
@@ -98,6 +99,7 @@ def hint_interval(context: Context, ask: Interval) -> Hinted:
 
     def wish(now: datetime) -> Wish:
         check_hint(now=now, ttl=ask.ttl, interval=ask.interval)
+        check_hint_interval(context, ask.interval)
         return IntervalHint(
             interval=ask.interval,
             expires_at=now + ask.ttl,
@@ -161,7 +163,7 @@ def forget_hints(context: Context, ask: Clear) -> Hinted:
     now = context.now()
 
     def work(inside: Context) -> Hinted:
-        due = _find(inside, ask.schedule)
+        due = inside.store.read(lambda tx: find_living(tx, inside.namespace, ask.schedule))
         by = inside.because(ask.reason)
         inside.tell(clear_hints(inside.store, due.schedule.id, by=by, now=now).facts)
         return inside.store.read(lambda tx: _answer(tx, due.schedule.id, now=now))

@@ -35,13 +35,13 @@ def paged(
     `fits` says of each row whether it belongs to the list. Where few do, a page may hold fewer rows than its
     limit and still have a cursor: what was looked at is bounded.
     """
-    place = _opened(ask.cursor, mark=_mark(context, ask))
+    place = _opened(ask.cursor, mark=_mark(context, ask)) if ask.cursor else ""
     if fits is None:
         page = find(ask.limit, place)
         rows = list(page.rows)
     else:
         rows, page = _sifted(find, fits, limit=ask.limit, place=place)
-    return rows, _sealed(page.cursor, mark=_mark(context, ask))
+    return rows, _sealed(page.cursor, mark=_mark(context, ask)) if page.cursor else ""
 
 
 def _sifted(
@@ -74,12 +74,10 @@ def _mark(context: Context, ask: Listing) -> str:
 
 
 def _sealed(place: str, *, mark: str) -> str:
-    return base64.urlsafe_b64encode(f"{mark}{place}".encode()).decode().rstrip("=") if place else ""
+    return base64.urlsafe_b64encode(f"{mark}{place}".encode()).decode().rstrip("=")
 
 
 def _opened(cursor: str, *, mark: str) -> str:
-    if not cursor:
-        return ""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         text = base64.b64decode(padded, altchars=b"-_", validate=True).decode()

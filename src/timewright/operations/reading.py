@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 from unicodedata import normalize
 
@@ -13,20 +13,33 @@ from timewright.core.decoding import check_size, names_of
 from timewright.core.refusals import unknown
 from timewright.core.spellings import ALIASES, snake
 from timewright.core.vocabulary import decode
-from timewright.errors import UnknownField
+from timewright.errors import TimewrightError, UnknownField
 
 R = TypeVar("R", bound=Struct)
 
-_NAMES = frozenset({"schedule", "queue", "group", "calendar", "limit", "tag"})
+_NAMES = frozenset(
+    {"schedule", "queue", "group", "calendar", "workflow", "limit", "tag", "key", "secret", "namespace"}
+)
 
 
 def read_request(payload: Mapping[str, Any], request: type[R]) -> R:
     """Read what was asked; a field nobody knows is refused with the nearest one that is."""
-    asked = _read(payload, request)
+    try:
+        asked = _read(payload, request)
+    except TimewrightError as error:
+        raise _discreet(error, getattr(request, "hides", ())) from None
     names = {name: getattr(asked, name) for name in _NAMES & set(request.__struct_fields__)}
     # Two spellings of one text are one name, here as where names are written.
     composed = {name: normalize("NFC", text) for name, text in names.items() if isinstance(text, str)}
     return replace(asked, **composed)
+
+
+def _discreet(error: TimewrightError, hidden: Sequence[str]) -> TimewrightError:
+    """The same refusal, without the value of a field that holds a secret."""
+    field = error.field or ""
+    if field.partition(".")[0] not in hidden:
+        return error
+    return type(error)(f"{field} cannot be used", field=field, rule=error.rule, fix=error.fix)
 
 
 def _read(payload: Mapping[str, Any], request: type[R]) -> R:

@@ -196,12 +196,20 @@ def _deadline(schedule: Schedule) -> Told:
     )
 
 
+def excluded_by(calendar: Calendar, at: datetime) -> str:
+    """Which calendar excludes an instant, and what the day is called there."""
+    called = calendar.name_at(at) if calendar.covers(at) else ""
+    return f"calendar {calendar.name} excludes this instant" + (f": {called}" if called else "")
+
+
 def _excluded(story: Story, schedule: Schedule) -> Told:
     rule = schedule.calendar
     closed_by = openings_of(rule, story.calendars).closed_by(story.run.planned_at) if rule else None
-    name = f"calendar {closed_by.name}" if closed_by is not None else "a calendar, as it was then,"
+    because = "a calendar, as it was then, excludes this instant"
+    if closed_by is not None:
+        because = excluded_by(closed_by, story.run.planned_at)
     return Told(
-        because=(f"{name} excludes this instant",),
+        because=(because,),
         policy=("calendar",),
         remedies=(remedy("calendar get", ("calendar", closed_by.name)),) if closed_by is not None else (),
     )

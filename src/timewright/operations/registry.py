@@ -5,19 +5,23 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_type_hints
 
 from msgspec import Meta, Struct
 
 from timewright.core.encoding import encode
 from timewright.errors import NotFound
+from timewright.operations.callers import Scope, demand
 from timewright.operations.context import Context, rehearse
+from timewright.operations.quotas import OUTSIDE, WORKING, take_trial, within_quota
 from timewright.operations.reading import read_request
 
 R = TypeVar("R", bound="Request")
 A = TypeVar("A", bound=Struct)
-Scope = Literal["read", "trigger", "write", "hint", "admin", "secret"]
 Example = Mapping[str, Any]
+
+# Of these the doors remember for a moment what they were.
+REMEMBERED = frozenset({"key", "namespace"})
 
 Text = Annotated[str, Meta(max_length=2000)]
 Named = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -27,10 +31,11 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked; each operation has its own.
 
     A request that `spreads` takes the fields of a model beside its own: all that are not its own are
-    gathered in the field named first, as they were written.
+    gathered in the field named first, as they were written. What it `hides` is repeated by no refusal.
     """
 
     spreads: ClassVar[tuple[str, type[Struct]] | None] = None
+    hides: ClassVar[tuple[str, ...]] = ()
 
 
 class Write(Request, frozen=True, kw_only=True):
@@ -54,6 +59,7 @@ class Operation(Struct, Generic[R], frozen=True, kw_only=True):
     verb: str
     request: type[R]
     perform: Callable[[Context, R], Any]
+    act: Callable[[Context, R], Any]
     scope: Scope
     reads_only: bool
     examples: tuple[Example, ...] = ()
@@ -75,8 +81,37 @@ class Operation(Struct, Generic[R], frozen=True, kw_only=True):
         return found
 
     def __call__(self, context: Context, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Read the request, perform it, and give back plain data."""
-        return encode(self.perform(context, read_request(payload, self.request)))
+        """Refuse a caller who may not, read the request, perform it, and give back plain data."""
+        return self.spelled(context, payload, encode)
+
+    def spelled(
+        self, context: Context, payload: Mapping[str, Any], spell: Callable[[Any], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """The same, and the answer as a door wants to have it."""
+        if context.elsewhere is not None:
+            return context.elsewhere(self.name, payload)
+        demand(context.caller, self.scope, of=self.name)
+        request = read_request(payload, self.request)
+        try:
+            return spell(self._performed(context, payload, request))
+        finally:
+            if self.noun in REMEMBERED and not self.reads_only and context.doorkeeper is not None:
+                context.doorkeeper.known.forget()
+
+    def _performed(self, context: Context, payload: Mapping[str, Any], request: R) -> Any:
+        if context.caller.local or not isinstance(request, Write) or self.name in WORKING:
+            return self.perform(context, request)
+        if self.name in OUTSIDE:
+            if not request.dry_run:
+                take_trial(context, payload)
+            return self.perform(context, request)
+        return within_quota(
+            context,
+            lambda inside: self.act(inside, request),
+            scope=self.scope,
+            payload=payload,
+            rehearsed=request.dry_run,
+        )
 
 
 class Registry:
@@ -103,6 +138,7 @@ class Registry:
                 verb=verb,
                 request=request,
                 perform=perform if reads_only else _rehearsed(perform),
+                act=perform,
                 scope=scope,
                 reads_only=reads_only,
                 examples=examples,

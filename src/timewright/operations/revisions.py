@@ -9,9 +9,10 @@ from msgspec import Meta, Struct
 
 from timewright.core.schedule import Schedule
 from timewright.ledger.replan import restore
+from timewright.operations.agent_rules import check_edit
 from timewright.operations.context import Context, together
 from timewright.operations.drafts import detail_of
-from timewright.operations.find import find_schedule
+from timewright.operations.find import find_living, find_schedule
 from timewright.operations.pages import paged
 from timewright.operations.registry import Listing, Named, Write, operations
 from timewright.operations.views import ScheduleDetail
@@ -72,8 +73,10 @@ def restore_schedule(context: Context, ask: Restore) -> ScheduleDetail:
     now = context.now()
 
     def work(inside: Context) -> ScheduleDetail:
-        due = inside.store.read(lambda tx: find_schedule(tx, inside.namespace, ask.schedule))
-        changed = restore(inside.store, due.schedule.id, ask.to, by=inside.because(ask.reason), now=now)
+        due = inside.store.read(lambda tx: find_living(tx, inside.namespace, ask.schedule))
+        check_edit(inside, due)
+        by = inside.because(ask.reason)
+        changed = restore(inside.store, due.schedule.id, ask.to, ids=inside.ids, by=by, now=now)
         inside.tell(changed.facts)
         return detail_of(inside, changed.schedule.id, now=now)
 

@@ -9,18 +9,18 @@ from typing import Any
 from msgspec import Struct, field
 
 from timewright.core.facts import Fact
-from timewright.core.run import Outcome, Run, RunState
+from timewright.core.run import Outcome, Run, RunState, Started
 from timewright.core.schedule import Schedule
 from timewright.ledger.settle import cancel, reopen, reset
-from timewright.operations.answers import Ended, Fence, answer_lease
+from timewright.operations.answers import Ended, Fence, answer_lease, start_lease
 from timewright.operations.context import Context, together
 from timewright.operations.examples import FAILED_RUN, LEASED_RUN, PARKED_RUN
 from timewright.operations.find import find_run, find_schedule
 from timewright.operations.pages import paged
 from timewright.operations.registry import Listing, Named, Request, Write, operations
 from timewright.operations.schedules import has_metadata
-from timewright.operations.views import RunDetail, RunRow, run_detail, run_row
-from timewright.ports import Page, RunFilter, Transaction
+from timewright.operations.views import RunDetail, RunRow, readable_schedules, run_detail, run_row
+from timewright.ports import Page, RunFilter, Transaction, Unreadable
 
 
 class List(Listing, frozen=True, kw_only=True):
@@ -41,6 +41,7 @@ class Runs(Struct, frozen=True, kw_only=True):
 
     runs: tuple[RunRow, ...]
     cursor: str = ""
+    unreadable: tuple[Unreadable, ...] = ()
 
 
 class Get(Request, frozen=True, kw_only=True):
@@ -56,11 +57,11 @@ class Ask(Write, frozen=True, kw_only=True):
 
 
 class Report(Write, frozen=True, kw_only=True):
-    """Which run, the fence it was started with, and how it ended."""
+    """Which run, the fence it was started with, and that it began or how it ended."""
 
     run: Named
     fence: Fence
-    outcome: Outcome
+    outcome: Outcome | Started
 
 
 @operations.add(
@@ -82,8 +83,10 @@ def list_runs(context: Context, ask: List) -> Runs:
         if ask.schedule:
             schedule_id = find_schedule(tx, context.namespace, ask.schedule).schedule.id
 
+        lost: dict[str, Unreadable] = {}
+
         def find(limit: int, place: str) -> Page:
-            return tx.find_runs(
+            page = tx.find_runs(
                 RunFilter(
                     namespace=context.namespace,
                     schedule_id=schedule_id,
@@ -95,11 +98,14 @@ def list_runs(context: Context, ask: List) -> Runs:
                     cursor=place,
                 )
             )
+            lost.update({one.id: one for one in page.unreadable})
+            return page
 
         sifts = bool(ask.metadata or ask.group is not None or ask.tag is not None)
         rows, cursor = paged(context, ask, find, fits=(lambda rows: _fits(tx, rows, ask)) if sifts else None)
         schedules = _schedules_of(tx, rows)
-        return Runs(runs=tuple(run_row(run, schedule=_name(schedules, run)) for run in rows), cursor=cursor)
+        shown = tuple(run_row(run, schedule=_name(schedules, run)) for run in rows)
+        return Runs(runs=shown, cursor=cursor, unreadable=tuple(lost.values()))
 
     return context.store.read(work)
 
@@ -146,6 +152,7 @@ def reset_run(context: Context, ask: Ask) -> RunDetail:
     Report,
     scope="trigger",
     examples=(
+        {"run": LEASED_RUN, "fence": 1, "outcome": "started"},
         {"run": LEASED_RUN, "fence": 1, "outcome": "succeeded"},
         {
             "run": LEASED_RUN,
@@ -155,7 +162,9 @@ def reset_run(context: Context, ask: Ask) -> RunDetail:
     ),
 )
 def report_run(context: Context, ask: Report) -> Ended:
-    """Tell how a run ended that someone outside executes; an answer from a lost lease changes nothing."""
+    """Tell how a run goes that someone outside executes; an answer from a lost lease changes nothing."""
+    if isinstance(ask.outcome, Started):
+        return start_lease(context, ask.run, ask.fence)
     return answer_lease(context, ask.run, ask.fence, ask.outcome)
 
 
@@ -165,7 +174,7 @@ def _change(context: Context, ask: Ask, change: Callable[..., Sequence[Fact]]) -
     def work(inside: Context) -> RunDetail:
         run = inside.store.read(lambda tx: find_run(tx, inside.namespace, ask.run))
         by = inside.because(ask.reason)
-        inside.tell(change(inside.store, run.id, actor=by.actor, reason=by.reason, now=now))
+        inside.tell(change(inside.store, run.id, actor=by.actor, origin=by.origin, reason=by.reason, now=now))
         return inside.store.read(lambda tx: run_detail(tx, find_run(tx, inside.namespace, run.id)))
 
     return together(context, work)
@@ -187,7 +196,7 @@ def _schedule_fits(schedule: Schedule | None, ask: List) -> bool:
 
 def _schedules_of(tx: Transaction, runs: Sequence[Run]) -> dict[str, Schedule]:
     ids = sorted({run.schedule_id for run in runs if run.schedule_id})
-    return {i: due.schedule for i, due in tx.get_schedules(ids).items()} if ids else {}
+    return {i: due.schedule for i, due in readable_schedules(tx, ids).items()}
 
 
 def _name(schedules: dict[str, Schedule], run: Run) -> str:

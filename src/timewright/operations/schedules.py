@@ -17,7 +17,7 @@ from timewright.core.run import RunState
 from timewright.core.schedule import Schedule, ScheduleState, Standing, decided, opening
 from timewright.core.tally import Sample, Tally, tally
 from timewright.core.target import Note
-from timewright.core.triggers import Cron
+from timewright.core.triggers import ZONED, Cron
 from timewright.core.vocabulary import decode_schedule
 from timewright.errors import InvalidInput
 from timewright.ledger.shelf import calendars_for
@@ -26,7 +26,7 @@ from timewright.operations.find import find_schedule
 from timewright.operations.pages import paged
 from timewright.operations.registry import Listing, Named, Request, operations
 from timewright.operations.views import ScheduleDetail, ScheduleRow, schedule_detail, schedule_row
-from timewright.ports import Due, RunFilter, ScheduleFilter, Transaction
+from timewright.ports import Due, Page, RunFilter, ScheduleFilter, Transaction, Unreadable
 
 HEALTH_WINDOWS = (HOUR, 4 * HOUR, 24 * HOUR)
 MOST_PAGES = 10
@@ -57,6 +57,7 @@ class Schedules(Struct, frozen=True, kw_only=True):
 
     schedules: tuple[ScheduleRow, ...]
     cursor: str = ""
+    unreadable: tuple[Unreadable, ...] = ()
 
 
 class Next(Request, frozen=True, kw_only=True):
@@ -115,8 +116,10 @@ def list_schedules(context: Context, ask: List) -> Schedules:
     """List schedules by name; archived ones are listed only when asked for."""
 
     def work(tx: Transaction) -> Schedules:
-        def find(limit: int, place: str) -> Any:
-            return tx.find_schedules(
+        lost: dict[str, Unreadable] = {}
+
+        def find(limit: int, place: str) -> Page:
+            page = tx.find_schedules(
                 ScheduleFilter(
                     namespace=context.namespace,
                     state=ask.state,
@@ -126,9 +129,12 @@ def list_schedules(context: Context, ask: List) -> Schedules:
                     cursor=place,
                 )
             )
+            lost.update({one.id: one for one in page.unreadable})
+            return page
 
         rows, cursor = paged(context, ask, find, fits=lambda found: [_fits(due, ask) for due in found])
-        return Schedules(schedules=tuple(schedule_row(due) for due in rows), cursor=cursor)
+        shown = tuple(schedule_row(due) for due in rows)
+        return Schedules(schedules=shown, cursor=cursor, unreadable=tuple(lost.values()))
 
     return context.store.read(work)
 
@@ -169,7 +175,7 @@ def next_times(context: Context, ask: Next) -> Nexts:
         return Nexts(
             schedule=schedule.name if ask.schedule else "",
             trigger=schedule.trigger.describe(),
-            zone=schedule.trigger.zone if isinstance(schedule.trigger, Cron) else "UTC",
+            zone=schedule.trigger.zone if isinstance(schedule.trigger, ZONED) else "UTC",
             after=start,
             next=forecast(
                 schedule, standing, now=start, count=ask.count, until=ask.until, calendars=calendars
@@ -219,7 +225,7 @@ def _fits(due: Due, ask: List) -> bool:
 
 def has_metadata(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether every wanted key is there with exactly that value."""
-    return all(name in metadata and metadata[name] == value for name, value in wanted.items())
+    return not wanted or all(name in metadata and metadata[name] == value for name, value in wanted.items())
 
 
 def _imagined(context: Context, ask: Next, *, now: datetime) -> Schedule:
@@ -255,6 +261,6 @@ def _samples(tx: Transaction, schedule: Schedule, *, since: datetime) -> Sequenc
             if run.state not in _UNFINISHED
         ]
         cursor = page.cursor
-        if not cursor or page.rows[-1].created_at < since:
+        if not cursor or (page.rows and page.rows[-1].created_at < since):
             break
     return samples

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -12,6 +13,8 @@ from timewright.core.decision import Candidate, Decision, Source
 from timewright.core.forecast import Preview, forecast
 from timewright.core.run import Attempt, Run, RunState, run_key
 from timewright.core.schedule import Schedule, ScheduleState, Standing
+from timewright.core.triggers import AnyTrigger
+from timewright.errors import UnreadableRow
 from timewright.ledger.shelf import calendars_for
 from timewright.ports import Due, Transaction
 
@@ -103,7 +106,7 @@ def schedule_row(due: Due) -> ScheduleRow:
         group=schedule.group,
         state=standing.state,
         reason=standing.reason,
-        trigger=schedule.trigger.describe(),
+        trigger=_described(schedule.trigger),
         target=str(type(schedule.target).__struct_config__.tag),
         next_at=standing.next_at,
         source=standing.source,
@@ -124,7 +127,7 @@ def schedule_detail(tx: Transaction, due: Due, *, now: datetime) -> ScheduleDeta
     return ScheduleDetail(
         schedule=schedule,
         standing=standing,
-        trigger=schedule.trigger.describe(),
+        trigger=_described(schedule.trigger),
         decision=_decision(standing),
         in_flight=due.flight.live,
         held=due.flight.held,
@@ -158,7 +161,26 @@ def run_detail(tx: Transaction, run: Run) -> RunDetail:
 def names_of_schedules(tx: Transaction, runs: Iterable[Run]) -> Mapping[str, str]:
     """The names that the schedules of runs have today, by id."""
     ids = sorted({run.schedule_id for run in runs if run.schedule_id})
-    return {i: due.schedule.name for i, due in tx.get_schedules(ids).items()} if ids else {}
+    return {i: due.schedule.name for i, due in readable_schedules(tx, ids).items()}
+
+
+def readable_schedules(tx: Transaction, ids: Sequence[str]) -> dict[str, Due]:
+    """Schedules by id; one that cannot be read keeps nobody from seeing the others."""
+    if not ids:
+        return {}
+    try:
+        return tx.get_schedules(ids)
+    except UnreadableRow:
+        if len(ids) == 1:
+            return {}
+        half = len(ids) // 2
+        return {**readable_schedules(tx, ids[:half]), **readable_schedules(tx, ids[half:])}
+
+
+@lru_cache(maxsize=4096)
+def _described(trigger: AnyTrigger) -> str:
+    """A trigger in words, which it is asked for with every list."""
+    return trigger.describe()
 
 
 def _decision(standing: Standing) -> str:

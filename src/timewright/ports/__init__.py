@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -11,8 +11,10 @@ from msgspec import Struct
 from timewright.core.facts import Fact
 from timewright.core.run import Outcome
 from timewright.core.target import AnyTarget
+from timewright.ports.advisor import Advised, Advisor, Use
 from timewright.ports.rows import (
     Change,
+    Count,
     Due,
     Entry,
     Grant,
@@ -25,14 +27,18 @@ from timewright.ports.rows import (
     ScheduleFilter,
     Stood,
     Stored,
+    Unreadable,
 )
 from timewright.ports.store import Store, Transaction
 
 __all__ = [
+    "Advised",
     "Advisor",
     "Change",
     "Clock",
+    "Count",
     "Due",
+    "Ear",
     "Entry",
     "Grant",
     "Ids",
@@ -50,6 +56,8 @@ __all__ = [
     "Stored",
     "Target",
     "Transaction",
+    "Unreadable",
+    "Use",
     "Waker",
     "Work",
 ]
@@ -98,6 +106,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     grace: timedelta
     payload: Any = None
     metadata: Mapping[str, Any] = {}
+    traceparent: str = ""
 
 
 class Work(Protocol):
@@ -140,9 +149,13 @@ class Waker(Protocol):
         ...
 
 
-class Advisor(Protocol):
-    """Reads what happened and proposes hints, through the operations and nothing else."""
+class Ear(Protocol):
+    """Hears when another has written into the store; it may miss a call, and nothing depends on it."""
 
-    def advise(self, context: Mapping[str, Any]) -> Mapping[str, Any]:
-        """One analysis: what was seen, and what is proposed."""
+    def calls(self) -> Iterator[None]:
+        """Yield whenever another may have written, on the thread that asks, until closed."""
+        ...
+
+    def close(self) -> None:
+        """End the calls; from any thread."""
         ...

@@ -12,7 +12,7 @@ from timewright.core.run import Run, RunState
 from timewright.core.schedule import Schedule, ScheduleState, Standing
 
 
-class Due(Struct, frozen=True):
+class Due(Struct, frozen=True, gc=False):
     """A schedule to look at now: what it says, where it stands, what it has under way."""
 
     schedule: Schedule
@@ -32,15 +32,19 @@ class Revised(Struct, frozen=True, kw_only=True):
     at: datetime
 
 
-class Stood(Struct, frozen=True):
-    """A schedule's standing to write, and the run that is now its newest, if that changed."""
+class Stood(Struct, frozen=True, gc=False):
+    """A schedule's standing to write, and the run that is now its newest, if that changed.
+
+    In a step nothing changes but how far the schedule is decided, what comes next, and its counts.
+    """
 
     schedule_id: str
     standing: Standing
     last_run: str = ""
+    is_step: bool = False
 
 
-class Grant(Struct, frozen=True, kw_only=True):
+class Grant(Struct, frozen=True, kw_only=True, gc=False):
     """A lease to write: it holds only if the run is still ready with the fence it was read with."""
 
     run: Run
@@ -74,11 +78,30 @@ class Change(Struct, frozen=True):
     fence: int
 
 
+class Unreadable(Struct, frozen=True):
+    """A row that is there and cannot be understood: which one, and why."""
+
+    id: str
+    name: str
+    why: str
+
+
 class Page(Struct, frozen=True):
     """A piece of a list, and where the next piece begins ("" when this was the last)."""
 
     rows: tuple[Any, ...]
     cursor: str = ""
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+class Count(Struct, frozen=True, kw_only=True):
+    """How many live things of one kind there are in a namespace and a queue, and since when the oldest."""
+
+    namespace: str
+    queue: str
+    kind: str
+    count: int
+    oldest: datetime | None = None
 
 
 class ScheduleFilter(Struct, frozen=True, kw_only=True):

@@ -6,12 +6,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from msgspec import Struct
+
 from timewright.core.admission import Flight
 from timewright.core.leasing import Gate
 from timewright.core.run import Attempt, Run
 from timewright.core.schedule import Schedule
+from timewright.ports.glance import GlanceVerbs
+from timewright.ports.objects import ObjectVerbs
 from timewright.ports.rows import (
     Change,
+    Count,
     Due,
     Entry,
     Grant,
@@ -25,11 +30,14 @@ from timewright.ports.rows import (
     Stood,
     Stored,
 )
+from timewright.ports.steps import StepVerbs
+from timewright.proof.rows import AttemptRow, RunRow
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Struct)
 
 
-class Transaction(Protocol):
+class Transaction(StepVerbs, GlanceVerbs, ObjectVerbs, Protocol):
     """The verbs of a store, inside one transaction; each takes and gives back many rows."""
 
     def put_schedules(self, rows: Sequence[Revised]) -> None:
@@ -45,7 +53,7 @@ class Transaction(Protocol):
         ...
 
     def find_schedules(self, which: ScheduleFilter) -> Page:
-        """A page of `Due`, by name."""
+        """A page of `Due`, by name; a row that cannot be understood is named beside them."""
         ...
 
     def get_revisions(self, pairs: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Schedule]:
@@ -100,7 +108,23 @@ class Transaction(Protocol):
         ...
 
     def find_runs(self, which: RunFilter) -> Page:
-        """A page of runs, newest first."""
+        """A page of runs, newest first; a row that cannot be understood is named beside them."""
+        ...
+
+    def count_live(self, *, now: datetime, most: int) -> list[Count]:
+        """What waits, is under way or needs a person; of each kind it looks at no more than `most` rows.
+
+        Kinds of runs are `ready`, `waiting` (for its instant), `leased`, `held` and `parked`; of schedules
+        `due`, `parked_schedule`; and `ceiling`, whose queue is the name of its gate.
+        """
+        ...
+
+    def count_schedules(self, namespace: str, *, most: int) -> int:
+        """How many schedules a namespace has, counted no further than `most`."""
+        ...
+
+    def count_namespace(self, namespace: str, *, most_schedules: int, most_runs: int) -> tuple[int, int]:
+        """How many schedules are in use and how many runs wait, each counted no further than its most."""
         ...
 
     def in_flight(self, schedule_ids: Iterable[str]) -> dict[str, Flight]:
@@ -149,6 +173,10 @@ class Transaction(Protocol):
 
     def leased_runs(self, *, holder: str = "") -> list[Run]:
         """Every live lease, or those of one holder."""
+        ...
+
+    def find_lease(self, lease_id: str) -> Run | None:
+        """A live lease by its id."""
         ...
 
     def asked_to_stop(self, *, holder: str) -> list[Run]:
@@ -215,6 +243,32 @@ class Transaction(Protocol):
 
     def prune(self, what: Prune) -> int:
         """Remove finished runs and their attempts, oldest first; says how many went."""
+        ...
+
+    def history(
+        self,
+        kind: type[R],
+        *,
+        namespace: str | None = None,
+        since: datetime | None = None,
+        after: R | None = None,
+        limit: int = 1000,
+    ) -> list[R]:
+        """A page of plain rows after the last one of the page before; runs and audit lines newest first."""
+        ...
+
+    def unfinished_history(
+        self, *, before: datetime, namespace: str | None = None, after: str = "", limit: int = 1000
+    ) -> list[RunRow]:
+        """A page of the runs made before an instant that are still to be finished, by id."""
+        ...
+
+    def ended_leases(self, run_ids: list[str]) -> list[AttemptRow]:
+        """The ended leases of runs, as plain rows."""
+        ...
+
+    def meta_starting(self, prefix: str, *, after: str = "", limit: int = 1000) -> list[tuple[str, str]]:
+        """A page of small facts about the store whose names begin so, by name."""
         ...
 
 

@@ -22,6 +22,7 @@ from timewright.errors import (
 
 OLDEST_LIBRARY = (3, 51, 3)
 APPLICATION_ID = 0x54575254
+LOG_PAGES = 4000
 SHORTEST_DATABASE = 512
 NETWORK_FILE_SYSTEMS = frozenset(
     {
@@ -159,6 +160,8 @@ def set_durable(connection: apsw.Connection, path: str) -> None:
     """WAL with synchronous FULL, read back: with less, acknowledged commits are lost in a power cut."""
     ((mode,),) = connection.execute("PRAGMA journal_mode = WAL").fetchall()
     connection.execute("PRAGMA synchronous = FULL")
+    # Pages wait longer in the log before they are copied into the file: fewer flushes for the same promise.
+    connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
     ((level,),) = connection.execute("PRAGMA synchronous").fetchall()
     if str(mode).lower() != "wal" or level != 2:
         raise UnsafeStore(
@@ -200,6 +203,16 @@ def translated(place: str) -> Iterator[None]:
             fix="keep a copy, then restore a backup or move the file away",
         ) from error
     except apsw.CantOpenError as error:
+        folder = Path(place).parent
+        if folder.is_dir() and not os.access(folder, os.W_OK):
+            # Even to read a file, its log is opened beside it; where nothing can be made, that is why.
+            raise StoreReadOnly(
+                f"{place} does not take writes: its folder or disk is read-only",
+                field="store",
+                value=place,
+                rule="a file in a folder that we may write to",
+                fix="check the permissions, and how the disk is mounted",
+            ) from error
         raise StoreUnavailable(
             f"{place} cannot be opened: {error}", fix="check the path and its permissions"
         ) from error

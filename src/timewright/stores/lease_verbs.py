@@ -24,11 +24,13 @@ from timewright.stores.rows import (
     line_of,
     read_run,
     settled_row,
+    shared_int,
     to_instant,
 )
 from timewright.stores.verbs import LONGEST_PAGE, Verbs
 
 CAUTIOUS_CEILING = 1
+FOREVER = 2**62
 
 _BY_ID = itemgetter(0)
 
@@ -41,7 +43,8 @@ class LeaseVerbs(Verbs):
 
         With a queue (its gate's name) only the lines behind that gate are asked.
         """
-        self._ask("awaken", {"now": micros(now), "limit": max(limit, LONGEST_PAGE)})
+        if self._ask("any_asleep", {"now": micros(now)}):
+            self._ask("awaken", {"now": micros(now), "limit": max(limit, LONGEST_PAGE)})
         lines = [row[0] for row in self._ask("ready_lines", {"handoff": int(handoff)})]
         if queue:
             lines = [line for line in lines if queue in line.split("\n")]
@@ -83,7 +86,7 @@ class LeaseVerbs(Verbs):
         if not grants:
             return []
         rows = [
-            (g.run.id, g.run.fence, g.lease_id, g.holder, micros(g.leased_at), micros(g.lease_until))
+            (g.run.id, g.run.fence, g.lease_id, g.holder, shared_int(g.leased_at), shared_int(g.lease_until))
             for g in grants
         ]
         kept = {row[0] for row in self._tell("lease_runs", rows)}
@@ -110,6 +113,15 @@ class LeaseVerbs(Verbs):
         """Every live lease, or those of one holder."""
         return [read_run(row) for row in sorted(self._ask("leased_runs", {"holder": holder}), key=_BY_ID)]
 
+    def find_lease(self, lease_id: str) -> Run | None:
+        """A live lease by its id."""
+        for since, until in (_made_within(lease_id), (0, FOREVER)):
+            parameters = {"lease_id": lease_id, "since": since, "until": until}
+            rows = self._ask("find_lease", parameters)
+            if rows:
+                return read_run(rows[0])
+        return None
+
     def asked_to_stop(self, *, holder: str) -> list[Run]:
         """The live leases of a holder whose runs were asked to stop."""
         return [read_run(row) for row in sorted(self._ask("asked_to_stop", {"holder": holder}), key=_BY_ID)]
@@ -120,7 +132,9 @@ class LeaseVerbs(Verbs):
             return set()
         rows = [settled_row(run, fence=attempt.fence) for run, attempt in settled]
         kept = {row[0] for row in self._tell("settle_runs", rows)}
-        ended = [(run, attempt) for run, attempt in settled if run.id in kept]
+        ended = settled
+        if len(kept) < len(settled):
+            ended = [(run, attempt) for run, attempt in settled if run.id in kept]
         if ended:
             self._tell("insert_attempts", [attempt_row(attempt) for _, attempt in ended])
         gated = [run.id for run, _ in ended if run.gates]
@@ -148,6 +162,14 @@ class LeaseVerbs(Verbs):
             self._ask("park_runs", {"ids": unreadable})
             self._ask("delete_holds", {"ids": unreadable})
         return found
+
+
+def _made_within(lease_id: str) -> tuple[int, int]:
+    """The millisecond with which an id of ours begins, in microseconds; nothing for another's."""
+    milliseconds = 0
+    for letter in lease_id.removeprefix("lease_")[:10]:
+        milliseconds = milliseconds * 32 + max("0123456789ABCDEFGHJKMNPQRSTVWXYZ".find(letter), 0)
+    return milliseconds * 1000, milliseconds * 1000 + 1000
 
 
 def _leased(grant: Grant) -> Run:

@@ -136,7 +136,7 @@ class MemoryVerbs(Verbs):
         A schedule's cursor stands past everything it ever decided, so what is pruned cannot come again.
         """
         beyond = self._prune_beyond(what)
-        aged = f"run_{_first_id(what.older_than)}" if what.older_than is not None else ""
+        aged = f"run_{first_id(what.older_than)}" if what.older_than is not None else ""
         parameters = {
             "last": max(beyond, aged),
             "beyond": beyond,
@@ -149,6 +149,9 @@ class MemoryVerbs(Verbs):
             return 0
         gone = [row[0] for row in self._ask("delete_runs", {"ids": ids})]
         self._ask("delete_attempts", {"ids": gone})
+        self._ask("delete_steps", {"ids": gone})
+        # How far it went, so that the checker can tell what was pruned from what is lost.
+        self.put_meta("pruned_to", max([*gone, self.get_meta("pruned_to") or ""]))
         return len(gone)
 
     def _prune_beyond(self, what: Prune) -> str:
@@ -200,7 +203,7 @@ def _object_row(row: Stored) -> tuple[Any, ...]:
     return (row.kind, row.namespace, row.name, row.revision, row.body.decode(), micros(row.at))
 
 
-def _first_id(moment: datetime) -> str:
+def first_id(moment: datetime) -> str:
     """The smallest tail of an id made at an instant; ids begin with their millisecond."""
     milliseconds = max((moment - EPOCH).total_seconds() * 1000, 0)
     value, spelled = int(milliseconds) << 80, ""

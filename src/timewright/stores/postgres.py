@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, TypeVar
@@ -23,8 +24,9 @@ from timewright.errors import (
     UnsafeStore,
 )
 from timewright.ports import Clock
+from timewright.stores.hearing import ServerEar
 from timewright.stores.migrate import migrations, pending
-from timewright.stores.rows import Row
+from timewright.stores.revisions import Revisions
 from timewright.stores.sqlstore import SqlTransaction
 from timewright.stores.statements import POSTGRES, load_book
 
@@ -33,6 +35,8 @@ try:
     from psycopg import errors as pg
     from psycopg.conninfo import make_conninfo
     from psycopg_pool import ConnectionPool, PoolTimeout
+
+    from timewright.stores.postgres_speaker import PostgresSpeaker
 except ImportError as missing:
     raise MissingExtra(
         "PostgreSQL support is not installed",
@@ -49,37 +53,20 @@ MIGRATION_LOCK = 0x54575254
 CHANNEL = "timewright"
 
 # Sent in one message, so a transaction costs no extra round trip; nothing of it outlives the transaction.
+# A prepared plan may be older than its tables are large, and a claim must not wade through what is behind it:
+# so whatever there is an index for is found by it, in its order.
 _BEGIN_WRITE = (
     "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on;"
     " SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '30s';"
-    " SET LOCAL idle_in_transaction_session_timeout = '60s'"
+    " SET LOCAL idle_in_transaction_session_timeout = '60s';"
+    " SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off"
 )
 _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '30s'"
 # The server's clock in microseconds, without a detour through a float.
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-_AGAIN = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable)
-
-
-class PostgresSpeaker:
-    """Runs statements of the book on one connection."""
-
-    def __init__(self, connection: psycopg.Connection[Any], book: Mapping[str, Any]) -> None:
-        self._connection = connection
-        self._book = book
-
-    def ask(self, name: str, parameters: Mapping[str, Any]) -> list[Row]:
-        """Run one statement."""
-        cursor = self._connection.execute(self._book[name].sql, parameters)
-        return cursor.fetchall() if cursor.description is not None else []
-
-    def tell(self, name: str, rows: Sequence[Row]) -> list[Row]:
-        """Run one statement for many rows: each column travels as one array."""
-        if not rows:
-            return []
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        cursor = self._connection.execute(self._book[name].sql, columns)
-        return cursor.fetchall() if cursor.description is not None else []
+_FORGOTTEN = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
+_AGAIN = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable, *_FORGOTTEN)
 
 
 class PostgresStore:
@@ -89,8 +76,11 @@ class PostgresStore:
         self.place = str(psycopg.conninfo.conninfo_to_dict(url).get("dbname") or "postgresql")
         self._clock = clock
         self._book = load_book(POSTGRES)
+        self._revisions = Revisions()
+        self._prepares = True
         self._pause = threading.Event()
-        conninfo = _with_time_outs(url)
+        self._name = os.urandom(8).hex()
+        self._conninfo = conninfo = _with_time_outs(url)
         with self._translated():
             self._pool = ConnectionPool(
                 conninfo,
@@ -98,8 +88,10 @@ class PostgresStore:
                 max_size=pool,
                 open=False,
                 timeout=PATIENCE,
-                # Prepared statements are session state; behind a pooler they would belong to someone else.
-                kwargs={"autocommit": True, "prepare_threshold": None},
+                # As long as anybody waits; after that whoever asks next begins anew, without a grown pause.
+                reconnect_timeout=PATIENCE,
+                kwargs={"autocommit": True},
+                configure=_prepare_if_ours,
             )
             self._pool.open(wait=True, timeout=PATIENCE)
             try:
@@ -124,6 +116,7 @@ class PostgresStore:
                 with self._translated():
                     return self._transact(work)
             except _AGAIN as error:
+                self._prepares = self._prepares and not isinstance(error, _FORGOTTEN)
                 if attempt == MOST_TRIES:
                     raise StoreUnavailable(
                         f"{self.place}: {type(error).__name__} {MOST_TRIES} times in a row",
@@ -138,38 +131,35 @@ class PostgresStore:
         with self._translated(), self._pool.connection() as connection:
             connection.execute(_BEGIN_READ)
             try:
-                return work(SqlTransaction(PostgresSpeaker(connection, self._book)))
+                return work(self._transaction(connection, prepares=False))
             finally:
                 _roll_back(connection)
 
     def notify(self) -> None:
         """Wake other instances; it may be lost, and nothing depends on it."""
         with suppress(TimewrightError), self._translated(), self._pool.connection() as connection:
-            connection.execute(f"NOTIFY {CHANNEL}")
+            # The call says nothing that could be lost, so it does not wait for the disk.
+            connection.execute(
+                f"BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}, '{self._name}'; COMMIT"
+            )
 
-    def listen(self, wake: Callable[[], None], *, stop: threading.Event) -> None:
-        """Call `wake` whenever someone notifies, until stopped; a dead listener is set up again."""
-        while not stop.is_set():
-            with suppress(psycopg.Error, TimewrightError), self._pool.connection() as connection:
-                connection.execute(f"LISTEN {CHANNEL}")
-                try:
-                    while not stop.is_set():
-                        for _ in connection.notifies(timeout=1.0, stop_after=1):
-                            wake()
-                finally:
-                    with suppress(psycopg.Error):
-                        connection.execute(f"UNLISTEN {CHANNEL}")
-            stop.wait(1.0)
+    def ear(self) -> ServerEar:
+        """What hears when another instance has written."""
+        conninfo = self._conninfo
+        return ServerEar(lambda: psycopg.connect(conninfo, autocommit=True), channel=CHANNEL, own=self._name)
 
     def close(self) -> None:
         """Give back every connection."""
         self._pool.close()
 
+    def _transaction(self, connection: psycopg.Connection[Any], *, prepares: bool) -> SqlTransaction:
+        return SqlTransaction(PostgresSpeaker(connection, self._book, self._revisions, prepares=prepares))
+
     def _transact(self, work: Callable[[Any], T]) -> T:
         with self._pool.connection() as connection:
             connection.execute(_BEGIN_WRITE)
             try:
-                answer = work(SqlTransaction(PostgresSpeaker(connection, self._book)))
+                answer = work(self._transaction(connection, prepares=self._prepares))
             except BaseException:
                 _roll_back(connection)
                 raise
@@ -273,6 +263,16 @@ def _with_time_outs(url: str) -> str:
         "application_name": "timewright",
     }
     return make_conninfo(url, **{name: value for name, value in wanted.items() if name not in given})
+
+
+def _prepare_if_ours(connection: psycopg.Connection[Any]) -> None:
+    """Prepared statements are session state; behind a pooler the session may be another's at any moment.
+
+    A pooler names a process of its own at the start, which is not the one that works for us.
+    """
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    if row is None or row[0] != connection.info.backend_pid:
+        connection.prepare_threshold = None
 
 
 def _is_for_tests(connection: psycopg.Connection[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Rows ↔ values: how schedules, runs and attempts are spelled in a table."""
+"""Rows ↔ values: how runs and attempts are spelled in a table."""
 
 from __future__ import annotations
 
@@ -11,26 +11,17 @@ import msgspec
 from msgspec import Struct
 
 from timewright.core.decision import Candidate, Source
-from timewright.core.hints import NO_HINTS, Hints
-from timewright.core.jitter import share
 from timewright.core.moments import EPOCH
 from timewright.core.run import Attempt, Run, RunState
-from timewright.core.schedule import Schedule, ScheduleState, Standing
-from timewright.errors import TimewrightError, UnreadableRow
+from timewright.errors import UnreadableRow
 
 Row = Sequence[Any]
 
-SHARDS = 4096
-
-_MICROSECOND = timedelta(microseconds=1)
+MICROSECOND = timedelta(microseconds=1)
 _RUN_STATES = {state.value: state for state in RunState}
-_SCHEDULE_STATES = {state.value: state for state in ScheduleState}
-_SOURCES = {source.value: source for source in Source}
+SOURCES = {source.value: source for source in Source}
 
 _write_json = msgspec.json.Encoder().encode
-_read_schedule = msgspec.json.Decoder(Schedule).decode
-_read_hints = msgspec.json.Decoder(Hints).decode
-_read_trail = msgspec.json.Decoder(tuple[Candidate, ...]).decode
 _read_any = msgspec.json.Decoder().decode
 
 
@@ -47,16 +38,25 @@ class Extra(Struct, frozen=True, omit_defaults=True):
 
 _read_extra = msgspec.json.Decoder(Extra).decode
 _NO_EXTRA = Extra()
+# attempts to dropped, and started_at to parent, of a run that waits for its first lease.
+_NEVER_LEASED = (0, 0, 0, None, 0)
+_NEVER_ENDED = (None, None, "", "", None, None, None, "", "", "")
 
 
 def to_int(moment: datetime | None) -> int | None:
     """An instant as a table keeps it."""
-    return None if moment is None else (moment - EPOCH) // _MICROSECOND
+    return None if moment is None else (moment - EPOCH) // MICROSECOND
+
+
+@lru_cache(maxsize=256)
+def shared_int(moment: datetime) -> int:
+    """The same for an instant that a whole batch shares, such as now."""
+    return (moment - EPOCH) // MICROSECOND
 
 
 def to_instant(value: int | None) -> datetime | None:
     """An instant as everyone else knows it."""
-    return None if value is None else EPOCH + timedelta(microseconds=value)
+    return None if value is None else EPOCH + value * MICROSECOND
 
 
 def text(value: object) -> str:
@@ -75,93 +75,30 @@ def clean(value: str) -> str:
     return whole.decode("utf-16", "replace")
 
 
-def schedule_body(schedule: Schedule) -> str:
-    """What a schedule says, as one JSON text; fields at their defaults are left out."""
-    return _write_json(schedule).decode()
-
-
-@lru_cache(maxsize=20_000)
-def read_schedule(body: str) -> Schedule:
-    """A schedule from its JSON text; equal texts share one value."""
-    try:
-        return _read_schedule(body)
-    except (msgspec.MsgspecError, ValueError, TimewrightError) as error:
-        raise UnreadableRow(f"a stored schedule cannot be read: {error}", field="revisions.body") from error
-
-
-def shard_of(schedule_id: str) -> int:
-    """Which of the smallest shards a schedule falls into; larger ones are made of these."""
-    return int(share(schedule_id) * SHARDS)
-
-
-def standing_row(standing: Standing) -> tuple[Any, ...]:
-    """The changing part of a schedule: state to hints, in the order of the statement book."""
-    return (
-        standing.state.value,
-        standing.reason,
-        to_int(standing.cursor),
-        to_int(standing.next_at),
-        to_int(standing.wake_at),
-        standing.source.value if standing.source is not None else "",
-        text(standing.trail) if standing.trail else "",
-        standing.failures,
-        standing.runs,
-        standing.missed,
-        to_int(standing.paused_at),
-        to_int(standing.paused_until),
-        to_int(standing.last_started_at),
-        to_int(standing.last_finished_at),
-        text(standing.hints) if standing.hints is not NO_HINTS and standing.hints != NO_HINTS else "",
-    )
-
-
-def read_standing(row: Row) -> Standing:
-    """The reverse of `standing_row`."""
-    try:
-        return Standing(
-            state=_SCHEDULE_STATES[row[0]],
-            reason=row[1],
-            cursor=EPOCH + timedelta(microseconds=row[2]),
-            next_at=to_instant(row[3]),
-            wake_at=to_instant(row[4]),
-            source=_SOURCES[row[5]] if row[5] else None,
-            trail=_read_trail(row[6]) if row[6] else (),
-            failures=row[7],
-            runs=row[8],
-            missed=row[9],
-            paused_at=to_instant(row[10]),
-            paused_until=to_instant(row[11]),
-            last_started_at=to_instant(row[12]),
-            last_finished_at=to_instant(row[13]),
-            hints=_read_hints(row[14]) if row[14] else NO_HINTS,
-        )
-    except (KeyError, TypeError, OverflowError, msgspec.MsgspecError, TimewrightError) as error:
-        raise UnreadableRow(f"a stored schedule cannot be read: {error}", field="schedules") from error
-
-
 def new_run_row(run: Run) -> tuple[Any, ...]:
     """A run to insert, in the order of the statement book."""
+    planned_at = (run.planned_at - EPOCH) // MICROSECOND
     return (
         run.id,
         run.namespace,
         run.schedule_id,
         run.lane,
-        (run.planned_at - EPOCH) // _MICROSECOND,
-        (run.fire_at - EPOCH) // _MICROSECOND,
-        run.state.value,
+        planned_at,
+        planned_at if run.fire_at is run.planned_at else (run.fire_at - EPOCH) // MICROSECOND,
+        run.state._value_,
         _asleep(run),
         run.reason,
-        run.source.value,
+        run.source._value_,
         run.revision,
         run.queue,
-        line_of(run.gates),
+        line_of(run.gates) if run.gates else "",
         run.priority,
-        int(run.alone),
-        int(run.handoff),
+        1 if run.alone else 0,
+        1 if run.handoff else 0,
         run.fence,
         to_int(run.last_of),
         run.dropped,
-        (run.created_at - EPOCH) // _MICROSECOND,
+        shared_int(run.created_at),
         to_int(run.finished_at),
         run.lease_id,
         run.holder,
@@ -169,24 +106,28 @@ def new_run_row(run: Run) -> tuple[Any, ...]:
         to_int(run.lease_until),
         run.parent,
         run.previous,
-        _extra(run),
+        extra_of(run),
     )
 
 
 def read_run(row: Row) -> Run:
     """A run from the columns of `statements.RUN_COLUMNS`."""
     try:
+        planned_at = EPOCH + row[4] * MICROSECOND
+        fire_at = planned_at if row[5] == row[4] else EPOCH + row[5] * MICROSECOND
+        if row[15:20] == _NEVER_LEASED and row[21:31] == _NEVER_ENDED and not row[32]:
+            return _new_run(row, planned_at, fire_at)
         extra = _read_extra(row[32]) if row[32] else _NO_EXTRA
         return Run(
             id=row[0],
             namespace=row[1],
             schedule_id=row[2],
             lane=row[3],
-            planned_at=EPOCH + timedelta(microseconds=row[4]),
-            fire_at=EPOCH + timedelta(microseconds=row[5]),
+            planned_at=planned_at,
+            fire_at=fire_at,
             state=_RUN_STATES[row[6]],
             reason=row[7],
-            source=_SOURCES[row[8]],
+            source=SOURCES[row[8]],
             revision=row[9],
             queue=row[10],
             gates=gates_of(row[11]),
@@ -198,7 +139,7 @@ def read_run(row: Row) -> Run:
             fence=row[17],
             last_of=to_instant(row[18]),
             dropped=row[19],
-            created_at=EPOCH + timedelta(microseconds=row[20]),
+            created_at=EPOCH + row[20] * MICROSECOND,
             started_at=to_instant(row[21]),
             finished_at=to_instant(row[22]),
             lease_id=row[23],
@@ -221,21 +162,44 @@ def read_run(row: Row) -> Run:
         raise UnreadableRow(f"run {row[0]} cannot be read: {error}", field="runs", value=row[0]) from error
 
 
+def _new_run(row: Row, planned_at: datetime, fire_at: datetime) -> Run:
+    """A run to which nothing has happened yet: most of its columns are as they are by default."""
+    return Run(
+        id=row[0],
+        namespace=row[1],
+        schedule_id=row[2],
+        lane=row[3],
+        planned_at=planned_at,
+        fire_at=fire_at,
+        state=_RUN_STATES[row[6]],
+        reason=row[7],
+        source=SOURCES[row[8]],
+        revision=row[9],
+        queue=row[10],
+        gates=gates_of(row[11]) if row[11] else (),
+        priority=row[12],
+        alone=row[13] == 1,
+        handoff=row[14] == 1,
+        created_at=EPOCH + row[20] * MICROSECOND,
+        previous=row[31],
+    )
+
+
 def settled_row(run: Run, *, fence: int) -> tuple[Any, ...]:
     """A run after its lease ended, in the order of the statement book."""
     return (
         run.id,
         fence,
-        run.state.value,
+        run.state._value_,
         1 if run.state is RunState.READY else 0,
-        to_int(run.fire_at),
-        clean(run.reason),
+        (run.fire_at - EPOCH) // MICROSECOND,
+        clean(run.reason) if run.reason else "",
         run.attempts,
         run.refunds,
         to_int(run.started_at),
-        to_int(run.finished_at),
-        clean(run.word),
-        clean(run.error),
+        shared_int(run.finished_at) if run.finished_at is not None else None,
+        clean(run.word) if run.word else "",
+        clean(run.error) if run.error else "",
     )
 
 
@@ -264,14 +228,14 @@ def attempt_row(attempt: Attempt) -> tuple[Any, ...]:
         attempt.number,
         attempt.lease_id,
         attempt.holder,
-        to_int(attempt.leased_at),
-        to_int(attempt.lease_until),
+        shared_int(attempt.leased_at),
+        shared_int(attempt.lease_until),
         to_int(attempt.started_at),
-        to_int(attempt.ended_at),
+        shared_int(attempt.ended_at),
         attempt.outcome,
-        int(attempt.charged),
-        clean(attempt.word),
-        clean(attempt.error),
+        1 if attempt.charged else 0,
+        clean(attempt.word) if attempt.word else "",
+        clean(attempt.error) if attempt.error else "",
         text(attempt.result) if attempt.result is not None else "",
     )
 
@@ -284,10 +248,10 @@ def read_attempt(row: Row) -> Attempt:
         number=row[2],
         lease_id=row[3],
         holder=row[4],
-        leased_at=EPOCH + timedelta(microseconds=row[5]),
-        lease_until=EPOCH + timedelta(microseconds=row[6]),
+        leased_at=EPOCH + row[5] * MICROSECOND,
+        lease_until=EPOCH + row[6] * MICROSECOND,
         started_at=to_instant(row[7]),
-        ended_at=EPOCH + timedelta(microseconds=row[8]),
+        ended_at=EPOCH + row[8] * MICROSECOND,
         outcome=row[9],
         charged=row[10] == 1,
         word=row[11],
@@ -322,7 +286,8 @@ def _asleep(run: Run) -> int:
     return 1 if run.state is RunState.READY and run.fire_at > run.created_at else 0
 
 
-def _extra(run: Run) -> str:
+def extra_of(run: Run) -> str:
+    """What few runs have, as one text; empty for most."""
     told = run.trail or run.missed or run.fired_by or run.backfill_of or run.made_by
     if not told and run.payload is None:
         return ""

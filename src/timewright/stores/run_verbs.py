@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from timewright.core.admission import Flight
 from timewright.core.moments import micros
 from timewright.core.run import Attempt, Run, RunState
+from timewright.errors import UnreadableRow
+from timewright.ids import first_id
 from timewright.ports import (
     Change,
     Page,
     RunFilter,
+    Unreadable,
 )
 from timewright.stores.rows import (
+    Row,
     changed_row,
     new_run_row,
     read_attempt,
     read_run,
 )
+from timewright.stores.statements import RUN_COLUMNS
 from timewright.stores.verbs import LAST, Verbs, page_limit
 
 LONGEST_WALK = 10_000
+_SCHEDULE_ID, _PREVIOUS = (RUN_COLUMNS.split().index(name) for name in ("schedule_id", "previous"))
+
+# The id of a run is made for its planned instant or later; this covers its rounding.
+EARLY = timedelta(seconds=1)
+OLDEST = datetime(1970, 1, 2, tzinfo=UTC)
+# What lives has an index of its own for each state, which serves only where the statement names the state.
+_LISTS: dict[RunState | None, str] = {
+    RunState.READY: "list_ready_runs",
+    RunState.LEASED: "list_leased_runs",
+    RunState.HELD: "list_held_runs",
+    RunState.PARKED: "list_parked_runs",
+    RunState.FAILED: "list_failed_runs",
+}
 
 
 class RunVerbs(Verbs):
@@ -52,7 +70,8 @@ class RunVerbs(Verbs):
         exact = self._ask("find_occurrence", {"schedule_id": schedule_id, "planned_at": micros(planned_at)})
         if exact:
             return read_run(exact[0])
-        for run in self._walk(schedule_id, start="", most=LONGEST_WALK):
+        runs, _ = _readable(self._walk(schedule_id, start="", most=LONGEST_WALK))
+        for run in runs:
             if run.last_of is not None and run.planned_at <= planned_at <= run.last_of:
                 return run
             if run.planned_at < planned_at and not run.lane:
@@ -60,26 +79,27 @@ class RunVerbs(Verbs):
         return None
 
     def find_runs(self, which: RunFilter) -> Page:
-        """A page of runs, newest first."""
+        """A page of runs, newest first; a row that cannot be understood is named beside them."""
         limit = page_limit(which.limit)
         if which.schedule_id is not None:
             return self._page_of_schedule(which, limit=limit)
         if which.namespace == "":
             return Page(())  # nobody's; the statement would read it as everybody's
         rows = self._ask(
-            "list_runs",
+            _LISTS.get(which.state, "list_runs"),
             {
                 "before": which.cursor or LAST,
+                "from": _oldest_id(which.since),
                 "namespace": which.namespace or "",
                 "queue": which.queue or "",
-                "state": which.state.value if which.state else "",
+                **({} if which.state in _LISTS else {"state": which.state.value if which.state else ""}),
                 "since": micros(which.since) if which.since else 0,
                 "until": micros(which.until) if which.until else 2**62,
                 "limit": limit + 1,
             },
         )
-        found = [read_run(row) for row in rows[:limit]]
-        return Page(tuple(found), found[-1].id if len(rows) > limit else "")
+        found, lost = _readable(rows[:limit])
+        return Page(tuple(found), str(rows[limit - 1][0]) if len(rows) > limit else "", tuple(lost))
 
     def in_flight(self, schedule_ids: Iterable[str]) -> dict[str, Flight]:
         """What each schedule has under way."""
@@ -98,6 +118,8 @@ class RunVerbs(Verbs):
         """The first held run of each schedule that has nothing of its own ready or leased."""
         if schedule_ids is None:
             return [read_run(row) for row in self._ask("freeable", {"limit": limit})]
+        if not self._ask("any_held", {}):
+            return []
         parameters = {"limit": limit, "ids": list(schedule_ids)}
         return [read_run(row) for row in self._ask("freeable_of", parameters)]
 
@@ -120,32 +142,45 @@ class RunVerbs(Verbs):
         parameters = {"namespace": namespace, "queue": queue, "limit": limit}
         return [read_run(row) for row in self._ask("queue_runs", parameters)]
 
-    def _walk(self, schedule_id: str, *, start: str, most: int) -> list[Run]:
+    def _walk(self, schedule_id: str, *, start: str, most: int) -> list[Row]:
         if not start:
             rows = self._ask("last_run", {"id": schedule_id})
             start = rows[0][0] if rows else ""
-        return (
-            [read_run(row) for row in self._ask("walk_schedule", {"start": start, "most": most})]
-            if start
-            else []
-        )
+        return self._ask("walk_schedule", {"start": start, "most": most}) if start else []
 
     def _page_of_schedule(self, which: RunFilter, *, limit: int) -> Page:
         found: list[Run] = []
+        lost: list[Unreadable] = []
         start, walked = which.cursor, 0
         while len(found) <= limit and walked < LONGEST_WALK:
             step = self._walk(which.schedule_id or "", start=start, most=limit + 1)
-            if step and step[0].schedule_id != which.schedule_id:
+            if step and step[0][_SCHEDULE_ID] != which.schedule_id:
                 return Page(())  # a cursor from somebody else's history
-            found += [run for run in step if _fits(run, which)]
+            runs, unread = _readable(step)
+            found += [run for run in runs if _fits(run, which)]
+            lost += unread
             walked += len(step)
-            if not step or not step[-1].previous:
+            if not step or not step[-1][_PREVIOUS]:
                 break
-            start = step[-1].previous
+            start = step[-1][_PREVIOUS]
         else:
             if len(found) <= limit:
-                return Page(tuple(found), start)
-        return Page(tuple(found[:limit]), found[limit].id if len(found) > limit else "")
+                return Page(tuple(found), start, tuple(lost))
+        cursor = found[limit].id if len(found) > limit else ""
+        # What lies behind the cursor is told of with the next page.
+        return Page(tuple(found[:limit]), cursor, tuple(one for one in lost if one.id > cursor))
+
+
+def _readable(rows: Sequence[Row]) -> tuple[list[Run], list[Unreadable]]:
+    """The runs among rows, and those that cannot be understood."""
+    runs: list[Run] = []
+    lost: list[Unreadable] = []
+    for row in rows:
+        try:
+            runs.append(read_run(row))
+        except UnreadableRow as error:
+            lost.append(Unreadable(row[0], "", error.message))
+    return runs, lost
 
 
 def _fits(run: Run, which: RunFilter) -> bool:
@@ -156,3 +191,10 @@ def _fits(run: Run, which: RunFilter) -> bool:
         and (which.since is None or run.planned_at >= which.since)
         and (which.until is None or run.planned_at <= which.until)
     )
+
+
+def _oldest_id(since: datetime | None) -> str:
+    """No run planned from `since` on has a smaller id than this."""
+    if since is None or since <= OLDEST + EARLY:
+        return ""
+    return first_id("run", at=since - EARLY)

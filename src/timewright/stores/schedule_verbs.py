@@ -8,7 +8,7 @@ from typing import Any
 
 from timewright.core.admission import Flight
 from timewright.core.moments import from_micros, micros
-from timewright.core.schedule import Schedule
+from timewright.core.schedule import Schedule, ScheduleState
 from timewright.errors import Conflict, NotFound, UnreadableRow
 from timewright.ports import (
     Due,
@@ -16,17 +16,21 @@ from timewright.ports import (
     Revised,
     ScheduleFilter,
     Stood,
+    Unreadable,
 )
-from timewright.stores.rows import (
-    Row,
+from timewright.stores.revisions import Pair
+from timewright.stores.rows import Row, to_instant
+from timewright.stores.schedule_rows import (
+    advance_row,
     read_schedule,
     read_standing,
     schedule_body,
     shard_of,
     standing_row,
-    to_instant,
 )
-from timewright.stores.verbs import LAST, Verbs, page_limit, stale_revision
+from timewright.stores.verbs import LAST, LONGEST_PAGE, Verbs, page_limit, stale_revision
+
+NO_FLIGHT = Flight()
 
 
 class ScheduleVerbs(Verbs):
@@ -35,6 +39,7 @@ class ScheduleVerbs(Verbs):
     def put_schedules(self, rows: Sequence[Revised]) -> None:
         """Write schedules with a new revision; a taken name or a stale revision is a Conflict."""
         new = [row for row in rows if row.replaces is None]
+        self._speaker.drafting = True
         self._check_names(rows)
         if new:
             self._tell("insert_schedules", [self._schedule_row(row) for row in new])
@@ -70,13 +75,14 @@ class ScheduleVerbs(Verbs):
         return rows[0][0] if rows else None
 
     def find_schedules(self, which: ScheduleFilter) -> Page:
-        """A page of `Due`, by name."""
+        """A page of `Due`, by name; a row that cannot be understood is named beside them."""
         limit = page_limit(which.limit)
         if which.namespace == "":
             return Page(())  # nobody's; the statement would read it as everybody's
         after_namespace, after_name = _cursor_pair(which.cursor)
+        resting = which.state not in (None, ScheduleState.ACTIVE)
         rows = self._ask(
-            "list_schedules",
+            "list_resting_schedules" if resting else "list_schedules",
             {
                 "after_namespace": after_namespace,
                 "after_name": after_name,
@@ -88,18 +94,26 @@ class ScheduleVerbs(Verbs):
                 "limit": limit + 1,
             },
         )
-        ids = [row[0] for row in rows[:limit]]
-        found = self.get_schedules(ids)
-        page = [found[i] for i in ids if i in found]
-        more = len(rows) > limit and bool(page)
-        cursor = f"{page[-1].schedule.namespace}\n{page[-1].schedule.name}" if more else ""
-        return Page(tuple(page), cursor)
+        names = {row[0]: row[2] for row in rows[:limit]}
+        lost: dict[str, str] = {}
+        due = self._read_due(self._ask("get_schedules", {"ids": list(names)}), lost=lost)
+        found = {one.schedule.id: one for one in due}
+        page = tuple(found[i] for i in names if i in found)
+        cursor = f"{rows[limit - 1][1]}\n{rows[limit - 1][2]}" if len(rows) > limit else ""
+        return Page(page, cursor, tuple(Unreadable(i, names[i], lost[i]) for i in names if i in lost))
 
     def get_revisions(self, pairs: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Schedule]:
         """Schedules as they were at a revision."""
-        wanted = list(dict.fromkeys(pairs))
-        rows = self._tell("get_revisions", wanted) if wanted else []
-        return {(row[0], row[1]): read_schedule(row[2]) for row in rows}
+        wanted = pairs if isinstance(pairs, set) else set(pairs)
+        known = self._speaker.revisions.known()
+        found = {pair: schedule for pair in wanted if (schedule := known.get(pair)) is not None}
+        if len(found) == len(wanted):
+            return found
+        unknown = [pair for pair in wanted if pair not in found]
+        read = {(row[0], row[1]): read_schedule(row[2]) for row in self._tell("get_revisions", unknown)}
+        if not self._speaker.drafting:
+            self._speaker.revisions.keep(read)
+        return found | read if found else read
 
     def list_revisions(
         self, schedule_id: str, *, limit: int = 50
@@ -115,19 +129,30 @@ class ScheduleVerbs(Verbs):
         since_micros = micros(since) if since is not None else 0
         which, shards = shard
         parameters = {"now": micros(now), "since": since_micros, "limit": limit}
+        if shards == 1:
+            return self._read_due(self._ask("due_schedules", parameters), now=now)
         parameters |= {"shard": which - 1, "shards": shards}
-        return self._read_due(self._ask("due_schedules", parameters), now=now)
+        return self._read_due(self._ask("due_shard", parameters), now=now)
 
     def stand(self, rows: Sequence[Stood]) -> None:
         """Write where schedules stand."""
-        if rows:
-            self._tell("stand", [(r.schedule_id, *standing_row(r.standing), r.last_run) for r in rows])
+        steps = [advance_row(r.schedule_id, r.standing, r.last_run) for r in rows if r.is_step and r.last_run]
+        if steps:
+            self._tell("advance", steps)
+        if len(steps) < len(rows):
+            moved = [r for r in rows if not (r.is_step and r.last_run)]
+            self._tell("stand", [(r.schedule_id, *standing_row(r.standing), r.last_run) for r in moved])
 
     def clear_streaks(self, schedule_ids: Iterable[str]) -> None:
         """Forget failures in a row; schedules that have none are not touched."""
-        rows = [(schedule_id,) for schedule_id in sorted(set(schedule_ids))]
-        if rows:
-            self._tell("clear_streaks", rows)
+        wanted = set(schedule_ids)
+        if not wanted:
+            return
+        failing = self._ask("failing", {"limit": LONGEST_PAGE})
+        if len(failing) < LONGEST_PAGE:
+            wanted &= {row[0] for row in failing}
+        if wanted:
+            self._tell("clear_streaks", [(schedule_id,) for schedule_id in sorted(wanted)])
 
     def park_unreadable(self, schedule_id: str, *, reason: str, now: datetime) -> None:
         """Take a schedule whose row cannot be understood out of the way, and keep it."""
@@ -168,22 +193,37 @@ class ScheduleVerbs(Verbs):
         s = row.schedule
         return (s.id, row.replaces, s.name, s.group or "", s.revision, *standing_row(row.standing))
 
-    def _read_due(self, rows: Sequence[Row], *, now: datetime | None = None) -> list[Due]:
-        """Schedules from their hot rows and their revision's text; an unreadable one is parked when due."""
-        bodies = {
-            (r[0], r[1]): r[2]
-            for r in (self._tell("get_revisions", [(r[0], r[1]) for r in rows]) if rows else [])
-        }
+    def _read_due(
+        self, rows: Sequence[Row], *, now: datetime | None = None, lost: dict[str, str] | None = None
+    ) -> list[Due]:
+        """Schedules from their hot rows and their revision's text.
+
+        One that cannot be understood is parked when it is due, told of in `lost` when that is given, and
+        otherwise refused.
+        """
+        schedules, why = self._schedules_of(rows)
         found: list[Due] = []
         for row in rows:
             try:
-                schedule = read_schedule(bodies.get((row[0], row[1]), ""))
-                found.append(Due(schedule, read_standing(row[2:17]), Flight(row[18], row[19]), row[17]))
+                schedule = schedules.get((row[0], row[1])) or read_schedule(why.get((row[0], row[1]), ""))
+                flight = Flight(row[18], row[19]) if row[18] or row[19] else NO_FLIGHT
+                found.append(Due(schedule, read_standing(row[2:17]), flight, row[17]))
             except UnreadableRow as error:
-                if now is None:
+                if lost is not None:
+                    lost[row[0]] = error.message
+                elif now is None:
                     raise
-                self.park_unreadable(row[0], reason=str(error), now=now)
+                else:
+                    self.park_unreadable(row[0], reason=str(error), now=now)
         return found
+
+    def _schedules_of(self, rows: Sequence[Row]) -> tuple[dict[Pair, Schedule], dict[Pair, str]]:
+        """What schedules say, by their hot rows; and the texts of those that cannot be understood."""
+        try:
+            return self.get_revisions((row[0], row[1]) for row in rows), {}
+        except UnreadableRow:
+            pairs = [(row[0], row[1]) for row in rows]
+            return {}, {(row[0], row[1]): row[2] for row in self._tell("get_revisions", pairs)}
 
 
 def _cursor_pair(cursor: str) -> tuple[str, str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -29,36 +28,23 @@ from timewright.stores.file_safety import (
     set_durable,
     translated,
 )
+from timewright.stores.hearing import FileEar
 from timewright.stores.migrate import Migration, migrations, pending
-from timewright.stores.rows import Row
+from timewright.stores.revisions import Revisions
+from timewright.stores.sqlite_speaker import Onlooker, SqliteSpeaker
 from timewright.stores.sqlstore import SqlTransaction
-from timewright.stores.statements import SQLITE, load_book
+from timewright.stores.turn import Turn
 
 T = TypeVar("T")
 
 BUSY_SECONDS = 10.0
 LARGEST_GROUP = 64
 CACHE_KIB = 16_384
+# More than there are statements in the book: one that is forgotten is parsed again each time.
+KEPT_STATEMENTS = 400
 FARTHEST_STEP = timedelta(hours=24)
 DOUBTED_SECONDS = 3600.0
 _MARK_EVERY = timedelta(seconds=1)
-
-
-class SqliteSpeaker:
-    """Runs statements of the book on one connection."""
-
-    def __init__(self, connection: apsw.Connection) -> None:
-        self.connection = connection
-        self._book = load_book(SQLITE)
-
-    def ask(self, name: str, parameters: Mapping[str, Any]) -> list[Row]:
-        """Run one statement; lists are handed over as JSON."""
-        bound = {k: json.dumps(v) if isinstance(v, list) else v for k, v in parameters.items()}
-        return list(self.connection.execute(self._book[name].sql, bound))
-
-    def tell(self, name: str, rows: Sequence[Row]) -> list[Row]:
-        """Run one statement for many rows."""
-        return list(self.connection.executemany(self._book[name].sql, rows))
 
 
 class _Job(Generic[T]):
@@ -80,12 +66,14 @@ class SqliteStore:
         self._clock = clock or SystemClock()
         self._waiting: deque[_Job[Any]] = deque()
         self._entry = threading.Lock()
-        self._writing = threading.Lock()
+        self._writing = Turn(self.path)
         self._readers: deque[SqliteSpeaker] = deque()
         self._closed = False
+        self._revisions = Revisions()
         check_library()
         with translated(self.path):
-            self._writer = SqliteSpeaker(self._open_writer())
+            self._writer = SqliteSpeaker(self._open_writer(), self._revisions)
+            self._onlooker = Onlooker(self._writer.connection, self._revisions)
             self._prepare()
         self._mark = self._read_mark()
         self._marked = self._mark
@@ -111,6 +99,7 @@ class SqliteStore:
     def write(self, work: Callable[[Any], T]) -> T:
         """Run `work` in one durable transaction; whoever waits meanwhile shares its commit."""
         job: _Job[T] = _Job(work)
+        self._writing.refuse_twice()
         with self._entry:
             self._check_open()
             self._waiting.append(job)
@@ -127,11 +116,11 @@ class SqliteStore:
         self._check_open()
         if self._in_memory:
             with self._writing, translated(self.path):
-                return self._picture(self._writer, work)
+                return self._picture(self._onlooker, work)
         try:
             reader = self._readers.pop()
         except IndexError:
-            reader = SqliteSpeaker(self._open_reader())
+            reader = SqliteSpeaker(self._open_reader(), self._revisions)
         try:
             with translated(self.path):
                 return self._picture(reader, work)
@@ -147,6 +136,22 @@ class SqliteStore:
                     copy.step(1000)
             target.close()
 
+    def version(self) -> int | None:
+        """A number that changes when another connection has written; nothing while we write ourselves."""
+        if not self._writing.try_take():
+            return None
+        try:
+            self._check_open()
+            with translated(self.path):
+                found: Any = self._writer.connection.pragma("data_version")
+                return int(found)
+        finally:
+            self._writing.release()
+
+    def ear(self) -> FileEar | None:
+        """What hears when another process has written; a store in memory is nobody else's."""
+        return None if self._in_memory else FileEar(self.version)
+
     def close(self) -> None:
         """Give back every connection."""
         with self._entry, self._writing:
@@ -161,14 +166,12 @@ class SqliteStore:
 
     def _picture(self, speaker: SqliteSpeaker, work: Callable[[Any], T]) -> T:
         connection = speaker.connection
-        connection.execute("PRAGMA query_only = 1")
         connection.execute("BEGIN")
         try:
             return work(SqlTransaction(speaker))
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            connection.execute("PRAGMA query_only = 0")
 
     def _commit_group(self) -> None:
         """Lead: take everyone who waits, run each in a savepoint, and pay for durability once."""
@@ -180,9 +183,12 @@ class SqliteStore:
                 if self._identity:
                     self._identity = check_identity(self.path, self._identity)
                 connection.execute("BEGIN IMMEDIATE")
+                changes = connection.total_changes()
                 for job in group:
                     self._perform(job, alone=len(group) == 1)
-                self._note_mark()
+                if connection.total_changes() != changes:
+                    # A pass that found nothing to do must not cost the disk a write, nor stir others.
+                    self._note_mark()
                 connection.execute("COMMIT")
         except BaseException as error:
             if connection.in_transaction:
@@ -192,6 +198,7 @@ class SqliteStore:
             if not isinstance(error, Exception):
                 raise
         finally:
+            self._writer.drafting = False
             for job in group:
                 job.settled = True
 
@@ -229,16 +236,20 @@ class SqliteStore:
             check_place(Path(self.path))
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         is_new = not self._in_memory and not Path(self.path).exists()
-        connection = apsw.Connection(self.path, flags=flags)
+        connection = apsw.Connection(self.path, flags=flags, statementcachesize=KEPT_STATEMENTS)
+        _plan_once(connection)
         if is_new:
             Path(self.path).chmod(0o600)
         connection.set_busy_handler(_patient())
         return connection
 
     def _open_reader(self) -> apsw.Connection:
-        connection = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE)
+        flags = apsw.SQLITE_OPEN_READWRITE
+        connection = apsw.Connection(self.path, flags=flags, statementcachesize=KEPT_STATEMENTS)
+        _plan_once(connection)
         connection.set_busy_handler(_patient())
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB // 4}")
+        connection.execute("PRAGMA query_only = 1")
         return connection
 
     def _prepare(self) -> None:
@@ -271,6 +282,11 @@ class SqliteStore:
         connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", (step.number, step.name, step.checksum))
         connection.execute(f"PRAGMA user_version = {step.number}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _plan_once(connection: apsw.Connection) -> None:
+    """A plan that looks at the values is made anew for each: that costs ten times what the statement does."""
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 
 def _patient() -> Callable[[int], bool]:

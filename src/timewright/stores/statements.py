@@ -23,12 +23,26 @@ RUN_COLUMNS = """
 """
 
 
+# Where a schedule stands, and how much it has under way.
+DUE_COLUMNS = """
+    s.id, s.revision, s.state, s.reason, s.decided_to, s.next_at, s.wake_at, s.source, s.trail, s.failures,
+    s.runs, s.missed, s.paused_at, s.paused_until, s.last_started_at, s.last_finished_at, s.hints, s.last_run,
+    (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.alone = 1 AND r.schedule_id <> ''
+        AND r.state IN ('ready', 'leased')),
+    (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.state = 'held')
+"""
+
+
 class Statement(Struct, frozen=True):
-    """One statement, ready for its database; `columns` are those of the rows it is given."""
+    """One statement, ready for its database; `kinds` are those of the columns of the rows it is given.
+
+    Where `kept` is set the statement gives back the first column of every row that took effect.
+    """
 
     name: str
     sql: str
-    columns: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    kept: bool = False
 
 
 class Dialect(Struct, frozen=True):
@@ -65,11 +79,13 @@ def _entries(text: str) -> list[tuple[str, tuple[tuple[str, str], ...], str, str
 
 def _spoken(name: str, columns: tuple[tuple[str, str], ...], body: str, dialect: Dialect) -> Statement:
     body = body.replace("{run}", ", ".join(f"runs.{column}" for column in RUN_COLUMNS.split()))
+    body = body.replace("{due}", DUE_COLUMNS.strip())
+    kept = "{kept:" in body
     if columns:
         body = dialect.rows(body, columns)
     body = re.sub(r"\{(\w+)(?::(\w+))?\}", lambda m: dialect.phrase(m[1], m[2] or ""), body)
     body = _PARAMETER.sub(lambda m: dialect.parameter(m[1]), body)
-    return Statement(name, body.strip(), tuple(c for c, _ in columns))
+    return Statement(name, body.strip(), tuple(kind for _, kind in columns), kept)
 
 
 def _sqlite_rows(body: str, columns: tuple[tuple[str, str], ...]) -> str:
@@ -88,13 +104,15 @@ def _postgres_rows(body: str, columns: tuple[tuple[str, str], ...]) -> str:
 
 
 def _sqlite_phrase(word: str, argument: str) -> str:
+    # What took effect is counted row by row, which costs less than RETURNING.
     return f"IN (SELECT value FROM json_each(:{argument}))" if word == "in" else ""
 
 
 def _postgres_phrase(word: str, argument: str) -> str:
     of = f" OF {argument}" if argument else ""
     return {
-        "in": f"= ANY(:{argument})",
+        "in": f"= ANY(:{argument}::text[])",
+        "kept": f"RETURNING {argument}.id",
         "lock": f"FOR UPDATE{of}",
         "skip_locked": f"FOR UPDATE{of} SKIP LOCKED",
     }[word]

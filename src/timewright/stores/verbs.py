@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from timewright.core.run import Run
 from timewright.errors import Conflict, InvalidInput
+from timewright.stores.revisions import Revisions
 from timewright.stores.rows import (
     Row,
 )
@@ -16,7 +17,13 @@ LAST = "\U0010ffff"
 
 
 class Speaker(Protocol):
-    """Runs statements of the book in one open transaction."""
+    """Runs statements of the book in one open transaction.
+
+    `drafting` says that revisions were written which nobody has committed yet: they may still be undone.
+    """
+
+    revisions: Revisions
+    drafting: bool
 
     def ask(self, name: str, parameters: Mapping[str, Any]) -> list[Row]:
         """Run one statement; gives back its rows."""
@@ -31,6 +38,7 @@ class Verbs:
     """A group of verbs in one open transaction."""
 
     def __init__(self, speaker: Speaker) -> None:
+        self._speaker = speaker
         self._ask = speaker.ask
         self._tell = speaker.tell
 

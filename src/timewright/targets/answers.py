@@ -24,7 +24,7 @@ LONGEST_SHOWN = 500
 _FRAMES = 30
 
 
-def perform(registered: Registered, context: Context, args: dict[str, Any]) -> Outcome:
+def perform(registered: Registered, context: Context | None, args: dict[str, Any]) -> Outcome:
     """Call the function here and now; whatever it does, this gives back an outcome."""
     try:
         value = registered.invoke(context, args)
@@ -35,7 +35,7 @@ def perform(registered: Registered, context: Context, args: dict[str, Any]) -> O
         return failure(error)
 
 
-async def perform_async(registered: Registered, context: Context, args: dict[str, Any]) -> Outcome:
+async def perform_async(registered: Registered, context: Context | None, args: dict[str, Any]) -> Outcome:
     """The same on a loop; being cancelled is all that passes through."""
     from asyncio import CancelledError, current_task
 

@@ -89,13 +89,13 @@ class CallTarget:
         if misfit:
             once(failed(f"the arguments do not fit {target.name!r}: {misfit}"))
             return ENDED
-        facts, args, grace = Facts.of(launch), target.args, launch.grace.total_seconds()
+        args, grace = target.args, launch.grace.total_seconds()
         place = self._place(target, registered)
         if place == "loop":
-            return OnLoop(self._site, registered, facts=facts, args=args, grace=grace, once=once).begin()
+            return OnLoop(self._site, registered, launch=launch, args=args, grace=grace, once=once).begin()
         if place == "thread":
-            return OnThread(self._site, registered, facts=facts, args=args, grace=grace, once=once).begin()
-        reference = self._registry.reference(registered)
+            return OnThread(self._site, registered, launch=launch, args=args, grace=grace, once=once).begin()
+        reference, facts = self._registry.reference(registered), Facts.of(launch)
         return self._workers.run(target.name, reference, args=args, facts=facts, grace=grace, done=once)
 
     def _place(self, target: Call, registered: Registered) -> Isolation:

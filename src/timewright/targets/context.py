@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ SKIPPED: Word = "skipped"
 WORDS: tuple[Word, ...] = (USEFUL, NOOP, SKIPPED)
 
 _monotonic = SystemClock().monotonic
+_CANCELLING = threading.Lock()
 
 
 class NotBefore(Struct, frozen=True):
@@ -37,26 +39,39 @@ class NotBefore(Struct, frozen=True):
 class Cancellation:
     """Whether anyone still waits for the answer: true from the moment the run was asked to stop."""
 
+    __slots__ = ("_event", "_is_set", "reason")
+
     def __init__(self) -> None:
         self.reason = ""
-        self._event = threading.Event()
+        self._is_set = False
+        self._event: threading.Event | None = None
 
     def set(self, reason: str) -> None:
         """Tell the function to stop, and why; the first reason stays."""
-        if not self._event.is_set():
+        with _CANCELLING:
+            if self._is_set:
+                return
             self.reason = reason
-            self._event.set()
+            self._is_set = True
+            if self._event is not None:
+                self._event.set()
 
     def is_set(self) -> bool:
         """Whether the run was asked to stop."""
-        return self._event.is_set()
+        return self._is_set
 
     def wait(self, timeout: float | None = None) -> bool:
         """Rest for so many seconds, or until asked to stop; says whether that was so."""
+        with _CANCELLING:
+            # Made when someone waits, because most never do.
+            if self._event is None:
+                self._event = threading.Event()
+            if self._is_set:
+                self._event.set()
         return self._event.wait(timeout)
 
     def __bool__(self) -> bool:
-        return self._event.is_set()
+        return self._is_set
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -80,11 +95,16 @@ class Facts(Struct, frozen=True, kw_only=True):
     time_limit: timedelta
     payload: Any = None
     metadata: Mapping[str, Any] = {}
+    traceparent: str = ""
 
     @classmethod
     def of(cls, launch: Launch) -> Facts:
         """The facts of a launch."""
-        return Facts(**{name: getattr(launch, name) for name in Facts.__struct_fields__})
+        return Facts(**dict(zip(_NAMES, _values(launch), strict=True)))
+
+
+_NAMES = Facts.__struct_fields__
+_values = attrgetter(*_NAMES)
 
 
 class Context(Facts, frozen=True, kw_only=True):
@@ -94,9 +114,9 @@ class Context(Facts, frozen=True, kw_only=True):
     deadline: float
 
     @classmethod
-    def begin(cls, facts: Facts, *, cancelled: Cancellation) -> Context:
-        """The context of work that starts now."""
-        told = {name: getattr(facts, name) for name in Facts.__struct_fields__}
+    def begin(cls, facts: Facts | Launch, *, cancelled: Cancellation) -> Context:
+        """The context of work that starts now, from its facts or from the launch that has them."""
+        told = dict(zip(_NAMES, _values(facts), strict=True))
         return Context(**told, cancelled=cancelled, deadline=_monotonic() + facts.time_limit.total_seconds())
 
     @property

@@ -48,7 +48,9 @@ def run_environment(facts: Facts) -> dict[str, str]:
         "TIME_LIMIT": f"{facts.time_limit.total_seconds():g}",
         "PAYLOAD": _payload(facts.payload),
     }
-    return {PREFIX + name: _plain(value) for name, value in told.items() if value not in (None, "")}
+    named = {PREFIX + name: _plain(value) for name, value in told.items() if value not in (None, "")}
+    # The name that programs which trace look for.
+    return {**named, "TRACEPARENT": facts.traceparent} if facts.traceparent else named
 
 
 def _payload(payload: Any) -> str | None:

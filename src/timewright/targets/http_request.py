@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import quote, urljoin
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from timewright.core.moments import spell_instant
 from timewright.core.refusals import refused
@@ -18,7 +19,7 @@ from timewright.errors import InvalidInput
 from timewright.ports import Launch
 from timewright.targets.egress import Egress, parse_address
 from timewright.targets.http_failure import NoAnswer
-from timewright.targets.signing import MARK, Revealed, parse_reference
+from timewright.targets.signing import MARK, Revealed, parse_reference, references_in
 from timewright.targets.urls import Url, parse_url
 
 MOST_HEADERS = 100
@@ -64,23 +65,34 @@ class Prepared(Struct, frozen=True, kw_only=True):
     method: str
     headers: dict[str, str]
     body: bytes | None
+    said: Any = None
     signer: str | None
 
     @property
     def secrets(self) -> frozenset[str]:
         """The names of all secrets that the request needs."""
-        found = {one.name for one in map(parse_reference, self.headers.values()) if one is not None}
-        return frozenset(found | {self.signer} if self.signer else found)
+        named = references_in(self.headers) | references_in(self.said) | set(_in_query(self.url.path))
+        return named | {self.signer} if self.signer else named
+
+    def filled(self, revealed: Revealed) -> tuple[Url, bytes | None]:
+        """The URL and the body as they are sent, with secrets in place of their names."""
+        url = replace(self.url, path=_filled_query(self.url.path, revealed))
+        body = _encoded(revealed.fill_in(self.said)) if references_in(self.said) else self.body
+        return url, body
 
 
 class Hop(Struct, frozen=True, kw_only=True):
-    """One request on the wire; `shared` are the headers that may follow it to another origin."""
+    """One request on the wire; `shared` are the headers that may follow it to another origin.
+
+    A `private` body holds a secret, and stays with its origin.
+    """
 
     url: Url
     method: str
     headers: dict[str, str]
     shared: dict[str, str]
     body: bytes | None
+    private: bool = False
 
 
 class Redirect(Struct, frozen=True):
@@ -116,7 +128,12 @@ def prepare(target: Http) -> Prepared:
         is_text = isinstance(target.body, str)
         headers["Content-Type"] = "text/plain; charset=utf-8" if is_text else "application/json"
     return Prepared(
-        url=url, method=target.method, headers=headers, body=body, signer=_signer(target.sign_with)
+        url=url,
+        method=target.method,
+        headers=headers,
+        body=body,
+        said=target.body,
+        signer=_signer(target.sign_with),
     )
 
 
@@ -128,12 +145,14 @@ def first_hop(ready: Prepared, launch: Launch, *, revealed: Revealed, agent: str
     headers = {**open_headers, **{name: revealed.fill(value) for name, value in ready.headers.items()}}
     plain = {name: value for name, value in ready.headers.items() if parse_reference(value) is None}
     shared = {name: value for name, value in plain.items() if name.lower() in _FOR_ANYONE}
+    url, body = ready.filled(revealed)
     return Hop(
-        url=ready.url,
+        url=url,
         method=ready.method,
-        headers={**headers, **_identity(launch), **signed(ready.body or b"")},
+        headers={**headers, **_identity(launch), **signed(body or b"")},
         shared={**open_headers, **shared},
-        body=ready.body,
+        body=body,
+        private=body != ready.body,
     )
 
 
@@ -156,10 +175,29 @@ def next_hop(hop: Hop, redirect: Redirect, *, signed: Signed) -> Hop:
     method, body = hop.method, hop.body
     if redirect.status in _TO_GET and method != "HEAD":
         method, body = "GET", None
+    if body is not None and hop.private and not same:
+        raise _astray("a body that holds a secret stays with its origin")
     if body is None and hop.body is not None:
         headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
         headers |= signed(b"") if same else {}
-    return Hop(url=url, method=method, headers=headers, shared=hop.shared if same else headers, body=body)
+    shared = hop.shared if same else headers
+    return Hop(url=url, method=method, headers=headers, shared=shared, body=body, private=hop.private)
+
+
+def _in_query(path: str) -> list[str]:
+    """The secrets that parameters of a query name."""
+    pairs = (part.partition("=")[2] for part in path.partition("?")[2].split("&"))
+    return [found.name for found in map(parse_reference, pairs) if found is not None]
+
+
+def _filled_query(path: str, revealed: Revealed) -> str:
+    before, mark, query = path.partition("?")
+    parts = []
+    for part in query.split("&"):
+        name, equals, value = part.partition("=")
+        named = parse_reference(value) is not None
+        parts.append(f"{name}{equals}{quote(revealed.fill(value), safe='') if named else value}")
+    return f"{before}{mark}{'&'.join(parts)}"
 
 
 def _astray(rule: str) -> NoAnswer:
@@ -175,6 +213,7 @@ def _identity(launch: Launch) -> dict[str, str]:
         "X-Timewright-Planned-At": spell_instant(launch.planned_at),
         "X-Timewright-Fence": str(launch.fence),
         "X-Timewright-Attempt": str(launch.attempt),
+        "traceparent": launch.traceparent,
     }
     return {name: value for name, value in told.items() if value}
 

@@ -18,7 +18,8 @@ from timewright.targets.answers import (
     reason_of,
     timed_out,
 )
-from timewright.targets.context import Cancellation, Context, Facts
+from timewright.targets.context import Cancellation, Context
+from timewright.targets.deadlines import Deadlines
 from timewright.targets.once import Once
 from timewright.targets.registry import Registered
 from timewright.targets.threads import Piece, Threads
@@ -27,6 +28,7 @@ from timewright.targets.watch import Timer, Watch
 if TYPE_CHECKING:
     from asyncio import Task
 
+    from timewright.ports import Launch
     from timewright.targets.loop import Errand, LoopThread
 
 
@@ -35,6 +37,7 @@ class Site:
 
     def __init__(self, *, watch: Watch, threads: Threads, loop: LoopThread | None) -> None:
         self.watch = watch
+        self.deadlines = Deadlines(watch)
         self.threads = threads
         self._loop = loop
         self._owns_loop = loop is None
@@ -103,18 +106,18 @@ class InProcess:
         site: Site,
         registered: Registered,
         *,
-        facts: Facts,
+        launch: Launch,
         args: dict[str, Any],
         grace: float,
         once: Once,
     ) -> None:
         self._site = site
         self._registered = registered
-        self._facts = facts
+        self._launch = launch
         self._args = args
         self._grace = grace
         self._once = once
-        self._limit = facts.time_limit.total_seconds()
+        self._limit = launch.time_limit.total_seconds()
         self._cancelled = Cancellation()
         self._pid = os.getpid()
         self._verdict: Outcome | None = None
@@ -136,6 +139,21 @@ class InProcess:
             self._timers.append(self._site.watch.later(grace, self._give_up))
         except NotAllowed:  # the watch is closed: nobody would count the grace
             self._give_up()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has answered, or was given up."""
+        return self._once.spoken
+
+    def overdue(self) -> None:
+        """Its time limit is reached."""
+        raise NotImplementedError
+
+    def _context(self) -> Context | None:
+        """What the function is told, if it wants to know."""
+        if not self._registered.takes.context:
+            return None
+        return Context.begin(self._launch, cancelled=self._cancelled)
 
     def _interrupt(self) -> bool:
         """Do what can be done to end it; says whether it has not even begun, and now never will."""
@@ -183,13 +201,13 @@ class OnThread(InProcess):
         if self._verdict is not None:
             self._answer(self._verdict)
             return
-        self._timers.append(self._site.watch.later(self._limit, self._overdue))
-        context = Context.begin(self._facts, cancelled=self._cancelled)
-        outcome = perform(self._registered, context, self._args)
+        self._site.deadlines.add(self, self._limit)
+        outcome = perform(self._registered, self._context(), self._args)
         self._leave_if_forked()
         self._answer(outcome)
 
-    def _overdue(self) -> None:
+    def overdue(self) -> None:
+        """A thread cannot be ended, so it is given up."""
         self.end(timed_out(self._limit), grace=0.0)
 
     def _interrupt(self) -> bool:
@@ -213,7 +231,7 @@ class OnLoop(InProcess):
         self._site.begin(self)
         try:
             self._errand = self._site.loop.submit(self._run(), self._over)
-            self._timers.append(self._site.watch.later(self._limit, self._overdue))
+            self._site.deadlines.add(self, self._limit)
         except BaseException:
             self._forget()
             raise
@@ -222,8 +240,7 @@ class OnLoop(InProcess):
         return self
 
     async def _run(self) -> Outcome:
-        context = Context.begin(self._facts, cancelled=self._cancelled)
-        outcome = await perform_async(self._registered, context, self._args)
+        outcome = await perform_async(self._registered, self._context(), self._args)
         self._leave_if_forked()
         return outcome
 
@@ -237,7 +254,8 @@ class OnLoop(InProcess):
         else:
             self._answer(task.result())
 
-    def _overdue(self) -> None:
+    def overdue(self) -> None:
+        """It is cancelled, and has its grace."""
         self.end(timed_out(self._limit), grace=self._grace)
 
     def _interrupt(self) -> bool:

@@ -33,8 +33,8 @@ class Registered(Struct, frozen=True, kw_only=True):
     is_async: bool
     isolation: Isolation = "inherit"
 
-    def invoke(self, context: Context, args: dict[str, Any]) -> Any:
-        """Call it the way its signature asks for."""
+    def invoke(self, context: Context | None, args: dict[str, Any]) -> Any:
+        """Call it the way its signature asks for; one that takes no context need not be given one."""
         if self.takes.context:
             return self.function(context, **args)
         return self.function(**args)

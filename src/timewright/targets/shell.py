@@ -10,7 +10,7 @@ from typing import Any
 from timewright.core.refusals import shown
 from timewright.core.run import Failed, Outcome, Succeeded
 from timewright.core.target import Shell
-from timewright.errors import NotAllowed, TimewrightError
+from timewright.errors import NotAllowed, NotFound, TimewrightError
 from timewright.ports import Launch, Work
 from timewright.targets.answers import cancelled, closing, failed, failure, timed_out, with_result
 from timewright.targets.child import Child, Spawn, signal_name
@@ -21,6 +21,7 @@ from timewright.targets.environment import clean_environment, run_environment
 from timewright.targets.limits import Limits
 from timewright.targets.once import ENDED, Once
 from timewright.targets.shell_rules import check_shell, find_folder, is_allowed
+from timewright.targets.signing import Revealed, SecretLookup, references_in, reveal
 from timewright.targets.watch import Timer
 
 __all__ = ["ShellTarget", "check_shell"]
@@ -43,11 +44,13 @@ class ShellTarget:
         limits: Limits | None = None,
         children: Children | None = None,
         own_process: bool = False,
+        secrets: SecretLookup | None = None,
     ) -> None:
         self._allowed = allowed if isinstance(allowed, bool) else tuple(allowed)
         self._root = root
         self._passed = tuple(passed)
         self._limits = limits or Limits()
+        self._secrets = secrets
         self._owns_children = children is None
         self._children = children or Children(own_process=own_process)
         self._commands: set[_Command] = set()
@@ -60,12 +63,14 @@ class ShellTarget:
         try:
             refusal = self._refusal(launch.target)
             if refusal is None:
-                command = _Command(self, launch, once)
+                command = _Command(self, launch, once, self._reveal(launch))
                 self._children.watch.call(command.start)
                 return command
             once(refusal)
         except NotAllowed:
             once(closing())
+        except NotFound as error:
+            once(Failed(error=error.message))
         except TimewrightError as error:
             once(Failed(error=f"{error.message}; {error.fix}", final=True))
         except Exception as error:  # noqa: BLE001 - the boundary: a launch answers, it never raises
@@ -82,7 +87,7 @@ class ShellTarget:
         if self._owns_children:
             self._children.close(grace=seconds)
 
-    def spawn(self, launch: Launch, target: Shell) -> Spawn:
+    def spawn(self, launch: Launch, target: Shell, revealed: Revealed) -> Spawn:
         """What to start for a launch; OSError when its folder is not there."""
         folder, why = find_folder(target.cwd, root=self._root)
         if why:
@@ -90,7 +95,7 @@ class ShellTarget:
         facts = run_environment(Facts.of(launch))
         return Spawn(
             argv=self._limits.wrap(target.command),
-            env={**clean_environment(self._passed), **target.env, **facts},
+            env={**clean_environment(self._passed), **revealed.fill_in(target.env), **facts},
             cwd=folder,
             output_bytes=target.output_kb * 1024,
         )
@@ -112,6 +117,13 @@ class ShellTarget:
         if self._closed and not self._commands:
             self._empty.set()
 
+    def _reveal(self, launch: Launch) -> Revealed:
+        """The secrets that the environment of a command names, looked up for this launch alone."""
+        names = references_in(launch.target.env) if isinstance(launch.target, Shell) else frozenset()
+        if not names:
+            return Revealed()
+        return reveal(names, namespace=launch.namespace, lookup=self._secrets, lines=True)
+
     def _refusal(self, target: object) -> Failed | None:
         if not isinstance(target, Shell):
             return Failed(error=f"a {type(target).__name__} is not a shell command", final=True)
@@ -132,11 +144,12 @@ class ShellTarget:
 class _Command:
     """One command under way; everything but `stop` happens on the watch's thread."""
 
-    def __init__(self, shell: ShellTarget, launch: Launch, once: Once) -> None:
+    def __init__(self, shell: ShellTarget, launch: Launch, once: Once, revealed: Revealed) -> None:
         self._shell = shell
         self._children = shell.children
         self._launch = launch
         self._once = once
+        self._revealed = revealed
         self.grace = launch.grace.total_seconds()
         self._child: Child | None = None
         self._timer: Timer | None = None
@@ -161,7 +174,9 @@ class _Command:
         target = self._launch.target
         assert isinstance(target, Shell)
         try:
-            self._child = self._children.start(self._shell.spawn(self._launch, target), on_end=self._over)
+            self._child = self._children.start(
+                self._shell.spawn(self._launch, target, self._revealed), on_end=self._over
+            )
         except (OSError, ValueError) as error:
             self._answer(failed(f"cannot start {shown(target.command[0])}: {error.args[-1]}"))
             return
@@ -182,7 +197,7 @@ class _Command:
 
     def _over(self, child: Child) -> None:
         outcome = self._verdict or _verdict_of(child)
-        self._answer(with_result(outcome, _result_of(child)))
+        self._answer(with_result(outcome, _result_of(child, self._revealed)))
 
     def _answer(self, outcome: Outcome) -> None:
         if self._timer is not None:
@@ -197,11 +212,23 @@ def _verdict_of(child: Child) -> Outcome:
     return Succeeded() if child.status.code == 0 else failed(child.status.describe())
 
 
-def _result_of(child: Child) -> dict[str, Any]:
+def _said(child: Child, revealed: Revealed) -> str:
+    """What a command said, without the secrets it was given, whole or cut where its output was cut."""
+    text = child.output.text()
+    if not revealed.values:
+        return text
+    head, gap, tail = text.partition("\n… ") if child.output.left_out else (text, "", "")
+    line, end, tail = tail.partition(" …\n")
+    cut_head = revealed.hide_end(revealed.hide(head.encode())) if gap else revealed.hide(head.encode())
+    cut_tail = revealed.hide(revealed.hide_start(tail.encode()))
+    return f"{cut_head.decode(errors='replace')}{gap}{line}{end}{cut_tail.decode(errors='replace')}"
+
+
+def _result_of(child: Child, revealed: Revealed) -> dict[str, Any]:
     """What is kept of a command: how it ended, and the head and tail of what it said."""
     result: dict[str, Any] = {
         "exit": child.status.code if child.status is not None else None,
-        "output": child.output.text(),
+        "output": _said(child, revealed),
         "output_bytes": child.output.size,
     }
     if child.status is not None and child.status.signal is not None:

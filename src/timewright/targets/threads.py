@@ -28,13 +28,13 @@ class Piece:
 
 
 class _Seat:
-    """Where one thread waits for its next piece."""
+    """Where one thread rests until it is called."""
 
-    __slots__ = ("given", "piece")
+    __slots__ = ("called",)
 
-    def __init__(self, piece: Piece | None) -> None:
-        self.piece = piece
-        self.given = threading.Semaphore(0)
+    def __init__(self) -> None:
+        self.called = threading.Lock()
+        self.called.acquire()
 
 
 class Threads:
@@ -50,6 +50,7 @@ class Threads:
         self._threads: set[threading.Thread] = set()
         self._names = itertools.count(1)
         self._count = 0
+        self._coming = 0
         self._leaked = 0
         self._closed = False
 
@@ -74,14 +75,12 @@ class Threads:
                     rule=f"at most {self._most_leaked} threads may be lost to functions that do not end",
                     fix="isolation: process, where they can be killed; and restart this process",
                 )
-            if self._resting:
-                seat = self._resting.pop()
-                seat.piece = piece
-                seat.given.release()
-            elif self._count < self._limit:
-                self._start(piece)
-            else:
-                self._line.append(piece)
+            self._line.append(piece)
+            try:
+                self._summon()
+            except RuntimeError:
+                self._line.remove(piece)
+                raise
 
     def withdraw(self, piece: Piece) -> bool:
         """Take back a piece that no thread has begun; says whether that was so."""
@@ -100,8 +99,7 @@ class Threads:
             self._count -= 1
             if piece.thread is not None:
                 self._threads.discard(piece.thread)
-            if self._line and self._count < self._limit:
-                self._start(self._line.popleft())
+            self._summon()
         return True
 
     def close(self, *, grace: float) -> None:
@@ -110,56 +108,90 @@ class Threads:
             self._closed = True
             threads = list(self._threads)
             while self._resting:
-                self._leave(self._resting.pop())
+                self._call(self._resting.pop())
         for thread in threads:
             thread.join(grace)
 
-    def _start(self, piece: Piece) -> None:
-        """Start one more thread with this as its first piece; under the lock."""
+    def _summon(self) -> None:
+        """Get one more thread if work waits; under the lock.
+
+        One at a time: whoever comes takes a piece and then calls the next, if there is more. So short pieces
+        are done by few threads, which is much cheaper, and long ones by as many as are allowed.
+        """
+        if self._coming or not self._line:
+            return
+        if self._resting:
+            self._call(self._resting.pop())
+        elif self._count < self._limit:
+            self._start()
+
+    def _call(self, seat: _Seat) -> None:
+        self._coming += 1
+        seat.called.release()
+
+    def _start(self) -> None:
+        """Start one more thread; under the lock."""
         name = f"timewright-call-{next(self._names)}"
-        thread = threading.Thread(target=self._serve, args=(_Seat(piece),), name=name, daemon=True)
+        thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._count += 1
+        self._coming += 1
         self._threads.add(thread)
         try:
             thread.start()
         except RuntimeError:
             self._count -= 1
+            self._coming -= 1
             self._threads.discard(thread)
             if not self._count:
-                raise
-            self._line.append(piece)  # the system has no thread left; one of ours will do it
+                raise  # the system has no thread left, and none of ours will come by
 
-    def _serve(self, seat: _Seat) -> None:
-        piece = seat.piece
+    def _serve(self) -> None:
+        seat, thread = _Seat(), threading.current_thread()
+        with self._lock:
+            self._coming -= 1
+        piece = self._take(seat)
         while piece is not None:
-            piece.thread = threading.current_thread()
+            piece.thread = thread
             safely(piece.action)
-            piece = self._next(seat, piece)
+            piece.action = _is_done  # what was done may know its piece: apart, both are gone at once
+            piece = self._take(seat, last=piece)
         with self._lock:
-            self._threads.discard(threading.current_thread())
+            self._threads.discard(thread)
 
-    def _next(self, seat: _Seat, last: Piece) -> Piece | None:
-        with self._lock:
-            last.is_over = True
-            if last.is_abandoned:
-                self._leaked -= 1
-                return None
-            if self._line:
-                return self._line.popleft()
-            if self._closed:
-                self._count -= 1
-                return None
-            seat.piece = None
-            self._resting.append(seat)
-        if not seat.given.acquire(timeout=self._idle_seconds):
+    def _take(self, seat: _Seat, *, last: Piece | None = None) -> Piece | None:
+        """The next piece, now or when there is one; nothing when this thread shall end."""
+        while True:
             with self._lock:
-                # Whoever took the seat from the list at the last moment has given it a piece.
-                if seat in self._resting:
-                    self._resting.remove(seat)
+                if last is not None:
+                    last.is_over = True
+                    if last.is_abandoned:
+                        self._leaked -= 1
+                        return None
+                if self._line:
+                    piece = self._line.popleft()
+                    self._summon()
+                    return piece
+                if self._closed:
                     self._count -= 1
-        return seat.piece
+                    return None
+                self._resting.append(seat)
+            last = None
+            if not self._is_called(seat):
+                return None
 
-    def _leave(self, seat: _Seat) -> None:
-        self._count -= 1
-        seat.piece = None
-        seat.given.release()
+    def _is_called(self, seat: _Seat) -> bool:
+        """Rest; says whether someone called before the thread had rested for too long."""
+        called = seat.called.acquire(timeout=self._idle_seconds)
+        with self._lock:
+            if not called and seat in self._resting:
+                self._resting.remove(seat)
+                self._count -= 1
+                return False
+            if not called:
+                seat.called.acquire()  # whoever took the seat from the list at the last moment has called
+            self._coming -= 1
+            return True
+
+
+def _is_done() -> None:
+    """Nothing is left to do."""

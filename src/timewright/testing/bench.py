@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from timewright.core.facts import Fact
 from timewright.core.moments import ZERO
@@ -18,14 +18,27 @@ from timewright.engine.tick import Limits, Tick
 from timewright.errors import NotFound
 from timewright.ids import TimedIds
 from timewright.ledger.replan import By, create
-from timewright.ports import RunFilter, Store
+from timewright.operations import Context, operations
+from timewright.ports import RunFilter, Store, Target
 from timewright.stores.sqlite import SqliteStore
+from timewright.targets.registry import Registry
 from timewright.testing.clock import ManualClock
-from timewright.testing.targets import ScriptedTarget
+from timewright.testing.targets import CallingTarget, ScriptedTarget
 
 KINDS = ("call", "http", "shell", "publish", "note", "workflow")
 MOST_TICKS = 100_000
 START = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
+
+
+class App(Protocol):
+    """Something that has functions and declares schedules for them, as a `Scheduler` does."""
+
+    registry: Registry
+
+    @property
+    def declared(self) -> tuple[dict[str, Any], ...]:
+        """What it declares, each as `schedule put` is asked for it."""
+        ...
 
 
 class Bench:
@@ -46,9 +59,8 @@ class Bench:
         self.target = ScriptedTarget(self.clock)
         self.facts: list[Fact] = []
         waker = EventWaker()
-        launcher = Launcher(
-            dict.fromkeys(KINDS, self.target), monotonic=self.clock.monotonic, wake=waker.wake
-        )
+        self._targets: dict[str, Target] = dict.fromkeys(KINDS, self.target)
+        launcher = Launcher(self._targets, monotonic=self.clock.monotonic, wake=waker.wake)
         self._tick = Tick(self.store, launcher, ids=self.ids, holder=name, limits=Limits(capacity=capacity))
         self.loop = Loop(self.store, self._tick, launcher, clock=self.clock, waker=waker, observers=[self])
 
@@ -75,6 +87,16 @@ class Bench:
         )
         return create(self.store, [schedule], by=By(actor="bench"), now=self.now)[0].schedule
 
+    def adopt(self, app: App) -> None:
+        """Keep the schedules that a scheduler declares, and call its functions, here and in no time.
+
+        A schedule with a script follows its script instead.
+        """
+        self._targets["call"] = CallingTarget(app.registry, scripted=self.target)
+        context = Context(store=self.store, ids=self.ids, tell=self.loop.tell)
+        for declared in app.declared:
+            operations["schedule put"](context, declared)
+
     def tick(self) -> list[Fact]:
         """Passes through the rooms until nothing more is to do at this instant; gives back what happened."""
         began = len(self.facts)
@@ -97,7 +119,7 @@ class Bench:
                 break
             self.clock.advance(max(upcoming - self.now, timedelta(microseconds=1)))
             self.tick()
-        self.clock.advance(end - self.now)
+        self.clock.advance(max(end - self.now, ZERO))
         self.tick()
         return self.facts[began:]
 

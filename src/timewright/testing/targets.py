@@ -10,7 +10,13 @@ from msgspec import Struct
 
 from timewright.core.moments import ZERO
 from timewright.core.run import Cancelled, Failed, Outcome, Succeeded, TimedOut
-from timewright.ports import Clock, Launch
+from timewright.core.target import Call
+from timewright.errors import NotFound
+from timewright.ports import Clock, Launch, Work
+from timewright.targets import context as calls
+from timewright.targets.answers import perform
+from timewright.targets.once import ENDED
+from timewright.targets.registry import Registry
 
 
 class Act(Struct, frozen=True, kw_only=True):
@@ -90,6 +96,10 @@ class ScriptedTarget:
         """What the runs of a schedule do, one act a launch."""
         self._scripts[schedule_name] = list(acts)
 
+    def has_script(self, schedule_name: str) -> bool:
+        """Whether the runs of a schedule follow a script."""
+        return schedule_name in self._scripts
+
     def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> ScriptedWork:
         """Begin the next act."""
         script = self._scripts.get(launch.schedule_name, [])
@@ -116,3 +126,28 @@ class ScriptedTarget:
     def close(self, *, grace: timedelta) -> None:
         """Let everything go."""
         self.under_way.clear()
+
+
+class CallingTarget:
+    """Calls registered functions where it stands, and answers before the launch is over."""
+
+    def __init__(self, registry: Registry, *, scripted: ScriptedTarget) -> None:
+        self._registry = registry
+        self._scripted = scripted
+
+    def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> Work:
+        """Call the function, unless its schedule follows a script."""
+        if self._scripted.has_script(launch.schedule_name) or not isinstance(launch.target, Call):
+            return self._scripted.launch(launch, done)
+        self._scripted.launched.append(launch)
+        try:
+            registered = self._registry.resolve(launch.target.name)
+        except NotFound as error:
+            done(Failed(error=error.message, unresolved=True))
+            return ENDED
+        context = calls.Context.begin(launch, cancelled=calls.Cancellation())
+        done(perform(registered, context, launch.target.args))
+        return ENDED
+
+    def close(self, *, grace: timedelta) -> None:
+        """Nothing goes on here."""

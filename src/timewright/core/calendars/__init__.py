@@ -24,7 +24,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from timewright.core.calendars.calendar import Calendar, DateRange, Span, WeeklyHours
+from timewright.core.calendars.calendar import Calendar, CalendarSource, DateRange, Span, WeeklyHours
 from timewright.core.calendars.openings import MOST_CANDIDATES, Openings
 from timewright.core.calendars.rolling import Occurrence, Rolling, latest_unmoved, soonest_unmoved
 from timewright.core.moments import DAY, EARLIEST_STORED, LATEST_STORED, as_instant, spell_instant
@@ -34,6 +34,7 @@ from timewright.errors import InvalidInput, NotFound
 __all__ = [
     "Calendar",
     "CalendarRule",
+    "CalendarSource",
     "DateRange",
     "Occurrence",
     "Roll",

@@ -1,7 +1,7 @@
 """One calendar as a value: named days, weekly hours and spans, and whether an instant lies in them.
 
 Holidays of a country and iCalendar files are not known here: whoever reads them writes what they
-find into `dates` and `spans`.
+find into `dates`, `names` and `spans`, and where it came from into `source`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from calendar import isleap
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
 from msgspec import Meta, Struct
@@ -27,6 +27,7 @@ MOST_DATES = 10_000
 MOST_RANGES = 2_000
 MOST_SPANS = 10_000
 MOST_WEEKLY = 100
+LONGEST_NAME = 200
 
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?|24:00(?::00)?")
 _MONTH_DAY = re.compile(r"([0-9]{2})-([0-9]{2})")
@@ -56,6 +57,7 @@ class Span(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     start: datetime
     end: datetime
+    name: Annotated[str, Meta(max_length=LONGEST_NAME)] = ""
 
     def __post_init__(self) -> None:
         force_setattr(self, "start", as_instant(self.start, field="spans.start"))
@@ -95,6 +97,23 @@ class WeeklyHours(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return _clock(self.start, field="weekly.start"), _clock(self.end, field="weekly.end")
 
 
+class CalendarSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where the days of a calendar were read from, by what, and for which years."""
+
+    kind: Literal["holidays", "ical"]
+    first_year: int
+    last_year: int
+    library: Annotated[str, Meta(max_length=100)]
+    read_at: datetime
+    country: Annotated[str, Meta(max_length=16)] = ""
+    subdivision: Annotated[str, Meta(max_length=32)] = ""
+
+    @property
+    def years(self) -> str:
+        """As it is asked for: `2026-2028`."""
+        return f"{self.first_year}-{self.last_year}"
+
+
 class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Days and hours under a name; an instant is inside if any of its parts holds it.
 
@@ -110,6 +129,8 @@ class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ranges: tuple[DateRange, ...] = ()
     weekly: tuple[WeeklyHours, ...] = ()
     spans: tuple[Span, ...] = ()
+    names: dict[str, Annotated[str, Meta(max_length=LONGEST_NAME)]] = {}
+    source: CalendarSource | None = None
 
     def __post_init__(self) -> None:
         check_zone(self.zone)
@@ -121,6 +142,7 @@ class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         force_setattr(self, "yearly", tuple(sorted({_month_day(text) for text in self.yearly})))
         force_setattr(self, "ranges", tuple(_joined_ranges(self.ranges)))
         force_setattr(self, "spans", tuple(_joined_spans(self.spans)))
+        _check_names(self.names, {*map(str, self.dates), *self.yearly})
 
     def covers(self, moment: datetime) -> bool:
         """Whether the instant lies inside."""
@@ -142,6 +164,16 @@ class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             edges.append(self.spans[found - 1].end)
         edges.extend(span.start for span in self.spans[found : found + 1])
         return min(edges)
+
+    def name_at(self, moment: datetime) -> str:
+        """What the day or the span of an instant is called, if it has a name."""
+        moment = as_instant(moment)
+        day = local_day(moment, self.zone).isoformat()
+        found = bisect_right(self.spans, moment, key=_span_start)
+        inside = found > 0 and moment < self.spans[found - 1].end
+        return (
+            self.names.get(day) or self.names.get(day[5:]) or (self.spans[found - 1].name if inside else "")
+        )
 
     def _has_day(self, day: date) -> bool:
         if self.dates and _at_or_before(self.dates, day) == day:
@@ -278,6 +310,26 @@ def _check_count(field: str, entries: tuple[Any, ...], most: int) -> None:
         )
 
 
+def _check_names(names: dict[str, str], days: set[str]) -> None:
+    _check_count("names", tuple(names), MOST_DATES)
+    stray = next((day for day in names if day not in days), None)
+    if stray is not None:
+        raise InvalidInput(
+            f"names has {stray[:32]!r}, which is not a day of this calendar",
+            field="names",
+            value=stray[:32],
+            rule="a name belongs to one of `dates` (YYYY-MM-DD) or `yearly` (MM-DD)",
+            fix="put the day in dates, or take its name out",
+        )
+
+
+def joined_names(one: str, other: str) -> str:
+    """Two names of one thing as one."""
+    if not one or not other or other in one.split(" and "):
+        return one or other
+    return f"{one} and {other}"[:LONGEST_NAME]
+
+
 def _joined_ranges(ranges: tuple[DateRange, ...]) -> Iterator[DateRange]:
     pending: DateRange | None = None
     for run in sorted(ranges, key=_first_day):
@@ -300,7 +352,8 @@ def _joined_spans(spans: tuple[Span, ...]) -> Iterator[Span]:
                 yield pending
             pending = span
         else:
-            pending = Span(start=pending.start, end=max(pending.end, span.end))
+            name = joined_names(pending.name, span.name)
+            pending = Span(start=pending.start, end=max(pending.end, span.end), name=name)
     if pending is not None:
         yield pending
 

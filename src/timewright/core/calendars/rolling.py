@@ -12,7 +12,7 @@ from msgspec import Struct
 from timewright.core.calendars.calendar import at_reading, day_start, local_day
 from timewright.core.calendars.openings import FARTHEST_ROLL, MOST_CANDIDATES, Openings, Stretch
 from timewright.core.moments import DAY, EARLIEST_STORED, EPOCH, MINUTE
-from timewright.core.triggers import AnyTrigger, Cron
+from timewright.core.triggers import ZONED, AnyTrigger
 
 MOST_LANDINGS = 1_000
 
@@ -41,7 +41,7 @@ class Rolling:
         self.trigger = trigger
         self.openings = openings
         self.zone = openings.calendars[0].zone
-        self.clock = trigger.zone if isinstance(trigger, Cron) else self.zone
+        self.clock = trigger.zone if isinstance(trigger, ZONED) else self.zone
         self.forward = forward
 
     def moved(self, left: datetime) -> Occurrence | None:

@@ -6,12 +6,25 @@ step is a shift and never a loop. The zone says which local readings count, stre
 
 from __future__ import annotations
 
-from timewright.core.cron.days import Days
+from typing import Protocol
+
 from timewright.core.cron.stretches import Stretches
 
 _DAY = 86_400
 # Two offsets differ by less than two days: readings further apart than this keep their order.
 _APART = 2 * _DAY
+
+
+class DaySet(Protocol):
+    """Days counted from the first of January 1970; one that is far beyond the last year is none."""
+
+    def first_from(self, day: int) -> int:
+        """The first day on or after this one."""
+        ...
+
+    def last_to(self, day: int) -> int:
+        """The last day on or before this one."""
+        ...
 
 
 class Search:
@@ -20,7 +33,7 @@ class Search:
     __slots__ = ("_days", "_first", "_last", "_minutes", "_seconds", "_stretches")
 
     def __init__(
-        self, *, seconds: int, minutes: int, hours: int, days: Days | None, stretches: Stretches
+        self, *, seconds: int, minutes: int, hours: int, days: DaySet | None, stretches: Stretches
     ) -> None:
         self._seconds = seconds
         self._minutes = sum(minutes << 60 * hour for hour in range(24) if hours >> hour & 1)

@@ -197,17 +197,19 @@ def _verdict(counts: Mapping[RunState, int], steps: int) -> Verdict:
     return Verdict.CANCELLED if counts.get(RunState.CANCELLED) else Verdict.SUCCEEDED
 
 
-def graph(spec: WorkflowSpec) -> str:
-    """The workflow as text: a line a step, by layers, with what it needs and when it runs."""
+def graph(spec: WorkflowSpec, *, states: Mapping[str, str] | None = None) -> str:
+    """The workflow as text: a line a step, by layers, with its state in a run, its needs, when it runs."""
     rows = [(n, step) for n, layer in enumerate(layers(spec), start=1) for step in layer]
     edges = sum(len(step.needs) for step in spec.steps)
     depth = rows[-1][0] if rows else 0
     lines = [f"{spec.name} v{spec.version}: {len(spec.steps)} steps, {edges} needs, {depth} layers"]
     wide = max((len(step.name) for _, step in rows[:MOST_DRAWN]), default=0)
+    told = max((len(state) for state in (states or {}).values()), default=0)
     last = 0
     for layer, step in rows[:MOST_DRAWN]:
         label = f"{layer:>3} " if layer != last else "    "
-        lines.append(f"{label}{step.name:<{wide}}  {_drawn(step)}".rstrip())
+        state = f"{(states or {}).get(step.name, ''):<{told}}  " if told else ""
+        lines.append(f"{label}{step.name:<{wide}}  {state}{_drawn(step)}".rstrip())
         last = layer
     if len(rows) > MOST_DRAWN:
         lines.append(f"    … and {len(rows) - MOST_DRAWN} more")

@@ -8,7 +8,9 @@ from typing import Any, get_args, get_origin
 from msgspec import Struct
 from msgspec.structs import fields
 
+from timewright.doors.cli.doctor import findings_page
 from timewright.doors.cli.lines import kept_line, run_line, schedule_line
+from timewright.doors.cli.outputs import feed_page, logs_page, trial_page
 from timewright.doors.cli.pages import (
     calendar_page,
     explanation,
@@ -18,9 +20,23 @@ from timewright.doors.cli.pages import (
     run_page,
     schedule_page,
 )
+from timewright.doors.cli.proof import proof_page
 from timewright.doors.cli.rows import ROWS, shown
 from timewright.doors.cli.table import Screen, clean, pairs
-from timewright.operations import Operation, answers, calendars, drafts, explain, schedules, views
+from timewright.operations import (
+    Operation,
+    answers,
+    calendars,
+    doctor,
+    drafts,
+    explain,
+    feeds,
+    outputs,
+    schedules,
+    trials,
+    verify,
+    views,
+)
 from timewright.settings import Settings
 
 Plain = Mapping[str, Any]
@@ -35,9 +51,15 @@ _LINES: dict[type, View] = {
     answers.Ended: run_line,
     calendars.Kept: calendar_page,
     calendars.Deleted: calendar_page,
+    calendars.Refreshed: calendar_page,
     explain.Explanation: explanation,
     schedules.Nexts: next_page,
     schedules.Health: health_page,
+    doctor.Findings: findings_page,
+    outputs.Outputs: logs_page,
+    feeds.Feed: feed_page,
+    trials.Tested: trial_page,
+    verify.Verified: proof_page,
 }
 _PAGES: dict[type, View] = {views.ScheduleDetail: schedule_page, views.RunDetail: run_page}
 
@@ -65,6 +87,8 @@ def notes_of(operation: Operation[Any], answer: Plain, settings: Settings) -> It
     """What is good to know about an answer, besides the answer."""
     if answer.get("cursor"):
         yield f"note: there is more: --cursor {answer['cursor']}"
+    for lost in answer.get("unreadable", ()):
+        yield f"note: {lost['name'] or lost['id']} cannot be read ({lost['id']}): {lost['why']}"
     for warning in answer.get("warnings", ()):
         yield f"note: {warning}"
     if operation.name not in ("schedule create", "schedule put", "schedule update"):
@@ -78,7 +102,9 @@ def notes_of(operation: Operation[Any], answer: Plain, settings: Settings) -> It
 
 def _whatever(kind: type[Struct], answer: Plain, screen: Screen) -> list[str]:
     """Any answer: its single values as pairs, then each of its lists as a table."""
-    found = {field.encode_name: _row_type(field.type) for field in fields(kind)}
+    # What cannot be read is told in a note beside the answer.
+    found = {field.encode_name: _row_type(field.type) for field in fields(kind) if field.name != "unreadable"}
+    answer = {key: value for key, value in answer.items() if key != "unreadable"}
     rows = {key: row for key, row in found.items() if row is not None}
     lists = [key for key in rows if isinstance(answer[key], list)]
     single = {key: value for key, value in answer.items() if key not in rows and key != "cursor"}

@@ -10,8 +10,11 @@ from typing import Any
 
 import click
 
+from timewright.clocks import SystemClock
 from timewright.core.moments import spell_instant
+from timewright.doors.cli.doctor import exit_code_for, findings_page, seen_from_outside
 from timewright.doors.cli.fields import Field, options_of, subject_of
+from timewright.doors.cli.hidden import hidden_of
 from timewright.doors.cli.options import payload_of, takes_a_command, words_of
 from timewright.doors.cli.session import Session, as_text
 from timewright.doors.cli.table import screen_at
@@ -65,9 +68,11 @@ def global_options() -> list[click.Parameter]:
     """What every command takes, before or behind its name."""
     made = [
         Option(["--store"], metavar="PLACE", help="A file, or postgresql://…  [timewright.db]"),
+        Option(["--server"], metavar="URL", help="A server to ask instead of the store."),
         Option(["--namespace"], metavar="NAME", help="Whose things are meant.  [default]"),
         Option(["-o", "--output"], type=click.Choice(OUTPUTS), help="How the answer looks.  [table]"),
         Option(["-q", "--quiet"], is_flag=True, default=None, help="Only names and ids, and no notes."),
+        Option(["-v", "--verbose"], is_flag=True, default=None, help="Also say who is asked."),
         Option(["--config"], metavar="FILE", help="A file with settings.  [timewright.toml]"),
         Option(["--debug"], is_flag=True, default=None, help="Show the traceback of a fault."),
     ]
@@ -107,7 +112,10 @@ def command_for(operation: Operation[Any], *, name: str = "") -> click.Command:
         params.append(
             click.Argument(["command"], nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
         )
-    params += [_option(field, changes=operation.verb == "update") for field in options_of(operation)]
+    params += [
+        _option(field, changes=operation.verb == "update", asked=field.key in operation.request.hides)
+        for field in options_of(operation)
+    ]
     params += _beside(operation)
     command = Ask(
         name or operation.verb.split()[-1],
@@ -141,24 +149,35 @@ def option_for(field: Field) -> click.Option:
     return _option(field, changes=False)
 
 
-def _performing(operation: Operation[Any]) -> Callable[..., None]:
+def _performing(operation: Operation[Any]) -> Callable[..., int]:
     @click.pass_obj
-    def perform(session: Session, /, **values: Any) -> None:
+    def perform(session: Session, /, **values: Any) -> int:
         if values.get("command") and not values.get("shell"):
             raise click.UsageError(
                 f"{values['command'][0]!r} is one argument too many; a command needs --shell"
             )
         request = payload_of(operation, values)
+        request |= hidden_of(operation, request)
+        if operation.name == "doctor" and (early := seen_from_outside(session)) is not None:
+            session.say(_said(session, early))
+            return exit_code_for(operation.name, early)
         with session.context(operation, request) as context:
             if values.get("follow"):
                 _follow(session, context, request)
-                return
+                return 0
             answer = _explained(operation, context, request)
             if answer is None:
                 answer = operation(context, request)
             show(session, operation, answer, context)
+        return exit_code_for(operation.name, answer)
 
     return perform
+
+
+def _said(session: Session, answer: Mapping[str, Any]) -> list[str]:
+    if session.output != "table":
+        return [as_text(answer, session.output)]
+    return findings_page(answer, screen_at(SystemClock().now()))
 
 
 def _follow(session: Session, context: Context, request: Mapping[str, Any]) -> None:
@@ -205,7 +224,7 @@ def _beside(operation: Operation[Any]) -> list[click.Parameter]:
     return []
 
 
-def _option(field: Field, *, changes: bool) -> click.Option:
+def _option(field: Field, *, changes: bool, asked: bool = False) -> click.Option:
     declared = [field.key, f"{field.flag}/--no-{field.flag[2:]}" if field.kind == "switch" else field.flag]
     kinds: dict[str, dict[str, Any]] = {
         "flag": {"is_flag": True, "default": None},
@@ -219,7 +238,7 @@ def _option(field: Field, *, changes: bool) -> click.Option:
     option = Option(
         declared,
         multiple=field.several,
-        required=field.required,
+        required=field.required and not asked,
         help=f"{field.help}{shown}",
         shell_complete=lambda _ctx, _param, begun: [one for one in field.choices if one.startswith(begun)],
         **kinds.get(field.kind, {}),

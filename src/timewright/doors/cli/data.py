@@ -11,8 +11,6 @@ from typing import Any
 from timewright.errors import InvalidInput
 
 LARGEST_TEXT = 256 * 1024
-DEEPEST = 64
-MOST_PARTS = 100_000
 
 _RULE = "JSON or YAML, without anchors, aliases and tags, each name once"
 _FIX = "'{\"to\": \"ada\"}', or '{to: ada}'"
@@ -48,7 +46,7 @@ def read_loose(text: str, *, field: str) -> Any:
 
 def read_file(name: str, *, field: str = "file") -> dict[str, Any]:
     """The fields that a file spells, or the standard input for `-`."""
-    data = read_data(_text_of(name, field), field=field)
+    data = read_data(text_of(name, field), field=field)
     if not isinstance(data, dict):
         raise _refused(field, f"{name} is not a mapping")
     return data
@@ -61,7 +59,8 @@ def number_in(text: str) -> int | float | str:
     return int(text) if re.fullmatch(_WHOLE, text) else float(text)
 
 
-def _text_of(name: str, field: str) -> str:
+def text_of(name: str, field: str) -> str:
+    """What a file holds, or the standard input for `-`."""
     try:
         if name == "-":
             raw = sys.stdin.buffer.read(LARGEST_TEXT + 1)
@@ -79,44 +78,13 @@ def _text_of(name: str, field: str) -> str:
 
 
 def _read_yaml(text: str, *, field: str) -> Any:
-    import yaml
-
-    from timewright.doors.cli.yaml_part import Part
+    # YAML takes long to import, and most commands never see any.
+    from timewright.core.yaml_part import NotYaml, read_yaml
 
     try:
-        _check_events(text, field=field)
-        loader = Part(text)
-        try:
-            return loader.get_single_data()
-        finally:
-            loader.dispose()
-    except yaml.YAMLError as error:
-        raise _refused(field, f"cannot be read: {_place_of(error)}") from None
-
-
-def _check_events(text: str, *, field: str) -> None:
-    """Refuse, before anything is built, what would grow, reach outside, or never end."""
-    import yaml
-
-    from timewright.doors.cli.yaml_part import Part
-
-    depth = 0
-    for parts, event in enumerate(yaml.parse(text, Loader=Part)):
-        if isinstance(event, yaml.AliasEvent):
-            raise _refused(field, "uses an alias")
-        if isinstance(event, yaml.NodeEvent) and (event.anchor or getattr(event, "tag", None)):
-            raise _refused(field, "uses an anchor or a tag")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST or parts > MOST_PARTS:
-            raise _refused(field, "is nested too deep, or there is too much of it")
-
-
-def _place_of(error: Any) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-    return (
-        f"{problem} at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else str(problem)
-    )
+        return read_yaml(text)
+    except NotYaml as error:
+        raise _refused(field, str(error)) from None
 
 
 class _TwiceError(ValueError):

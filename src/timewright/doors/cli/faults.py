@@ -53,10 +53,7 @@ def told(error: BaseException, words: Sequence[str]) -> None:
 def _problem(error: BaseException) -> dict[str, Any]:
     """The fault as data: a code, a sentence, and what is known beside."""
     if isinstance(error, TimewrightError):
-        said = {"field": error.field, "value": error.value, "rule": error.rule, "fix": error.fix}
-        return {"code": error.code, "message": error.message} | {
-            k: v for k, v in said.items() if v is not None
-        }
+        return error.problem()
     if isinstance(error, click.ClickException):
         fix = error.tries if isinstance(error, Mistyped) else _help_for(error)
         message = error.format_message().rstrip(".")
@@ -81,9 +78,11 @@ def _problem(error: BaseException) -> dict[str, Any]:
 def _sentences(problem: dict[str, Any]) -> str:
     first, *more = str(problem["message"]).strip().split("\n")
     lines = [f"error: {clean(first)}", *(f"  {clean(line)}" for line in more)]
+    where = str(problem.get("field") or "")
+    said = {**problem, "field": where.partition(": ")[2] or where}
     for label, key in (("field", "field"), ("rule", "rule"), ("try", "fix")):
-        if problem.get(key):
-            lines.append(f"  {label:<7} {clean(problem[key])}")
+        if said.get(key):
+            lines.append(f"  {label:<7} {clean(said[key])}")
     return "\n".join(lines)
 
 

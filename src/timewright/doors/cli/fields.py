@@ -12,13 +12,11 @@ from msgspec.structs import fields, replace
 from timewright.core.encoding import plain
 from timewright.core.schedule import Schedule
 from timewright.doors.cli.words import said
-from timewright.operations import Operation
+from timewright.operations import Operation, subjects
 
 Kind = Literal["text", "number", "flag", "switch", "words", "pairs", "data", "request", "command"]
 
-OBJECTS = ("schedule", "run", "queue", "group", "calendar", "limit")
-
-NEVER = frozenset({"id", "namespace", "revision", "created_at", "created_by", "origin"})
+NEVER = frozenset({"id", "namespace", "revision", "created_at", "created_by", "origin", "source"})
 
 _TEXTS = (
     mi.StrType,
@@ -86,18 +84,12 @@ class Field(Struct, frozen=True, kw_only=True):
 
 def subject_of(operation: Operation[Any]) -> Field | None:
     """What an operation is about, and therefore takes as an argument rather than as an option."""
+    subject = subjects.subject_of(operation)
+    if subject is None:
+        return None
     request: type[Struct] = operation.request
     own = {field.key: field for field in _fields_of(request, operation.name)}
-    model = model_of(operation)
-    texts = {key: field for key, field in own.items() if field.kind == "text"}
-    if operation.noun in texts:
-        return texts[operation.noun]
-    needed = [texts[key] for key in OBJECTS if key in texts and texts[key].required]
-    if needed:
-        return needed[0]
-    if model is not None and "name" in model.__struct_fields__:
-        return Field(key="name", flag="name", kind="text", section="")
-    return texts.get("lease")
+    return own.get(subject.field) or Field(key=subject.field, flag=subject.field, kind="text", section="")
 
 
 def options_of(operation: Operation[Any]) -> tuple[Field, ...]:

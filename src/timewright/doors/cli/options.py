@@ -12,7 +12,7 @@ from timewright.core.moments import from_ms, spell_duration
 from timewright.core.schedule import Schedule
 from timewright.core.shapes import Milliseconds
 from timewright.core.spellings import snake
-from timewright.doors.cli.data import number_in, read_data, read_file, read_loose
+from timewright.doors.cli.data import number_in, read_data, read_file, read_loose, text_of
 from timewright.doors.cli.fields import Field, model_of, options_of, subject_of
 from timewright.errors import InvalidInput
 from timewright.operations import Operation
@@ -38,9 +38,9 @@ def takes_a_command(operation: Operation[Any]) -> bool:
     return any(field.kind == "command" for field in options_of(operation))
 
 
-def read_field(field: Field, text: str) -> Any:
-    """What one text means for one field; for those that take several, all of them."""
-    return _read(field, (text,) if field.several else text)
+def read_field(field: Field, given: str | tuple[str, ...]) -> Any:
+    """What a text means for one field; for those that take several, all of them."""
+    return _read(field, (given,) if field.several and isinstance(given, str) else given)
 
 
 def words_of(operation: Operation[Any], payload: Mapping[str, Any]) -> list[str]:
@@ -74,6 +74,8 @@ def _read(field: Field, given: Any) -> Any:
             return read_loose(given, field=field.key)
         case "request":
             return " ".join(given)
+        case "text" if field.key == "ical" and "BEGIN:VCALENDAR" not in given.upper():
+            return text_of(given, field.key)
         case _:
             return given
 

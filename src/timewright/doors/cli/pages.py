@@ -111,8 +111,11 @@ def calendar_page(answer: Plain, screen: Screen) -> list[str]:
     calendar = answer["calendar"]
     held = [
         (key, shown(calendar[key], screen))
-        for key in ("zone", "dates", "yearly", "ranges", "weekly", "spans")
+        for key in ("zone", "dates", "yearly", "ranges", "weekly", "spans", "names")
     ]
+    source = calendar["source"]
+    read = f"{source['library']}, {source['first_year']} to {source['last_year']}" if source else ""
+    held += [("read by", read), *((key, ", ".join(answer.get(key, ()))) for key in ("added", "removed"))]
     used = ("used by", ", ".join(answer.get("used_by", ())))
     head = f"{calendar['name']}   revision {calendar['revision']}"
     return [*paragraph(screen, head), *pairs(screen, [*held, used])]

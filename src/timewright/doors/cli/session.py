@@ -19,11 +19,12 @@ from msgspec.structs import replace
 
 from timewright.core.names import check_name
 from timewright.doors.cli.table import clean
-from timewright.errors import InvalidInput, NotFound
+from timewright.errors import InvalidInput, NotFound, Unauthorized
 from timewright.operations import Context, Operation
 from timewright.settings import Settings
 
 DEFAULT_STORE = "timewright.db"
+DEFAULT_CONFIG = "timewright.toml"
 MEMORY = ":memory:"
 MAKES = frozenset({"create", "put", "add", "set"})
 # Valid inside JSON text, where these characters stand in strings alone.
@@ -46,6 +47,15 @@ class Session:
         return place if place is not None else os.environ.get("TIMEWRIGHT_STORE") or DEFAULT_STORE
 
     @property
+    def server(self) -> str:
+        """The server that is asked instead of the store, if one was named; a store named beside it wins."""
+        if self.place.startswith(("http://", "https://")):
+            return self.place
+        named: str | None = self.given.get("server")
+        usual = "" if self.given.get("store") else os.environ.get("TIMEWRIGHT_SERVER", "")
+        return named or usual
+
+    @property
     def namespace(self) -> str:
         """Whose things are meant."""
         named = self.given.get("namespace") or os.environ.get("TIMEWRIGHT_NAMESPACE") or "default"
@@ -55,6 +65,11 @@ class Session:
     def output(self) -> str:
         """Table, json or yaml."""
         return str(self.given.get("output") or "table")
+
+    @property
+    def config(self) -> str:
+        """The file with settings: the one that is named, or the one that lies here."""
+        return str(self.given.get("config") or os.environ.get("TIMEWRIGHT_CONFIG") or DEFAULT_CONFIG)
 
     @property
     def quiet(self) -> bool:
@@ -93,6 +108,11 @@ class Session:
             for sentence in () if self.quiet else sentences:
                 click.echo(clean(sentence), err=True)
 
+    def detail(self, sentence: str) -> None:
+        """What is only of interest to those who asked for more words."""
+        if self.given.get("verbose"):
+            self.note(sentence)
+
     def command(self, words: str) -> str:
         """A command to try next, for the same store."""
         place = self.given.get("store")
@@ -102,27 +122,82 @@ class Session:
 @contextmanager
 def opened(session: Session, operation: Operation[Any], request: Mapping[str, Any]) -> Iterator[Context]:
     """A context on the store itself; it is closed when the command is done."""
-    from timewright.assembly import open_store
+    from timewright.assembly import (
+        announced,
+        check_target,
+        doorkeeper_for,
+        open_store,
+        surroundings_for,
+        trial_on,
+    )
     from timewright.ids import TimedIds
 
+    if session.server:
+        yield _elsewhere(session)
+        return
     settings, namespace = session.settings(), session.namespace
     place = _place_for(session, operation, request)
     path = file_of(place)
     is_new = path is not None and place != MEMORY and not path.exists()
     store = open_store(place)
+    session.detail(f"asking the store itself: {shown_place(place)}")
     if is_new:
         session.note(f"note: {place} is new")
-    notify: Callable[[], None] = getattr(store, "notify", _nobody_listens)
-
-    def tell(facts: Sequence[Any]) -> None:
-        if facts:
-            notify()
-
     try:
-        context = Context(store=store, ids=TimedIds(), settings=settings, namespace=namespace, tell=tell)
-        yield replace(context, by=replace(context.by, actor=_who()))
+        context = Context(
+            store=announced(store),
+            ids=TimedIds(),
+            settings=settings,
+            namespace=namespace,
+            tell=_nobody_listens,
+        )
+        keeper = doorkeeper_for(place, settings)
+        yield replace(
+            context,
+            by=replace(context.by, actor=_who()),
+            doorkeeper=keeper,
+            surroundings=surroundings_for(place, settings, config=session.config),
+            trial=trial_on(store, settings, doorkeeper=keeper),
+            check=check_target,
+        )
     finally:
         store.close()
+
+
+def key_for(session: Session) -> str:
+    """The key to show a server: the one in the environment, else that of this machine's administrator."""
+    from timewright.assembly import private_place
+    from timewright.operations.local_key import find_local_key
+
+    given = os.environ.get("TIMEWRIGHT_KEY", "")
+    store = DEFAULT_STORE if session.place.startswith(("http://", "https://")) else session.place
+    path = private_place(store, "admin") if not given else None
+    found = given or (find_local_key(path) if path is not None else None)
+    if found:
+        return found
+    raise Unauthorized(
+        "there is no key to show to the server",
+        field="key",
+        rule="TIMEWRIGHT_KEY, or the key file beside a store on this machine",
+        fix="TIMEWRIGHT_KEY=tw_… with a key made by: timewright key create",
+    )
+
+
+def _elsewhere(session: Session) -> Context:
+    from timewright.doors.http.client import Client, Elsewhere
+    from timewright.ids import TimedIds
+
+    given = session.given.get("namespace") or os.environ.get("TIMEWRIGHT_NAMESPACE")
+    client = Client(session.server, key=key_for(session), namespace=session.namespace if given else None)
+    session.detail(f"asking the server at {client.url}")
+    return Context(
+        store=Elsewhere(),
+        ids=TimedIds(),
+        settings=session.settings(),
+        namespace=session.namespace,
+        tell=_nobody_listens,
+        elsewhere=client.ask,
+    )
 
 
 def look(place: str) -> Any:
@@ -215,5 +290,5 @@ def _speaks_unicode() -> bool:
     return "utf" in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
 
 
-def _nobody_listens() -> None:
-    """A store in a file has no way to call others; they look by themselves."""
+def _nobody_listens(facts: Sequence[Any]) -> None:
+    """One call of the command line has no observers; engines hear of the commit itself."""

@@ -6,7 +6,6 @@ import os
 import stat
 import tomllib
 from collections.abc import Mapping
-from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,9 @@ CONFIG = "timewright.toml"
 PREFIX = "TIMEWRIGHT_"
 LARGEST_FILE = 64 * 1024
 # Ours, and not settings: the global options, and what a run finds in its environment.
-OTHERS = ("STORE", "NAMESPACE", "CONFIG", "INPUT", "CHILD")
+OTHERS = ("STORE", "NAMESPACE", "CONFIG", "INPUT", "CHILD", "HOSTED", "SECRET_KEY", "SERVER", "KEY")
 FACTS = "RUN_"
-# Others write into the same store and cannot wake an engine: so it looks.
-BASE = Settings(longest_rest=timedelta(seconds=0.5))
+BASE = Settings(log="text", log_level="warning", metrics=True)
 
 
 def load_settings(
@@ -60,7 +58,7 @@ def _from_file(path: Path) -> dict[str, Any]:
         return tomllib.loads(raw.decode("utf-8"))
     except OSError as error:
         raise _unreadable(path, f"cannot be read: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # TOML's own errors, and a number of too many digits
         raise _unreadable(path, f"is not TOML: {error}") from None
 
 

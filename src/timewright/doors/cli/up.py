@@ -1,8 +1,9 @@
-"""One process that runs what is due: says what it is, goes on until asked to stop, says what is left."""
+"""One process that runs what is due, and answers: what it says when it begins, stays and ends."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import sys
 import threading
@@ -11,20 +12,37 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from msgspec.structs import replace
 
-from timewright.assembly import House, load_registry, new_registry, open_store
+from timewright.assembly import (
+    HOSTED,
+    House,
+    doorkeeper_for,
+    load_registry,
+    new_registry,
+    open_store,
+    surroundings_for,
+)
 from timewright.clocks import SystemClock
 from timewright.core.moments import spell_duration
 from timewright.doors.cli.session import Session, file_of, look, shown_place
 from timewright.doors.cli.settings import BASE
 from timewright.doors.cli.table import clean, screen_at
 from timewright.doors.cli.times import away, instant_in, local_zone, next_time, zone_name
+from timewright.doors.http.addresses import is_loopback
 from timewright.errors import TimewrightError, UnsafeStore
 from timewright.operations import Context, operations
+from timewright.ports import Store
+from timewright.settings import Settings
+
+if TYPE_CHECKING:
+    from timewright.doors.cli.door import Door
+    from timewright.planner.watch import Planner
+
+Role = Literal["up", "serve", "worker"]
 
 OLDEST_CLOCK = datetime(2024, 1, 1, tzinfo=UTC)
 AT_ONCE = 1.5
@@ -35,12 +53,17 @@ LONGEST_IMPORT = 10.0
 class Engine:
     """An instance, from its first word to its last."""
 
-    def __init__(self, session: Session, house: House) -> None:
+    def __init__(
+        self, session: Session, house: House, *, door: Door | None = None, runs: bool = True
+    ) -> None:
         self._session = session
         self._house = house
+        self._door = door
+        self._runs = runs
         self._asked = 0
         self._ended = threading.Event()
         self._trouble = ""
+        self._planner: Planner | None = None
 
     @property
     def context(self) -> Context:
@@ -48,11 +71,24 @@ class Engine:
         return replace(self._house.context(), namespace=self._session.namespace)
 
     def start(self) -> None:
-        """Begin to run what is due; from here on a signal is heard, and not suffered."""
+        """Begin to run what is due and to answer; from here on a signal is heard, and not suffered."""
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), self._hear)
-        self._house.start()
+        if self._door is not None:
+            self._session.note(*self._door.open(self._house, engine=self._runs))
+        if self._runs:
+            self._house.start()
+        if self._planner is not None:
+            self._planner.start()
+
+    def plan_with(self, settings: Settings) -> None:
+        """Let the planner that the settings ask for look beside the engine, once it is started."""
+        from timewright.planner.choice import planner_for
+
+        self._planner = planner_for(
+            self._house.context(), settings, clock=SystemClock(), trouble=self._session.note
+        )
 
     def stay(self) -> int:
         """Stay until asked to end, then stop gracefully; asked twice, stop at once."""
@@ -64,11 +100,17 @@ class Engine:
             self._session.note(
                 f"stopping: {_counted(left, 'run')} under way, for at most {wait}; Ctrl-C again stops at once"
             )
-        self._house.stop()
+        if self._house.loop.pulse.errors_in_a_row:
+            self._session.note("stopping: the store does not answer, so nothing can be given back to it")
+        if self._door is not None:
+            self._door.close()
+        if self._planner is not None:
+            self._planner.stop(wait=timedelta(seconds=AT_ONCE))
+        undone = self._house.stop()
         if self._asked > 1:
             # Whoever stops at once ends the process, and has the last word.
             threading.Event().wait(2 * AT_ONCE)
-        self._session.note(f"stopped — {self._what_is_left()}")
+        self._session.note(f"stopped — {undone or self._what_is_left()}")
         self._house.close()
         return 0
 
@@ -123,28 +165,60 @@ class Engine:
         return f"{', '.join(parts)} and the history are kept in {_shown(self._session.place)}"
 
 
-def run_engine(session: Session, *, app: str | None, given: Mapping[str, Any], hints: bool) -> int:
-    """Open the store, start the engine, say so, and stay until asked to stop."""
+def run_instance(session: Session, *, role: Role, app: str | None, given: Mapping[str, Any]) -> int:
+    """Open the store, start what the role asks for, say so, and stay until asked to stop."""
     began = SystemClock().monotonic()
-    settings = session.settings(given, strict=True, base=BASE)
+    settings = settings_for(session, given)
     outside = look(session.place)
-    registry = _load(app) if app else new_registry()
+    registry = _load(app, place=session.place) if app else new_registry()
+    door = _door(session, settings) if role != "worker" else None
     store = open_store(session.place)
     _check_clock(store.now())
-    house = House(store, settings=settings, registry=registry, isolated=bool(app))
-    engine = Engine(session, house)
+    house = _house(session, settings, store, registry, door, isolated=bool(app))
+    engine = Engine(session, house, door=door, runs=role != "serve")
     _keep_declared(engine.context, app)
+    if role == "up" and settings.planner != "off":
+        engine.plan_with(settings)
     age = "existing" if outside.exists else "new"
     about = f"{_shown(session.place)} ({age}, durable)"
     zone = zone_name(local_zone(store.now()))
     session.note(f"timewright {_version()} · {outside.engine} · {about} · zone {zone}")
-    if hints:
-        session.note("  only the command line for now: this version has no dashboard, no HTTP and no MCP")
     engine.start()
     seconds = _age(SystemClock().monotonic(), began)
-    ready, *tries = _first_words(session, engine.context, hints=hints)
+    ready, *tries = _first_words(session, engine.context, hints=role == "up")
     session.note(f"ready in {seconds:.1f} s — {ready}", *tries)
     return engine.stay()
+
+
+def settings_for(session: Session, given: Mapping[str, Any]) -> Settings:
+    """The settings in force; a door that other machines reach closes our own machine to HTTP targets."""
+    settings = session.settings(given, strict=True, base=BASE)
+    if is_loopback(settings.bind):
+        return settings
+    return session.settings(given, strict=True, base=replace(BASE, local=False))
+
+
+def _door(session: Session, settings: Settings) -> Door:
+    from timewright.doors.cli.door import Door
+    from timewright.doors.http.events import Hub
+
+    return Door(session, settings, hub=Hub(secrets.token_hex(4)))
+
+
+def _house(
+    session: Session, settings: Settings, store: Store, registry: Any, door: Door | None, *, isolated: bool
+) -> House:
+    return House(
+        store,
+        settings=settings,
+        registry=registry,
+        isolated=isolated,
+        doorkeeper=doorkeeper_for(session.place, settings),
+        surroundings=surroundings_for(session.place, settings, config=session.config),
+        observers=[door.hub] if door is not None else [],
+        own_ports=[door.server.port] if door is not None else [],
+        own_addresses=door.addresses if door is not None else [],
+    )
 
 
 def _first_words(session: Session, context: Context, *, hints: bool) -> list[str]:
@@ -166,8 +240,10 @@ def _first_words(session: Session, context: Context, *, hints: bool) -> list[str
     return [f"{text}. Look, in another terminal:", f"  {ask}"] if hints else [text]
 
 
-def _load(app: str) -> Any:
-    """The functions of an app; it is found where we were started, as with `python -m`."""
+def _load(app: str, *, place: str) -> Any:
+    """The functions of an app, on our store; it is found where we were started, as with `python -m`."""
+    path = file_of(place)
+    os.environ[HOSTED] = place if path is None else str(path.absolute())
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

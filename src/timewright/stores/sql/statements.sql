@@ -2,7 +2,8 @@
 --
 -- `-- name: x` begins a statement; `-- name: x(a text, b bigint)` one that is given many rows, whose
 -- columns are then spoken of as v.a, v.b. `[sqlite]` or `[postgres]` marks the few that differ.
--- {in:ids} is "one of the list"; {from} and {values} bring the rows; {lock} and {skip_locked} hold them.
+-- {in:ids} is "one of the list"; {from} and {values} bring the rows; {lock} and {skip_locked} hold them;
+-- {kept:runs} gives back the ids of the rows that took effect, the id being the first column.
 
 -- name: insert_schedules(id text, namespace text, name text, grouped text, revision bigint, state text, reason text, decided_to bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, hints text, shard bigint)
 INSERT INTO schedules (id, namespace, name, grouped, revision, state, reason, decided_to, next_at, wake_at, source,
@@ -17,7 +18,7 @@ UPDATE schedules SET name = v.name, grouped = v.grouped, revision = v.revision, 
     last_started_at = v.last_started_at, last_finished_at = v.last_finished_at, hints = v.hints
 {from}
 WHERE schedules.id = v.id AND schedules.revision = v.replaces
-RETURNING schedules.id
+{kept:schedules}
 
 -- name: insert_revisions(schedule_id text, revision bigint, body text, at bigint, actor text, reason text)
 INSERT INTO revisions (schedule_id, revision, body, at, actor, reason)
@@ -32,17 +33,28 @@ UPDATE schedules SET state = v.state, reason = v.reason, decided_to = v.decided_
 {from}
 WHERE schedules.id = v.id
 
+-- name: advance(id text, decided_to bigint, next_at bigint, wake_at bigint, runs bigint, missed bigint, last_run text)
+-- The ordinary step of a schedule that is locked, and of which nothing else changes.
+UPDATE schedules SET decided_to = v.decided_to, next_at = v.next_at, wake_at = v.wake_at, runs = v.runs,
+    missed = v.missed, last_run = v.last_run
+{from}
+WHERE schedules.id = v.id
+
 -- name: park_unreadable
 UPDATE schedules SET state = 'parked', reason = :reason, next_at = NULL, wake_at = NULL WHERE id = :id
 
 -- name: due_schedules
--- The lower bound keeps a claim from wading through index entries that are already behind us. The remainder is
--- spelled out because a percent sign means something else on its way to PostgreSQL.
-SELECT s.id, s.revision, s.state, s.reason, s.decided_to, s.next_at, s.wake_at, s.source, s.trail, s.failures, s.runs,
-    s.missed, s.paused_at, s.paused_until, s.last_started_at, s.last_finished_at, s.hints, s.last_run,
-    (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.alone = 1 AND r.schedule_id <> ''
-        AND r.state IN ('ready', 'leased')),
-    (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.state = 'held')
+-- The lower bound keeps a claim from wading through index entries that are already behind us.
+SELECT {due}
+FROM schedules s
+WHERE s.wake_at IS NOT NULL AND s.wake_at <= :now AND s.wake_at >= :since
+ORDER BY s.wake_at, s.id
+LIMIT :limit
+{skip_locked:s}
+
+-- name: due_shard
+-- The remainder is spelled out because a percent sign means something else on its way to PostgreSQL.
+SELECT {due}
 FROM schedules s
 WHERE s.wake_at IS NOT NULL AND s.wake_at <= :now AND s.wake_at >= :since
     AND s.shard - s.shard / :shards * :shards = :shard
@@ -51,11 +63,7 @@ LIMIT :limit
 {skip_locked:s}
 
 -- name: get_schedules
-SELECT s.id, s.revision, s.state, s.reason, s.decided_to, s.next_at, s.wake_at, s.source, s.trail, s.failures, s.runs,
-    s.missed, s.paused_at, s.paused_until, s.last_started_at, s.last_finished_at, s.hints, s.last_run,
-    (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.alone = 1 AND r.schedule_id <> ''
-        AND r.state IN ('ready', 'leased')),
-    (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.state = 'held')
+SELECT {due}
 FROM schedules s
 WHERE s.id {in:ids}
 ORDER BY s.id
@@ -67,7 +75,7 @@ SELECT id FROM schedules WHERE id {in:ids} ORDER BY id {lock}
 SELECT id FROM schedules WHERE namespace = :namespace AND name = :name
 
 -- name: list_schedules
-SELECT id FROM schedules
+SELECT id, namespace, name FROM schedules
 WHERE (namespace, name) > (:after_namespace, :after_name)
     AND namespace >= :first_namespace AND namespace <= :last_namespace
     AND (:state = '' OR state = :state) AND (:grouped = '' OR grouped = :grouped)
@@ -98,7 +106,7 @@ INSERT INTO runs (id, namespace, schedule_id, lane, planned_at, fire_at, state, 
     lease_until, parent, previous, extra)
 {values}
 ON CONFLICT (planned_at, schedule_id, lane) DO NOTHING
-RETURNING id
+{kept:runs}
 
 -- name: link_runs(id text, previous text)
 UPDATE runs SET previous = v.previous {from} WHERE runs.id = v.id
@@ -127,7 +135,7 @@ SELECT last_run FROM schedules WHERE id = :id
 
 -- name: list_runs
 SELECT {run} FROM runs
-WHERE id < :before AND (:namespace = '' OR namespace = :namespace) AND (:queue = '' OR queue = :queue)
+WHERE id < :before AND id >= :from AND (:namespace = '' OR namespace = :namespace) AND (:queue = '' OR queue = :queue)
     AND (:state = '' OR state = :state) AND planned_at >= :since AND planned_at <= :until
 ORDER BY id DESC
 LIMIT :limit
@@ -145,6 +153,9 @@ WHERE schedule_id {in:ids} AND alone = 1 AND schedule_id <> '' AND state IN ('re
 UNION ALL
 SELECT {run} FROM runs WHERE schedule_id {in:ids} AND state = 'held'
 ORDER BY 5, 1
+
+-- name: any_asleep
+SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 1 AND fire_at <= :now LIMIT 1
 
 -- name: awaken
 -- Runs that waited for their instant join the line; the subquery bounds how many at a time.
@@ -178,7 +189,16 @@ LIMIT :limit
 {skip_locked}
 
 -- name: queue_runs
-SELECT {run} FROM runs WHERE queue = :queue AND namespace = :namespace AND state IN ('ready', 'leased', 'held', 'parked')
+-- One branch for each index that knows the unfinished: history is not walked for them.
+SELECT {run} FROM runs WHERE state = 'ready' AND asleep = 0 AND queue = :queue AND namespace = :namespace
+UNION ALL
+SELECT {run} FROM runs WHERE state = 'ready' AND asleep = 1 AND queue = :queue AND namespace = :namespace
+UNION ALL
+SELECT {run} FROM runs WHERE state = 'leased' AND queue = :queue AND namespace = :namespace
+UNION ALL
+SELECT {run} FROM runs WHERE state = 'held' AND queue = :queue AND namespace = :namespace
+UNION ALL
+SELECT {run} FROM runs WHERE state = 'parked' AND queue = :queue AND namespace = :namespace
 ORDER BY priority, planned_at, id
 LIMIT :limit
 
@@ -208,10 +228,12 @@ UPDATE runs SET state = 'leased', fence = runs.fence + 1, lease_id = v.lease_id,
     leased_at = v.leased_at, lease_until = v.lease_until, started_at = NULL, cancel_at = NULL
 {from}
 WHERE runs.id = v.id AND runs.state || '' = 'ready' AND runs.fence = v.fence
-RETURNING runs.id
+{kept:runs}
 
 -- name: renew_leases(id text, fence bigint, lease_until bigint)
-UPDATE runs SET lease_until = CASE WHEN runs.cancel_at IS NULL THEN v.lease_until ELSE runs.lease_until END
+-- What was promised is never taken back: a shorter length, or a clock read long ago, leaves the end where it was.
+UPDATE runs SET lease_until = CASE WHEN runs.cancel_at IS NULL AND v.lease_until > runs.lease_until
+    THEN v.lease_until ELSE runs.lease_until END
 {from}
 WHERE runs.id = v.id AND runs.state || '' = 'leased' AND runs.fence = v.fence
 RETURNING runs.id, runs.fence, runs.cancel_at
@@ -223,6 +245,11 @@ ORDER BY lease_until, id LIMIT :limit {skip_locked}
 -- name: leased_runs
 -- Unordered, here and below: asked for in the order of their ids, SQLite would walk all history by its key.
 SELECT {run} FROM runs WHERE state = 'leased' AND (:holder = '' OR holder = :holder)
+
+-- name: find_lease
+-- Ids begin with their instant, which is that of the lease: so one is found by the index of live ones.
+SELECT {run} FROM runs
+WHERE state = 'leased' AND leased_at >= :since AND leased_at < :until AND lease_id = :lease_id
 
 -- name: asked_to_stop
 SELECT {run} FROM runs WHERE state = 'leased' AND cancel_at IS NOT NULL AND holder = :holder
@@ -240,7 +267,7 @@ UPDATE runs SET state = v.state, asleep = v.asleep, fire_at = v.fire_at, reason 
     lease_id = '', holder = '', leased_at = NULL, lease_until = NULL, cancel_at = NULL
 {from}
 WHERE runs.id = v.id AND runs.state || '' = 'leased' AND runs.fence = v.fence
-RETURNING runs.id
+{kept:runs}
 
 -- name: insert_attempts(run_id text, fence bigint, number bigint, lease_id text, holder text, leased_at bigint, lease_until bigint, started_at bigint, ended_at bigint, outcome text, charged bigint, word text, error text, result text)
 INSERT INTO attempts (run_id, fence, number, lease_id, holder, leased_at, lease_until, started_at, ended_at, outcome,
@@ -252,7 +279,7 @@ UPDATE runs SET state = v.state, asleep = v.asleep, fire_at = v.fire_at, reason 
     refunds = v.refunds, finished_at = v.finished_at, error = v.error
 {from}
 WHERE runs.id = v.id AND runs.state = v.was AND runs.fence = v.fence AND v.was <> 'leased'
-RETURNING runs.id
+{kept:runs}
 
 -- name: ask_to_cancel(id text, at bigint, until bigint, reason text)
 -- A lease that was asked to end is not prolonged any more, so its end also bounds how long a successor waits.
@@ -260,20 +287,27 @@ UPDATE runs SET cancel_at = v.at, reason = v.reason,
     lease_until = CASE WHEN runs.lease_until < v.until THEN runs.lease_until ELSE v.until END
 {from}
 WHERE runs.id = v.id AND runs.state = 'leased' AND runs.cancel_at IS NULL
-RETURNING runs.id
+{kept:runs}
+
+-- name: failing
+SELECT id FROM schedules WHERE failures > 0 LIMIT :limit
+
+-- name: any_held
+SELECT 1 FROM runs WHERE state = 'held' LIMIT 1
 
 -- name: clear_streaks(id text)
 UPDATE schedules SET failures = 0 {from} WHERE schedules.id = v.id AND schedules.failures > 0
 
 -- name: freeable
--- The first held run of each schedule that has nothing of its own ready or leased.
+-- The first held run of each schedule that has nothing of its own ready or leased. The plus keeps a plan from walking
+-- every run in the order of time, where the few that are held have an index of their own.
 SELECT {run} FROM runs
 WHERE runs.state = 'held'
     AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.schedule_id = runs.schedule_id AND b.state = 'held'
         AND (b.planned_at < runs.planned_at OR (b.planned_at = runs.planned_at AND b.id < runs.id)))
     AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.schedule_id = runs.schedule_id AND b.alone = 1
         AND b.schedule_id <> '' AND b.state IN ('ready', 'leased'))
-ORDER BY runs.planned_at, runs.id
+ORDER BY +runs.planned_at, runs.id
 LIMIT :limit
 
 -- name: freeable_of
@@ -337,10 +371,12 @@ INSERT INTO meta (name, value) VALUES (:name, '') ON CONFLICT (name) DO UPDATE S
 
 -- name: prunable
 -- Ids sort by time, so the oldest finished runs stand at the front of the table.
--- An old run that ended lately is not old.
+-- An old run that ended lately is not old. A step stays while its workflow may still ask what it answered.
 SELECT id FROM runs
 WHERE id < :last AND state IN ('succeeded', 'failed', 'skipped', 'cancelled')
     AND (id < :beyond OR (id < :aged AND (finished_at IS NULL OR finished_at < :ended)))
+    AND (parent = '' OR NOT EXISTS (SELECT 1 FROM runs p WHERE p.id = runs.parent
+        AND p.state IN ('ready', 'held', 'leased', 'parked')))
 ORDER BY id LIMIT :limit {skip_locked}
 
 -- name: delete_runs
@@ -370,3 +406,252 @@ SELECT (SELECT count(*) FROM runs)
 
 -- name: gate_limits
 SELECT gate, most FROM gates WHERE gate {in:gates} ORDER BY gate
+
+-- What the checker reads: rows as they are, in pages.
+
+-- name: history_schedules
+SELECT id, namespace, name, revision, state, reason, decided_to, next_at, wake_at, source, trail, failures, runs, missed,
+    paused_at, paused_until, last_started_at, last_finished_at, hints, last_run
+FROM schedules WHERE id > :after AND (:namespace = '' OR namespace = :namespace) ORDER BY id LIMIT :limit
+
+-- name: history_revisions
+SELECT r.schedule_id, r.revision, r.body, r.at, r.actor, r.reason
+FROM revisions r JOIN schedules s ON s.id = r.schedule_id
+WHERE (r.schedule_id, r.revision) > (:after, :after_revision) AND (:namespace = '' OR s.namespace = :namespace)
+ORDER BY r.schedule_id, r.revision LIMIT :limit
+
+-- name: history_runs
+SELECT {run} FROM runs
+WHERE id < :before AND id >= :first AND (:namespace = '' OR namespace = :namespace)
+ORDER BY id DESC LIMIT :limit
+
+-- name: history_unfinished
+-- One branch for each index that knows the unfinished. The range is spelled so that no key fits it: SQLite would
+-- rather walk all history in the order of its ids.
+SELECT {run} FROM runs
+WHERE id IN (
+    SELECT u.id FROM (
+        SELECT id FROM runs WHERE state = 'ready' AND asleep = 0
+        UNION ALL SELECT id FROM runs WHERE state = 'ready' AND asleep = 1
+        UNION ALL SELECT id FROM runs WHERE state = 'leased'
+        UNION ALL SELECT id FROM runs WHERE state = 'held'
+        UNION ALL SELECT id FROM runs WHERE state = 'parked'
+    ) u
+    WHERE u.id || '' > :after AND u.id || '' < :first
+) AND (:namespace = '' OR namespace = :namespace)
+ORDER BY id
+LIMIT :limit
+
+-- name: history_attempts
+SELECT run_id, fence, number, lease_id, holder, leased_at, lease_until, started_at, ended_at, outcome, charged,
+    length(result) + length(error)
+FROM attempts WHERE run_id {in:ids} ORDER BY run_id, fence
+
+-- name: history_gates
+SELECT gate, most FROM gates WHERE gate > :after ORDER BY gate LIMIT :limit
+
+-- name: history_holds
+SELECT gate, run_id, fence FROM holds WHERE (gate, run_id) > (:after, :after_run) ORDER BY gate, run_id LIMIT :limit
+
+-- name: history_objects
+SELECT kind, namespace, name, revision, body, at FROM objects
+WHERE (kind, namespace, name) > (:after_kind, :after_namespace, :after_name)
+    AND kind IN ('queue', 'limit', 'calendar') AND (:namespace = '' OR namespace = :namespace)
+ORDER BY kind, namespace, name LIMIT :limit
+
+-- name: history_audit
+SELECT seq, at, namespace, actor, origin, action, subject, before, after, reason FROM audit
+WHERE seq < :before AND at >= :since AND (:namespace = '' OR namespace = :namespace) ORDER BY seq DESC LIMIT :limit
+
+-- name: meta_starting
+SELECT name, value FROM meta
+WHERE name > :after AND substr(name, 1, length(:prefix)) = :prefix ORDER BY name LIMIT :limit
+
+-- name: count_live
+-- Each kind stands in a partial index of its own, and is counted no further than :most; asked for in its order,
+-- the index is walked and not the history, whatever the statistics say.
+SELECT namespace, queue, kind, sum(number) FROM (
+    SELECT namespace, queue, 'ready' AS kind, 1 AS number FROM
+        (SELECT namespace, queue FROM runs WHERE state = 'ready' AND asleep = 0
+            ORDER BY handoff, line, priority, planned_at, id LIMIT :most) a
+    UNION ALL
+    SELECT namespace, queue, 'waiting', 1 FROM
+        (SELECT namespace, queue FROM runs WHERE state = 'ready' AND asleep = 1 ORDER BY fire_at LIMIT :most) b
+    UNION ALL
+    SELECT namespace, queue, 'leased', 1 FROM
+        (SELECT namespace, queue FROM runs WHERE state = 'leased' ORDER BY leased_at LIMIT :most) c
+    UNION ALL
+    SELECT namespace, queue, 'held', 1 FROM
+        (SELECT namespace, queue FROM runs WHERE state = 'held' ORDER BY schedule_id, planned_at LIMIT :most) d
+    UNION ALL
+    SELECT namespace, queue, 'parked', 1 FROM
+        (SELECT namespace, queue FROM runs WHERE state = 'parked' ORDER BY planned_at LIMIT :most) e
+    UNION ALL
+    SELECT namespace, '', 'due', 1 FROM
+        (SELECT namespace FROM schedules WHERE wake_at IS NOT NULL AND wake_at <= :now
+            ORDER BY wake_at LIMIT :most) f
+    UNION ALL
+    SELECT namespace, '', 'parked_schedule', 1 FROM
+        (SELECT namespace FROM schedules WHERE state = 'parked' ORDER BY namespace, name LIMIT :most) g
+    UNION ALL
+    SELECT '', gate, 'ceiling', most FROM (SELECT gate, most FROM gates ORDER BY gate LIMIT :most) h
+) counted
+GROUP BY namespace, queue, kind
+ORDER BY namespace, queue, kind
+
+-- name: oldest_ready
+-- The first of each line and priority, found by jumping from one to the next; nobody before them is older.
+WITH RECURSIVE firsts (id, step) AS (
+    SELECT id, 1 FROM (SELECT id FROM runs WHERE state = 'ready' AND asleep = 0
+        ORDER BY handoff, line, priority, planned_at, id LIMIT 1) a
+    UNION ALL
+    SELECT (SELECT r.id FROM runs r WHERE r.state = 'ready' AND r.asleep = 0
+            AND (r.handoff, r.line, r.priority) > (b.handoff, b.line, b.priority)
+            ORDER BY r.handoff, r.line, r.priority, r.planned_at, r.id LIMIT 1),
+        firsts.step + 1
+    FROM firsts JOIN runs b ON b.id = firsts.id WHERE firsts.step < :most
+)
+SELECT runs.namespace, runs.queue, min(runs.fire_at) FROM firsts JOIN runs ON runs.id = firsts.id
+GROUP BY runs.namespace, runs.queue
+
+-- name: count_schedules
+SELECT count(*) FROM (SELECT 1 FROM schedules WHERE namespace = :namespace LIMIT :most) a
+
+-- name: take_over(id text, fence bigint, was text, holder text, started_at bigint, lease_until bigint, extra text)
+-- The same lease in other hands: the fence stays, so whoever launched the run may still be answered for.
+UPDATE runs SET holder = v.holder, started_at = v.started_at, lease_until = v.lease_until, extra = v.extra
+{from}
+WHERE runs.id = v.id AND runs.state || '' = 'leased' AND runs.fence = v.fence AND runs.holder = v.was
+RETURNING runs.id
+
+-- name: prolong
+UPDATE runs SET lease_until = :until, started_at = coalesce(:started_at, started_at)
+WHERE id = :id AND state = 'leased' AND cancel_at IS NULL
+RETURNING id
+
+-- name: hold_wholes
+SELECT parent, step, met, live, parked, failed, cancelled, round, state, run_id
+FROM steps WHERE step = '' AND parent {in:ids} ORDER BY parent {lock}
+
+-- name: add_to_steps(parent text, step text, met bigint, live bigint, parked bigint, failed bigint, cancelled bigint, round bigint, state text, run_id text)
+INSERT INTO steps (parent, step, met, live, parked, failed, cancelled, round, state, run_id)
+{values}
+ON CONFLICT (parent, step) DO UPDATE SET met = steps.met + excluded.met, live = steps.live + excluded.live,
+    parked = steps.parked + excluded.parked, failed = steps.failed + excluded.failed,
+    cancelled = steps.cancelled + excluded.cancelled, round = steps.round + excluded.round,
+    state = CASE WHEN excluded.state <> '' THEN excluded.state ELSE steps.state END,
+    run_id = CASE WHEN excluded.run_id <> '' THEN excluded.run_id ELSE steps.run_id END
+RETURNING parent, step, met, live, parked, failed, cancelled, round, state, run_id
+
+-- name: get_steps
+SELECT parent, step, met, live, parked, failed, cancelled, round, state, run_id
+FROM steps WHERE parent = :parent AND step {in:steps}
+
+-- name: all_steps
+SELECT parent, step, met, live, parked, failed, cancelled, round, state, run_id FROM steps WHERE parent = :parent
+
+-- name: delete_steps
+DELETE FROM steps WHERE parent {in:ids}
+
+-- name: child_runs
+SELECT {run} FROM runs
+WHERE parent = :parent AND parent <> '' AND (:finished = 1 OR state IN ('ready', 'held', 'leased', 'parked'))
+
+-- name: lane_runs
+SELECT {run} FROM runs
+WHERE planned_at = :planned_at AND schedule_id = '' AND lane >= :first AND lane < :last
+ORDER BY lane
+
+-- name: count_namespace
+-- For quotas: schedules in use and runs that wait, each counted no further than it matters.
+SELECT
+    (SELECT count(*) FROM (SELECT 1 FROM schedules
+        WHERE namespace = :namespace AND state NOT IN ('archived', 'finished') LIMIT :most_schedules) a),
+    (SELECT count(*) FROM (
+        SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 0 AND namespace = :namespace
+        UNION ALL
+        SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 1 AND namespace = :namespace
+        UNION ALL
+        SELECT 1 FROM runs WHERE state = 'held' AND namespace = :namespace
+        LIMIT :most_runs) b)
+
+-- name: newest_objects
+SELECT kind, namespace, name, revision, body, at FROM objects
+WHERE kind = :kind AND namespace = :namespace AND name < :before
+ORDER BY name DESC LIMIT :limit
+
+-- name: prune_objects
+-- Names of such a kind rise with time, so that the first ones are looked at and nothing else.
+DELETE FROM objects WHERE kind = :kind AND namespace = :namespace AND at < :older AND name IN (
+    SELECT name FROM objects WHERE kind = :kind AND namespace = :namespace ORDER BY name LIMIT :limit)
+RETURNING name
+
+-- name: upcoming
+SELECT id FROM schedules
+WHERE wake_at IS NOT NULL AND wake_at <= :until AND namespace = :namespace
+ORDER BY wake_at, id
+LIMIT :limit
+
+-- name: newest_marks
+-- The chains of several schedules at once, each from its newest run back.
+WITH RECURSIVE walk (schedule_id, id, step) AS (
+    SELECT s.id, s.last_run, 1 FROM schedules s WHERE s.id {in:ids} AND s.last_run <> ''
+    UNION ALL
+    SELECT walk.schedule_id, r.previous, walk.step + 1 FROM walk JOIN runs r ON r.id = walk.id
+    WHERE r.previous <> '' AND walk.step < :most
+)
+SELECT walk.schedule_id, runs.id, runs.planned_at, runs.started_at, runs.finished_at, runs.state, runs.reason, runs.dropped
+FROM walk JOIN runs ON runs.id = walk.id ORDER BY walk.schedule_id, walk.step
+
+-- name: list_ready_runs
+-- Each of the two kinds of ready runs has an index of its own.
+SELECT {run} FROM runs WHERE id IN (
+    SELECT id FROM runs WHERE state = 'ready' AND asleep = 0
+    UNION ALL
+    SELECT id FROM runs WHERE state = 'ready' AND asleep = 1
+) AND id < :before AND id >= :from AND (:namespace = '' OR namespace = :namespace)
+    AND (:queue = '' OR queue = :queue) AND planned_at >= :since AND planned_at <= :until
+ORDER BY id DESC
+LIMIT :limit
+
+-- name: list_leased_runs
+-- Id and time are spelled so that no key is walked for them: what lives is few, and has an index of its own.
+SELECT {run} FROM runs
+WHERE state = 'leased' AND id || '' < :before AND id || '' >= :from AND (:namespace = '' OR namespace = :namespace)
+    AND (:queue = '' OR queue = :queue) AND +planned_at >= :since AND +planned_at <= :until
+ORDER BY id || '' DESC
+LIMIT :limit
+
+-- name: list_held_runs
+SELECT {run} FROM runs
+WHERE state = 'held' AND id || '' < :before AND id || '' >= :from AND (:namespace = '' OR namespace = :namespace)
+    AND (:queue = '' OR queue = :queue) AND +planned_at >= :since AND +planned_at <= :until
+ORDER BY id || '' DESC
+LIMIT :limit
+
+-- name: list_parked_runs
+SELECT {run} FROM runs
+WHERE state = 'parked' AND id || '' < :before AND id || '' >= :from AND (:namespace = '' OR namespace = :namespace)
+    AND (:queue = '' OR queue = :queue) AND planned_at >= :since AND planned_at <= :until
+ORDER BY id || '' DESC
+LIMIT :limit
+
+-- name: list_failed_runs
+-- The index holds everything that is asked here, so that only what is shown is fetched.
+SELECT {run} FROM runs WHERE id IN (
+    SELECT id FROM runs
+    WHERE state = 'failed' AND id < :before AND id >= :from AND (:namespace = '' OR namespace = :namespace)
+        AND (:queue = '' OR queue = :queue) AND planned_at >= :since AND planned_at <= :until
+    ORDER BY id DESC LIMIT :limit
+)
+ORDER BY id DESC
+
+-- name: list_resting_schedules
+-- What is not active is the smaller part, and has an index of its own.
+SELECT id, namespace, name FROM schedules
+WHERE state <> 'active' AND state = :state AND (namespace, name) > (:after_namespace, :after_name)
+    AND namespace >= :first_namespace AND namespace <= :last_namespace
+    AND (:grouped = '' OR grouped = :grouped)
+    AND (:prefix = '' OR substr(name, 1, length(:prefix)) = :prefix)
+ORDER BY namespace, name
+LIMIT :limit

@@ -1,24 +1,28 @@
 """One worker as a program of its own: run what is due on a place until told to end.
 
-    python -m tests.engine.child PLACE {"stop_wait": 5}
+    python -m timewright.testing.faults.worker PLACE {"stop_wait": 5, "clock": "FILE"}
 
 What its functions do goes to the journal, a line each, written whole. What its engine tells goes to the
-standard output, a line each: `ready`, then the tag of the fact, the run and the fence.
+standard output, a line each: `ready`, then the tag of the fact, the run and the fence. A clock is a file with
+the seconds by which the wall clock of this worker is wrong; it may be written anew at any time.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import re
+import signal
 import sys
 import threading
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from timewright import Context, Scheduler, Settings
-from timewright.core.facts import AnswerStale, Fact, LeaseLost, RunReleased, RunSucceeded
+from timewright.clocks import SystemClock
+from timewright.core.facts import AnswerStale, ClockStepped, Fact, LeaseLost, RunReleased, RunSucceeded
 
 TOLD = (AnswerStale, LeaseLost, RunReleased, RunSucceeded)
 BACKTRACKS = re.compile("a*a*a*a*b")
@@ -74,12 +78,25 @@ def backtracking_seconds(letters: int) -> float:
     return time.monotonic() - began
 
 
+class WrongClock(SystemClock):
+    """The host's clock, wrong by as many seconds as a file says."""
+
+    def __init__(self, file: str) -> None:
+        self._file = Path(file)
+
+    def now(self) -> datetime:
+        """The wall clock, moved."""
+        return super().now() + timedelta(seconds=float(self._file.read_text(encoding="utf-8") or 0))
+
+
 class Tell:
     """Says what happens in this worker."""
 
     def note(self, fact: Fact) -> None:
         """One line for each fact that the tests wait for."""
-        if isinstance(fact, TOLD):
+        if isinstance(fact, ClockStepped):
+            say(f"clock-stepped {fact.by_seconds:.0f} {fact.treated_as}")
+        elif isinstance(fact, TOLD):
             say(f"{fact.__struct_config__.tag} {fact.run_id} {getattr(fact, 'fence', 0)}")
 
 
@@ -90,10 +107,12 @@ def say(line: str) -> None:
 
 def main(place: str, options: str) -> None:
     """Work until a signal comes."""
+    faulthandler.register(signal.SIGUSR1)  # where everyone is, for whoever asks why nothing happens
     asked = json.loads(options)
     stop_wait = timedelta(seconds=asked.get("stop_wait", 5))
     settings = Settings(stop_wait=stop_wait, longest_rest=timedelta(seconds=1))
-    app = Scheduler(place, settings=settings, observers=(Tell(),))
+    clock = WrongClock(asked["clock"]) if "clock" in asked else None
+    app = Scheduler(place, settings=settings, clock=clock, observers=(Tell(),))
     for function in (note, until_told, deaf, grind):
         app.task()(function)
     threading.Thread(target=announce, args=(app,), daemon=True).start()
@@ -106,7 +125,7 @@ def announce(app: Scheduler) -> None:
     while not app.house.loop.pulse.ticks:
         pause.wait(0.01)
     say("ready")
-    app._ended.wait()
+    app._ended.wait()  # noqa: SLF001  nobody outside is told that a signal has come
     say("ending")
 
 

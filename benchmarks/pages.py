@@ -1,0 +1,200 @@
+"""How soon does the dashboard show Now and Schedules on a large store, and how long does a redraw take?
+
+    python -m benchmarks pages [--schedules 10000] [--runs 1000000] [--marks 5000] [--rounds 7] [--quick]
+
+A real Chromium opens each page anew over loopback, its cache empty, and says when the first row of data was
+on the page and a frame was drawn after it. A redraw makes a picture of so many marks anew, makes the page
+like it and lays it out. One server process, no engine beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from benchmarks._measure import Goals, Places, heading, machine, median, progress, spread
+from benchmarks._store_fill import RUN_COLUMNS, schedule_id
+from benchmarks.api import Server, door
+from benchmarks.start import fill
+from timewright.core.moments import micros
+from timewright.ids import first_id
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+PAINT, REDRAW = 300.0, 16.0
+WEEK = timedelta(days=7)
+SHOWN = {"now": ".numbers strong", "schedules": "tbody tr", "runs": "tbody tr"}
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
+# Says when what was waited for is there, and when the frame after that was drawn.
+WATCH = """(() => {
+    const wanted = WANTED;
+    const seen = () => {
+        if (!document.querySelector(wanted)) return false;
+        const told = () => { document.documentElement.dataset.painted = performance.now(); };
+        requestAnimationFrame(() => requestAnimationFrame(told));
+        return true;
+    };
+    new MutationObserver((_, watch) => { if (seen()) watch.disconnect(); })
+        .observe(document, { childList: true, subtree: true });
+})()"""
+# Each picture differs from the one before in every mark, as it would an hour later.
+DRAW = """async ([marks, rounds]) => {
+    const { line } = await import('/charts.js');
+    const { h, replace } = await import('/dom.js');
+    const holder = document.createElement('div');
+    document.querySelector('main').append(holder);
+    const point = (round) => (_, n) => ({ at: new Date(1.7e12 + n * 6e4).toISOString(), state: 'succeeded',
+        value: (n * 7919 + round * 104729) % 1000 });
+    const times = [];
+    for (let round = 0; round < rounds; round += 1) {
+        const points = Array.from({ length: marks }, point(round));
+        const began = performance.now();
+        replace(holder, h('div', null, line(points, { label: 'x' })));
+        holder.getBoundingClientRect();
+        times.push(performance.now() - began);
+    }
+    return times;
+}"""
+
+
+def main(arguments: list[str]) -> int:
+    asked = parsed(arguments)
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        print("no Chromium is installed here: nothing can be measured", file=sys.stderr)
+        return 1
+    from playwright.sync_api import sync_playwright
+
+    print(machine("apsw", "playwright"))
+    goals = Goals()
+    with Places() as places, places.fresh("sqlite") as place:
+        progress(f"filling {asked.schedules:,} schedules and {asked.runs:,} runs")
+        fill(place, asked.schedules)
+        remember(place, asked.schedules, asked.runs)
+        with door(place) as server, sync_playwright() as play:
+            browser = play.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+            paint(goals, browser, server, asked)
+            redraw(goals, browser, server, asked)
+            browser.close()
+    print(f"\nall goals\n{goals.summary()}")
+    return 0
+
+
+def paint(goals: Goals, browser: Browser, server: Server, asked: argparse.Namespace) -> None:
+    """From the address to the first row of data and the frame after it."""
+    heading(
+        f"first paint, {asked.schedules:,} schedules, {asked.runs:,} runs",
+        f"SQLite, Chromium {browser.version}, loopback, cache empty, {asked.rounds} rounds",
+    )
+    for screen, wanted in SHOWN.items():
+        times = [painted(browser, server, screen, wanted) for _ in range(asked.rounds + 1)][1:]
+        found = f"{spread(times)} ms"
+        print(f"    {screen:<12}{found:>26}")
+        if screen != "runs":
+            met = median(times) < PAINT
+            goals.judge(f"first paint of {screen}", f"below {PAINT:.0f} ms", found=found, met=met)
+
+
+def painted(browser: Browser, server: Server, screen: str, wanted: str) -> float:
+    context = browser.new_context(viewport={"width": 1280, "height": 860})
+    page = context.new_page()
+    page.goto(link(server))
+    page.wait_for_selector("nav.side")
+    page.close()
+    page = context.new_page()
+    page.add_init_script(WATCH.replace("WANTED", repr(wanted)))
+    page.goto(f"http://127.0.0.1:{server.port}/#/{screen}")
+    page.wait_for_selector("html[data-painted]", state="attached")
+    milliseconds = float(page.evaluate("document.documentElement.dataset.painted"))
+    context.close()
+    return milliseconds
+
+
+def redraw(goals: Goals, browser: Browser, server: Server, asked: argparse.Namespace) -> None:
+    """A picture of many marks, made anew and laid out."""
+    heading(
+        f"redraw of {asked.marks:,} marks", "made, compared with the page, changed and laid out; not painted"
+    )
+    page = browser.new_page(viewport={"width": 1280, "height": 860})
+    page.goto(link(server))
+    page.wait_for_selector("nav.side")
+    times = page.evaluate(DRAW, [asked.marks, asked.rounds * 4])[asked.rounds :]
+    found = f"{spread(times, digits=1)} ms"
+    goals.judge(
+        f"redraw of {asked.marks:,} marks", f"below {REDRAW:.0f} ms", found=found, met=median(times) < REDRAW
+    )
+    page.close()
+
+
+def link(server: Server) -> str:
+    """A way in for a browser that works once."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{server.port}/session/links", data=b"{}", method="POST"
+    )
+    request.add_header("authorization", f"Bearer {server.key}")
+    request.add_header("content-type", "application/json")
+    with urllib.request.urlopen(request) as answer:
+        return f"http://127.0.0.1:{server.port}{json.load(answer)['link']}"
+
+
+def remember(place: str, schedules: int, runs: int) -> None:
+    """The runs of the week before now, each chained to the one before; some failed, some were skipped."""
+    connection = apsw.Connection(place)
+    marks = ", ".join("?" for _ in f"{RUN_COLUMNS}, started_at".split(","))
+    connection.execute("PRAGMA cache_size = -262144; BEGIN IMMEDIATE")
+    rows = history(schedules, runs, until=datetime.now(UTC))
+    connection.executemany(f"INSERT INTO runs ({RUN_COLUMNS}, started_at) VALUES ({marks})", rows)
+    newest = list(
+        connection.execute("SELECT id, schedule_id FROM runs ORDER BY id DESC LIMIT ?", (schedules,))
+    )
+    connection.executemany("UPDATE schedules SET last_run = ? WHERE id = ?", newest)
+    connection.execute("COMMIT")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+def history(schedules: int, runs: int, *, until: datetime) -> Iterator[tuple[Any, ...]]:
+    step, began, previous = WEEK / runs, until - WEEK, [""] * schedules
+    for number in range(runs):
+        planned, of = began + number * step, number % schedules
+        state = "failed" if number % 50 == 7 else "skipped" if number % 20 == 3 else "succeeded"
+        at, own = micros(planned), first_id("run", at=planned)
+        ran = at + 40_000 if state != "skipped" else None
+        ended = at + 900_000
+        yield (
+            *(own, "default", schedule_id(of), "", at, at, state, 0, "overlap" if ran is None else ""),
+            *("baseline-interval", 1, "", "", 100, 1, 0, 1, None, 0, at, ended, "", "", None, None, ""),
+            *(previous[of], "", ran),
+        )
+        previous[of] = own
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks pages", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--schedules", type=int, default=None, help="10,000, quick 200")
+    parser.add_argument("--runs", type=int, default=None, help="1,000,000, quick 5,000")
+    parser.add_argument("--marks", type=int, default=5_000)
+    parser.add_argument("--rounds", type=int, default=None, help="7, quick 2")
+    parser.add_argument("--quick", action="store_true", help="small sizes: whether it works, not how fast")
+    asked = parser.parse_args(arguments)
+    for name, (quick, usual) in {
+        "schedules": (200, 10_000),
+        "runs": (5_000, 1_000_000),
+        "rounds": (2, 7),
+    }.items():
+        if getattr(asked, name) is None:
+            setattr(asked, name, quick if asked.quick else usual)
+    return asked
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,72 @@
+"""A workflow of functions: fetch, price each order, add up; what failed is tried again from where it was."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from timewright import Scheduler
+
+STEPS: list[dict[str, Any]] = [
+    {"name": "fetch", "target": "fetch", "input": {"day": {"$from": "input.day"}}},
+    {
+        "name": "price",
+        "target": "price",
+        "needs": ["fetch"],
+        "each": {"$from": "steps.fetch.result.orders"},
+        "input": {"order": {"$from": "item"}},
+    },
+    {
+        "name": "total",
+        "target": "total",
+        "needs": ["price"],
+        "input": {"prices": {"$from": "steps.price.result"}},
+        "retry": {"max_attempts": 1},
+    },
+    {"name": "tell", "target": {"note": "the day is done"}, "needs": ["total"]},
+]
+
+
+def main() -> None:
+    """Put a workflow, run it, let it fail, mend it, and let it go on."""
+    app = Scheduler(Path(tempfile.mkdtemp()) / "timewright.db")
+    over, mended = threading.Event(), threading.Event()
+
+    @app.task("fetch")
+    def fetch(day: str) -> dict[str, Any]:
+        return {"day": day, "orders": [{"id": n, "pieces": n + 1} for n in range(3)]}
+
+    @app.task("price")
+    def price(order: dict[str, int]) -> int:
+        return 10 * order["pieces"]
+
+    @app.task("total")
+    def total(prices: list[int]) -> int:
+        if not mended.is_set():
+            raise RuntimeError("the till is locked")
+        return sum(prices)
+
+    def ended(fact: Any) -> None:
+        if fact.run_id == run:
+            over.set()
+
+    app.on_completed(ended)
+    app.on_exhausted(ended)
+    with app:
+        app.workflows.put(name="orders", input={"day": "today"}, steps=STEPS)
+        run = app.workflows.run(workflow="orders", input={"day": "monday"})["run"]["id"]
+        over.wait(20)
+        print(app.workflows.graph(workflow="orders", run=run)["text"])
+        over.clear()
+        mended.set()
+        app.runs.retry(run=run)
+        over.wait(20)
+        print(app.workflows.graph(workflow="orders", run=run)["text"])
+        print("answered:", app.runs.get(run=run)["attempts"][-1]["result"])
+    print("done")
+
+
+if __name__ == "__main__":
+    main()

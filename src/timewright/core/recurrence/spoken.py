@@ -1,0 +1,112 @@
+"""Intervals of the calendar as people write them: `2 weeks on mon at 09:00 Europe/Berlin`."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from typing import Any
+
+from timewright.core.recurrence.grammar import WEEKDAYS, refused
+from timewright.errors import InvalidInput
+
+LONGEST_SPOKEN = 200
+
+_BEGINS = re.compile(r"\s*(?:[0-9]{1,4}\s*|other\s+)?(?:day|week|month|year)s?(?![\w/])", re.IGNORECASE)
+_SPOKEN = re.compile(
+    r"\s*(?P<many>[0-9]{1,4}|other)?\s*(?P<unit>day|week|month|year)s?"
+    r"(?:\s+on\s+(?P<on>[a-z0-9 ,]+?))?"
+    r"(?:\s+at\s+(?P<at>[0-9:, ]+?))?"
+    r"(?:\s+or\s+(?P<short>skip|(?:the\s+)?last\s+day))?"
+    r"(?:\s+(?:in\s+)?(?P<zone>utc|[a-z_]+/[a-z0-9_+/-]+))?\s*",
+    re.IGNORECASE,
+)
+_FREQUENCIES = {"day": "DAILY", "week": "WEEKLY", "month": "MONTHLY", "year": "YEARLY"}
+_DAY_NAMES = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_PLACES = {
+    **dict.fromkeys(("1st", "first"), 1),
+    **dict.fromkeys(("2nd", "second"), 2),
+    **dict.fromkeys(("3rd", "third"), 3),
+    **dict.fromkeys(("4th", "fourth"), 4),
+    **dict.fromkeys(("5th", "fifth"), 5),
+    "last": -1,
+}
+_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
+_RULE = "N days, weeks, months or years; then: on DAYS, at TIMES, or skip, ZONE"
+_FIX = "2 weeks on mon at 09:00 Europe/Berlin, or 3 months on 31 at 18:00"
+
+
+def is_spoken(text: str) -> bool:
+    """Whether a text speaks of days, weeks, months or years of the calendar rather than of a duration."""
+    return len(text) <= LONGEST_SPOKEN and _BEGINS.match(text) is not None
+
+
+def spoken_rule(text: str) -> dict[str, Any]:
+    """The fields of a rule that an interval of the calendar means."""
+    found = _SPOKEN.fullmatch(text)
+    if found is None:
+        raise _refused(text, "is not an interval of the calendar", rule=_RULE, fix=_FIX)
+    unit, many = found["unit"].lower(), (found["many"] or "1").lower()
+    parts = [f"FREQ={_FREQUENCIES[unit]}"]
+    if many not in ("1", "01"):
+        parts.append(f"INTERVAL={2 if many == 'other' else many}")
+    days = _days(found["on"] or "", text)
+    parts += [f"{name}={','.join(values)}" for name, values in days.items() if values]
+    parts += _times(found["at"], text)
+    skips = (found["short"] or "").lower() == "skip"
+    longest = max((int(day) for day in days["BYMONTHDAY"]), default=0)
+    if unit in ("month", "year") and longest > 28 and not skips:
+        # Whoever says the 31st of every month means its end where there is none.
+        parts.append("SKIP=BACKWARD")
+    zone = found["zone"] if (found["zone"] or "").lower() != "utc" else "UTC"
+    return {"rule": ";".join(parts), **({"zone": zone} if zone else {})}
+
+
+def _days(text: str, whole: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {"BYMONTH": [], "BYMONTHDAY": [], "BYDAY": []}
+    place: int | None = None
+    for word in text.lower().replace(",", " ").split():
+        if word in ("and", "the", "day"):
+            if word == "day" and place is not None:
+                found["BYMONTHDAY"].append(str(place))
+                place = None
+        elif word in _PLACES and place is None:
+            place = _PLACES[word]
+        elif (weekday := _named(word, _DAY_NAMES)) is not None:
+            found["BYDAY"].append(f"{'' if place is None else place}{WEEKDAYS[weekday]}")
+            place = None
+        elif place is None and (month := _named(word, _MONTH_NAMES)) is not None:
+            found["BYMONTH"].append(str(month + 1))
+        elif place is None and word.isascii() and word.isdigit() and 1 <= int(word[:3]) <= 31:
+            found["BYMONTHDAY"].append(str(int(word)))
+        else:
+            words = "weekdays (mon), days of the month (31), last day, 2nd tue, or a month (25 dec)"
+            raise _refused(whole, f"has {word!r} among its days", rule=words, fix=_FIX)
+    if place is not None:
+        raise _refused(whole, "ends before its day", rule="2nd tue, last fri, last day", fix=_FIX)
+    return found
+
+
+def _named(word: str, names: tuple[str, ...]) -> int | None:
+    """A day or a month by its name or the first three letters of it."""
+    near = [i for i, name in enumerate(names) if len(word) >= 3 and word[:3] == name[:3]]
+    return near[0] if near and (len(word) == 3 or names is _MONTH_NAMES or word == names[near[0]]) else None
+
+
+def _times(text: str | None, whole: str) -> list[str]:
+    if text is None:
+        return []
+    found = [_CLOCK.fullmatch(one) for one in text.replace(",", " ").split()]
+    if not found or not all(found):
+        raise _refused(whole, "has a time that is none", rule="HH:MM or HH:MM:SS", fix="at 09:00")
+    times = {tuple(int(part or 0) for part in one.groups()) for one in found if one is not None}
+    each = [sorted({time[at] for time in times}) for at in range(3)]
+    if len(times) != len(list(product(*each))):
+        words = "several times a day differ in their hours alone, or in their minutes alone"
+        raise _refused(whole, "has times that one rule cannot say", rule=words, fix="a list of two triggers")
+    names = ("BYHOUR", "BYMINUTE", "BYSECOND")
+    return [f"{name}={','.join(map(str, values))}" for name, values in zip(names, each, strict=True)]
+
+
+def _refused(text: str, why: str, *, rule: str, fix: str) -> InvalidInput:
+    return refused(text, why, rule=rule, fix=fix, field="every")

@@ -1,0 +1,43 @@
+// Runs, newest first: those that ran and those that did not, with what can be done to several at once.
+
+import { get, may } from "../api.js";
+import { Bulk } from "../bulk.js";
+import { h } from "../dom.js";
+import { queryBar, QUEUE_NAMES, SCHEDULE_NAMES } from "../query.js";
+import { badge, because, byItself } from "../states.js";
+import { between, span } from "../times.js";
+import { empty, link, pager, panel, place, table, time } from "../widgets.js";
+
+const STATES = [["", "all"], ["leased", "running"], ["ready", "ready"], ["held", "held"], ["succeeded", "succeeded"], ["failed", "failed"], ["parked", "parked"], ["skipped", "skipped"], ["cancelled", "cancelled"]];
+const QUALIFIERS = {
+  schedule: SCHEDULE_NAMES, state: { said: "in which state", values: STATES.slice(1).map(([value]) => value) }, queue: QUEUE_NAMES, tag: { said: "with which tag" },
+  since: { said: "2h, 3d, or an instant", ago: true, values: ["1h", "6h", "1d", "7d"] }, until: { said: "1h ago, or an instant", ago: true },
+};
+const fits = (...states) => (run) => states.includes(run.state);
+const bulk = new Bulk({ noun: "run", path: ["runs"], field: "runs", verbs: {
+  retry: { path: (id) => ["runs", id, "retry"], command: "timewright run retry", fits: fits("failed", "cancelled") },
+  cancel: { path: (id) => ["runs", id, "cancel"], command: "timewright run cancel", fits: fits("ready", "held", "leased", "parked"), danger: true },
+  reset: { path: (id) => ["runs", id, "reset"], command: "timewright run reset", fits: fits("parked") },
+} });
+
+const filters = (params) => ({ schedule: params.schedule, state: params.state, queue: params.queue, tag: params.tag, since: params.since, until: params.until });
+
+export default {
+  title: () => "Runs",
+  every: 4,
+  load: (_path, params) => get(["runs"], { limit: 50, cursor: params.cursor, ...filters(params) }),
+  view(data, _path, params, go) {
+    const rows = data.runs.map(line);
+    return h("div", { class: "screen" }, queryBar({ qualifiers: QUALIFIERS, free: "schedule", hint: "press / to find: a schedule, state:failed, since:1d …", states: STATES, params, go }),
+      bulk.bar(data.runs, { filters: filters(params), more: Boolean(data.cursor || params.cursor) }),
+      rows.length ? panel("Runs", table("runs", COLUMNS, rows, may("trigger") ? bulk.handles : {})) : empty("No run fits. What is coming:", "timewright schedule list"), pager(data, params, go));
+  },
+};
+
+const COLUMNS = [{ name: "fate", kind: "tight" }, { name: "of" }, { name: "planned", kind: "tight" }, { name: "late", kind: "tight" }, { name: "took", kind: "tight" }, { name: "attempts", kind: "tight" }, { name: "what came" }];
+
+const line = (run) => ({
+  key: run.id, label: run.id, to: place("runs", run.id),
+  cells: [badge(run.state, run.reason), h("span", { class: "names" }, link(place("runs", run.id), run.schedule || run.queue || run.id.slice(0, 14)), byItself(run.source) ? null : h("span", { class: "tag" }, because(run.source)), run.dropped ? h("span", { class: "tag" }, `and ${run.dropped} more`) : null),
+    time(run.planned_at), span(between(run.planned_at, run.started_at)) || "—", span(between(run.started_at, run.finished_at)) || "—", String(run.attempts || (run.finished_at && run.started_at ? 1 : 0)), h("span", { class: "ellipsis", title: run.error || run.reason }, run.error || run.reason || run.word)],
+});

@@ -1,0 +1,73 @@
+"""How HTTP is read from a connection: by httptools on uvloop where the `fast` extra is, by h11 elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEAD_SECONDS = 10.0
+LARGEST_HEAD = 64 * 1024
+
+
+class Impatient(asyncio.Protocol):
+    """Closes a connection on which no whole head of a request comes in time; goes before a protocol."""
+
+    loop: Any
+    transport: Any
+    cycle: Any
+    _waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """A head that is begun has to end; one that has ended is waited for no longer."""
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._wait_no_longer()
+        elif self._waiting is None:
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is waited for any more."""
+        self._wait_no_longer()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._waiting = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def _wait_no_longer(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _give_up(self) -> None:
+        self._waiting = None
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+
+class PlainProtocol(Impatient, H11Protocol):
+    """HTTP as h11 reads it, which is always there; it limits the head itself."""
+
+
+def protocol() -> type[asyncio.Protocol]:
+    """The faster protocol where it is installed."""
+    try:
+        from timewright.doors.http.fast_protocol import FastProtocol
+    except ModuleNotFoundError:
+        return PlainProtocol
+    return FastProtocol
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The faster loop where it is installed."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

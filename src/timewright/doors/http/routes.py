@@ -1,0 +1,91 @@
+"""From a method and a path to whoever answers; a path that is there says which methods it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from timewright.doors.http.problems import Refused
+from timewright.doors.http.visits import Handler
+
+Path = tuple[str, ...]
+
+STARTS = 3
+
+
+class Routes:
+    """Patterns of segments, those without parameters first; `{name}` takes any one segment but none."""
+
+    def __init__(self) -> None:
+        self._by_start: dict[Path, list[tuple[Path, dict[str, Handler]]]] = {}
+        self.folders: dict[Path, Handler] = {}
+
+    def add(self, method: str, path: Path, handler: Handler) -> None:
+        """Answer a method at a path."""
+        rows = self._by_start.setdefault(_start(path), [])
+        for known, methods in rows:
+            if _shape(known) == _shape(path) and known == path:
+                methods[method] = handler
+                return
+        rows.append((path, {method: handler}))
+        rows.sort(key=lambda row: sum(part.startswith("{") for part in row[0]))
+
+    def find(self, method: str, segments: Path) -> tuple[Handler, Mapping[str, str]]:
+        """Who answers, and what the path names."""
+        allowed: set[str] = set()
+        for path, methods in (*self._by_start.get(segments[:STARTS], ()), *self._by_start.get((), ())):
+            named = _fits(path, segments)
+            if named is None:
+                continue
+            handler = methods.get("GET" if method == "HEAD" else method)
+            if handler is not None:
+                return handler, named
+            allowed |= set(methods)
+        for folder, handler in self.folders.items():
+            if segments[: len(folder)] == folder and not allowed:
+                if method in ("GET", "HEAD"):
+                    return handler, {}
+                allowed.add("GET")
+        if not allowed:
+            raise _nothing_here(segments)
+        raise _other_methods(method, allowed)
+
+
+def _start(path: Path) -> Path:
+    """What a path is kept under: its first segments, or nothing if one of them is a parameter."""
+    start = path[:STARTS]
+    return () if any(part.startswith("{") for part in start) else start
+
+
+def _fits(path: Path, segments: Path) -> dict[str, str] | None:
+    if len(path) != len(segments):
+        return None
+    named: dict[str, str] = {}
+    for wanted, found in zip(path, segments, strict=True):
+        if wanted.startswith("{") and found:
+            named[wanted[1:-1]] = found
+        elif wanted != found:
+            return None
+    return named
+
+
+def _shape(path: Path) -> Path:
+    return tuple("{}" if part.startswith("{") else part for part in path)
+
+
+def _nothing_here(segments: Path) -> Refused:
+    fix = "without the slash at the end" if segments and not segments[-1] else "/openapi.json lists the paths"
+    return Refused(404, "not_found", "there is nothing at this path", field="path", fix=fix)
+
+
+def _other_methods(method: str, allowed: set[str]) -> Refused:
+    listed = ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set()) | {"OPTIONS"}))
+    return Refused(
+        405,
+        "method_not_allowed",
+        f"{method[:16]} is not asked here",
+        field="method",
+        value=method[:16],
+        rule=f"one of: {listed}",
+        fix=min(allowed),
+        headers={"allow": listed},
+    )

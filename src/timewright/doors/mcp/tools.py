@@ -1,0 +1,90 @@
+"""Operations as tools: a name, a schema, and what a client should know before it calls one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+from mcp_types import Tool, ToolAnnotations
+
+from timewright.operations import Operation, operations
+from timewright.operations.callers import Caller
+from timewright.operations.registry import Listing
+from timewright.operations.schemas import Schema, request_schema
+
+# A list costs an agent its attention: short unless it asks for more.
+SHORT = 20
+# What cannot be taken back, or ends work of others: shown first, done when confirmed.
+DESTRUCTIVE = frozenset(
+    {"archive", "cancel", "clear", "delete", "drain", "reclaim", "reject", "revoke", "rotate", "skip"}
+)
+# Asked twice they leave the same behind as asked once.
+IDEMPOTENT = frozenset(
+    {"archive", "cancel", "clear", "delete", "pause", "put", "resume", "revoke", "set", "update"}
+)
+CONFIRM: Schema = {
+    "type": "string",
+    "description": "the word that a call with dry_run gave; without it nothing is changed",
+}
+
+
+def tool_name(operation: Operation[Any]) -> str:
+    """The one name in a client's spelling: `schedule_pause`."""
+    return operation.name.replace(" ", "_")
+
+
+def operation_named(tool: str) -> Operation[Any] | None:
+    """The operation behind a tool, if there is one."""
+    return _by_tool().get(tool)
+
+
+def tools_for(caller: Caller) -> list[Tool]:
+    """The tools whose scope the caller has; the others are not shown."""
+    return [_tool(operation.name) for operation in _allowed(caller)]
+
+
+def is_destructive(operation: Operation[Any]) -> bool:
+    """Whether a client must look before it does this."""
+    return not operation.reads_only and operation.verb.split()[-1] in DESTRUCTIVE
+
+
+def is_list(operation: Operation[Any]) -> bool:
+    """Whether the answer is one page of many."""
+    return issubclass(operation.request, Listing)
+
+
+def _allowed(caller: Caller) -> Iterable[Operation[Any]]:
+    return (one for one in operations if one.scope in caller.scopes)
+
+
+@functools.cache
+def _by_tool() -> dict[str, Operation[Any]]:
+    return {tool_name(operation): operation for operation in operations}
+
+
+@functools.cache
+def _tool(name: str) -> Tool:
+    operation = operations[name]
+    schema = request_schema(operation)
+    if is_destructive(operation):
+        schema["properties"] = {**schema["properties"], "confirm": CONFIRM}
+    if is_list(operation):
+        schema["properties"]["limit"] = {**schema["properties"]["limit"], "default": SHORT}
+    description = operation.summary
+    if is_destructive(operation):
+        description += (
+            " Ask with dry_run first: that answer shows what would change and gives the word for confirm."
+        )
+    return Tool(
+        name=tool_name(operation),
+        title=operation.name,
+        description=description,
+        input_schema=schema,
+        annotations=ToolAnnotations(
+            read_only_hint=operation.reads_only,
+            destructive_hint=is_destructive(operation),
+            idempotent_hint=operation.reads_only or operation.verb.split()[-1] in IDEMPOTENT,
+            open_world_hint=False,
+        ),
+    )

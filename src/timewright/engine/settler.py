@@ -1,0 +1,54 @@
+"""Writes what comes back while the tick goes on, and calls the tick only when that concerns it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from timewright.core.facts import AnswerStale, Fact, RunCancelled, RunFailed, RunParked, RunSucceeded
+from timewright.engine.rest import EventWaker
+from timewright.engine.tell import finished
+
+if TYPE_CHECKING:
+    from timewright.engine.loop import Loop
+
+# A pass in which runs only ended so gives the tick nothing to do.
+ENDS = {RunSucceeded, RunFailed, RunParked, RunCancelled, AnswerStale}
+
+
+class Settler:
+    """The settling of one loop, on a thread of its own: the store takes both at once where it can."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.answered = EventWaker()
+        self._loop = loop
+
+    def run(self) -> None:
+        """Again and again until the loop stops; what the store does not take is tried again."""
+        loop, tries = self._loop, 0
+        while not loop.is_stopping:
+            try:
+                self.settle()
+                tries = 0
+            except Exception as error:  # noqa: BLE001  supervised as the tick is
+                tries += 1
+                self.answered.rest(loop.troubled(error, tries=tries))
+            if not tries and not loop.launcher.has_answers:
+                self.answered.rest(loop.longest_rest.total_seconds())
+
+    def settle(self) -> None:
+        """Write what has come back; the tick is called if it waits for room, or if something came nearer."""
+        loop = self._loop
+        if not loop.launcher.has_answers:
+            return
+        if loop.tick.waits_for_room:
+            loop.waker.wake()
+        began, now = loop.clock.monotonic(), loop.store.now()
+        counts: Counter[type[Fact]] = Counter()
+        loop.tell_counted(counts, loop.tick.settle(now=now))
+        loop.pulse.errors_in_a_row = 0
+        loop.tell([finished(counts, at=now, seconds=loop.clock.monotonic() - began)])
+        if loop.tick.freed_gates or not counts.keys() <= ENDS:
+            # Someone may wait behind a ceiling, a step admits the next, or something has come nearer.
+            loop.has_news = True
+            loop.waker.wake()

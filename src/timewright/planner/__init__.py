@@ -1,0 +1,1 @@
+"""Advises. A client of the operations, never of the engine."""

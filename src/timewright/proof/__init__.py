@@ -1,0 +1,26 @@
+"""The checker: what was promised, as predicates over plain rows.
+
+It shares nothing with the code it judges: the plan is found by looking at every minute, and rows are
+numbers and texts as a table keeps them.
+"""
+
+from __future__ import annotations
+
+from timewright.proof import ceilings, decided, kept, leased, ruled
+from timewright.proof.checking import INVARIANTS, check
+from timewright.proof.report import Finding, Report, Violation
+from timewright.proof.rows import History
+
+__all__ = [
+    "INVARIANTS",
+    "Finding",
+    "History",
+    "Report",
+    "Violation",
+    "ceilings",
+    "check",
+    "decided",
+    "kept",
+    "leased",
+    "ruled",
+]

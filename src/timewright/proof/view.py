@@ -1,0 +1,238 @@
+"""A history laid out for looking: runs by schedule, leases by run, what a schedule said when."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from timewright.proof.plans import Instants, Plans
+from timewright.proof.policy import Budget, Policy, policy_of, queue_budget
+from timewright.proof.rows import (
+    AttemptRow,
+    AuditRow,
+    History,
+    Note,
+    Plain,
+    RevisionRow,
+    RunRow,
+    ScheduleRow,
+)
+from timewright.proof.spans import instant
+
+SETTLED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
+STEPS = frozenset({"schedule.pause", "schedule.resume", "schedule.archive"})
+LIVE = frozenset({"ready", "leased", "held"})
+
+
+class View:
+    """One history, and every index that the promises need; each is made when it is first asked for."""
+
+    def __init__(self, history: History, *, now: int, grace: int, skew: int) -> None:
+        self.history = history
+        self.now = now
+        self.grace = grace
+        self.skew = skew
+        self._plans = Plans()
+        self.since = history.since if history.since is not None else 0
+
+    @cached_property
+    def schedules(self) -> dict[str, ScheduleRow]:
+        """Schedules by id."""
+        return {row.id: row for row in self.history.schedules}
+
+    @cached_property
+    def runs(self) -> dict[str, RunRow]:
+        """Runs by id."""
+        return {row.id: row for row in self.history.runs}
+
+    @cached_property
+    def occurrences(self) -> dict[str, list[RunRow]]:
+        """The rows of occurrences by schedule, in the order of their planned instants."""
+        found: defaultdict[str, list[RunRow]] = defaultdict(list)
+        for run in self.history.runs:
+            if run.schedule_id and not run.lane:
+                found[run.schedule_id].append(run)
+        for rows in found.values():
+            rows.sort(key=lambda run: (run.planned_at, run.id))
+        return found
+
+    @cached_property
+    def of_schedule(self) -> dict[str, list[RunRow]]:
+        """Every run of a schedule, also those by hand, in the order they were made."""
+        found: defaultdict[str, list[RunRow]] = defaultdict(list)
+        for run in self.history.runs:
+            if run.schedule_id:
+                found[run.schedule_id].append(run)
+        for rows in found.values():
+            rows.sort(key=lambda run: (run.created_at, run.id))
+        return found
+
+    @cached_property
+    def attempts(self) -> dict[str, list[AttemptRow]]:
+        """The ended leases of runs, by fence."""
+        found: defaultdict[str, list[AttemptRow]] = defaultdict(list)
+        for attempt in self.history.attempts:
+            found[attempt.run_id].append(attempt)
+        for rows in found.values():
+            rows.sort(key=lambda attempt: attempt.fence)
+        return found
+
+    @cached_property
+    def revisions(self) -> dict[str, list[RevisionRow]]:
+        """What schedules said, oldest first."""
+        found: defaultdict[str, list[RevisionRow]] = defaultdict(list)
+        for row in self.history.revisions:
+            found[row.schedule_id].append(row)
+        for rows in found.values():
+            rows.sort(key=lambda row: row.revision)
+        return found
+
+    @cached_property
+    def audit(self) -> dict[str, list[AuditRow]]:
+        """Audit lines by what they are about, oldest first."""
+        found: defaultdict[str, list[AuditRow]] = defaultdict(list)
+        for line in sorted(self.history.audit, key=lambda line: line.seq):
+            found[line.subject].append(line)
+        return found
+
+    @cached_property
+    def notes(self) -> dict[str, list[Note]]:
+        """What a simulator noted, by kind, in order."""
+        found: defaultdict[str, list[Note]] = defaultdict(list)
+        for note in self.history.notes or ():
+            found[note.kind].append(note)
+        return found
+
+    @cached_property
+    def policies(self) -> dict[tuple[str, int], Policy | None]:
+        """What each revision says, read once."""
+        return {
+            (row.schedule_id, row.revision): policy_of(row.schedule_id, row.body)
+            for row in self.history.revisions
+        }
+
+    def plan(self, policy: Policy) -> Instants | None:
+        """The oracle: the instants that a policy means."""
+        return self._plans.of(policy)
+
+    @cached_property
+    def left_out(self) -> dict[str, set[int]]:
+        """What someone left out or moved, by schedule: such rows may be pruned before their instant comes."""
+        found: defaultdict[str, set[int]] = defaultdict(set)
+        for line in self.history.audit:
+            if line.action in ("schedule.skip", "schedule.move") and line.after:
+                with suppress(ValueError):
+                    found[line.subject].add(instant(line.after.split()[0]))
+        return found
+
+    @cached_property
+    def pauses(self) -> dict[str, list[tuple[int, int]]]:
+        """The pauses by hand that lasted until someone resumed, or that last still: from, and up to."""
+        found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        for subject, lines in self.audit.items():
+            began: int | None = None
+            for line in lines:
+                if line.action == "schedule.pause":
+                    began = line.at if line.before != "paused" or began is None else began
+                elif line.action in ("schedule.resume", "schedule.archive") and began is not None:
+                    if line.before == "paused":
+                        found[subject].append((began, line.at))
+                    began = None
+            row = self.schedules.get(subject)
+            if began is not None and row is not None and row.state == "paused" and row.paused_at == began:
+                found[subject].append((began, self.now if row.paused_until is None else row.paused_until))
+        return found
+
+    def is_held_back(self, schedule_id: str, at: int) -> bool:
+        """Whether a schedule may have been paused or parked at an instant.
+
+        Nobody writes down that a schedule was parked; what came after says from which state it came.
+        """
+        steps = [line for line in self.audit.get(schedule_id, ()) if line.action in STEPS]
+        before = [line.action for line in steps if line.at <= at]
+        after = [line.before for line in steps if line.at > at]
+        row = self.schedules.get(schedule_id)
+        then = after[0] if after else row.state if row is not None else ""
+        return before[-1:] == ["schedule.pause"] or then in ("paused", "parked")
+
+    def calendars_at(self, namespace: str, rule: Plain, at: int) -> dict[str, Plain] | None:
+        """The calendars of a rule as they were at an instant; nothing if one of them is not known."""
+        names = [*rule.get("only", ()), *rule.get("except", ())]
+        found = {name: self._calendar_at(namespace, name, at) for name in names}
+        known = {name: body for name, body in found.items() if body}
+        return known if len(known) == len(found) else None
+
+    def _calendar_at(self, namespace: str, name: str, at: int) -> Plain | None:
+        puts = [
+            line
+            for line in self.audit.get(name, ())
+            if line.action == "calendar.put" and line.namespace == namespace
+        ]
+        before = [line for line in puts if line.at <= at]
+        if before:
+            return read_plain(before[-1].after)
+        return read_plain(puts[0].before) if puts else self.object_body("calendar", namespace, name)
+
+    def policy(self, run: RunRow) -> Policy | None:
+        """What the schedule of a run said when the run was made."""
+        return self.policies.get((run.schedule_id, run.revision))
+
+    def budget(self, run: RunRow) -> Budget | None:
+        """What a run is tried under; nothing if its queue's policy changed since the run was made."""
+        if run.schedule_id:
+            policy = self.policy(run)
+            return policy.budget if policy is not None else None
+        if run.parent or not run.queue:
+            # A step of a workflow, or a workflow that was started by hand: its words are in the workflow.
+            return None
+        puts = [
+            line
+            for line in self.audit.get(run.queue, ())
+            if line.action == "queue.put" and line.namespace == run.namespace and line.at >= run.created_at
+        ]
+        return None if puts else queue_budget(self.object_body("queue", run.namespace, run.queue) or {})
+
+    def leases(self, run: RunRow) -> Iterator[tuple[int, int, int | None, AttemptRow | None]]:
+        """Each lease of a run that left a row: fence, from, to (nothing while it lives), and its end."""
+        for attempt in self.attempts.get(run.id, ()):
+            yield attempt.fence, attempt.leased_at, attempt.ended_at, attempt
+        if run.state == "leased" and run.leased_at is not None:
+            yield run.fence, run.leased_at, None, None
+
+    def first_lease(self, run: RunRow) -> int | None:
+        """When a run was leased for the first time."""
+        return next((began for fence, began, *_ in self.leases(run) if fence == 1), None)
+
+    def restarts(self, run: RunRow) -> list[AuditRow]:
+        """When someone gave a run its attempts back."""
+        return self._restarts.get(run.id, [])
+
+    @cached_property
+    def _restarts(self) -> dict[str, list[AuditRow]]:
+        found: defaultdict[str, list[AuditRow]] = defaultdict(list)
+        for line in sorted(self.history.audit, key=lambda line: line.seq):
+            if line.action in ("run.reset", "run.reopen"):
+                found[line.subject].append(line)
+        return found
+
+    def object_body(self, kind: str, namespace: str, name: str) -> Plain | None:
+        """A policy, a limit or a calendar as it is now."""
+        return self._objects.get((kind, namespace, name))
+
+    @cached_property
+    def _objects(self) -> dict[tuple[str, str, str], Plain]:
+        return {(row.kind, row.namespace, row.name): row.body for row in self.history.objects}
+
+
+def read_plain(text: str) -> Plain | None:
+    """What a JSON text says, if it says an object."""
+    try:
+        said: Any = msgspec.json.decode(text)
+    except msgspec.MsgspecError:
+        return None
+    return said if isinstance(said, dict) else None

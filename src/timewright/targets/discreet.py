@@ -1,0 +1,49 @@
+"""A target whose outcome tells no secret: whatever work repeats is hidden before anyone records it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from timewright.core.run import Outcome
+from timewright.ports import Launch, Target, Work
+
+
+class Hiding(Protocol):
+    """Takes secrets out of texts, and out of data."""
+
+    def text(self, text: str) -> str:
+        """A text without secrets."""
+        ...
+
+    def data(self, data: Any) -> Any:
+        """Data without secrets."""
+        ...
+
+
+class Discreet:
+    """Hands on every launch, and hides what is secret in its outcome."""
+
+    def __init__(self, target: Target, hiding: Hiding) -> None:
+        self._target = target
+        self._hiding = hiding
+
+    def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> Work:
+        """Start the work; its outcome is told without secrets."""
+        return self._target.launch(launch, lambda outcome: done(self._hidden(outcome)))
+
+    def close(self, *, grace: timedelta) -> None:
+        """Close the target."""
+        self._target.close(grace=grace)
+
+    def _hidden(self, outcome: Outcome) -> Outcome:
+        fields: dict[str, Any] = {}
+        error, result = getattr(outcome, "error", ""), getattr(outcome, "result", None)
+        if error:
+            fields["error"] = self._hiding.text(error)
+        if result is not None:
+            fields["result"] = self._hiding.data(result)
+        return replace(outcome, **fields) if fields else outcome

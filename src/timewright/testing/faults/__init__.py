@@ -1,0 +1,1 @@
+"""Faults on purpose, on real processes, files, servers and connections; what was promised is counted."""

@@ -1,0 +1,178 @@
+"""The lane `python3 dev.py simulate`: many seeds, a bar, a summary, and one command for what fails."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+from timewright.testing.world.bases import Base, FileBase, MemoryBase, PostgresBase
+from timewright.testing.world.clocks import HOUR
+from timewright.testing.world.dangers import unmet
+from timewright.testing.world.mutants import BY_NAME, MUTANTS, switched_on
+from timewright.testing.world.verdict import Result, live, total
+from timewright.testing.world.workload import scenario
+
+STORES = ("sqlite", "file", "postgres")
+SIZES = ("drawn", "dense", "full")
+MOST_SEEDS_FOR_A_MUTANT = 50
+MUTANT_HOURS = 2.0
+WIDTH = 40
+
+
+def one_seed(seed: int, *, hours: float, size: str, store: str, server: str) -> Result:
+    """One world from beginning to end."""
+    with base_of(store, server) as base:
+        return live(scenario(seed, hours=hours, size=size), base)
+
+
+@contextmanager
+def base_of(store: str, server: str = "") -> Iterator[Base]:
+    """A fresh place of a kind."""
+    if store == "postgres":
+        from timewright.testing.postgres import fresh_database
+
+        with fresh_database(server) as url:
+            yield PostgresBase(url)
+    elif store == "file":
+        with tempfile.TemporaryDirectory() as folder:
+            yield FileBase(Path(folder))
+    else:
+        yield MemoryBase()
+
+
+def killed_by(name: str, *, seeds: int = MOST_SEEDS_FOR_A_MUTANT) -> tuple[int, str] | None:
+    """The first seed that sees what a mutant does wrong, and what it sees; nothing if none does."""
+    with switched_on(BY_NAME[name]) as change:
+        for seed in range(seeds):
+            try:
+                result = live(scenario(seed, hours=MUTANT_HOURS, size="dense"), MemoryBase(), mutate=change)
+            except Exception as error:  # noqa: BLE001  a world that cannot go on has noticed, too
+                return seed, f"{type(error).__name__}: {error}"
+            if not result.holds:
+                return seed, f"{result.violations[0].invariant} {result.violations[0].message}"
+    return None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is asked for; the exit code is 1 when a promise was broken or a mutant lives."""
+    asked = _parser().parse_args(arguments)
+    if asked.mutants:
+        return _hunt(asked.seeds)
+    if asked.store != "postgres":
+        return _simulate(asked, server="")
+    from timewright.testing.postgres import shared_postgres
+
+    with tempfile.TemporaryDirectory() as folder, shared_postgres(Path(folder)) as server:
+        return _simulate(asked, server=server)
+
+
+def _simulate(asked: argparse.Namespace, *, server: str) -> int:
+    seeds = [asked.seed] if asked.seed is not None else range(asked.first, asked.first + asked.seeds)
+    work = partial(one_seed, hours=asked.hours, size=asked.size, store=asked.store, server=server)
+    began, results = time.monotonic(), list[Result]()
+    for result in _spread(work, seeds, jobs=min(asked.jobs, len(seeds))):
+        results.append(result)
+        _bar(len(results), len(seeds), broken=sum(not r.holds for r in results))
+        if not result.holds:
+            _tell_failure(result, asked)
+    _tell_summary(results, seconds=time.monotonic() - began, replay=asked.seed is not None)
+    return int(any(not result.holds for result in results))
+
+
+def _spread(work: partial[Result], seeds: Sequence[int], *, jobs: int) -> Iterator[Result]:
+    if jobs < 2:
+        yield from map(work, seeds)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(work, seeds, chunksize=4)
+
+
+def _hunt(seeds: int) -> int:
+    """Every mutant, until a seed sees it."""
+    alive = 0
+    for number, mutant in enumerate(MUTANTS, start=1):
+        found = (
+            None if mutant.redundant else killed_by(mutant.name, seeds=min(seeds, MOST_SEEDS_FOR_A_MUTANT))
+        )
+        _bar(number, len(MUTANTS), broken=alive)
+        said = f"seed {found[0]}: {found[1]}" if found else f"redundant: {mutant.redundant}"
+        if found is None and not mutant.redundant:
+            alive += 1
+            said = "LIVES"
+        _say(f"{mutant.name:<52} {said[:120]}")
+    _say(f"{len(MUTANTS)} mutants, {alive} of them alive")
+    return int(alive > 0)
+
+
+def _tell_failure(result: Result, asked: argparse.Namespace) -> None:
+    _say(f"seed {result.seed} broke a promise")
+    for violation in result.violations[:10]:
+        _say(f"  {violation.invariant}  {violation.message}")
+    _say("  the last facts of what is involved:")
+    for line in result.last_facts:
+        _say(f"    {line}")
+    options = f"--hours {asked.hours:g} --size {asked.size} --store {asked.store}"
+    _say(f"  replay: python3 dev.py simulate --seed {result.seed} {options}")
+
+
+def _tell_summary(results: Sequence[Result], *, seconds: float, replay: bool) -> None:
+    counts = total(results)
+    simulated = sum(result.simulated for result in results) / HOUR / 24
+    cpu = sum(result.cpu_seconds for result in results)
+    transactions, executions = sum(r.transactions for r in results), sum(r.executions for r in results)
+    refused, stale = counts["stale answer refused"], sum(r.stale_effects for r in results)
+    for line in (
+        f"{len(results)} worlds, {simulated:.1f} simulated days in {seconds:.0f} s",
+        f"{simulated / cpu:.2f} simulated days per second of one core",
+        f"{transactions} transactions, {executions} executions, {counts['crash injected']} crashes injected",
+        f"{refused} stale answers refused, {stale} stale effects that an unfenced sink would have taken",
+        f"{sum(not r.holds for r in results)} worlds in which a promise was broken",
+    ):
+        _say(line)
+    for name, count in sorted(counts.items()):
+        if " " in name:
+            _say(f"  {count:>9}  {name}")
+    if replay:
+        _say(f"hash {results[0].digest}")
+    elif unmet(counts):
+        _say(f"never met: {', '.join(unmet(counts))}")
+
+
+def _bar(done: int, of: int, *, broken: int) -> None:
+    if sys.stderr.isatty():
+        full = WIDTH * done // of
+        end = "\n" if done == of else ""
+        print(f"\r{'#' * full}{'.' * (WIDTH - full)} {done}/{of}, {broken} broken ", end=end, file=sys.stderr)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="dev.py simulate", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, help="how many worlds")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="replay this one")
+    parser.add_argument("--hours", type=float, default=24.0, help="simulated hours of each")
+    parser.add_argument(
+        "--store", choices=STORES, default="sqlite", help="in memory, in a file, or PostgreSQL"
+    )
+    parser.add_argument("--size", choices=SIZES, default="drawn", help="how much there is in a world")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at the same time")
+    parser.add_argument(
+        "--mutants", action="store_true", help="hunt the protocols with one thing wrong in them"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

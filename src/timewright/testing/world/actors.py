@@ -1,0 +1,261 @@
+"""Who moves: engines that tick as in production, each on a host of its own that can freeze and die."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from timewright.core.facts import Fact
+from timewright.core.moments import micros
+from timewright.engine.launch import Launcher
+from timewright.engine.loop import Loop
+from timewright.engine.prune import Pruner
+from timewright.engine.tick import Limits, Tick
+from timewright.ids import TimedIds
+from timewright.testing.world.chance import Chance
+from timewright.testing.world.clocks import MINUTE, SECOND, SkewedClock
+from timewright.testing.world.gated import GatedStore
+from timewright.testing.world.work import WorldTarget
+
+if TYPE_CHECKING:
+    from timewright.testing.world.run import Outlook, World
+
+KINDS = ("call", "http", "shell", "publish", "note", "workflow")
+NEVER = 1 << 62
+# The world wakes whoever has something to do, so nobody needs to look around in between.
+LONGEST_REST = timedelta(hours=6)
+SLOWEST_POLL = 5.0
+
+
+class Actor:
+    """One process on one host: its life, its alarms, and whether it can move just now."""
+
+    is_person = False
+
+    def __init__(self, world: World, name: str, chance: Chance) -> None:
+        self.world = world
+        self.name = name
+        self.chance = chance
+        self.life = 0
+        self.alive = False
+        self.frozen = 0
+        self.busy: set[str] = set()
+        self.deferred: list[tuple[str, Callable[[], None]]] = []
+        self.cut_off_until = 0
+        self.alarms: dict[str, int] = {}
+        drift = chance.uniform(-2e-5, 2e-5)
+        self.clock = SkewedClock(world.time, skew=chance.micros(-20, 20), drift=drift)
+
+    def start(self) -> None:
+        """Begin a new life, with nothing of the last."""
+        self.life += 1
+        self.alive = True
+        self.frozen = 0
+        self.busy = set()
+        self.deferred = []
+        self.alarms = {}
+        self.ids = TimedIds(self.chance.fork(f"ids {self.life}").entropy)
+        self.store = GatedStore(self, self.world.open_store(self))
+        self.boot()
+
+    def boot(self) -> None:
+        """Make what this actor is made of."""
+
+    def vanish(self) -> None:
+        """What physically ends when the process does."""
+
+    def crash(self) -> None:
+        """End without a word; whatever was under way in this process is gone with it."""
+        self.vanish()
+        self.alive = False
+        self.life += 1
+        self.deferred = []
+        self.world.close_store(self)
+        self.world.at(self.world.time.at + self.chance.micros(0.5, 90), self.start)
+
+    def alarm(self, lane: str, at: int, do: Callable[[], None]) -> None:
+        """Do this at an instant unless the lane was given another one meanwhile."""
+        at = max(at, self.world.time.at)
+        self.alarms[lane] = at
+
+        def ring() -> None:
+            if self.alarms.get(lane) == at:
+                del self.alarms[lane]
+                do()
+
+        self.world.at(at, ring, actor=self, lane=lane)
+
+    def consider(self, outlook: Outlook) -> None:
+        """Something was committed: perhaps there is something to do sooner."""
+
+
+class WorldWaker:
+    """To rest is to let the world move; to be woken is an alarm."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def rest(self, seconds: float) -> bool:
+        """Let time pass while this lane stands still."""
+        self._engine.world.pass_time(int(seconds * SECOND), self._engine, frozen=False)
+        return False
+
+    def wake(self) -> None:
+        """Tick soon."""
+        engine = self._engine
+        engine.alarm("step", engine.world.time.at + engine.chance.randrange(2_000), engine.step)
+
+
+class Engine(Actor):
+    """An instance: the production loop, ticked by alarms instead of threads."""
+
+    def __init__(
+        self, world: World, name: str, chance: Chance, *, admits: bool = True, capacity: int = 5
+    ) -> None:
+        super().__init__(world, name, chance)
+        self.limits = Limits(capacity=capacity, batch=50, admits=admits)
+        self._seen = -1
+
+    def boot(self) -> None:
+        """A fresh instance with an id of its own."""
+        world = self.world
+        holder = self.ids.new("instance", now=world.now())
+        world.holders[holder] = (self, self.life)
+        waker = WorldWaker(self)
+        self.target = target = WorldTarget(self, holder)
+        self.launcher = Launcher(
+            dict.fromkeys(KINDS, target), monotonic=self.clock.monotonic, wake=waker.wake
+        )
+        self.tick = Tick(self.store, self.launcher, ids=self.ids, holder=holder, limits=self.limits)
+        keep = world.scenario.keep_history
+        self.loop = Loop(
+            self.store,
+            self.tick,
+            self.launcher,
+            clock=self.clock,
+            waker=waker,
+            observers=[self],
+            longest_rest=LONGEST_REST,
+            pruner=Pruner(self.store, keep=keep) if keep is not None and self.limits.admits else None,
+        )
+        self._seen = -1
+        self.alarm("step", world.time.at + self.chance.micros(0, 1), self.step)
+
+    def vanish(self) -> None:
+        """Work inside the process dies with it; what runs elsewhere goes on."""
+        self.target.vanish()
+
+    def note(self, fact: Fact) -> None:
+        """Facts go to the world."""
+        self.world.hear(self, fact)
+
+    def step(self) -> None:
+        """One pass through the rooms, unless there is nothing to do here."""
+        world = self.world
+        if not self._is_wanted():
+            self._arm(world.outlook())
+            return
+        self._seen = world.version
+        self.busy.add("step")
+        try:
+            seconds = self.loop.step()
+        except Exception as error:  # noqa: BLE001  supervised as in production
+            world.trouble(self, error)
+            seconds = self.loop._troubled(error)
+            self._seen = -1
+        finally:
+            self.busy.discard("step")
+        world.steps += 1
+        self._arm_beats()
+        if seconds <= SLOWEST_POLL:
+            wait = self.clock.true(seconds) if seconds == 0 else self._poll(seconds)
+            self.alarm("step", world.time.at + wait, self.step)
+        else:
+            self._arm(world.outlook())
+
+    def renew(self) -> None:
+        """The beat that prolongs leases and hears of cancels; an error waits for the next beat."""
+        self.busy.add("renew")
+        try:
+            self.loop._renew()
+        except Exception as error:  # noqa: BLE001  supervised as in production
+            self.world.trouble(self, error)
+            self.alarm("renew", self.world.time.at + SECOND, self.renew)
+            return
+        finally:
+            self.busy.discard("renew")
+        self._arm_beats()
+
+    def watch(self) -> None:
+        """The beat that needs no store."""
+        self.launcher.watch()
+        self._arm_beats()
+
+    def stop(self) -> None:
+        """Stop gracefully, as for a new release, and come back after a while."""
+        world = self.world
+        if self.busy:
+            # Production waits for the tick that is under way.
+            self.alarm("stop", world.time.at + SECOND, self.stop)
+            return
+        holder, in_doubt = self.tick.holder, self.tick.in_doubt
+        self.busy |= {"step", "renew"}
+        wait = timedelta(seconds=self.chance.choice((0, 2, 20)))
+        self.loop.stop(wait=wait, grace=timedelta(seconds=2))
+        # A grant whose answer was lost is in nobody's hands, and is left to its lease.
+        if not self.loop.pulse.last_error and not in_doubt:
+            world.remember("stopped", holder)
+        world.count("stopped gracefully")
+        self.vanish()
+        self.alive = False
+        self.life += 1
+        world.close_store(self)
+        world.at(world.time.at + self.chance.micros(1, 60), self.start)
+
+    def consider(self, outlook: Outlook) -> None:
+        """Look when something may be due, as soon as the usual rest would."""
+        if outlook.version != self._seen:
+            self._arm(outlook)
+        if self.launcher and outlook.stops != getattr(self, "_stops", 0):
+            self._stops = outlook.stops
+            self.alarm("renew", self.world.time.at + self.chance.micros(0, 1), self.renew)
+
+    def _poll(self, seconds: float) -> int:
+        """In a crowd the short polls of production would be all we simulate."""
+        return int(seconds * SECOND) + (self.chance.randrange(int(SLOWEST_POLL * SECOND)))
+
+    def _is_wanted(self) -> bool:
+        world, outlook = self.world, self.world.outlook()
+        if self._seen == -1 or self.launcher.has_answers or self.tick.in_doubt:
+            return True
+        now = micros(world.now())
+        if outlook.asleep <= now or outlook.ends <= now or (self.limits.admits and outlook.due <= now):
+            return True
+        if outlook.version == self._seen:
+            return False
+        return (outlook.ready and self.tick.room > 0) or self.chance.maybe(world.faults.rates.redundant)
+
+    def _arm(self, outlook: Outlook) -> None:
+        world = self.world
+        timed = min(outlook.asleep, outlook.ends, outlook.due if self.limits.admits else NEVER)
+        at = NEVER if timed == NEVER else world.when(timed) + self.chance.randrange(20_000)
+        if outlook.ready and outlook.version != self._seen and self.tick.room:
+            at = min(at, world.time.at + self.chance.randrange(MINUTE))
+        if at < self.alarms.get("step", NEVER):
+            self.alarm("step", at, self.step)
+
+    def _arm_beats(self) -> None:
+        """Beats only while something is under way, and only when they have something to do."""
+        launcher, clock = self.launcher, self.clock
+        under_way = launcher.under_way()
+        if not under_way:
+            return
+        moment = clock.monotonic()
+        renewal = min(f.lease_ends - f.lease.terms.lease.length.total_seconds() * 2 / 3 for f in under_way)
+        # What could not be prolonged is tried again at the next beat, as in production.
+        wait = renewal - moment if renewal > moment else 1.0
+        self.alarm("renew", self.world.time.at + clock.true(wait), self.renew)
+        if launcher._look_at - moment < 1e9:
+            wait = max(launcher._look_at - moment, 0.001)
+            self.alarm("watch", self.world.time.at + clock.true(wait), self.watch)

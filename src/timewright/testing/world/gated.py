@@ -1,0 +1,71 @@
+"""A store as one actor sees it: every call passes the faults, and every commit is seen by the world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from timewright.errors import StoreUnavailable
+from timewright.testing.world.watching import WatchedTransaction
+
+if TYPE_CHECKING:
+    from timewright.testing.world.actors import Actor
+
+T = TypeVar("T")
+
+
+class GatedStore:
+    """One call at a time: whoever moves is alone until the call has ended or the world lets others on."""
+
+    def __init__(self, actor: Actor, store: Any) -> None:
+        self.inner = store
+        self._actor = actor
+        self._world = actor.world
+
+    def now(self) -> datetime:
+        """The store's clock."""
+        return self._world.read_clock(self._actor, self.inner)
+
+    def write(self, work: Callable[[Any], T]) -> T:
+        """One transaction, watched; it may fail before, after, or not at all."""
+        world, actor, name = self._world, self._actor, name_of(work)
+        self._reach()
+        if world.faults.is_on:
+            world.faults.before(actor, name)
+        seen: list[WatchedTransaction] = []
+
+        def attended(tx: Any) -> T:
+            watched = world.watch(actor, name, tx)
+            seen.append(watched)
+            before = watched.changes()
+            answer = work(watched)
+            watched.changed = watched.changes() != before
+            return answer
+
+        answer: T = self.inner.write(attended)
+        world.committed(seen[-1])
+        if world.faults.is_on:
+            world.faults.after(actor, name)
+        return answer
+
+    def read(self, work: Callable[[Any], T]) -> T:
+        """One picture of the store."""
+        self._reach()
+        if self._world.faults.is_on:
+            self._world.faults.before(self._actor, name_of(work))
+        answer: T = self.inner.read(work)
+        return answer
+
+    def close(self) -> None:
+        """The world closes the store when it ends."""
+
+    def _reach(self) -> None:
+        if self._world.time.at < max(self._actor.cut_off_until, self._world.away_until):
+            self._world.count("store away")
+            raise StoreUnavailable("the store is away")
+
+
+def name_of(work: Callable[[Any], Any]) -> str:
+    """Which transaction it is: the function that asks for it."""
+    return work.__qualname__.split(".<locals>")[0]

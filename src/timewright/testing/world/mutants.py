@@ -1,0 +1,364 @@
+"""Protocols with one thing wrong in them: a simulation that lets one of these live proves nothing."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from timewright.core import admission, lifecycle
+from timewright.core.catch_up import Flight
+from timewright.core.leasing import Gate
+from timewright.core.policies import CatchUp, Delivery
+from timewright.core.run import Lost, Released
+from timewright.engine import launch
+from timewright.engine.tick import Tick
+from timewright.ledger import admit, by_hand, endings, replan, settle, standings
+from timewright.stores.lease_verbs import LeaseVerbs
+from timewright.testing.world.run import World
+
+Change = Callable[[World], None]
+Patches = list[tuple[Any, str, Any]]
+
+
+class Mutant(Struct, frozen=True, kw_only=True):
+    """A fault in the protocol: functions that are replaced, statements and tables that lack a guard.
+
+    `redundant` says why nothing can be seen when this guard alone is gone, if that is so.
+    """
+
+    name: str
+    patches: Callable[[], Patches] = list
+    change: Change | None = None
+    redundant: str = ""
+
+
+@contextmanager
+def switched_on(mutant: Mutant) -> Iterator[Change]:
+    """The functions of a mutant in place of ours; gives back what is to be done to each world."""
+    patches = mutant.patches()
+    kept = [(owner, name, owner.__dict__[name]) for owner, name, _ in patches]
+    for owner, name, instead in patches:
+        setattr(owner, name, instead)
+    try:
+        yield mutant.change or _nothing
+    finally:
+        for owner, name, original in kept:
+            setattr(owner, name, original)
+
+
+def _nothing(world: World) -> None:
+    """This mutant leaves the store as it is."""
+
+
+def sql(statement: str, guard: str, instead: str) -> Change:
+    """A store whose book lacks a guard."""
+
+    def change(world: World) -> None:
+        book = world.base.store_of_all()._writer._book
+        mutated, count = re.subn(guard, instead, book[statement].sql)
+        if not count:
+            raise AssertionError(f"{statement} has no guard {guard}")
+        book[statement] = replace(book[statement], sql=mutated)
+
+    return change
+
+
+def both(*changes: Change) -> Change:
+    """Several changes together."""
+
+    def change(world: World) -> None:
+        for one in changes:
+            one(world)
+
+    return change
+
+
+def without_index(name: str) -> Change:
+    """A store that lacks an index."""
+    return lambda world: void(world.base.ask(f"DROP INDEX {name}"))
+
+
+def ours(owner: Any, name: str) -> Any:
+    """What a mutant stands in for."""
+    return getattr(owner, name)
+
+
+def void(_: object) -> None:
+    """Forget an answer."""
+
+
+NO_FENCE = (r"runs\.fence = (\S+)", r"\1 IS NOT NULL")
+no_key = both(without_index("runs_occurrence"), sql("insert_runs", r"ON CONFLICT \([^)]*\) DO NOTHING", ""))
+
+
+def _split(*, cursor_first: bool) -> Patches:
+    """Admission in two transactions, with a crash possible in between."""
+    plain = admit._write
+
+    def write(store: Any, work: Any) -> Any:
+        later: list[Any] = []
+
+        def first(tx: Any) -> Any:
+            later.clear()
+            name = "add_runs" if cursor_first else "stand"
+
+            def postpone(rows: Any) -> Any:
+                later.append(rows)
+                return {run.id for run in rows} if cursor_first else None
+
+            class Half:
+                def __getattr__(self, verb: str) -> Any:
+                    return postpone if verb == name else getattr(tx, verb)
+
+            return work(Half())
+
+        answer = plain(store, first)
+        for rows in later:
+            store.write(lambda tx, rows=rows: tx.add_runs(rows) if cursor_first else tx.stand(rows))
+        return answer
+
+    return [(admit, "_write", write)]
+
+
+def _counted_first() -> Patches:
+    """Ceilings that were counted in a transaction before."""
+    plain = LeaseVerbs.hold_gates
+    seen: dict[str, Gate] = {}
+
+    def hold_gates(self: LeaseVerbs, gates: Any) -> dict[str, Gate]:
+        found = plain(self, gates)
+        before = {name: seen.get(name, gate) for name, gate in found.items()}
+        seen.update(found)
+        return before
+
+    return [(LeaseVerbs, "hold_gates", hold_gates)]
+
+
+def _gates_forgotten_at_admission() -> Patches:
+    plain = admit.AdmissionPass._leased_here
+
+    def leased_here(self: Any, run: Any, schedule: Any) -> Any:
+        return replace(plain(self, replace(run, gates=()), schedule), gates=run.gates)
+
+    return [(admit.AdmissionPass, "_leased_here", leased_here)]
+
+
+def _verdict(**changes: Any) -> Patches:
+    plain = lifecycle._verdict
+
+    def verdict(outcome: Any, **terms: Any) -> Any:
+        return plain(outcome, **{**terms, **changes})
+
+    return [(lifecycle, "_verdict", verdict)]
+
+
+def _uncharged() -> Patches:
+    plain = lifecycle._is_charged
+    return [
+        (
+            lifecycle,
+            "_is_charged",
+            lambda run, outcome, delivery: not isinstance(outcome, Lost) and plain(run, outcome, delivery),
+        )
+    ]
+
+
+def _refunded() -> Patches:
+    plain = ours(settle, "settle")
+
+    def refunding(run: Any, outcome: Any, **terms: Any) -> Any:
+        return plain(run, Released(reason="crash") if isinstance(outcome, Lost) else outcome, **terms)
+
+    return [(settle, "settle", refunding), (lifecycle, "REFUND_CAP", 10_000)]
+
+
+def _local(room: str) -> Patches:
+    """A room that reads the clock of its own host instead of the store's."""
+    plain = getattr(Tick, room)
+
+    def local(self: Any, *, now: datetime) -> Any:
+        return plain(self, now=self.store._actor.clock.now())
+
+    return [(Tick, room, local)]
+
+
+def _random_jitter() -> Patches:
+    plain, count = ours(admission, "jittered"), itertools.count()
+
+    def jittered(planned_at: datetime, **terms: Any) -> Any:
+        return plain(planned_at, **{**terms, "seed": f"{terms['seed']} {next(count)}"})
+
+    return [(admission, "jittered", jittered)]
+
+
+def _rewound() -> Patches:
+    plain = standings.revised
+
+    def revised(*arguments: Any, **terms: Any) -> Any:
+        standing = plain(*arguments, **terms)
+        return replace(standing, cursor=standing.cursor - timedelta(hours=1))
+
+    return [(replan, "revised", revised)]
+
+
+def _overlap_ignored() -> Patches:
+    plain = ours(admission, "overlapped")
+
+    def overlapped(schedule: Any, chosen: Any, *, flight: Any) -> Any:
+        return plain(schedule, chosen, flight=Flight())
+
+    return [(admission, "overlapped", overlapped)]
+
+
+def _choose(**changes: Any) -> Patches:
+    plain = ours(admission, "choose")
+
+    def choose(schedule: Any, *arguments: Any, **terms: Any) -> Any:
+        return plain(replace(schedule, **changes), *arguments, **terms)
+
+    return [(admission, "choose", choose)]
+
+
+def _silent() -> Patches:
+    """What is missed leaves no row."""
+    plain = ours(admission, "choose")
+
+    def choose(*arguments: Any, **terms: Any) -> Any:
+        return replace(plain(*arguments, **terms), skipped=())
+
+    return [(admission, "choose", choose)]
+
+
+def _caught_up_all_the_same() -> Patches:
+    plain = ours(admission, "choose")
+
+    def choose(schedule: Any, *arguments: Any, **terms: Any) -> Any:
+        if schedule.catch_up is CatchUp.NONE:
+            schedule = replace(schedule, catch_up=CatchUp.ALL)
+        return plain(schedule, *arguments, **terms)
+
+    return [(admission, "choose", choose)]
+
+
+def _elsewhere() -> Patches:
+    plain = admit.run_of
+
+    def run_of(*arguments: Any, **terms: Any) -> Any:
+        return replace(plain(*arguments, **terms), namespace="default")
+
+    return [(admit, "run_of", run_of)]
+
+
+def _immortal_hints() -> Patches:
+    plain = standings._with_wish
+
+    def with_wish(hints: Any, wish: Any, *, now: datetime) -> Any:
+        if hasattr(wish, "expires_at"):
+            wish = replace(wish, expires_at=now + timedelta(days=30))
+        return plain(hints, wish, now=now)
+
+    return [(standings, "_with_wish", with_wish)]
+
+
+AGAIN = sql("insert_attempts", "INSERT INTO", "INSERT OR REPLACE INTO")
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        name="the unique key is dropped, and the cursor is split",
+        patches=lambda: _split(cursor_first=False),
+        change=no_key,
+    ),
+    Mutant(
+        name="the unique key is dropped",
+        change=no_key,
+        redundant="the row of the schedule is locked from the look to the write, so nobody decides twice",
+    ),
+    Mutant(name="the cursor is split, runs first", patches=lambda: _split(cursor_first=False)),
+    Mutant(name="the cursor is split, cursor first", patches=lambda: _split(cursor_first=True)),
+    Mutant(name="the ceiling is counted first", patches=_counted_first),
+    Mutant(name="the ceiling is forgotten at admission", patches=_gates_forgotten_at_admission),
+    Mutant(name="places are never freed", change=sql("delete_holds", r"WHERE ", "WHERE 1 = 0 AND ")),
+    Mutant(
+        name="no fence at settle",
+        change=sql("settle_runs", *NO_FENCE),
+        redundant="an attempt is kept once for each fence, so a second end of a lease undoes its transaction",
+    ),
+    Mutant(
+        name="no fence at settle, and none in the attempts", change=both(sql("settle_runs", *NO_FENCE), AGAIN)
+    ),
+    Mutant(
+        name="settled whatever its state",
+        change=both(sql("settle_runs", r"runs\.state \|\| '' = 'leased'", "runs.state <> ''"), AGAIN),
+    ),
+    Mutant(
+        name="the fence is reused",
+        change=sql("lease_runs", r"fence = runs\.fence \+ 1", "fence = runs.fence"),
+    ),
+    Mutant(name="no fence at renewal", change=sql("renew_leases", *NO_FENCE)),
+    Mutant(
+        name="leased whatever its state",
+        change=both(
+            sql("lease_runs", r"runs\.state \|\| '' = 'ready'", "runs.state <> ''"),
+            sql("ready_runs", r"state = 'ready'", "state IN ('ready', 'parked', 'failed')"),
+        ),
+        redundant="the plan of leases takes only runs that are ready, whatever the statements would allow",
+    ),
+    Mutant(name="no charge on expiry", patches=_uncharged),
+    Mutant(name="a crash is refunded", patches=_refunded),
+    Mutant(name="the budget is ignored", patches=lambda: _verdict(attempts=0)),
+    Mutant(name="the planner reads its own clock", patches=lambda: _local("admit")),
+    Mutant(name="the reaper reads its own clock", patches=lambda: _local("reclaim")),
+    Mutant(name="the lessor reads its own clock", patches=lambda: _local("lease")),
+    Mutant(
+        name="emitted while paused",
+        patches=lambda: [(replan, "paused", lambda due, *a, **k: due.standing)],
+    ),
+    Mutant(name="the cursor goes back at an edit", patches=_rewound),
+    Mutant(name="jitter by chance", patches=_random_jitter),
+    Mutant(
+        name="what is unfinished is pruned",
+        change=both(
+            sql("prunable", r"state IN \([^)]*\)", "state <> 'leased'"),
+            sql("delete_runs", r"state IN \([^)]*\)", "state <> 'leased'"),
+        ),
+    ),
+    Mutant(
+        name="held runs are forgotten",
+        patches=lambda: [(endings, "let_go", lambda *a, **k: []), (settle, "let_go", lambda *a, **k: [])],
+    ),
+    Mutant(name="overlap is ignored", patches=_overlap_ignored, change=without_index("runs_one_in_flight")),
+    Mutant(
+        name="retries without backoff",
+        patches=lambda: [(lifecycle, "_retry_at", lambda run, outcome, **t: t["now"])],
+    ),
+    Mutant(name="at_most_once is let again", patches=lambda: _verdict(delivery=Delivery.AT_LEAST_ONCE)),
+    Mutant(name="catch-up without a cap", patches=lambda: _choose(catch_up_limit=10_000)),
+    Mutant(name="catch-up without a window", patches=lambda: _choose(catch_up_window=None)),
+    Mutant(name="catch_up none is caught up", patches=_caught_up_all_the_same),
+    Mutant(name="what is missed leaves no row", patches=_silent),
+    Mutant(name="runs of another namespace", patches=_elsewhere),
+    Mutant(
+        name="a client key is not remembered",
+        patches=lambda: [(by_hand, "_known", lambda tx, schedule_id, key: None)],
+    ),
+    Mutant(name="hints without an end", patches=_immortal_hints),
+    Mutant(
+        name="woken before its time",
+        change=sql("awaken", r"fire_at <= \S+", "fire_at <= 9223372036854775807"),
+        redundant="the plan of leases looks at the instant of a run itself, whether it sleeps or not",
+    ),
+    Mutant(
+        name="lost leases are not stopped",
+        patches=lambda: [(launch.Launcher, "forget", lambda self, run_id, fence: None)],
+        redundant="the watch ends the work when its lease was not renewed, and the fence refuses its answer",
+    ),
+)
+
+BY_NAME = {mutant.name: mutant for mutant in MUTANTS}

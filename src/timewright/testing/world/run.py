@@ -1,0 +1,369 @@
+"""The world itself: one heap of events, one instant, and everyone who moves in it."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from msgspec import Struct
+
+from timewright.core.facts import (
+    AnswerStale,
+    ClockStepped,
+    Fact,
+    LeaseLost,
+    OccurrencesDropped,
+    RunAdmitted,
+    RunParked,
+    RunReleased,
+    RunSkipped,
+    ScheduleMoved,
+)
+from timewright.core.moments import from_micros, micros, spell_instant
+from timewright.proof.report import Violation
+from timewright.proof.rows import Note
+from timewright.testing.world.actors import NEVER, Actor
+from timewright.testing.world.bases import Base
+from timewright.testing.world.chance import Chance
+from timewright.testing.world.clocks import MINUTE, SECOND, SkewedClock, TrueTime
+from timewright.testing.world.effects import Sinks
+from timewright.testing.world.faults import Crashed, Faults, Script
+from timewright.testing.world.watching import WatchedTransaction
+from timewright.testing.world.workload import Scenario
+
+DEEPEST = 3
+MOST_MOVES_A_SECOND = 5_000
+
+_OUTLOOK = """
+SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL),
+    (SELECT min(fire_at) FROM runs WHERE state = 'ready' AND asleep = 1),
+    (SELECT min(lease_until) FROM runs WHERE state = 'leased'),
+    EXISTS (SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 0 AND handoff = 0),
+    EXISTS (SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 0 AND handoff = 1)
+"""
+_LIVE = "SELECT line, count(*) FROM runs WHERE state = 'leased' AND line <> '' GROUP BY line ORDER BY line"
+_GATES = "SELECT gate, most FROM gates ORDER BY gate"
+
+
+class Outlook(Struct, frozen=True):
+    """What may be due when, by the store's clock, as of a version of the store."""
+
+    version: int
+    due: int
+    asleep: int
+    ends: int
+    ready: bool
+    handoff: bool
+    stops: int
+
+
+class Event(Struct, order=False):
+    """Something that will happen, to somebody or to the world."""
+
+    do: Callable[[], None]
+    actor: Actor | None = None
+    life: int = 0
+    lane: str = ""
+
+
+class World:
+    """A fleet, its store and its weather, from one seed."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        base: Base,
+        *,
+        script: Script | None = None,
+        listing: bool = False,
+        watch: Callable[[Actor, str, Any], WatchedTransaction] | None = None,
+    ) -> None:
+        self.scenario = scenario
+        self.chance = Chance(scenario.seed, "world")
+        self.time = TrueTime(scenario.start)
+        self.clock = SkewedClock(self.time)
+        self.base = base
+        self.base.open(self.clock)
+        self.faults = Faults(self.chance.fork("faults"), script=script, listing=listing)
+        self.sinks = Sinks()
+        self.counts: Counter[str] = Counter()
+        self.notes: list[Note] = []
+        self.trace: list[tuple[int, str, Fact]] = []
+        self.troubles: Counter[str] = Counter()
+        self.holders: dict[str, tuple[Actor, int]] = {}
+        self.schedules: list[tuple[str, str]] = []
+        self.pruned: set[str] = set()
+        self.may_be_early: set[str] = set()
+        self.breaches: list[Violation] = []
+        self.clock_steps: list[tuple[int, int]] = []
+        self.long_waits: list[tuple[int, int]] = []
+        self.zones: dict[str, ZoneInfo] = {}
+        self.version = 0
+        self.transactions = 0
+        self.steps = 0
+        self.away_until = 0
+        self.longest_wait = 0
+        self.is_quiet = False
+        self._watch = watch
+        self._heap: list[tuple[int, int, Event]] = []
+        self._seq = 0
+        self._outlook: Outlook | None = None
+        self._depth = 0
+        self._second = 0
+        self._moves = 0
+        self._levels: dict[str, tuple[int, int]] = {}
+        self.actors: list[Actor] = []
+
+    # Time and events.
+
+    def at(self, at: int, do: Callable[[], None], *, actor: Actor | None = None, lane: str = "") -> None:
+        """Have something happen at an instant."""
+        self._seq += 1
+        event = Event(do, actor, actor.life if actor is not None else 0, lane)
+        heapq.heappush(self._heap, (at, self._seq, event))
+
+    def run_until(self, until: int) -> None:
+        """Let everything happen that is due by then."""
+        heap, time = self._heap, self.time
+        while heap and heap[0][0] <= until:
+            at, _, event = heapq.heappop(heap)
+            time.at = max(time.at, at)
+            self._count_moves()
+            self._perform(event)
+        time.at = max(time.at, until)
+
+    def _count_moves(self) -> None:
+        """A world in which much happens and no time passes is stuck, and must not go on for ever."""
+        second = self.time.at // SECOND
+        if second != self._second:
+            self._second, self._moves = second, 0
+        self._moves += 1
+        if self._moves > MOST_MOVES_A_SECOND:
+            raise AssertionError(f"the world stands still at {spell_instant(from_micros(self.time.at))}")
+
+    def pass_time(self, length: int, actor: Actor, *, frozen: bool) -> None:
+        """Let the others move while this one waits in the middle of something."""
+        if self._depth >= DEEPEST:
+            # Enough of them wait for each other already: time passes, and the others are late.
+            self.time.at += length
+            return
+        life, began = actor.life, self.time.at
+        self._depth += 1
+        actor.frozen += frozen
+        try:
+            self.run_until(began + length)
+        finally:
+            self._depth -= 1
+        self._note_wait(self.time.at - began, meant=length)
+        if actor.life != life:
+            raise Crashed
+        actor.frozen -= frozen
+        self.thaw(actor)
+
+    def _note_wait(self, waited: int, *, meant: int) -> None:
+        """How long someone stood in the middle of something, and whether another's pause made it longer."""
+        self.longest_wait = max(self.longest_wait, waited)
+        if waited - meant > MINUTE:
+            now = micros(self.now())
+            self.long_waits.append((now - waited, now))
+
+    def _perform(self, event: Event) -> None:
+        actor = event.actor
+        if actor is None:
+            event.do()
+            return
+        if actor.life != event.life or not actor.alive:
+            return
+        if actor.frozen or event.lane in actor.busy:
+            actor.deferred.append((event.lane, event.do))
+            return
+        before = self.version
+        try:
+            event.do()
+        except Crashed:
+            if actor.life == event.life:
+                actor.crash()
+        self.thaw(actor)
+        if self.version != before:
+            self.spread_word()
+
+    def thaw(self, actor: Actor) -> None:
+        """What waited while an actor could not move happens now."""
+        if actor.deferred and not actor.frozen:
+            waiting, actor.deferred = actor.deferred, []
+            for lane, do in waiting:
+                self.at(self.time.at, do, actor=actor, lane=lane)
+
+    def spread_word(self) -> None:
+        """Something was committed: everyone looks whether that concerns them."""
+        outlook = self.outlook()
+        for actor in self.actors:
+            if actor.alive:
+                actor.consider(outlook)
+
+    # The store and its clock.
+
+    def now(self) -> datetime:
+        """The store's clock, as it truly is."""
+        return self.base.now()
+
+    def when(self, instant: int) -> int:
+        """The true instant at which the store's clock will show this one."""
+        return max(self.time.at, instant - self.clock.skew)
+
+    def read_clock(self, actor: Actor, store: Any) -> datetime:
+        """What an actor gets when it asks the store for the time."""
+        moment: datetime = store.now()
+        return moment
+
+    def open_store(self, actor: Actor) -> Any:
+        """A store for a new life of an actor."""
+        return self.base.store_for(actor)
+
+    def close_store(self, actor: Actor) -> None:
+        """A process is gone, and its connections with it."""
+        self.base.close_for(actor)
+
+    def watch(self, actor: Actor, name: str, tx: Any) -> WatchedTransaction:
+        """A transaction that is watched."""
+        watched = WatchedTransaction(tx, now=micros(self.now()), may_be_early=self.may_be_early)
+        return self._watch(actor, name, watched) if self._watch is not None else watched
+
+    def committed(self, watched: WatchedTransaction) -> None:
+        """A transaction is kept: what it did is true from now on."""
+        self.transactions += 1
+        if not watched.changed:
+            return
+        self.version += 1
+        at = micros(self.now())
+        for kind, subject, fence, value, about, word in watched.seen:
+            if kind == "asked to stop":
+                self._withdraw_promises(subject, fence, value)
+                continue
+            if kind.startswith("I"):
+                rows = ({"id": subject, "fence": fence, "schedule_id": about},)
+                breach = Violation(invariant=kind, message=f"run {subject} {word}", rows=rows)
+                self.breaches.append(breach)
+                continue
+            if kind == "pruned":
+                self.pruned.add(subject)
+            self.notes.append(
+                Note(kind=kind, at=at, subject=subject, fence=fence, value=value, about=about, word=word)
+            )
+        self.counts.update(watched.counted)
+        if watched.touches_gates:
+            self._note_levels(at)
+
+    def _withdraw_promises(self, run_id: str, fence: int, until: int) -> None:
+        """Whoever is asked to stop keeps the lease only for the grace, whatever was promised before."""
+        self.notes = [
+            note
+            for note in self.notes
+            if note.kind != "renewed" or (note.subject, note.fence) != (run_id, fence) or note.value <= until
+        ]
+
+    def _note_levels(self, at: int) -> None:
+        """How full every ceiling is, read from the runs themselves and not from what guards them."""
+        live: Counter[str] = Counter()
+        for line, count in self.base.ask(_LIVE):
+            for gate in line.split("\n"):
+                live[gate] += count
+        for gate, most in self.base.ask(_GATES):
+            level = (live[gate], most)
+            if self._levels.get(gate) != level:
+                # Above a limit that was lowered is no grant, as long as the count does not rise.
+                lowered = "lowered" if live[gate] <= self._levels.get(gate, (0, 0))[0] else ""
+                self._levels[gate] = level
+                note = Note(kind="held", at=at, subject=gate, value=live[gate], most=most, word=lowered)
+                self.notes.append(note)
+
+    def outlook(self) -> Outlook:
+        """What may be due when; asked once for each version of the store."""
+        if self._outlook is None or self._outlook.version != self.version:
+            ((due, asleep, ends, ready, handoff),) = self.base.ask(_OUTLOOK)
+            self._outlook = Outlook(
+                self.version,
+                NEVER if due is None else due,
+                NEVER if asleep is None else asleep,
+                NEVER if ends is None else ends,
+                bool(ready),
+                bool(handoff),
+                self.counts["holder asked to stop"],
+            )
+        return self._outlook
+
+    # What is seen.
+
+    def count(self, what: str) -> None:
+        """Something happened that a simulation wants to have seen."""
+        self.counts[what] += 1
+
+    def remember(self, kind: str, subject: str, *, about: str = "", word: str = "") -> None:
+        """A note for the checker about something that leaves no row."""
+        at = micros(self.now())
+        self.notes.append(Note(kind=kind, at=at, subject=subject, about=about, word=word))
+
+    def trouble(self, actor: Actor, error: Exception) -> None:
+        """An error that somebody met and survived."""
+        self.troubles[f"{type(error).__name__}: {str(error)[:80]}"] += 1
+
+    def add_schedule(self, namespace: str, name: str) -> None:
+        """A name that people know from now on."""
+        if (namespace, name) not in self.schedules:
+            self.schedules.append((namespace, name))
+
+    def hear(self, actor: Actor, fact: Fact) -> None:
+        """A fact: kept for the trace, and counted where it is a danger that was met."""
+        kind = type(fact).__name__
+        if kind == "TickFinished":
+            return
+        self.trace.append((self.time.at, actor.name, fact))
+        self.counts[kind] += 1
+        self.counts.update(self._dangers(fact))
+        if isinstance(fact, RunSkipped | RunAdmitted):
+            self._see_change(fact.schedule_id, fact.planned_at)
+
+    def _dangers(self, fact: Fact) -> list[str]:
+        match fact:
+            case AnswerStale():
+                return ["stale answer refused"]
+            case LeaseLost(holder=holder) if self._lives(holder):
+                return ["lease expired while its holder was alive"]
+            case RunParked(error=error, reason=reason):
+                by_crash = "expired" in error and "exhausted" in reason
+                return [f"parked: {reason.split(':')[0]}", *(["parked by crash budget"] if by_crash else [])]
+            case RunReleased():
+                return ["refund used"]
+            case OccurrencesDropped():
+                return ["gap written"]
+            case RunSkipped(reason=reason):
+                return [f"skipped: {reason}"]
+            case RunAdmitted(source=source):
+                return [f"source: {source}"]
+            case ScheduleMoved(source=source) if source.startswith("clamped"):
+                return ["hint clamped"]
+            case ClockStepped(treated_as=treated):
+                return [f"clock step seen: {treated}"]
+        return []
+
+    def _lives(self, holder: str) -> bool:
+        actor, life = self.holders.get(holder, (None, 0))
+        return actor is not None and actor.alive and actor.life == life
+
+    def _see_change(self, schedule_id: str, planned_at: datetime) -> None:
+        """Whether an occurrence lies where the clocks change."""
+        zone = self.zones.get(schedule_id)
+        if zone is None:
+            return
+        local = planned_at.astimezone(zone)
+        if local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset():
+            self.count("clock change: fold decided")
+        before = from_micros(micros(planned_at) - SECOND).astimezone(zone)
+        if (local.utcoffset() or 0) != (before.utcoffset() or 0) and local.replace(
+            tzinfo=UTC
+        ) > before.replace(tzinfo=UTC):
+            self.count("clock change: gap decided")

@@ -1,0 +1,127 @@
+"""The dashboard for everyone: names for what is pressed, text that can be read, a way without a mouse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.browser.conftest import Site, open_page
+from tests.browser.test_dashboard import SCREENS, go, make, manual, newest_run
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+NAMELESS = """() => [...document.querySelectorAll('a[href], button, input, select, [role=img], svg[role]')]
+    .filter(node => node.getClientRects().length && node.getAttribute('tabindex') !== '-1')
+    .filter(node => {
+        const label = node.closest('label') || (node.id && document.querySelector(`label[for=${node.id}]`));
+        const name = node.getAttribute('aria-label') || (label && label.textContent) || node.textContent
+            || node.getAttribute('title') || node.getAttribute('alt');
+        return !name || !name.trim();
+    }).map(node => node.outerHTML.slice(0, 120))"""
+
+# The brightness of each text and of the first ground behind it that is not clear.
+CONTRAST = """() => {
+    const canvas = new OffscreenCanvas(1, 1).getContext('2d', {willReadFrequently: true});
+    const colour = text => {
+        canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1);
+        return [...canvas.getImageData(0, 0, 1, 1).data]; };
+    const linear = v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+    const light = ([r, g, b]) => [r, g, b].map(v => linear(v / 255))
+        .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+    const ground = node => { for (let at = node; at; at = at.parentElement) {
+        const found = colour(getComputedStyle(at).backgroundColor); if (found[3] > 250) return found; }
+        return [255, 255, 255, 255]; };
+    const texts = [...document.querySelectorAll('main *, nav *')].filter(node => node.getClientRects().length
+        && !node.closest('svg') && [...node.childNodes].some(c => c.nodeType === 3 && c.data.trim()));
+    const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const read = node => ratio(light(colour(getComputedStyle(node).color)), light(ground(node)));
+    return texts.map(node => [read(node), node.className, node.textContent.slice(0, 40)])
+        .filter(([ratio]) => ratio < 4.5);
+}"""
+
+
+def screens_of(site: Site) -> list[str]:
+    site.release()
+    name = make(site, "everyone", description="for everyone", tags=["a", "b"])
+    broken = manual(site, "broken")
+    site.api("POST", f"schedules/{broken}/run", {})
+    site.api("POST", "queues", {"queue": "mail", "payload": 1})
+    more = [f"schedules/{name}", f"schedules/{name}/edit", f"runs/{newest_run(site, broken)}", "queues/mail"]
+    return [*SCREENS, *more]
+
+
+def shown(page: Page, screen: str) -> None:
+    go(page, f"/{screen}")
+    page.wait_for_selector("main .screen")
+    page.wait_for_timeout(150)
+
+
+def test_everything_that_can_be_pressed_or_filled_has_a_name(page: Page, site: Site) -> None:
+    for screen in screens_of(site):
+        shown(page, screen)
+        assert page.evaluate(NAMELESS) == [], screen
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_stands_out_from_its_ground(browser: Browser, site: Site, scheme: Any) -> None:
+    for page in open_page(browser, site, color_scheme=scheme):
+        for screen in screens_of(site):
+            shown(page, screen)
+            assert page.evaluate(CONTRAST) == [], screen
+
+
+def test_each_screen_has_one_title_and_tables_say_what_they_hold(page: Page, site: Site) -> None:
+    for screen in screens_of(site):
+        shown(page, screen)
+        assert page.locator("h1").count() == 1
+        assert page.locator("main").count() == 1
+        assert page.evaluate("[...document.querySelectorAll('table')].every(t => t.caption && t.tHead)"), (
+            screen
+        )
+        assert page.locator("html").get_attribute("lang") == "en"
+
+
+def test_tab_walks_from_the_way_to_the_content_through_the_screens_in_order(page: Page) -> None:
+    go(page, "/queues")
+    page.wait_for_selector("main .screen")
+    page.wait_for_function("document.activeElement.id === 'main'")
+    page.locator(".skip").focus()
+    walked = []
+    for _ in range(11):
+        walked.append(page.evaluate("document.activeElement.textContent.trim()"))
+        page.keyboard.press("Tab")
+    assert walked[0] == "Go to the content"
+    places = [walked.index(name) for name in ("Timewright", "Now", "Schedules", "Runs", "Queues")]
+    assert places == sorted(places)
+
+
+def test_where_the_focus_is_can_be_seen(page: Page) -> None:
+    go(page, "/schedules")
+    page.wait_for_selector("main .screen")
+    page.locator("nav.side a").first.focus()
+    page.keyboard.press("Tab")
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+
+
+def test_nothing_moves_for_those_who_asked_for_stillness(browser: Browser, site: Site) -> None:
+    site.hold()
+    name = manual(site, "slow")
+    site.api("POST", f"schedules/{name}/run", {})
+    for page in open_page(browser, site, reduced_motion="reduce"):
+        go(page, "/now")
+        page.wait_for_selector(".elapsed > div")
+        lengths = page.evaluate(
+            "[...document.querySelectorAll('*')].map(n => getComputedStyle(n).transitionDuration)"
+        )
+        assert set(lengths) <= {"0s"}
+    site.release()
+
+
+def test_state_is_never_told_by_colour_alone(page: Page, site: Site) -> None:
+    shown(page, "schedules")
+    bare = "[...document.querySelectorAll('.dot, .badge')].filter(n => !n.textContent.trim()).length"
+    assert page.evaluate(bare) == 0
+    assert page.locator(".strip").first.get_attribute("aria-label")

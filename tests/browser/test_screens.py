@@ -1,0 +1,174 @@
+"""What the screens show beyond the lists: plans, hints, workflows, instances, and several things at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+from tests.browser.test_dashboard import confirm, go, make, manual, new_name, newest_run
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from tests.browser.conftest import Site
+
+
+def test_a_line_of_qualifiers_is_completed_and_becomes_the_address(page: Page, site: Site) -> None:
+    name = make(site, "asked")
+    go(page, "/runs")
+    box = page.locator("input[data-search]")
+    box.fill("sta")
+    expect(page.get_by_role("option")).to_have_text(["state: in which state"])
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("option").filter(has_text="state:failed")).to_be_visible()
+    box.fill(f"state:failed schedule:{name[:8]}")
+    page.get_by_role("option", name=f"schedule:{name}").click()
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/#/runs?*schedule={name}*")
+    assert "state=failed" in page.url
+    expect(page.get_by_text("No run fits.")).to_be_visible()
+
+
+def test_everything_that_fits_is_chosen_and_changed_at_once(page: Page, site: Site) -> None:
+    group = new_name("many")
+    for number in range(52):
+        site.api(
+            "POST", "schedules", {"name": f"{group}-{number:02d}", "every": "1h", "note": "x", "group": group}
+        )
+    go(page, f"/schedules?group={group}")
+    page.get_by_label("choose all on this page").check()
+    toolbar = page.get_by_role("toolbar", name="for the chosen")
+    expect(toolbar).to_contain_text("50 chosen")
+    toolbar.get_by_role("button", name="all that fit").click()
+    expect(toolbar).to_contain_text("52 chosen")
+    toolbar.get_by_role("button", name="pause").click()
+    expect(page.locator("dialog")).to_contain_text("timewright schedule pause")
+    confirm(page, "pause")
+    expect(page.locator("#toasts")).to_contain_text("52 done", timeout=30_000)
+    assert len(site.api("GET", f"schedules?group={group}&state=paused&limit=100")["schedules"]) == 52
+
+
+def test_the_next_occurrence_is_moved_and_its_own_time_left_out(page: Page, site: Site) -> None:
+    name = make(site, "moved", every="1d")
+    go(page, f"/schedules/{name}")
+    page.get_by_role("button", name="move next…").click()
+    page.locator("dialog input[name=to]").fill("2031-01-02T03:04")
+    expect(page.locator("dialog code")).to_contain_text(f"timewright schedule move {name} --to 2031-01-02T")
+    confirm(page, "move")
+    expect(page.get_by_label("Runs", exact=True)).to_contain_text("ready")
+    states = {run["state"] for run in site.api("GET", f"runs?schedule={name}")["runs"]}
+    assert states == {"ready", "skipped"}
+
+
+def test_a_hint_is_given_with_what_would_be_without_it(page: Page, site: Site) -> None:
+    name = make(site, "hinted", adaptive=True, clamp={"min": "30s", "max": "2h"})
+    go(page, f"/schedules/{name}")
+    hints = page.get_by_label("Hints")
+    hints.get_by_role("button", name="hint…").click()
+    page.locator("dialog input[name=interval]").fill("10m")
+    page.locator("dialog input[name=reason]").fill("a release")
+    expect(page.locator("dialog code")).to_contain_text("--interval 10m --ttl 1h --reason 'a release'")
+    confirm(page, "hint")
+    expect(hints).to_contain_text("every 10m")
+    expect(hints).to_contain_text("a release")
+    expect(hints).to_contain_text("gone in 59 m")
+    expect(hints.locator("dd").nth(1)).to_contain_text("later)")
+    hints.get_by_role("button", name="clear").click()
+    confirm(page, "clear")
+    expect(hints).to_contain_text("no hint is in force")
+
+
+def test_a_run_shows_what_went_out_and_what_came_back(page: Page, site: Site) -> None:
+    site.release()
+    name = manual(site, "slow")
+    site.api("POST", f"schedules/{name}/run", {"payload": {"order": 7}})
+    go(page, f"/runs/{newest_run(site, name)}")
+    expect(page.get_by_label("What went out")).to_contain_text("slow")
+    expect(page.get_by_label("What went out")).to_contain_text('"order": 7')
+    expect(page.get_by_label("What came back")).to_contain_text("done")
+    expect(page.get_by_label("Output")).to_contain_text("timewright run logs")
+
+
+def test_what_an_edit_changed_is_shown_and_nothing_else(page: Page, site: Site) -> None:
+    name = make(site, "diffed")
+    site.api("PATCH", f"schedules/{name}", {"every": "2h", "reason": "half as often"})
+    go(page, f"/schedules/{name}")
+    changed = page.get_by_label("Revisions").locator(".diff li")
+    expect(changed).to_have_count(1)
+    expect(changed).to_contain_text("trigger.interval")
+    expect(changed.locator("del")).to_contain_text("1h")
+    expect(changed.locator("ins")).to_contain_text("2h")
+    go(page, f"/audit?schedule={name}&action=schedule.update")
+    page.get_by_text("revision 1 to 2").click()
+    expect(page.locator(".diff li")).to_contain_text("trigger.interval")
+
+
+def test_a_change_of_the_clocks_is_seen_before_a_schedule_is_kept(page: Page) -> None:
+    go(page, "/create")
+    page.locator("select[name=when]").select_option("cron")
+    page.locator("input[name=cron]").fill("30 2 * * *")
+    page.locator("input[name=zone]").fill("Europe/Berlin")
+    expect(page.get_by_text("Clocks of Europe/Berlin change")).to_be_visible()
+    expect(
+        page.get_by_role("table", name="around the change of clocks").locator("tbody tr")
+    ).not_to_have_count(0)
+    page.locator("input[name=zone]").fill("Asia/Tokyo")
+    expect(page.get_by_text("Clocks of")).to_have_count(0)
+
+
+def test_schedules_that_start_together_are_named_with_what_would_spread_them(page: Page, site: Site) -> None:
+    group = new_name("herd")
+    names = [make(site, "herd", cron="0 9 * * *", every=None, group=group) for _ in range(4)]
+    go(page, f"/forecast?group={group}")
+    herd = page.get_by_label("Too many at once")
+    for name in names:
+        expect(herd).to_contain_text(name)
+    herd.get_by_text("spread over up to 10m").click()
+    expect(herd).to_contain_text(f"timewright schedule update {names[0]} --jitter 10m --offset stable")
+    busy = page.locator("[data-hour]").filter(has_text="4").first
+    busy.hover()
+    expect(page.locator("#hour")).to_contain_text(names[0])
+
+
+def test_a_workflow_is_drawn_with_the_states_of_its_run(page: Page, site: Site) -> None:
+    name = new_name("flow")
+    steps = [
+        {"name": "first", "target": {"kind": "note", "text": "a"}},
+        {"name": "second", "target": {"kind": "call", "name": "broken"}, "needs": ["first"]},
+    ]
+    site.api("PUT", f"workflows/{name}", {"steps": steps})
+    go(page, f"/workflows/{name}")
+    drawn = page.get_by_role("img", name=f"steps of {name}")
+    expect(drawn).to_contain_text("second")
+    page.get_by_role("button", name="run now").click()
+    confirm(page, "run now")
+    expect(drawn).to_contain_text("succeeded")
+    expect(page.get_by_label("Each step").locator("tbody tr")).to_have_count(2)
+
+
+def test_the_instance_that_runs_all_this_is_alive(page: Page) -> None:
+    go(page, "/instances")
+    expect(page.get_by_label("Instances", exact=True).locator("tbody tr").first).to_contain_text("alive")
+    go(page, "/now")
+    expect(page.get_by_label("House")).to_contain_text("1 instance alive")
+
+
+def test_another_namespace_is_entered_and_stays_in_the_address(page: Page, site: Site) -> None:
+    name = new_name("ns")
+    site.api("POST", "namespaces", {"name": name})
+    page.reload()
+    page.locator("select[name=namespace]").select_option(name)
+    page.wait_for_url(f"**/#/now?namespace={name}")
+    go(page, "/schedules")
+    expect(page.get_by_text("No schedules yet.")).to_be_visible()
+    page.wait_for_url(f"**/#/schedules?namespace={name}")
+
+
+def test_numbers_in_results_are_drawn_over_time(page: Page, site: Site) -> None:
+    name = manual(site, "counted", overlap="allow")
+    for number in (3, 5):
+        site.api("POST", f"schedules/{name}/run", {"payload": number})
+    go(page, f"/schedules/{name}")
+    trends = page.get_by_label("Last 48").locator("figure")
+    expect(trends.filter(has_text="rows")).to_contain_text("top 5")

@@ -1,0 +1,83 @@
+"""What those who look ask most: what failed and what does not run, found without walking the rest."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.conformance.builders import NOON, make_run, make_schedule, make_standing, revised
+from tests.conformance.databases import Database
+from timewright.core.moments import HOUR, MINUTE
+from timewright.core.run import RunState
+from timewright.core.schedule import ScheduleState
+from timewright.ports import RunFilter, ScheduleFilter, Store
+from timewright.stores.statements import SQLITE, load_book
+
+
+def test_what_failed_is_listed_newest_first_with_every_filter(store: Store) -> None:
+    failed = [
+        make_run(f"sch_{n}", state=RunState.FAILED, planned_at=NOON + n * MINUTE, fire_at=NOON)
+        for n in range(5)
+    ]
+    others = [
+        make_run("sch_8", state=RunState.SUCCEEDED, planned_at=NOON),
+        make_run("sch_9", state=RunState.FAILED, planned_at=NOON, namespace="other"),
+        make_run("", state=RunState.FAILED, planned_at=NOON, queue="mail"),
+    ]
+    store.write(lambda tx: tx.add_runs([*failed, *others]))
+
+    def found(**which: object) -> list[str]:
+        asked = RunFilter(namespace="default", state=RunState.FAILED, **which)  # type: ignore[arg-type]
+        return [run.id for run in store.read(lambda tx: tx.find_runs(asked)).rows]
+
+    newest = sorted((run.id for run in [*failed, others[2]]), reverse=True)
+    assert found() == newest
+    assert found(queue="mail") == [others[2].id]
+    assert sorted(found(since=NOON + 3 * MINUTE)) == sorted(run.id for run in failed[3:])
+    assert sorted(found(until=NOON - HOUR)) == []
+    page = store.read(lambda tx: tx.find_runs(RunFilter(namespace="default", state=RunState.FAILED, limit=2)))
+    assert [run.id for run in page.rows] == newest[:2]
+    assert found(cursor=page.cursor) == newest[2:]
+
+
+def test_what_does_not_run_is_listed_by_name_in_pages(store: Store) -> None:
+    states = [ScheduleState.PAUSED, ScheduleState.ACTIVE, ScheduleState.PARKED] * 3
+    made = [make_schedule(f"job-{n}", group="a" if n % 2 else None) for n in range(len(states))]
+    stood = [make_standing(state=state) for state in states]
+    store.write(lambda tx: tx.put_schedules([revised(a, b) for a, b in zip(made, stood, strict=True)]))
+
+    def names(**which: object) -> tuple[list[str], str]:
+        asked = ScheduleFilter(namespace="default", **which)  # type: ignore[arg-type]
+        page = store.read(lambda tx: tx.find_schedules(asked))
+        return [due.schedule.name for due in page.rows], page.cursor
+
+    assert names(state=ScheduleState.PAUSED) == (["job-0", "job-3", "job-6"], "")
+    assert names(state=ScheduleState.ACTIVE) == (["job-1", "job-4", "job-7"], "")
+    assert names(state=ScheduleState.PARKED, group="a") == (["job-5"], "")
+    assert names(state=ScheduleState.PAUSED, name_starts="job-3") == (["job-3"], "")
+    first, cursor = names(state=ScheduleState.PARKED, limit=2)
+    assert first == ["job-2", "job-5"]
+    assert names(state=ScheduleState.PARKED, limit=2, cursor=cursor) == (["job-8"], "")
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        ("list_failed_runs", "runs_failed"),
+        ("list_leased_runs", "runs_leased"),
+        ("list_held_runs", "runs_held"),
+        ("list_parked_runs", "runs_parked"),
+        ("list_resting_schedules", "schedules_resting"),
+    ],
+)
+def test_a_page_of_one_state_walks_the_index_of_that_state(
+    database: Database, statement: str, index: str
+) -> None:
+    database.open()
+    sql = re.sub(r":\w+", "'5'", load_book(SQLITE)[statement].sql)
+    steps = [str(row[3]) for row in database.sql(f"EXPLAIN QUERY PLAN {sql}")]
+    walked = [step for step in steps if re.match(r"(SCAN|SEARCH) ", step) and "(id=?)" not in step]
+    assert len(walked) == 1
+    assert index in walked[0]

@@ -1,0 +1,35 @@
+"""A calendar from a file, on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.doors.terminal import ask
+from tests.operations.house import House
+
+TEXT = """BEGIN:VCALENDAR
+VERSION:2.0
+PRODID:-//x//x//EN
+BEGIN:VEVENT
+UID:1
+DTSTART;VALUE=DATE:20261224
+SUMMARY:Closed
+END:VEVENT
+END:VCALENDAR
+"""
+
+
+def test_a_calendar_is_read_from_a_file_or_from_its_text(tmp_path: Path) -> None:
+    file = tmp_path / "team.ics"
+    file.write_text(TEXT)
+    for given in (str(file), TEXT):
+        said = ask(House(), "calendar", "put", "team", "--ical", given, "-o", "json")
+        assert said.code == 0
+        assert json.loads(said.out)["calendar"]["names"] == {"2026-12-24": "Closed"}
+
+
+def test_a_file_that_is_not_there_is_refused_by_its_name(tmp_path: Path) -> None:
+    said = ask(House(), "calendar", "put", "team", "--ical", str(tmp_path / "none.ics"))
+    assert said.code != 0
+    assert "none.ics" in said.err

@@ -1,0 +1,264 @@
+"""Quick runs are leased ahead of those under way, and wait here: never more start than may."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.engine.faults import PATIENCE, CountingWaker, PassingWaker
+from tests.engine.fleet import until
+from timewright import Context, Manual, Scheduler
+from timewright.core.facts import AttemptStarted, RunSucceeded
+from timewright.core.policies import LeaseTerms
+from timewright.core.run import Failed, Outcome, RunState, Succeeded
+from timewright.core.triggers import every
+from timewright.engine.pace import AHEAD_SECONDS, HANDFUL, MOST_AHEAD, Pace
+from timewright.ports import Launch
+from timewright.testing.bench import Bench
+from timewright.testing.targets import hang, succeed
+
+CAPACITY = 3
+RUNS = 10
+
+
+def test_a_handful_says_nothing_about_a_pace() -> None:
+    pace = Pace()
+    pace.ended(HANDFUL - 1, moment=0.001)
+    assert pace.ahead == 0
+
+
+def test_so_many_are_taken_ahead_as_end_in_a_moment_and_never_more_than_a_limit() -> None:
+    pace = Pace()
+    pace.begin(10.0)
+    pace.ended(100, moment=10.5)
+    assert pace.ahead == 200 * AHEAD_SECONDS
+    pace.ended(10_000, moment=10.6)
+    assert pace.ahead == MOST_AHEAD
+
+
+def test_a_slower_pace_is_believed_step_by_step_and_silence_is_a_slower_pace() -> None:
+    pace = Pace()
+    pace.ended(1000, moment=1.0)
+    seen = []
+    for moment in (2.0, 3.0, 4.0):
+        pace.ended(0, moment=moment)
+        seen.append(pace.ahead)
+    assert seen == [50, 25, 12]
+
+
+def test_a_clock_that_stands_still_tells_no_pace() -> None:
+    pace = Pace()
+    pace.ended(1000, moment=0.0)
+    assert pace.ahead == 0
+
+
+# What waits.
+
+
+def ahead(*, act: Any = None, lease: LeaseTerms | None = None) -> Bench:
+    """A bench whose runs were quick of late, with more due than may be under way."""
+    bench = Bench(capacity=CAPACITY)
+    for number in range(RUNS):
+        bench.schedule(f"s{number}", every("1h"), lease=lease or LeaseTerms())
+        bench.target.script(f"s{number}", act or hang())
+    bench.clock.advance(hours=1)
+    bench.loop.launcher._pace._rate = 1e6
+    bench.loop.step()
+    return bench
+
+
+def states(bench: Bench) -> set[RunState]:
+    return {bench.runs(f"s{number}")[0].state for number in range(RUNS)}
+
+
+def test_more_are_leased_than_may_be_under_way_and_no_more_are_started() -> None:
+    bench = ahead()
+    assert states(bench) == {RunState.LEASED}
+    assert len(bench.loop.launcher) == RUNS
+    assert len(bench.target.launched) == CAPACITY
+
+
+def test_whoever_waits_starts_when_another_ends_without_asking_the_store() -> None:
+    bench = ahead()
+    for started in range(CAPACITY + 1, RUNS + 1):
+        bench.target.under_way[0].end(Succeeded())
+        bench.target.finish_due()
+        assert len(bench.target.launched) == started
+    assert sum(not work.over for work in bench.target.under_way) == CAPACITY
+
+
+def test_one_that_is_stopped_while_it_waits_never_starts() -> None:
+    bench = ahead()
+    waiting = bench.loop.launcher.under_way()[0].lease.run
+    bench.loop.launcher.stop(waiting.id, waiting.fence, reason="enough")
+    for work in list(bench.target.under_way):
+        work.end(Succeeded())
+    while bench.target.under_way:
+        bench.target.finish_due()
+        for work in list(bench.target.under_way):
+            work.end(Succeeded())
+    bench.tick()
+    assert waiting.id not in {launch.run_id for launch in bench.target.launched}
+    assert len(bench.target.launched) == RUNS - 1
+    assert states(bench) == {RunState.SUCCEEDED, RunState.CANCELLED}
+
+
+def test_what_waits_when_all_ends_is_given_back_uncharged() -> None:
+    bench = ahead()
+    bench.loop.stop(wait=timedelta(0), grace=timedelta(0))
+    assert states(bench) == {RunState.READY}
+    assert {bench.runs(f"s{number}")[0].attempts for number in range(RUNS)} == {0}
+    assert len(bench.target.launched) == CAPACITY
+
+
+def test_what_waits_when_the_end_begins_is_not_started_any_more() -> None:
+    bench = ahead(act=succeed(after=timedelta(seconds=1)))
+    bench.loop.waker = PassingWaker(bench.clock, bench.target)
+    bench.loop.stop(wait=timedelta(seconds=30))
+    assert len(bench.target.launched) == CAPACITY
+    assert states(bench) == {RunState.READY, RunState.SUCCEEDED}
+
+
+def test_what_waits_keeps_its_lease_and_loses_none_of_its_time() -> None:
+    terms = LeaseTerms(length=timedelta(seconds=30), time_limit=timedelta(seconds=60))
+    bench = ahead(lease=terms)
+    bench.clock.advance(seconds=20)
+    bench.loop.renew_once(now=bench.now)
+    bench.clock.advance(seconds=20)
+    bench.loop.renew_once(now=bench.now)
+    bench.clock.advance(seconds=19)
+    bench.loop.launcher.watch()
+    assert len(bench.loop.launcher) == RUNS, "what was renewed is not ended"
+    bench.target.under_way[0].end(Succeeded())
+    begun = [flown for flown in bench.loop.launcher.under_way() if flown.begun]
+    assert max(flown.overdue for flown in begun) > bench.clock.monotonic() + 60
+
+
+def test_a_lease_that_ends_while_its_run_waits_is_a_failure_of_a_run_that_never_started() -> None:
+    bench = ahead(lease=LeaseTerms(length=timedelta(seconds=30)))
+    bench.clock.advance(seconds=29.5)
+    bench.loop.launcher.watch()
+    assert len(bench.target.launched) == CAPACITY
+    assert len(bench.loop.launcher) == 0
+
+
+def test_a_thousand_that_answer_while_they_start_do_not_pile_up() -> None:
+    """Each is started by the end of the one before: not inside it, or the stack would not hold them."""
+
+    class AtOnce:
+        def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> Any:
+            done(Succeeded())
+            return self
+
+        def stop(self, reason: str) -> None:
+            raise AssertionError("it is over")
+
+        def close(self, *, grace: timedelta) -> None:
+            pass
+
+    bench = Bench(capacity=1)
+    first = Bench.schedule
+    for number in range(MOST_AHEAD):
+        first(bench, f"s{number}", every("1h"))
+    bench.target.script("s0", hang())
+    bench.loop.tick.limits = type(bench.loop.tick.limits)(capacity=1, batch=MOST_AHEAD)
+    bench.clock.advance(hours=1)
+    bench.loop.launcher._pace._rate = 1e6
+    bench.loop.step()
+    bench._targets["note"] = AtOnce()
+    assert len(bench.loop.launcher) > 500
+    bench.target.under_way[0].end(Succeeded())
+    assert len(bench.loop.launcher) == 0
+    bench.tick()
+    assert sum(isinstance(fact, RunSucceeded) for fact in bench.facts) == MOST_AHEAD
+
+
+@pytest.mark.parametrize("capacity", [1, 3])
+def test_few_runs_are_never_taken_ahead(capacity: int) -> None:
+    bench = Bench(capacity=capacity)
+    for number in range(RUNS):
+        bench.schedule(f"s{number}", every("1h"))
+    bench.clock.advance(hours=1)
+    for _ in range(RUNS):
+        bench.clock.advance(timedelta(microseconds=1))
+        bench.loop.step()
+        assert len(bench.loop.launcher) <= capacity
+
+
+# While the tick goes on.
+
+
+def test_an_answer_that_is_being_written_is_not_mistaken_for_a_grant_nobody_heard_of() -> None:
+    bench = ahead()
+    bench.target.under_way[0].end(Succeeded())
+    run = next(fact for fact in bench.facts if isinstance(fact, AttemptStarted))
+    answers = bench.loop.launcher.take_answers()
+    assert bench.loop.tick.take_up(now=bench.now) == []
+    bench.loop.launcher.written(answers)
+    assert [lease.run.id for lease in bench.loop.tick.take_up(now=bench.now)] == [run.run_id]
+
+
+class Resting(Bench):
+    """A bench whose settling is a thing of its own, and whose tick rests until it is woken."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.waker = CountingWaker()
+        self.loop.waker = self.waker
+        self.loop.tick.settles = False
+
+    def end(self, outcome: Outcome, *, name: str = "a", **policies: Any) -> int:
+        """Let a run of a new schedule end so, and be settled; how often that woke the tick."""
+        self.schedule(name, every("1h"), **policies)
+        self.target.script(name, hang())
+        self.clock.advance(hours=1)
+        self.loop.step()
+        before = self.waker.woken
+        self.target.under_way[-1].end(outcome)
+        self.loop.settler.settle()
+        return self.waker.woken - before
+
+
+def test_an_end_that_gives_the_tick_nothing_to_do_does_not_wake_it() -> None:
+    bench = Resting()
+    assert bench.end(Succeeded()) == 0
+    assert bench.runs("a")[0].state is RunState.SUCCEEDED
+
+
+def test_an_end_that_brings_something_nearer_wakes_the_tick() -> None:
+    assert Resting().end(Failed(error="again")) == 1
+
+
+def test_an_end_that_frees_a_place_behind_a_ceiling_wakes_the_tick() -> None:
+    assert Resting().end(Succeeded(), limits=("crm",)) == 1
+
+
+def test_an_end_wakes_a_tick_that_waits_for_room() -> None:
+    bench = Resting(capacity=1)
+    bench.schedule("other", every("1h"))
+    bench.target.script("other", hang())
+    assert bench.end(Succeeded()) == 1
+    assert len(bench.target.launched) == 1
+
+
+def test_whoever_waits_behind_a_ceiling_starts_when_the_one_before_ends(file: str) -> None:
+    app, order = Scheduler(file), list[str]()
+    go_on = threading.Event()
+
+    def work(ctx: Context) -> None:
+        order.append(ctx.schedule_name)
+        assert go_on.wait(PATIENCE)
+
+    for name in ("first", "second"):
+        app.schedule(Manual(), name=name, limits=["crm"])(work)
+    with app:
+        app.schedules.run(schedule="first")
+        until(lambda: order == ["first"], "the first to begin")
+        app.schedules.run(schedule="second")
+        until(lambda: app.runs.list(state="ready")["runs"], "the second to wait")
+        go_on.set()
+        until(lambda: order == ["first", "second"], "the second to begin", seconds=10)

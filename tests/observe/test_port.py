@@ -1,0 +1,75 @@
+"""A port of its own for the numbers: it gives them, gives nothing else, and closes with its process."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+
+import pytest
+
+from timewright.assembly import House, new_registry
+from timewright.errors import InvalidInput
+from timewright.observe.port import CONTENT_TYPE, MetricsPort
+from timewright.settings import Settings
+from timewright.stores.sqlite import SqliteStore
+
+
+def get(port: int, path: str) -> tuple[int, str, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.headers["Content-Type"], answer.read().decode()
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def house_on(port: int) -> House:
+    settings = Settings(metrics_port=port)
+    return House(SqliteStore(), settings=settings, registry=new_registry())
+
+
+def test_the_numbers_are_given_and_nothing_else() -> None:
+    port = MetricsPort("127.0.0.1", 0, text=lambda: "timewright_ticks_total 7\n")
+    try:
+        assert get(port.port, "/metrics") == (200, CONTENT_TYPE, "timewright_ticks_total 7\n")
+        assert get(port.port, "/metrics?name=x")[0] == 200
+        assert get(port.port, "/api/v1/schedules")[0] == 404
+    finally:
+        port.close()
+    with pytest.raises(ConnectionRefusedError):
+        get(port.port, "/metrics")
+
+
+def test_an_instance_opens_its_port_when_it_starts_and_closes_it_when_it_stops(free_port: int) -> None:
+    house = house_on(free_port)
+    house.start()
+    try:
+        status, _, text = get(free_port, "/metrics")
+        assert (status, "timewright_store_up 1.0" in text) == (200, True)
+    finally:
+        house.stop()
+        house.close()
+    with pytest.raises(ConnectionRefusedError):
+        get(free_port, "/metrics")
+
+
+def test_a_port_that_is_taken_is_refused_by_name() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        house = house_on(taken.getsockname()[1])
+        try:
+            with pytest.raises(InvalidInput) as refusal:
+                house.start()
+            assert refusal.value.field == "metrics_port"
+        finally:
+            house.free()
+            house.close()

@@ -1,0 +1,54 @@
+"""The governor's rules through the whole stack: an agent's wishes, and the runs the engine makes of them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.operations.house import House
+from timewright.operations.access import acting
+from timewright.planner.desk import Desk
+from timewright.planner.watch import PLANNER
+
+INTERVAL = ("propose_interval", {"interval_seconds": 60})
+SLOWLY = ("propose_interval", {"interval_seconds": 3600})
+ONCE = ("propose_next_time", {"at": "2026-03-10T12:00:40Z"})
+LATE = ("propose_next_time", {"at": "2026-03-10T12:20:00Z"})
+QUIET = ("pause_until", {"until": "2026-03-10T12:30:00Z"})
+CLEAR: tuple[str, dict[str, object]] = ("clear_hints", {})
+
+# What the schedule is, what is wished, and the next run: when, from what, and over which candidates.
+CASES: list[Any] = [
+    ({}, [], "12:05:00", "baseline-interval", []),
+    ({}, [INTERVAL], "12:01:00", "ai-interval", ["baseline-interval"]),
+    ({"cron": "*/5 * * * *"}, [INTERVAL], "12:01:00", "ai-interval", ["baseline-cron"]),
+    ({}, [SLOWLY], "12:05:00", "baseline-interval", []),
+    ({}, [ONCE], "12:00:40", "ai-oneshot", ["baseline-interval"]),
+    ({}, [LATE], "12:05:00", "baseline-interval", []),
+    ({}, [INTERVAL, ONCE], "12:00:40", "ai-oneshot", ["baseline-interval", "ai-interval"]),
+    ({"clamp": {"min": "2m"}}, [INTERVAL], "12:02:00", "clamped-min", ["baseline-interval", "ai-interval"]),
+    ({"clamp": {"max": "3m"}}, [LATE], "12:03:00", "clamped-max", ["baseline-interval"]),
+    ({}, [INTERVAL, QUIET], "12:31:00", "ai-interval", ["baseline-interval"]),
+    ({}, [INTERVAL, CLEAR], "12:05:00", "baseline-interval", []),
+]
+
+
+@pytest.mark.parametrize(("fields", "wishes", "chosen"), [(a, b, tuple(rest)) for a, b, *rest in CASES])
+def test_the_next_run_is_the_one_the_governor_chose_and_it_says_so(
+    both_houses: House, fields: dict[str, Any], wishes: list[Any], chosen: tuple[str, str, list[str]]
+) -> None:
+    house = both_houses
+    at, source, lost = chosen
+    trigger = {} if "cron" in fields else {"every": "5m"}
+    house.ask("schedule create", {"name": "poll", "call": "x", "adaptive": True, **trigger, **fields})
+    desk = Desk(acting(house.context, PLANNER, "default"), schedule="poll", group=None)
+    for tool, arguments in wishes:
+        assert "refused" not in desk.use(tool, arguments)
+    house.bench.advance(timedelta(minutes=31))
+    rows = house.ask("run list", schedule="poll", state="succeeded", limit=1000)["runs"]
+    first = house.ask("run get", run=rows[-1]["id"])
+    assert (first["run"]["planned_at"], first["run"]["source"]) == (f"2026-03-10T{at}Z", source)
+    assert {one["source"] for one in first["trail"]} == set(lost)
+    assert all(one["why"] for one in first["trail"])

