@@ -282,3 +282,11 @@ def test_a_store_that_nobody_can_hear_is_left_as_it_is(file: str) -> None:
     store = open_store(file)
     assert announced(store) is store
     store.close()
+
+
+def test_an_ear_that_nobody_listens_with_any_more_is_closed_in_peace(postgres_url: str) -> None:
+    ear = ServerEar(lambda: psycopg.connect(postgres_url, autocommit=True), channel="c", own="me")
+    calls = ear.calls()
+    next(iter(calls))
+    calls.close()  # type: ignore[attr-defined]
+    ear.close()

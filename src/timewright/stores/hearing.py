@@ -68,9 +68,12 @@ class ServerEar:
             with near, bell:
                 with self._lock:
                     self._bell = bell
-                yield from self._while_connected(near)
-                with self._lock:
-                    self._bell = None
+                try:
+                    yield from self._while_connected(near)
+                finally:
+                    # Also when whoever listens has gone: a bell that is closed must not be rung.
+                    with self._lock:
+                        self._bell = None
             self._over.wait(self._retry)
 
     def close(self) -> None:
