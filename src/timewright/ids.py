@@ -45,7 +45,7 @@ class TimedIds:
 
 def first_id(kind: str, *, at: datetime) -> str:
     """The smallest id that can be made at an instant: whatever is made later sorts behind it."""
-    return f"{_PREFIXES[kind]}_{_spell((micros(at) // 1000) << 80)}"
+    return f"{_PREFIXES[kind]}_{_spell(max(micros(at) // 1000, 0) << 80)}"
 
 
 def _spell(value: int) -> str:

@@ -20,6 +20,7 @@ from tests.conformance.builders import (
     make_schedule,
     make_standing,
     new_id,
+    pages,
     put,
     revised,
     settle,
@@ -27,7 +28,7 @@ from tests.conformance.builders import (
 from tests.conformance.databases import Database
 from timewright.core.moments import DAY, HOUR, MINUTE
 from timewright.core.run import TERMINAL, Run, RunState
-from timewright.ports import Prune, RunFilter, Store
+from timewright.ports import Page, Prune, RunFilter, Store
 
 
 def prune(store: Store, **what: Any) -> int:
@@ -176,3 +177,26 @@ def test_a_queue_entry_that_was_pruned_is_forgotten(store: Store) -> None:
     add(store, run)
     assert prune(store, older_than=NOON + DAY) == 1
     assert store.read(lambda tx: tx.get_runs([run_id])) == {}
+
+
+def test_what_waits_for_a_person_is_listed_after_what_came_later_was_pruned(store: Store) -> None:
+    job = make_schedule()
+    put(store, revised(job))
+    states = (RunState.SUCCEEDED, RunState.PARKED, RunState.SUCCEEDED, RunState.PARKED, RunState.SUCCEEDED)
+    times = [NOON + n * MINUTE for n in range(len(states))]
+    made = [
+        make_run(job.id, planned_at=at, state=state, finished_at=at)
+        for at, state in zip(times, states, strict=True)
+    ]
+    admit(store, job.id, *made)
+    parked = [run.id for run in made if run.state is RunState.PARKED][::-1]
+    assert store.write(lambda tx: tx.prune(Prune(older_than=NOON + HOUR))) == 3
+    whole = pages(lambda cursor: _of(store, job.id, limit=10, cursor=cursor))
+    assert [[run.id for run in page] for page in whole] == [parked]
+    singly = pages(lambda cursor: _of(store, job.id, limit=1, cursor=cursor))
+    assert [run.id for page in singly for run in page] == parked
+
+
+def _of(store: Store, schedule_id: str, *, limit: int, cursor: str) -> Page:
+    which = RunFilter(schedule_id=schedule_id, limit=limit, cursor=cursor)
+    return store.read(lambda tx: tx.find_runs(which))

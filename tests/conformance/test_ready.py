@@ -40,6 +40,23 @@ def test_only_ready_runs_may_start(store: Store) -> None:
     assert ready(store) == [run.id for run in runs if run.state is RunState.READY]
 
 
+@pytest.mark.parametrize(
+    ("run", "waits"),
+    [
+        (make_run(), True),
+        (make_run(handoff=True), False),
+        (make_run(fire_at=NOON + HOUR), False),
+        *((make_run(state=state), False) for state in RunState if state is not RunState.READY),
+    ],
+)
+def test_whether_anything_waits_for_a_taker_in_an_engine_is_told_without_a_list(
+    store: Store, run: Run, waits: bool
+) -> None:
+    assert not store.read(lambda tx: tx.any_ready())
+    add(store, run)
+    assert store.read(lambda tx: tx.any_ready()) is waits
+
+
 def test_the_smaller_priority_comes_first_then_the_older_then_the_smaller_id(store: Store) -> None:
     rng = random.Random(7)
     runs = [

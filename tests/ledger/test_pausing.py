@@ -7,6 +7,7 @@ import pytest
 from tests.ledger.bench import Bench, at, kinds
 from timewright.core.moments import MINUTE, SECOND
 from timewright.core.policies import Align, CatchUp, Overlap
+from timewright.core.run import RunState
 from timewright.core.schedule import ScheduleState
 from timewright.core.triggers import After, Every, Once
 from timewright.errors import InvalidInput, NotAllowed, NotFound
@@ -164,3 +165,25 @@ def test_each_pause_and_each_resume_leaves_its_line(bench: Bench) -> None:
         ("schedule.pause", "paused", "paused", "ada", "because"),
         ("schedule.resume", "paused", "active", "ada", "because"),
     ]
+
+
+def test_a_pause_after_one_that_is_over_does_not_reach_back_to_it(bench: Bench) -> None:
+    job = bench.schedule(
+        trigger=Every(MINUTE, at(0)), catch_up=CatchUp.ALL, catch_up_limit=3, overlap=Overlap.ALLOW
+    )
+    bench.pause(job, until=at(5))
+    bench.go(12)
+    bench.admit()
+    ran = [run.planned_at for run in bench.runs(job) if run.state is RunState.READY]
+    assert ran
+    assert min(ran) >= at(5)
+    bench.pause(job)
+    assert bench.standing(job).paused_at == at(12)
+
+
+def test_a_pause_over_one_whose_instants_nobody_has_decided_goes_on_from_its_beginning(bench: Bench) -> None:
+    job = bench.schedule(trigger=Every(MINUTE, at(0)), catch_up=CatchUp.ALL)
+    bench.pause(job, until=at(5))
+    bench.go(12)
+    bench.pause(job)
+    assert bench.standing(job).paused_at == at(0)

@@ -190,6 +190,6 @@ class Floor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         )
 
 
-def rest_until(wake_at: datetime | None, *, now: datetime) -> timedelta:
-    """How long to rest before looking again: until something is due, and never longer than a minute."""
-    return LONGEST_REST if wake_at is None else min(max(wake_at - now, ZERO), LONGEST_REST)
+def rest_until(wake_at: datetime | None, *, now: datetime, longest: timedelta = LONGEST_REST) -> timedelta:
+    """How long to rest before looking again: until something is due, and never longer than the longest."""
+    return longest if wake_at is None else min(max(wake_at - now, ZERO), longest)

@@ -18,18 +18,18 @@ from timewright.core.facts import (
     RunWillRetry,
     ScheduleMoved,
 )
-from timewright.core.policies import LONGEST_REST
-from timewright.core.run import Run, RunState
+from timewright.core.policies import LONGEST_REST, rest_until
+from timewright.core.run import Run
 from timewright.engine.launch import Flown, Launcher
 from timewright.engine.leave import STOP_GRACE, Ending, Leaving
 from timewright.engine.presence import Presence
 from timewright.engine.prune import Pruner
-from timewright.engine.rest import EventWaker, rest_seconds
+from timewright.engine.rest import EventWaker
 from timewright.engine.settler import Settler
 from timewright.engine.tell import Teller, finished
 from timewright.engine.tick import RECLAIM_EVERY, Tick
 from timewright.ledger.lease import renew
-from timewright.ports import Clock, Ear, Observer, Renewal, RunFilter, Store, Transaction, Waker
+from timewright.ports import Clock, Ear, Observer, Renewal, Store, Transaction, Waker
 
 LARGEST_STEP = timedelta(seconds=2)
 SHORTEST_RENEWAL = timedelta(seconds=0.15)
@@ -280,12 +280,11 @@ class Loop:
             self.tick.look_back(to=wake_at)
             return PASSED_OVER if self.tick.room else RECLAIM_EVERY.total_seconds()
         now = self._about_now()
-        seconds = rest_seconds(wake_at, now=now, longest=self.longest_rest)
-        if lease_end is not None and seconds >= RECLAIM_EVERY.total_seconds():
-            ends = rest_seconds(lease_end, now=now, longest=self.longest_rest)
-            seconds = min(seconds, max(ends, RECLAIM_EVERY.total_seconds()))
-        self._rests_until = now + timedelta(seconds=seconds)
-        return seconds
+        rest = rest_until(wake_at, now=now, longest=self.longest_rest)
+        if lease_end is not None and rest >= RECLAIM_EVERY:
+            rest = min(rest, max(rest_until(lease_end, now=now, longest=self.longest_rest), RECLAIM_EVERY))
+        self._rests_until = now + rest
+        return rest.total_seconds()
 
     def _about_now(self) -> datetime:
         """The store's clock, counted on from the last tick: nobody has to be asked."""
@@ -303,7 +302,7 @@ class Loop:
 
     def _waits(self, tx: Transaction) -> bool:
         """Whether a run may be there that could start here."""
-        return self.tick.room > 0 and bool(tx.find_runs(RunFilter(state=RunState.READY, limit=1)).rows)
+        return self.tick.room > 0 and tx.any_ready()
 
     def _stop(self, asked: Sequence[Run]) -> None:
         for run in asked:

@@ -86,12 +86,14 @@ def _early(schedule: Schedule) -> timedelta:
 
 
 def paused(due: Due, calendars: Calendars, *, until: datetime | None, reason: str, now: datetime) -> Standing:
-    """After a pause by hand; a second one goes on from the beginning of the first."""
+    """After a pause by hand; a second one goes on from the beginning of a first that is not over."""
     before = due.standing
     state = before.state
     if state is not ScheduleState.PAUSED:
         state = schedule_after(state, ScheduleEvent.PAUSE)
-    began = before.paused_at or now
+    # Over is what has ended and was decided: until then its instants must not be taken for missed ones.
+    is_over = before.paused_until is not None and before.paused_until <= min(now, before.cursor)
+    began = now if before.paused_at is None or is_over else before.paused_at
     standing = replace(before, state=state, reason=reason, paused_at=began, paused_until=until)
     if until is None:
         return decided(due.schedule, standing, Decision(None, Source.PAUSED))

@@ -119,10 +119,6 @@ class Transaction(StepVerbs, GlanceVerbs, ObjectVerbs, Protocol):
         """
         ...
 
-    def count_schedules(self, namespace: str, *, most: int) -> int:
-        """How many schedules a namespace has, counted no further than `most`."""
-        ...
-
     def count_namespace(self, namespace: str, *, most_schedules: int, most_runs: int) -> tuple[int, int]:
         """How many schedules are in use and how many runs wait, each counted no further than its most."""
         ...
@@ -137,6 +133,10 @@ class Transaction(StepVerbs, GlanceVerbs, ObjectVerbs, Protocol):
 
     def ready_runs(self, *, now: datetime, limit: int, handoff: bool = False, queue: str = "") -> list[Run]:
         """Runs that may start, best first, at most `limit` of each line of runs that share their gates."""
+        ...
+
+    def any_ready(self) -> bool:
+        """Whether a run waits for nothing but a taker in an engine; costs the same however many do."""
         ...
 
     def oldest_ready_runs(self, *, gates: tuple[str, ...], limit: int, handoff: bool = False) -> list[Run]:

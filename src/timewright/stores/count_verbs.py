@@ -27,8 +27,3 @@ class CountVerbs(Verbs):
             )
             for row in rows
         ]
-
-    def count_schedules(self, namespace: str, *, most: int) -> int:
-        """How many schedules a namespace has, counted no further than `most`."""
-        ((count,),) = self._ask("count_schedules", {"namespace": namespace, "most": most})
-        return int(count)

@@ -54,6 +54,10 @@ class LeaseVerbs(Verbs):
             found += self._readable(self._ask("ready_runs", parameters))
         return found
 
+    def any_ready(self) -> bool:
+        """Whether a run waits for nothing but a taker in an engine; costs the same however many do."""
+        return bool(self._ask("any_ready", {}))
+
     def oldest_ready_runs(self, *, gates: tuple[str, ...], limit: int, handoff: bool = False) -> list[Run]:
         """The longest waiting runs of one line whatever their priority, for queues that age."""
         parameters = {"handoff": int(handoff), "line": line_of(gates), "limit": limit}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
-from timewright.core.moments import EPOCH, from_micros, micros
+from timewright.core.moments import from_micros, micros
 from timewright.errors import InvalidInput
+from timewright.ids import first_id
 from timewright.ports import (
     Entry,
     Page,
@@ -136,7 +136,7 @@ class MemoryVerbs(Verbs):
         A schedule's cursor stands past everything it ever decided, so what is pruned cannot come again.
         """
         beyond = self._prune_beyond(what)
-        aged = f"run_{first_id(what.older_than)}" if what.older_than is not None else ""
+        aged = first_id("run", at=what.older_than) if what.older_than is not None else ""
         parameters = {
             "last": max(beyond, aged),
             "beyond": beyond,
@@ -201,12 +201,3 @@ def _audit_cursor(cursor: str) -> int:
 
 def _object_row(row: Stored) -> tuple[Any, ...]:
     return (row.kind, row.namespace, row.name, row.revision, row.body.decode(), micros(row.at))
-
-
-def first_id(moment: datetime) -> str:
-    """The smallest tail of an id made at an instant; ids begin with their millisecond."""
-    milliseconds = max((moment - EPOCH).total_seconds() * 1000, 0)
-    value, spelled = int(milliseconds) << 80, ""
-    for shift in range(125, -1, -5):
-        spelled += "0123456789ABCDEFGHJKMNPQRSTVWXYZ"[(value >> shift) & 31]
-    return spelled

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from timewright.core.moments import micros
+from timewright.ids import first_id
 from timewright.proof.rows import (
     AttemptRow,
     AuditRow,
@@ -22,7 +23,6 @@ from timewright.proof.rows import (
     RunRow,
     ScheduleRow,
 )
-from timewright.stores.memory_verbs import first_id
 from timewright.stores.rows import Row, gates_of
 from timewright.stores.verbs import LAST, Verbs, page_limit
 
@@ -49,7 +49,7 @@ class ProofVerbs(Verbs):
             **place,
             "namespace": namespace or "",
             "since": micros(since) if since is not None else 0,
-            "first": f"run_{first_id(since)}" if since is not None else "",
+            "first": first_id("run", at=since) if since is not None else "",
             "limit": page_limit(limit),
         }
         statement, read = _TABLES[kind]
@@ -63,7 +63,7 @@ class ProofVerbs(Verbs):
     ) -> list[RunRow]:
         """A page of the runs made before an instant that are still to be finished, by id."""
         parameters = {
-            "first": f"run_{first_id(before)}",
+            "first": first_id("run", at=before),
             "after": after,
             "namespace": namespace or "",
             "limit": page_limit(limit),

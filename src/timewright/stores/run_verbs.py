@@ -70,7 +70,7 @@ class RunVerbs(Verbs):
         exact = self._ask("find_occurrence", {"schedule_id": schedule_id, "planned_at": micros(planned_at)})
         if exact:
             return read_run(exact[0])
-        runs, _ = _readable(self._walk(schedule_id, start="", most=LONGEST_WALK))
+        runs, _ = _readable(self._walk(self._newest(schedule_id), most=LONGEST_WALK))
         for run in runs:
             if run.last_of is not None and run.planned_at <= planned_at <= run.last_of:
                 return run
@@ -142,30 +142,35 @@ class RunVerbs(Verbs):
         parameters = {"namespace": namespace, "queue": queue, "limit": limit}
         return [read_run(row) for row in self._ask("queue_runs", parameters)]
 
-    def _walk(self, schedule_id: str, *, start: str, most: int) -> list[Row]:
-        if not start:
-            rows = self._ask("last_run", {"id": schedule_id})
-            start = rows[0][0] if rows else ""
+    def _walk(self, start: str, *, most: int) -> list[Row]:
         return self._ask("walk_schedule", {"start": start, "most": most}) if start else []
+
+    def _newest(self, schedule_id: str) -> str:
+        rows = self._ask("last_run", {"id": schedule_id})
+        return str(rows[0][0]) if rows else ""
+
+    def _behind(self, schedule_id: str, before: str) -> str:
+        """The newest run older than one that is gone, among those that wait and are never pruned."""
+        ((found,),) = self._ask("newest_waiting", {"id": schedule_id, "before": before})
+        return str(found or "")
 
     def _page_of_schedule(self, which: RunFilter, *, limit: int) -> Page:
         found: list[Run] = []
         lost: list[Unreadable] = []
-        start, walked = which.cursor, 0
-        while len(found) <= limit and walked < LONGEST_WALK:
-            step = self._walk(which.schedule_id or "", start=start, most=limit + 1)
-            if step and step[0][_SCHEDULE_ID] != which.schedule_id:
+        schedule_id = which.schedule_id or ""
+        start, walked = which.cursor or self._newest(schedule_id), 0
+        while start and len(found) <= limit and walked < LONGEST_WALK:
+            step = self._walk(start, most=limit + 1)
+            if step and step[0][_SCHEDULE_ID] != schedule_id:
                 return Page(())  # a cursor from somebody else's history
             runs, unread = _readable(step)
             found += [run for run in runs if _fits(run, which)]
             lost += unread
-            walked += len(step)
-            if not step or not step[-1][_PREVIOUS]:
-                break
-            start = step[-1][_PREVIOUS]
-        else:
-            if len(found) <= limit:
-                return Page(tuple(found), start, tuple(lost))
+            walked += len(step) or 1
+            # Where the chain was pruned, what still waits lies behind the gap, and goes on from there.
+            start = step[-1][_PREVIOUS] if step else self._behind(schedule_id, start)
+        if start and len(found) <= limit:
+            return Page(tuple(found), start, tuple(lost))
         cursor = found[limit].id if len(found) > limit else ""
         # What lies behind the cursor is told of with the next page.
         return Page(tuple(found[:limit]), cursor, tuple(one for one in lost if one.id > cursor))
@@ -195,6 +200,4 @@ def _fits(run: Run, which: RunFilter) -> bool:
 
 def _oldest_id(since: datetime | None) -> str:
     """No run planned from `since` on has a smaller id than this."""
-    if since is None or since <= OLDEST + EARLY:
-        return ""
-    return first_id("run", at=since - EARLY)
+    return first_id("run", at=since - EARLY) if since is not None and since > OLDEST else ""

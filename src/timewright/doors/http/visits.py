@@ -37,7 +37,6 @@ class Visit:
         self.root: str = scope.get("root_path", "").rstrip("/")
         self.segments = _segments(scope, self.root)
         self.path: Mapping[str, str] = {}
-        self.cookie_caller = False
 
     @property
     def docs(self) -> str:

@@ -130,6 +130,20 @@ WITH RECURSIVE walk (id, step) AS (
 )
 SELECT {run} FROM walk JOIN runs ON runs.id = walk.id ORDER BY walk.step
 
+-- name: newest_waiting
+-- Each state has an index of its own, which serves only where the state is named.
+SELECT max(id) FROM (
+    SELECT id FROM runs WHERE state = 'parked' AND schedule_id = :id AND id || '' < :before
+    UNION ALL
+    SELECT id FROM runs WHERE state = 'held' AND schedule_id = :id AND id || '' < :before
+    UNION ALL
+    SELECT id FROM runs WHERE state = 'leased' AND schedule_id = :id AND id || '' < :before
+    UNION ALL
+    SELECT id FROM runs WHERE state = 'ready' AND asleep = 0 AND schedule_id = :id AND id || '' < :before
+    UNION ALL
+    SELECT id FROM runs WHERE state = 'ready' AND asleep = 1 AND schedule_id = :id AND id || '' < :before
+) AS waiting
+
 -- name: last_run
 SELECT last_run FROM schedules WHERE id = :id
 
@@ -153,6 +167,9 @@ WHERE schedule_id {in:ids} AND alone = 1 AND schedule_id <> '' AND state IN ('re
 UNION ALL
 SELECT {run} FROM runs WHERE schedule_id {in:ids} AND state = 'held'
 ORDER BY 5, 1
+
+-- name: any_ready
+SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 0 AND handoff = 0 LIMIT 1
 
 -- name: any_asleep
 SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 1 AND fire_at <= :now LIMIT 1
@@ -513,9 +530,6 @@ WITH RECURSIVE firsts (id, step) AS (
 )
 SELECT runs.namespace, runs.queue, min(runs.fire_at) FROM firsts JOIN runs ON runs.id = firsts.id
 GROUP BY runs.namespace, runs.queue
-
--- name: count_schedules
-SELECT count(*) FROM (SELECT 1 FROM schedules WHERE namespace = :namespace LIMIT :most) a
 
 -- name: take_over(id text, fence bigint, was text, holder text, started_at bigint, lease_until bigint, extra text)
 -- The same lease in other hands: the fence stays, so whoever launched the run may still be answered for.
