@@ -61,7 +61,9 @@ def test(arguments: list[str]) -> int:
     if "--full" in arguments:
         environment["TIMEWRIGHT_FULL"] = "1"
     chosen = [argument for argument in arguments if argument != "--full"]
-    workers = [] if any(picks_workers(argument) for argument in chosen) else ["-n", "2"]
+    # One more than there are cores: many tests wait for a server or for a process of their own.
+    shared = ["-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal"]
+    workers = [] if any(picks_workers(argument) for argument in chosen) else shared
     say("pytest")
     return call(python(), "-m", "pytest", *workers, *chosen, environment=environment)
 

@@ -115,6 +115,9 @@ ON: Mapping[str, Mapping[str, tuple[Party, int]]] = {
         "timewright": (ours, 1),
         "pgqueuer": (rivals.pgqueuer, 1),
         "procrastinate": (rivals.procrastinate, 2 * SLOW),
+        "oban": (rivals.oban, 1),
+        "dbos": (rivals.dbos, 4 * SLOW),
+        "apscheduler 4": (rivals.apscheduler4, 8 * SLOW),
         "timewright singly": (ours_singly, 2 * SLOW),
     },
 }
@@ -135,7 +138,7 @@ class Rates:
 
 
 def _show(taken: Mapping[str, list[Taken]], absent: Mapping[str, str]) -> None:
-    print(f"  {'per second':<20}{'enqueue':>24}{'drain':>24}{'end to end':>24}{'us of a core each':>22}")
+    print(f"  {'per second':<20}{'enqueue':>24}{'drain':>24}{'end to end':>24}{'us of a core each':>26}")
     for name, rows in taken.items():
         if name in absent:
             print(f"  {name:<20}{absent[name]}")
@@ -144,7 +147,7 @@ def _show(taken: Mapping[str, list[Taken]], absent: Mapping[str, str]) -> None:
             cells = (rates.enqueue, rates.drain, rates.both)
             cpu = spread(rates.cpu_us) if rates.cpu_us[0] > 0 else "another process"
             print(
-                f"  {name:<20}" + "".join(f"{spread(cell):>24}" for cell in cells) + f"{cpu:>22}", flush=True
+                f"  {name:<20}" + "".join(f"{spread(cell):>24}" for cell in cells) + f"{cpu:>26}", flush=True
             )
 
 
@@ -158,7 +161,8 @@ def _judge_sqlite(goals: Goals, rates: Mapping[str, Rates]) -> None:
 def _judge_postgres(goals: Goals, rates: Mapping[str, Rates]) -> None:
     row = "drain, postgres"
     _against(goals, row, rates, rival="pgqueuer", what="drain", least=1)
-    _against(goals, row, rates, rival="pgqueuer", what="both", least=3)
+    for rival in ("pgqueuer", "oban", "dbos", "apscheduler 4"):
+        _against(goals, row, rates, rival=rival, what="both", least=3)
     _against(goals, row, rates, rival="procrastinate", what="both", least=10)
 
 

@@ -9,23 +9,27 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
-from benchmarks._measure import LONGEST_WAIT, Child, await_word, say
+from benchmarks._measure import LONGEST_WAIT, ROOT, Child, await_word, say
 
 POLL = 0.002
 APSCHEDULER_THREADS = 10
 CELERY_THREADS = 8
 PGQUEUER_BATCH = 100
+# What they need beside each other; version 4 of APScheduler has the name of version 3, and Oban needs 3.12.
+APART = "oban apscheduler==4.0.0a6 sniffio 'sqlalchemy[asyncio]<2.1' asyncpg"
 
 RAN: list[float] = []
 
@@ -296,6 +300,56 @@ def procrastinate(jobs: int, place: str) -> Taken:
     taken = asyncio.run(both())
     until_ran(jobs)
     return taken
+
+
+def dbos(jobs: int, place: str) -> Taken:
+    """DBOS, workflows enqueued in one transaction, a hundred at a time; in a process of its own."""
+    with need("dbos"):
+        import dbos as _installed  # noqa: F401  whether it is there; it runs elsewhere
+    return _taken(apart("dbos", sys.executable, jobs=jobs, place=place))
+
+
+def oban(jobs: int, place: str) -> Taken:
+    """Oban, a thousand jobs in a call, a hundred at a time; in a Python of its own."""
+    return _taken(apart("oban", _apart_python(), jobs=jobs, place=place))
+
+
+def apscheduler4(jobs: int, place: str) -> Taken:
+    """APScheduler 4 (alpha), job by job, as it has no bulk; in a Python of its own."""
+    return _taken(apart("apscheduler4", _apart_python(), jobs=jobs, place=place))
+
+
+def apscheduler4_grid(per_second: int, seconds: int, headroom: float) -> list[float]:
+    """How late APScheduler 4 starts schedules that come once a second, with nothing kept."""
+    asked = {"per_second": per_second, "seconds": seconds, "headroom": headroom, "place": ""}
+    return list(apart("apscheduler4_grid", _apart_python(), **asked)["lates"])
+
+
+# ------------------------------------------------------------------------- in a Python of their own
+
+
+def apart(task: str, python: str, **asked: Any) -> dict[str, Any]:
+    """What a rival answers that runs in another Python; one that is not installed there is absent."""
+    program = ROOT / "benchmarks" / "_rivals_apart.py"
+    command = [python, str(program), task, json.dumps(asked)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_WAIT, check=False)
+    if "ModuleNotFoundError" in ran.stderr:
+        raise Absent(f"not run: {ran.stderr.strip().splitlines()[-1]} in {python}")
+    if ran.returncode:
+        raise SystemExit(f"{task} ended with {ran.returncode}: {ran.stderr[-2000:]}")
+    answer: dict[str, Any] = json.loads(ran.stdout.strip().splitlines()[-1])
+    return answer
+
+
+def _apart_python() -> str:
+    python = os.environ.get("BENCH_APART", "")
+    if not python:
+        raise Absent(f"not run: BENCH_APART names no Python 3.12 with {APART}")
+    return python
+
+
+def _taken(answer: Mapping[str, Any]) -> Taken:
+    return Taken(answer["jobs"], answer["enqueue"], answer["drain"], answer["cpu"])
 
 
 if __name__ == "__main__":

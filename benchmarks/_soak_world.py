@@ -215,7 +215,7 @@ class World:
         if self.chance.random() < 0.7:
             trigger = Every(timedelta(seconds=self.chance.choice(STEPS)), trigger.anchor)
         after = replace(kept.schedule, trigger=trigger, priority=self.chance.choice([50, 100, 200]))
-        changed = revise(self.store, after, by=BY, now=self.store.now())
+        changed = revise(self.store, after, ids=IDS, by=BY, now=self.store.now())
         kept.schedule = changed.schedule
         # What is decided stays decided; after the cursor, the new words hold.
         kept.epochs.append((changed.standing.cursor, trigger))

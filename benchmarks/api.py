@@ -6,6 +6,9 @@ Both answer over loopback to the same client, with as many bytes, by turns. CPU 
 alone, all of its threads; requests per second depend on what else the machine does. The door is served with
 what the `fast` extra brings (uvloop, httptools); Starlette alone is served so as well, under the same
 settings of the server, and once more with h11 for comparison.
+
+An answer that is still true is not made twice, so three more figures stand beside: schedules
+and lists that nobody asked for before, and a read while another process commits all the time.
 """
 
 from __future__ import annotations
@@ -27,7 +30,10 @@ from benchmarks.start import fill
 
 CONNECTIONS = 8
 READ, LIST, CREATE = "read", "list of 50", "create"
-GOALS = {READ: 2.0, LIST: 3.0}
+FIRST, ANEW = "read for the first time", "list of 50 for the first time"
+NAMES = 1_000
+STIR_SECONDS = 0.002
+GOALS = {READ: 2.0, LIST: 3.0, FIRST: 2.0, ANEW: 3.0}
 GROWTH = 1.5
 
 
@@ -37,6 +43,7 @@ class Server(NamedTuple):
     process: subprocess.Popen[str]
     port: int
     key: str = ""
+    schedules: int = 1
 
     def cpu(self) -> float:
         """Seconds of CPU it has used, all of its threads together."""
@@ -71,19 +78,23 @@ def compare(goals: Goals, places: Places, asked: argparse.Namespace) -> None:
     )
     with places.fresh("sqlite") as place:
         fill(place, asked.schedules)
-        with door(place) as ours:
+        with door(place, schedules=asked.schedules) as ours:
             sizes = [ask(ours, kind, 1, first=n).size for n, kind in enumerate((READ, LIST, CREATE))]
             with bare(sizes, "auto") as fast, bare(sizes, "h11") as plain:
-                for kind in (READ, LIST, CREATE):
-                    sides = {"door": ours, "Starlette, fast": fast, "Starlette, h11": plain}
+                sides = {"door": ours, "Starlette, fast": fast, "Starlette, h11": plain}
+                for kind in (READ, LIST, FIRST, ANEW, CREATE):
                     many = asked.requests if kind != CREATE else asked.requests // 4
                     judged(goals, kind, alternated(sides, kind, many, asked.rounds))
+                with stirred(place):
+                    found = alternated(sides, READ, asked.requests, asked.rounds)
+                    judged(goals, f"{READ} while another process writes", found)
 
 
 def alternated(sides: dict[str, Server], kind: str, many: int, rounds: int) -> dict[str, list[Figure]]:
     found: dict[str, list[Figure]] = {name: [] for name in sides}
     for server in sides.values():
-        ask(server, kind, max(many // 10, 20), first=10)
+        # Whoever reads again has read before; whoever reads for the first time has not.
+        ask(server, kind, NAMES if kind == READ else max(many // 10, 20), first=10)
     for number in range(rounds):
         for name, server in sides.items():
             found[name].append(ask(server, kind, many, first=100 + number * many))
@@ -103,6 +114,18 @@ def judged(goals: Goals, kind: str, found: dict[str, list[Figure]]) -> None:
         goals.judge(kind, goal, found=f"{fast:.1f} x ({plain:.1f} x h11)", met=fast <= GOALS[kind])
 
 
+@contextlib.contextmanager
+def stirred(place: str) -> Iterator[None]:
+    """Another process that commits a small write every other millisecond."""
+    words = [sys.executable, "-m", "benchmarks._api_stir", place, str(STIR_SECONDS)]
+    process = subprocess.Popen(words)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
 def growth(goals: Goals, places: Places, asked: argparse.Namespace) -> None:
     """A list of 50 on a small and on a large store, by turns."""
     heading(f"a list of 50, 1,000 and {asked.large:,} schedules", "SQLite; CPU of the server a request")
@@ -110,7 +133,7 @@ def growth(goals: Goals, places: Places, asked: argparse.Namespace) -> None:
         fill(small, 1_000)
         fill(large, asked.large)
         with door(small) as little, door(large) as much:
-            found = alternated({"small": little, "large": much}, LIST, asked.requests, asked.rounds)
+            found = alternated({"small": little, "large": much}, ANEW, asked.requests, asked.rounds)
     costs = {name: [one.cpu_ms for one in figures] for name, figures in found.items()}
     for name, values in costs.items():
         print(f"    {name:<18}{spread(values, digits=3):>26} ms CPU a request")
@@ -152,8 +175,10 @@ async def _lane(server: Server, kind: str, numbers: Iterator[int]) -> list[int]:
 
 def _request(server: Server, kind: str, number: int) -> bytes:
     path = {
-        READ: f"/api/v1/schedules/schedule-{number % 1000:08d}",
+        READ: f"/api/v1/schedules/schedule-{number % NAMES:08d}",
+        FIRST: f"/api/v1/schedules/schedule-{server.schedules - 1 - number % server.schedules:08d}",
         LIST: "/api/v1/schedules?limit=50",
+        ANEW: f"/api/v1/schedules?limit=50&metadata=%7B{_blanks(number)}%7D",
         CREATE: "/api/v1/schedules",
     }[kind]
     body = b""
@@ -169,8 +194,13 @@ def _request(server: Server, kind: str, number: int) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
+def _blanks(number: int) -> str:
+    """A number as spaces and tabs, which change what is asked in its letters only."""
+    return f"{number:016b}".replace("0", "%20").replace("1", "%09")
+
+
 @contextlib.contextmanager
-def door(place: str) -> Iterator[Server]:
+def door(place: str, *, schedules: int = 1) -> Iterator[Server]:
     """The HTTP door on a store, without an engine beside it."""
     state = {**os.environ, "XDG_STATE_HOME": str(Path(place).parent)}
     words = [sys.executable, "-m", "timewright", "serve", "--store", place, "--port", "0"]
@@ -185,7 +215,7 @@ def door(place: str) -> Iterator[Server]:
                 port = int(line.split("127.0.0.1:")[1].split("/")[0])
             if line.startswith("ready in"):
                 break
-        yield Server(process, port, _key(place, state["XDG_STATE_HOME"]))
+        yield Server(process, port, _key(place, state["XDG_STATE_HOME"]), schedules)
     finally:
         process.terminate()
         process.communicate(timeout=30)

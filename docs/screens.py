@@ -86,6 +86,7 @@ def draw() -> None:
         for name, path in SCREENS.items():
             page.evaluate("to => { location.hash = to }", path)
             page.mouse.move(0, 0)
+            page.wait_for_selector(f'main[data-at="{path.partition("?")[0]}"]')
             page.wait_for_timeout(900)
             if name in PRESSED:
                 page.locator(PRESSED[name]).first.click()
@@ -96,7 +97,7 @@ def draw() -> None:
         for path, name, size, scheme in OTHERS:
             other = browser.new_context(storage_state=kept, viewport=size, color_scheme=scheme).new_page()
             other.goto(f"{link.partition('/?')[0]}/#/{path}")
-            other.wait_for_selector("main .screen")
+            other.wait_for_selector(f'main[data-at="/{path}"]')
             other.wait_for_timeout(900)
             other.screenshot(path=FOLDER / f"{name}.png")
             print(f"docs/screens/{name}.png")

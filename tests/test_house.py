@@ -67,6 +67,7 @@ PUBLIC_NAMES: list[str] = [
     "Source",
     "TimewrightError",
     "Workflow",
+    "after",
     "every",
 ]
 

@@ -11,7 +11,7 @@ from timewright.core.policies import CatchUp, Clamp, LeaseTerms, Overlap, QueueP
 from timewright.core.run import Outcome, Run, RunState
 from timewright.core.schedule import Schedule, ScheduleState
 from timewright.core.target import Call, Handoff, Http, Note, Publish, Shell, Workflow
-from timewright.core.triggers import After, AnyOf, Cron, Every, Manual, Once, Rrule, every
+from timewright.core.triggers import After, AnyOf, Cron, Every, Manual, Once, Rrule, after, every
 from timewright.errors import InvalidInput, NotFound, TimewrightError
 from timewright.settings import Settings
 
@@ -64,6 +64,7 @@ __all__ = [
     "Source",
     "TimewrightError",
     "Workflow",
+    "after",
     "every",
 ]
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from datetime import datetime
 
-from timewright.core.moments import micros
+from timewright.core.moments import EPOCH, micros
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
@@ -27,10 +27,14 @@ class TimedIds:
         self._entropy = entropy
         self._last = (0, 0)
         self._head = (-1, "")
+        self._at = (EPOCH, 0)
 
     def new(self, kind: str, *, now: datetime) -> str:
         """An id such as `run_01K8…`; `kind` is one of the nouns that have ids."""
-        milliseconds = micros(now) // 1000
+        at, milliseconds = self._at
+        if now is not at:
+            milliseconds = micros(now) // 1000
+            self._at = (now, milliseconds)
         last_at, last_tail = self._last
         # The same millisecond counts on from the last id, so a batch made together stays in order.
         tail = last_tail + 1 if milliseconds == last_at else int.from_bytes(self._entropy(10), "big") >> 1

@@ -48,6 +48,16 @@ def slow():
 
 
 @scheduler.task()
+def chatty(context: Context):
+    """Say a line, and another for every file that somebody makes."""
+    context.log.info("the first line")
+    for word in ("second", "third"):
+        while not pathlib.Path(word).exists():
+            time.sleep(0.02)
+        context.log.info("the %s line", word)
+
+
+@scheduler.task()
 def counted(context: Context):
     return {"rows": context.payload}
 
@@ -56,6 +66,8 @@ def counted(context: Context):
 def broken():
     raise RuntimeError("the disk is full")
 '''
+ONE_STORE = pytest.mark.parametrize("site", ["sqlite"], indirect=True, scope="module")
+"""For what only the page decides: no store would make a difference."""
 if CHROMIUM is None or find_spec("playwright") is None:
     collect_ignore_glob = ["test_*.py"]
 

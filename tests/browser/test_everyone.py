@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser.conftest import Site, open_page
+from tests.browser.conftest import ONE_STORE, Site, open_page
 from tests.browser.test_dashboard import SCREENS, go, make, manual, newest_run
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
+
+pytestmark = ONE_STORE
 
 NAMELESS = """() => [...document.querySelectorAll('a[href], button, input, select, [role=img], svg[role]')]
     .filter(node => node.getClientRects().length && node.getAttribute('tabindex') !== '-1')
@@ -42,6 +44,9 @@ CONTRAST = """() => {
 }"""
 
 
+CAPTIONS = "[...document.querySelectorAll('table')].every(t => t.caption && t.tHead)"
+
+
 def screens_of(site: Site) -> list[str]:
     site.release()
     name = make(site, "everyone", description="for everyone", tags=["a", "b"])
@@ -52,40 +57,19 @@ def screens_of(site: Site) -> list[str]:
     return [*SCREENS, *more]
 
 
-def shown(page: Page, screen: str) -> None:
-    go(page, f"/{screen}")
-    page.wait_for_selector("main .screen")
-    page.wait_for_timeout(150)
-
-
-def test_everything_that_can_be_pressed_or_filled_has_a_name(page: Page, site: Site) -> None:
-    for screen in screens_of(site):
-        shown(page, screen)
-        assert page.evaluate(NAMELESS) == [], screen
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_stands_out_from_its_ground(browser: Browser, site: Site, scheme: Any) -> None:
+def test_on_every_screen_all_has_a_name_and_can_be_read(browser: Browser, site: Site, scheme: Any) -> None:
     for page in open_page(browser, site, color_scheme=scheme):
         for screen in screens_of(site):
-            shown(page, screen)
+            go(page, f"/{screen}")
+            assert page.evaluate(NAMELESS) == [], screen
             assert page.evaluate(CONTRAST) == [], screen
-
-
-def test_each_screen_has_one_title_and_tables_say_what_they_hold(page: Page, site: Site) -> None:
-    for screen in screens_of(site):
-        shown(page, screen)
-        assert page.locator("h1").count() == 1
-        assert page.locator("main").count() == 1
-        assert page.evaluate("[...document.querySelectorAll('table')].every(t => t.caption && t.tHead)"), (
-            screen
-        )
-        assert page.locator("html").get_attribute("lang") == "en"
+            assert page.locator("h1").count() == page.locator("main").count() == 1
+            assert page.evaluate(CAPTIONS), screen
 
 
 def test_tab_walks_from_the_way_to_the_content_through_the_screens_in_order(page: Page) -> None:
     go(page, "/queues")
-    page.wait_for_selector("main .screen")
     page.wait_for_function("document.activeElement.id === 'main'")
     page.locator(".skip").focus()
     walked = []
@@ -99,7 +83,6 @@ def test_tab_walks_from_the_way_to_the_content_through_the_screens_in_order(page
 
 def test_where_the_focus_is_can_be_seen(page: Page) -> None:
     go(page, "/schedules")
-    page.wait_for_selector("main .screen")
     page.locator("nav.side a").first.focus()
     page.keyboard.press("Tab")
     outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
@@ -121,7 +104,7 @@ def test_nothing_moves_for_those_who_asked_for_stillness(browser: Browser, site:
 
 
 def test_state_is_never_told_by_colour_alone(page: Page, site: Site) -> None:
-    shown(page, "schedules")
+    go(page, "/schedules")
     bare = "[...document.querySelectorAll('.dot, .badge')].filter(n => !n.textContent.trim()).length"
     assert page.evaluate(bare) == 0
     assert page.locator(".strip").first.get_attribute("aria-label")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
+from tests.browser.conftest import ONE_STORE
 from tests.browser.test_dashboard import confirm, go, make, manual, new_name, newest_run
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tests.browser.conftest import Site
 
 
+@ONE_STORE
 def test_a_line_of_qualifiers_is_completed_and_becomes_the_address(page: Page, site: Site) -> None:
     name = make(site, "asked")
     go(page, "/runs")
@@ -30,6 +32,7 @@ def test_a_line_of_qualifiers_is_completed_and_becomes_the_address(page: Page, s
     expect(page.get_by_text("No run fits.")).to_be_visible()
 
 
+@ONE_STORE
 def test_everything_that_fits_is_chosen_and_changed_at_once(page: Page, site: Site) -> None:
     group = new_name("many")
     for number in range(52):
@@ -90,6 +93,45 @@ def test_a_run_shows_what_went_out_and_what_came_back(page: Page, site: Site) ->
     expect(page.get_by_label("Output")).to_contain_text("timewright run logs")
 
 
+def test_what_a_run_says_is_read_as_it_comes(page: Page, site: Site) -> None:
+    name = manual(site, "chatty")
+    site.api("POST", f"schedules/{name}/run", {})
+    go(page, f"/runs/{newest_run(site, name)}")
+    output = page.get_by_label("Output", exact=True)
+    expect(output).to_contain_text("--follow")
+    expect(output.locator("pre.live")).to_contain_text("INFO the first line")
+    (site.folder / "second").touch()
+    expect(output.locator("pre.live")).to_contain_text("the second line")
+    expect(output.locator("pre")).to_have_count(1)
+    (site.folder / "third").touch()
+    expect(page.locator(".lead .badge")).to_contain_text("succeeded")
+    expect(output.locator("pre")).to_contain_text("the third line")
+    assert output.inner_text().count("the first line") == 1
+    for word in ("second", "third"):
+        (site.folder / word).unlink()
+
+
+def asked_by(page: Page, site: Site, screen: str) -> list[str]:
+    """What a screen asks the server for when it is opened as the first."""
+    asked: list[str] = []
+    other = page.context.new_page()
+    other.on("request", lambda request: asked.append(request.url.removeprefix(site.url)))
+    other.goto(f"{site.url}/#/{screen}")
+    other.wait_for_selector(f'main[data-at="/{screen}"]')
+    other.close()
+    return asked
+
+
+@ONE_STORE
+def test_what_a_first_screen_shows_is_asked_for_once_and_files_are_kept(page: Page, site: Site) -> None:
+    for screen, wanted in (("now", "/api/v1/now"), ("schedules", "/api/v1/schedules?limit=50")):
+        asked = asked_by(page, site, screen)
+        assert [asked.count(wanted), asked.count("/session")] == [1, 1], screen
+    (main,) = [path for path in asked if path.endswith("/main.js")]
+    assert "immutable" in page.request.get(site.url + main).headers["cache-control"]
+    assert "immutable" not in page.request.get(f"{site.url}/v/0/main.js").headers["cache-control"]
+
+
 def test_what_an_edit_changed_is_shown_and_nothing_else(page: Page, site: Site) -> None:
     name = make(site, "diffed")
     site.api("PATCH", f"schedules/{name}", {"every": "2h", "reason": "half as often"})
@@ -104,6 +146,7 @@ def test_what_an_edit_changed_is_shown_and_nothing_else(page: Page, site: Site) 
     expect(page.locator(".diff li")).to_contain_text("trigger.interval")
 
 
+@ONE_STORE
 def test_a_change_of_the_clocks_is_seen_before_a_schedule_is_kept(page: Page) -> None:
     go(page, "/create")
     page.locator("select[name=when]").select_option("cron")
@@ -145,6 +188,40 @@ def test_a_workflow_is_drawn_with_the_states_of_its_run(page: Page, site: Site) 
     confirm(page, "run now")
     expect(drawn).to_contain_text("succeeded")
     expect(page.get_by_label("Each step").locator("tbody tr")).to_have_count(2)
+
+
+@ONE_STORE
+def test_who_waits_for_whom_is_shown_at_both_ends(page: Page, site: Site) -> None:
+    first = make(site, "first")
+    second = new_name("second")
+    go(page, "/create")
+    page.locator("input[name=name]").fill(second)
+    page.locator("select[name=when]").select_option("after")
+    page.locator("input[name=after]").fill(first)
+    page.locator("input[name=note]").fill("x")
+    expect(page.get_by_label("What would happen")).to_contain_text(f"each time {first} has succeeded")
+    expect(page.locator(".command code")).to_contain_text(f"--after {first}")
+    page.get_by_role("button", name="create", exact=True).click()
+    expect(page.locator("h1")).to_have_text(second)
+    expect(page.get_by_label("Chain")).to_contain_text(f"waiting{first}")
+    go(page, f"/schedules/{first}")
+    expect(page.get_by_label("Chain")).to_contain_text(f"{second}runs after it, on success")
+
+
+@ONE_STORE
+def test_a_budget_shows_what_is_left_and_a_closed_provider_is_opened(page: Page, site: Site) -> None:
+    budget, provider = new_name("tokens"), new_name("model")
+    site.api("PUT", f"budgets/{budget}", {"unit": "tokens", "limit": 1000})
+    until = "2031-01-02T03:04:05Z"
+    site.api("POST", f"providers/{provider}/close", {"until": until, "reason": "the quota is used up"})
+    go(page, "/queues")
+    expect(page.get_by_label("Budgets", exact=True)).to_contain_text("1000 tokens a day")
+    row = page.get_by_label("Closed providers").locator("tr", has_text=provider)
+    expect(row).to_contain_text("the quota is used up")
+    row.get_by_role("button", name="open").click()
+    expect(page.locator("dialog code")).to_contain_text(f"timewright provider open {provider}")
+    confirm(page, "open")
+    expect(row).to_have_count(0)
 
 
 def test_the_instance_that_runs_all_this_is_alive(page: Page) -> None:

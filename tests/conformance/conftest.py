@@ -18,7 +18,9 @@ from timewright.testing.clock import ManualClock
 from timewright.testing.postgres import fresh_database, shared_postgres
 
 KINDS = ("sqlite", "postgres")
-TABLES = ("runs", "steps", "attempts", "schedules", "revisions", "gates", "holds", "objects", "audit", "meta")
+TABLES: tuple[str, ...] = ("runs", "steps", "attempts", "said", "schedules", "revisions")
+TABLES += ("gates", "holds", "objects", "audit", "meta", "links", "follow_ups", "waits")
+TABLES += ("accounts", "charges")
 
 
 @pytest.fixture(scope="session")

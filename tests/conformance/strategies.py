@@ -224,7 +224,7 @@ def endings(draw: st.DrawFn, run: Run) -> tuple[Run, Attempt]:
     after = replace(
         run,
         state=state,
-        fire_at=draw(instants),
+        fire_at=draw(instants) if state is RunState.READY else run.fire_at,
         reason=draw(texts),
         attempts=draw(counts),
         refunds=draw(counts),

@@ -252,3 +252,27 @@ def test_the_store_knows_when_the_first_live_lease_ends(store: Store) -> None:
     leased(store, runs[0], length=2 * HOUR)
     leased(store, runs[1], length=HOUR)
     assert store.read(lambda tx: tx.next_lease_end()) == NOON + HOUR
+
+
+def test_whoever_serves_a_shard_wakes_for_its_own_at_once_and_for_others_later(store: Store) -> None:
+    put(store, *[waking(f"s{n}", NOON + n * MINUTE) for n in range(20)])
+    mine = {row.schedule.id for row in _part_at(store, (2, 2))}
+    first = min(n for n in range(20) if _id_of(store, f"s{n}") in mine)
+
+    def wake(shard: tuple[int, int] | None, patience: timedelta) -> datetime | None:
+        return store.read(lambda tx: tx.next_wake(shard=shard, patience=patience))
+
+    assert wake((1, 1), HOUR) == NOON
+    assert wake((2, 2), HOUR) == NOON + first * MINUTE
+    assert wake(None, HOUR) == NOON + HOUR
+    assert wake((2, 2), timedelta(0)) == NOON, "without patience others' are as urgent as one's own"
+    add(store, make_run(fire_at=NOON + TICK))
+    assert wake(None, HOUR) == NOON + TICK, "a run that sleeps is everyone's"
+
+
+def _part_at(store: Store, shard: tuple[int, int]) -> list[Any]:
+    return store.write(lambda tx: tx.due_schedules(now=NOON + HOUR, limit=1000, shard=shard))
+
+
+def _id_of(store: Store, name: str) -> str | None:
+    return store.read(lambda tx: tx.find_schedule("default", name))

@@ -289,13 +289,36 @@ def test_the_clock_of_a_file_never_goes_back(database: Database, clock: ManualCl
 
 def test_a_file_remembers_how_far_its_clock_has_come(database: Database, clock: ManualClock) -> None:
     store = database.open()
-    clock.advance(HOUR)
+    add(store, make_run())
+    clock.advance(SECOND / 2)
     add(store, make_run())
     store.close()
+    clock.step(NOON - HOUR)
+    assert database.open().now() == NOON + SECOND / 2
+
+
+def test_every_process_sees_how_far_another_has_carried_the_clock_of_a_file(
+    database: Database, clock: ManualClock
+) -> None:
+    ours, theirs = database.open(), database.open()
+    assert ours.now() == NOON
+    clock.step(NOON + HOUR)
+    add(theirs, make_run())
     clock.step(NOON)
-    again = database.open()
-    assert again.now() >= NOON + HOUR - SECOND
-    assert again.now() <= NOON + HOUR
+    clock.advance(SECOND)
+    assert ours.now() == NOON + HOUR
+
+
+def test_no_process_takes_back_how_far_another_has_carried_the_clock_of_a_file(
+    database: Database, clock: ManualClock
+) -> None:
+    ours, theirs = database.open(), database.open()
+    ours.now()
+    clock.step(NOON + HOUR)
+    add(theirs, make_run())
+    clock.step(NOON + SECOND)
+    add(ours, make_run())
+    assert database.open().now() == NOON + HOUR
 
 
 def test_one_wrong_reading_carries_a_file_a_day_too_far_at_most(

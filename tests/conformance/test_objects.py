@@ -24,6 +24,15 @@ def get(store: Store, kind: str = "calendar", **which: Any) -> list[Stored]:
     return list(store.read(lambda tx: tx.get_objects(kind, **which)))
 
 
+def newest(store: Store, kind: str = "calendar", *, namespace: str = "default", **which: Any) -> list[Stored]:
+    return list(store.read(lambda tx: tx.newest_objects(kind, namespace=namespace, **which)))
+
+
+def forget(store: Store, kind: str = "calendar", **which: Any) -> int:
+    gone: int = store.write(lambda tx: tx.prune_objects(kind, namespace="default", **which))
+    return gone
+
+
 def log(store: Store, *entries: Any) -> None:
     store.write(lambda tx: tx.add_audit(entries))
 
@@ -109,6 +118,56 @@ def test_a_deleted_object_is_gone_and_a_missing_one_is_told(store: Store) -> Non
     assert store.write(lambda tx: tx.delete_object("calendar", namespace="default", name="a")) is False
     assert store.write(lambda tx: tx.delete_object("limit", namespace="default", name="b")) is False
     assert [row.name for row in get(store)] == ["b"]
+
+
+def test_objects_that_come_one_after_another_are_told_newest_first_and_from_a_name_on(store: Store) -> None:
+    rows = [stored(f"n{n:03}", b'{"n": %d}' % n, at=NOON + n * HOUR) for n in range(120)]
+    put(store, *reversed(rows), stored("n050", kind="limit"), stored("n051", namespace="other"))
+    assert newest(store) == rows[:-51:-1]
+    assert newest(store, before=rows[70].name, limit=1000) == rows[69::-1]
+    assert newest(store, before="n05", limit=2) == [rows[49], rows[48]]
+    assert newest(store, before=rows[0].name) == []
+    assert newest(store, before="zzz", limit=1) == [rows[-1]]
+    assert newest(store, "nothing") == newest(store, namespace="nobody") == []
+    assert [row.name for row in newest(store, namespace="other")] == ["n051"]
+
+
+def test_the_name_of_an_object_counts_and_not_when_it_was_written(store: Store) -> None:
+    older, newer = stored("b", at=NOON), stored("a", at=NOON + HOUR)
+    put(store, older, newer, stored("é"), stored("B"))
+    assert [row.name for row in newest(store)] == ["é", "b", "a", "B"]
+
+
+def test_the_first_names_go_if_they_were_written_before_an_instant(store: Store) -> None:
+    rows = [stored(f"n{n:03}", at=NOON + n * HOUR) for n in range(120)]
+    others = [stored("n000", kind="limit"), stored("n000", namespace="other")]
+    put(store, *rows, *others)
+    assert forget(store, older_than=NOON) == 0
+    assert forget(store, older_than=NOON + 3 * HOUR) == 3
+    assert forget(store, older_than=NOON + 3 * HOUR) == 0
+    assert forget(store, older_than=NOON + 99 * HOUR, limit=10) == 10
+    assert get(store, namespace="default") == rows[13:]
+    assert forget(store, older_than=NOON + 999 * HOUR) == 100
+    assert forget(store, older_than=NOON + 999 * HOUR) == 7
+    assert forget(store, "nothing", older_than=NOON + HOUR) == forget(store, older_than=NOON + HOUR) == 0
+    assert [*get(store, "limit"), *get(store, namespace="other")] == others
+
+
+def test_a_first_name_that_was_written_again_stays_and_those_after_it_are_looked_at(store: Store) -> None:
+    put(store, *(stored(name, at=NOON) for name in ("a", "b", "c", "d")))
+    put(store, stored("a", revision=2, at=NOON + HOUR))
+    assert forget(store, older_than=NOON + HOUR, limit=3) == 2
+    assert [row.name for row in get(store)] == ["a", "d"]
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1001])
+def test_a_page_of_objects_and_a_forgetting_of_them_have_a_limit(store: Store, limit: int) -> None:
+    put(store, stored("a"))
+    with pytest.raises(InvalidInput, match="limit"):
+        newest(store, limit=limit)
+    with pytest.raises(InvalidInput, match="limit"):
+        forget(store, older_than=NOON + HOUR, limit=limit)
+    assert len(get(store)) == 1
 
 
 def test_a_fact_about_the_store_is_what_was_written_last(store: Store) -> None:

@@ -119,6 +119,15 @@ def test_the_attempts_of_a_run_go_with_it(store: Store) -> None:
     assert list(store.read(lambda tx: tx.get_attempts([run.id for run in runs]))) == [runs[1].id]
 
 
+def test_what_a_run_waited_for_goes_with_it(store: Store) -> None:
+    schedule, (gone, kept) = make_schedule(), finished(2)
+    put(store, revised(schedule))
+    add(store, gone, kept)
+    store.write(lambda tx: tx.add_waits([(gone.id, schedule.id), (kept.id, schedule.id)]))
+    assert prune(store, keep_runs=1) == 1
+    assert store.read(lambda tx: tx.waits_of([schedule.id])) == [kept.id]
+
+
 def test_what_was_pruned_is_never_due_again(store: Store) -> None:
     schedule = make_schedule()
     put(store, revised(schedule, make_standing(cursor=NOON, next_at=NOON + HOUR)))

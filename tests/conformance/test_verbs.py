@@ -10,7 +10,7 @@ import pytest
 from timewright.ports import Store, Transaction
 
 HERE = Path(__file__)
-VERBS = sorted(name for name in {*vars(Transaction), *vars(Store)} if not name.startswith("_"))
+VERBS = sorted(name for name in {*dir(Transaction), *dir(Store)} if not name.startswith("_"))
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from tests.core.worlds import (
     CALENDARS,
     NOON,
-    TICK,
     World,
     decided_instants,
     instants,
@@ -34,7 +33,6 @@ from timewright.core.admission import (
     admit,
     judge,
     on_time,
-    pass_over,
     resumed,
 )
 from timewright.core.backoff import Ladder
@@ -388,14 +386,6 @@ def test_a_clamped_schedule_decides_again_at_the_end_of_its_pause() -> None:
     after = pass_at(made, 7, standing=paused(made, 1, 7))
     assert after.verdicts == ()
     assert after.standing.next_at == at(10)
-
-
-def test_a_pause_is_recorded_by_itself_when_asked() -> None:
-    made = schedule(catch_up=CatchUp.ALL)
-    standing = replace(paused(made, 2.5, None), cursor=at(0.5))
-    passed = pass_over(made, standing, until=at(4))
-    assert fates(passed) == [("missed", 1), ("missed", 2), ("paused", 3)]
-    assert passed.standing.cursor == at(4) - TICK
 
 
 # Calendars, deadlines, limits, ends

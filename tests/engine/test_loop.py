@@ -19,7 +19,7 @@ from tests.engine.faults import (
     StoppedInLaunch,
 )
 from tests.engine.fleet import until
-from timewright.core import admission
+from timewright.core import ordinary
 from timewright.core.backoff import Constant
 from timewright.core.facts import AnswerStale, Fact, LeaseLost, RunReleased, RunSucceeded, TickFinished
 from timewright.core.policies import CatchUp, Delivery, LeaseTerms, Retry
@@ -249,14 +249,14 @@ def test_an_observer_that_raises_matters_to_nobody(bench: Bench, error: BaseExce
 def test_a_schedule_that_cannot_be_decided_is_parked_and_stops_no_other(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decide = admission.admit
+    decide = ordinary.next_on_time
 
     def stumble(schedule: Any, *positional: Any, **named: Any) -> Any:
         if schedule.name == "bad":
             raise ZeroDivisionError("this one alone")
         return decide(schedule, *positional, **named)
 
-    monkeypatch.setattr("timewright.ledger.admit.admit", stumble)
+    monkeypatch.setattr("timewright.ledger.admit.next_on_time", stumble)
     bench.schedule("bad", every("1m"))
     bench.schedule("good", every("1m"))
     bench.advance(minutes=3)
@@ -492,7 +492,7 @@ def test_work_that_outlives_its_limit_is_timed_out_although_its_target_says_noth
     terms = LeaseTerms(length=10 * MINUTE, time_limit=MINUTE, grace=5 * SECOND)
     bench.target.script("a", vanish(), succeed())
     under_way(bench, "a", lease=terms, retry=Retry(max_attempts=1))
-    bench.clock.advance(MINUTE + 5 * SECOND + BACKSTOP)
+    bench.clock.advance(MINUTE + (5 + BACKSTOP) * SECOND)
     bench.loop.step()
     assert len(bench.loop.launcher) == 1
     bench.clock.advance(seconds=0.1)

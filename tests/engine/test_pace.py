@@ -25,35 +25,48 @@ CAPACITY = 3
 RUNS = 10
 
 
+def paced(pace: Pace, count: int, *, since: float, until: float, took: float = 0.0, most: int = 100) -> int:
+    """So many end one after another between two moments; gives back how many are taken ahead after that."""
+    pace.begin(since)
+    for number in range(1, count + 1):
+        moment = since + (until - since) * number / count
+        pace.ended(moment=moment, began=moment - took, most=most)
+    return pace.ahead
+
+
 def test_a_handful_says_nothing_about_a_pace() -> None:
-    pace = Pace()
-    pace.ended(HANDFUL - 1, moment=0.001)
-    assert pace.ahead == 0
+    assert paced(Pace(), HANDFUL - 1, since=0.0, until=0.001) == 0
 
 
 def test_so_many_are_taken_ahead_as_end_in_a_moment_and_never_more_than_a_limit() -> None:
     pace = Pace()
-    pace.begin(10.0)
-    pace.ended(100, moment=10.5)
-    assert pace.ahead == 200 * AHEAD_SECONDS
-    pace.ended(10_000, moment=10.6)
-    assert pace.ahead == MOST_AHEAD
+    assert paced(pace, 2 * HANDFUL, since=10.0, until=10.04) == pytest.approx(1600 * AHEAD_SECONDS, abs=1)
+    assert paced(pace, HANDFUL, since=10.5, until=10.501) == MOST_AHEAD
 
 
-def test_a_slower_pace_is_believed_step_by_step_and_silence_is_a_slower_pace() -> None:
+def test_time_in_which_nothing_was_under_way_does_not_make_a_pace_slower() -> None:
     pace = Pace()
-    pace.ended(1000, moment=1.0)
-    seen = []
-    for moment in (2.0, 3.0, 4.0):
-        pace.ended(0, moment=moment)
-        seen.append(pace.ahead)
-    assert seen == [50, 25, 12]
+    for second in range(4):
+        ahead = paced(pace, HANDFUL // 4, since=second, until=second + 0.005)
+    assert ahead == pytest.approx(HANDFUL / 0.02 * AHEAD_SECONDS, abs=1)
+
+
+def test_runs_that_take_long_and_end_together_are_not_quick() -> None:
+    assert paced(Pace(), HANDFUL, since=0.0, until=0.001, took=2.0, most=100) <= 100 / 2.0 * AHEAD_SECONDS
+
+
+def test_where_fewer_than_a_handful_may_be_under_way_none_are_taken_ahead() -> None:
+    assert paced(Pace(), 1000, since=0.0, until=0.1, most=HANDFUL - 1) == 0
+
+
+def test_a_slower_pace_is_believed_step_by_step() -> None:
+    pace = Pace()
+    pace._rate = 1000.0
+    assert [paced(pace, 1, since=moment, until=moment + 1) for moment in (2.0, 3.0, 4.0)] == [50, 25, 12]
 
 
 def test_a_clock_that_stands_still_tells_no_pace() -> None:
-    pace = Pace()
-    pace.ended(1000, moment=0.0)
-    assert pace.ahead == 0
+    assert paced(Pace(), 1000, since=0.0, until=0.0) == 0
 
 
 # What waits.
@@ -243,6 +256,38 @@ def test_an_end_wakes_a_tick_that_waits_for_room() -> None:
     bench.target.script("other", hang())
     assert bench.end(Succeeded()) == 1
     assert len(bench.target.launched) == 1
+
+
+def test_a_tick_that_looked_for_room_too_early_is_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks, and then all that is under way ends, before the end that called it is written."""
+    bench, waker = Bench(capacity=2), CountingWaker()
+    for name in ("a", "b", "c", "d"):
+        bench.schedule(name, every("1h"))
+        bench.target.script(name, hang())
+    bench.clock.advance(hours=1)
+    bench.loop.tick.settles = False
+    bench.loop.waker = waker
+    bench.loop.step()
+    end_all(bench, most=1)
+    now = bench.store.now
+
+    def slow_clock() -> Any:
+        monkeypatch.setattr(bench.store, "now", now)
+        bench.loop.step()
+        waker.woken = 0
+        end_all(bench, most=2)
+        return now()
+
+    monkeypatch.setattr(bench.store, "now", slow_clock)
+    bench.loop.settler.settle()
+    assert (len(bench.target.launched), bench.loop.launcher.has_answers) == (3, False)
+    assert waker.woken == 1
+
+
+def end_all(bench: Bench, *, most: int) -> None:
+    for work in list(bench.target.under_way)[:most]:
+        work.end(Succeeded())
+    bench.target.finish_due()
 
 
 def test_whoever_waits_behind_a_ceiling_starts_when_the_one_before_ends(file: str) -> None:

@@ -550,8 +550,8 @@ def test_a_function_may_ask_to_be_called_later(app: Scheduler) -> None:
 
 
 def test_a_function_nobody_knows_parks_its_schedule_after_its_attempts_and_keeps_it(app: Scheduler) -> None:
-    app.task("send-mail")(lambda: None)
     app.schedules.create(name="a", every="1h", call="send-male", retry=QUICK)
+    app.task("send-mail")(lambda: None)
     with app:
         done = finish(app, "a")
         assert [attempt["outcome"] for attempt in done["attempts"]] == ["failed", "failed"]

@@ -20,6 +20,8 @@ SHOWN = {
     "publish_message.py": 'took {"lines":3} for report for the first time: True',
     "graceful_stop.py": "given back: ready attempts charged: 0",
     "crash_and_recovery.py": "attempts: ['lost', 'succeeded']",
+    "daily_budget.py": "waits: budget: inference: 3000 tokens used or held of 3500 tokens",
+    "after_another.py": "load succeeded, and report runs after that",
     "workflow.py": "answered: {'tell': 'the day is done'}",
     "secrets_and_keys.py": "recorded: 26 letters: secret://crm-token",
     "watching.py": "ok    nothing is overdue",

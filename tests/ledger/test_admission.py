@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tests.conformance.together import all_at_once
 from tests.ledger.bench import ADA, TICK, Bench, at, kinds
-from timewright.core import admission
+from timewright.core import ordinary
 from timewright.core.calendars import Calendar, CalendarRule, Roll, Span
 from timewright.core.moments import HOUR, MINUTE, SECOND
 from timewright.core.policies import CatchUp, Overlap
@@ -161,11 +161,11 @@ def test_a_schedule_whose_decision_fails_is_parked_alone(
     def failing(schedule: Any, standing: Any, **rest: Any) -> Any:
         if schedule.name == "bad":
             raise ZeroDivisionError("a fault nobody thought of")
-        return admission.admit(schedule, standing, **rest)
+        return ordinary.next_on_time(schedule, standing, **rest)
 
     bench.go(1)
     with monkeypatch.context() as patch:
-        patch.setattr(admitting, "admit", failing)
+        patch.setattr(admitting, "next_on_time", failing)
         told = bench.admit().facts
     assert sorted(kinds(told)) == ["RunAdmitted", "ScheduleParked"]
     assert bench.fates(good) == [(1, "ready")]

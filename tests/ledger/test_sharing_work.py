@@ -11,7 +11,7 @@ from tests.conformance.together import all_at_once
 from tests.ledger.bench import Bench, at, kinds
 from timewright.core.moments import SECOND
 from timewright.errors import InvalidDuration, InvalidInput
-from timewright.ledger.leader import Term, leadership, take_leadership
+from timewright.ledger.leader import Term, last_term, take_leadership
 
 TTL = 30 * SECOND
 
@@ -68,7 +68,7 @@ def test_there_is_one_leader_until_its_term_is_over(bench: Bench) -> None:
     bench.rest(1)
     assert lead(bench, "right") == Term(holder="right", number=2, until=bench.now + TTL)
     assert lead(bench, "left") is None
-    assert leadership(bench.store) == Term(holder="right", number=2, until=bench.now + TTL)
+    assert bench.store.read(last_term) == Term(holder="right", number=2, until=bench.now + TTL)
 
 
 def test_of_many_that_reach_for_it_one_leads(bench: Bench, another: Callable[[str], Bench]) -> None:
@@ -79,7 +79,7 @@ def test_of_many_that_reach_for_it_one_leads(bench: Bench, another: Callable[[st
 
 def test_a_leader_row_that_nobody_understands_is_taken_over(bench: Bench) -> None:
     bench.store.write(lambda tx: tx.put_meta("leader", "{"))
-    assert leadership(bench.store) is None
+    assert bench.store.read(last_term) is None
     assert lead(bench, "left") is not None
 
 

@@ -106,6 +106,9 @@ def furnish(*, store: Store | None = None, clock: ManualClock | None = None) -> 
     house.ask("calendar put", name="germany", holidays="DE", years="2026-2027")
     house.ask("calendar put", name="old-office", weekly=[{"days": [0, 1, 2, 3, 4]}])
     house.ask("limit set", limit="crm-api", most=2)
+    house.ask("budget set", budget="inference", unit="tokens", limit=1_000_000)
+    house.ask("budget set", budget="old-trial", unit="requests", limit=100, period="month")
+    house.ask("provider close", provider="mail-api", until=(NOON + 10 * MINUTE).isoformat())
     house.ask("queue policy set", queue="mail", max_concurrent=2)
     house.ask("key create", key="grafana-old", role="viewer")
     house.ask("secret set", secret="old-token", value=OLD_TOKEN)
@@ -148,6 +151,8 @@ def dump(store: Any) -> dict[str, Any]:
         "attempts",
         "gates",
         "holds",
+        "accounts",
+        "charges",
         "steps",
         "objects",
         "audit",

@@ -13,7 +13,7 @@ from timewright.testing.clock import ManualClock
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest) -> House:
-    return House() if request.param == "sqlite" else request.getfixturevalue("postgres_house")
+    return House() if request.param == "sqlite" else request.getfixturevalue("postgres_street")
 
 
 def present(place: House, name: str, *, clock: ManualClock | None = None, busy: int = 0) -> Presence:
@@ -62,6 +62,9 @@ def test_a_clock_that_is_behind_the_store_is_seen() -> None:
     slow = ManualClock(NOON - timedelta(seconds=7))
     present(place, "ins_1", clock=slow).beat()
     assert place.ask("instance list")["instances"][0]["clock_offset"] == "7s"
+    present(place, "ins_2", clock=ManualClock(NOON + timedelta(milliseconds=1))).beat()
+    offsets = {one["instance"]: one["clock_offset"] for one in place.ask("instance list")["instances"]}
+    assert offsets["ins_2"] == "-0.001s", "one that is ahead, too"
 
 
 def test_whoever_was_silent_for_a_day_is_forgotten() -> None:

@@ -16,9 +16,9 @@ from timewright.operations import Operation, operations
 from timewright.operations.registry import Listing, Write
 
 # What an operation is about, by the field that names it; a queue that nobody made is an empty one.
-OBJECTS = ("schedule", "run", "analysis", "workflow", "lease", "group", "calendar", "key", "secret")
+OBJECTS = ("schedule", "run", "analysis", "workflow", "lease", "group", "calendar", "key", "secret", "budget")
 # What makes a thing by its name: there is nothing of another namespace to be found.
-MAKES = frozenset({"key create", "secret set"})
+MAKES = frozenset({"budget set", "key create", "secret set"})
 
 
 def each(*, when: Callable[[Operation[Any]], bool] = lambda one: True) -> list[Any]:
@@ -59,15 +59,17 @@ def own_fields(one: Operation[Any]) -> list[str]:
 def test_every_noun_and_verb_that_is_promised_is_on_the_list() -> None:
     promised = {
         "schedule": "create put get list update delete pause resume archive run next explain backfill skip"
-        " move health revisions restore feed test strips trends",
+        " move note health revisions restore feed test strips trends",
         "instance": "list",
         "run": "list get cancel retry reset explain report logs",
-        "queue": "add list show plan lease renew complete release reclaim drain reset",
-        "queue policy": "show set",
+        "queue": "add list show plan lease renew complete release reclaim drain reset import",
+        "queue policy": "show set check",
         "hint": "interval once pause clear list",
         "analysis": "list get due submit",
         "approval": "list approve reject",
         "limit": "set list",
+        "budget": "set get list usage delete",
+        "provider": "close open list",
         "calendar": "put get list refresh delete",
         "group": "pause resume",
         "reminder": "set list cancel",

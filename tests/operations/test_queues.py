@@ -296,9 +296,23 @@ def test_a_policy_is_changed_field_by_field_and_a_wrong_one_leaves_it_as_it_was(
     assert house.ask("queue policy show", queue="mail")["source"] == "set"
 
 
+def test_a_policy_file_is_checked_before_it_is_put_in_place(house: House) -> None:
+    house.ask("queue policy set", queue="mail", max_concurrent=5)
+    shown = house.ask("queue policy check", file={"mail": {"maxConcurrent": 9}, "other": {}})["queues"]
+    assert [(one["queue"], one["change"]) for one in shown] == [("mail", "different"), ("other", "same")]
+    assert (shown[0]["policy"]["max_concurrent"], shown[0]["in_force"]["max_concurrent"]) == (9, 5)
+    assert house.ask("queue policy show", queue="mail")["policy"]["max_concurrent"] == 5, "nothing changed"
+    alone = house.ask("queue policy check", file={"schemaVersion": 1, "maxConcurrent": 1})["queues"]
+    assert [one["queue"] for one in alone] == ["default"]
+    for wrong, field in (({"mail": {"max_concurrent": 0}}, "file.mail.max_concurrent"), ([], "file")):
+        with pytest.raises(InvalidInput) as refusal:
+            house.ask("queue policy check", file=wrong)
+        assert (refusal.value.field or "").startswith(field)
+
+
 def test_a_policy_file_that_cannot_be_read_leases_nothing(house: House) -> None:
     broken = read_policy_file("{not json", path="policy.json")
-    house.context = replace(house.context, policy_file=broken)
+    house.context = replace(house.context, policy_file=lambda: broken)
     for operation in ("queue lease", "queue drain"):
         with pytest.raises(InvalidInput) as refusal:
             house.ask(operation, queue="mail")

@@ -22,13 +22,17 @@ from timewright.stores.statements import POSTGRES, RUN_COLUMNS, SQLITE, Dialect,
 OTHERS = ", ".join([*RUN_COLUMNS.split()[1:], "asleep"])
 LEASE = "run_id, {fence}, number, lease_id || 'x', holder, leased_at + {later}, lease_until + {later},"
 AGAIN = "started_at, ended_at + {later}, outcome, charged, word, error, result"
+COLUMNS = (
+    "run_id, fence, number, lease_id, holder, leased_at, lease_until, started_at, ended_at,"
+    " outcome, charged, word, error, result"
+)
 
 
 def again(which: str, *, fence: int, later: int) -> tuple[str, str]:
     """One more lease after the last one of a run, as if it had been given."""
     copied = f"{LEASE} {AGAIN}".format(fence=fence, later=later)
     return (
-        f"INSERT INTO attempts SELECT {copied} FROM attempts WHERE run_id = ({which})",
+        f"INSERT INTO attempts ({COLUMNS}) SELECT {copied} FROM attempts WHERE run_id = ({which})",
         f"UPDATE runs SET fence = {fence} WHERE id = ({which})",
     )
 

@@ -52,6 +52,11 @@ DAMAGE: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "nothing is recorded",
         (f"DELETE FROM runs WHERE id = ({run_of('minutely', nth=3)})",),
     ),
+    "an end that nobody followed": (
+        "I41",
+        "nothing followed",
+        (f"DELETE FROM runs WHERE id = ({run_of('follower', nth=3)})",),
+    ),
     "a gap that counts too few": (
         "I4",
         "counts 3",

@@ -153,6 +153,62 @@ def test_a_lease_that_was_renewed_is_not_taken_before_its_new_end() -> None:
     assert found("I16", replace(history, notes=(renewed,))).count == 1
 
 
+def granted(of: RunRow, *, at: int, until: int) -> tuple[Note, ...]:
+    return note("leased", of.id, at=at, fence=1), note("answered", of.id, at=until, fence=1)
+
+
+@pytest.mark.parametrize(("number", "fields"), [("I14", {"gates": ("queue:default/mail",)}), ("I21", {})])
+def test_a_grant_counts_from_its_commit_and_not_from_the_clock_that_was_read_before_a_pause(
+    number: str, fields: dict[str, Any]
+) -> None:
+    first, second = (replace(run(minutes), alone=True, **fields) for minutes in (10, 20))
+    middle, end = NOON + 25 * MINUTE, NOON + 30 * MINUTE
+    # The process of the first read the clock, stood still while the second ran, and was granted it then.
+    attempts = (lease(first, ended_at=end), lease(second, ended_at=middle))
+    history = replace(WHOLE, runs=(first, second), attempts=attempts, notes=None)
+    in_turn = (
+        *granted(second, at=second.planned_at, until=middle),
+        *granted(first, at=middle, until=end),
+    )
+    at_once = (
+        *granted(first, at=first.planned_at, until=end),
+        *granted(second, at=second.planned_at, until=middle),
+    )
+    assert found(number, replace(history, notes=in_turn)).count == 0
+    assert found(number, replace(history, notes=at_once)).count == 1
+    assert found(number, history).count == 1
+
+
+def test_a_clock_that_stands_gives_each_of_its_passes_a_limit_of_its_own() -> None:
+    body = {**BODY, "catch_up": "all", "catch_up_limit": 2, "overlap": "queue"}
+    rows = tuple(replace(run(minutes), created_at=NOW) for minutes in (10, 20, 30, 40))
+    revisions = (RevisionRow(schedule_id="sch", revision=1, body=body, at=NOON),)
+    history = replace(WHOLE, runs=rows, revisions=revisions, attempts=())
+    one_pass, two = (
+        (note("cursor", "sch", at=NOW, value=NOW),),
+        (note("cursor", "sch", at=NOW, value=NOW),) * 2,
+    )
+    assert found("I22", replace(history, notes=one_pass)).count == 1
+    assert found("I22", replace(history, notes=two)).count == 0
+    stood = (lease(rows[0], leased_at=NOW, ended_at=NOW),)
+    assert found("I22", replace(history, notes=None)).count == 1
+    assert found("I22", replace(history, notes=None, attempts=stood)).count == 0
+
+
+def test_a_wish_is_not_beaten_by_an_instant_that_was_decided_before() -> None:
+    trail = ({"source": "baseline-interval", "at": "2026-03-10T12:15:00Z"},)
+    wished = replace(run(40), source="ai-oneshot", trail=trail)
+    assert found("I24", replace(WHOLE, runs=(run(10), wished))).count == 1
+    assert found("I24", replace(WHOLE, runs=(run(20), wished))).count == 0
+
+
+def test_what_is_pruned_of_an_archived_schedule_is_never_due_again() -> None:
+    ahead = (note("pruned", "run-0", about="sch", word="skipped", value=NOW + HOUR),)
+    archived = replace(SCHEDULE, state="archived")
+    assert found("I31", replace(WHOLE, notes=ahead)).count == 1
+    assert found("I31", replace(WHOLE, schedules=(archived,), notes=ahead)).count == 0
+
+
 def test_a_row_of_another_namespace_is_found() -> None:
     other = replace(FIRST, namespace="other")
     assert found("I32", replace(WHOLE, namespace=None, runs=(other, *RUNS[1:]))).count == 1
@@ -182,7 +238,7 @@ def test_for_every_promise_there_is_damage_that_breaks_it() -> None:
 
 
 def test_every_promise_has_a_name_and_a_sentence() -> None:
-    wanted = {*range(1, 29), 31, 32, 35, 36, 37, 39, 40}
+    wanted = {*range(1, 29), 31, 32, 35, 36, 37, 39, 40, 41}
     assert {int(number[1:]) for number in INVARIANTS} == wanted
     for one in INVARIANTS.values():
         assert one.name

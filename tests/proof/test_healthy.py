@@ -105,4 +105,4 @@ def test_an_empty_store_keeps_its_promises() -> None:
     answer = house.ask("verify")
     assert answer["holds"]
     assert answer["runs"] == 0
-    assert len(answer["promises"]) == 35
+    assert len(answer["promises"]) == 36

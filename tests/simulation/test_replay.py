@@ -67,5 +67,5 @@ def test_a_failure_prints_the_promise_the_facts_and_the_command_that_replays_it(
         assert simulate.main(["--seeds", "4", "--hours", "2", "--size", "dense"]) == 1
     said = capsys.readouterr().out
     assert "I18" in said
-    assert "LeaseLost" in said
+    assert "RunLeased" in said
     assert "replay: python3 dev.py simulate --seed" in said

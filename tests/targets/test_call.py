@@ -19,6 +19,7 @@ from tests.targets import handlers
 from tests.targets.stage import begin, launch_of, nothing_left, outcome_of, read, until
 from timewright.core.run import Cancelled, Failed, Outcome, Released, Succeeded, TimedOut
 from timewright.core.target import Call, Isolation, Note
+from timewright.core.triggers import Once
 from timewright.errors import Conflict, InvalidInput, InvalidInstant, NotFound, OverQuota
 from timewright.targets.answers import LONGEST_RESULT
 from timewright.targets.call import CallTarget
@@ -366,7 +367,7 @@ def test_a_function_is_told_about_its_run() -> None:
             missed=4,
             fired_by=(1,),
             zone="Europe/Berlin",
-            next_at=later,
+            trigger=Once(later),
             source="baseline-cron",
             payload={"n": 1},
             metadata={"team": "a"},

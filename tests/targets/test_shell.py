@@ -74,7 +74,7 @@ def test_shell_targets_are_off_unless_allowed() -> None:
     for allowed in (False, ()):
         with open_shell(allowed=allowed) as shell:
             assert outcome_of(shell, command("true")) == Failed(
-                error="shell targets are off; allow them with shell.allow", final=True
+                error="shell targets are off; allow them with the setting shell", final=True
             )
 
 
@@ -99,7 +99,7 @@ def test_a_list_allows_names_paths_and_folders_and_nothing_else(program: str, al
         assert isinstance(outcome, Succeeded) is allowed
         if not allowed:
             assert outcome.final
-            assert "is not among the programs of shell.allow" in outcome.error
+            assert "is not among the programs that commands may be" in outcome.error
 
 
 REFUSED: list[tuple[str, dict[str, Any]]] = [

@@ -21,7 +21,6 @@ from timewright.core.due import (
     Pauses,
     due_now,
     enumerated,
-    open_from,
     pauses_of,
     unpaused,
 )
@@ -66,7 +65,6 @@ __all__ = [
     "admit",
     "judge",
     "on_time",
-    "pass_over",
     "resumed",
 ]
 
@@ -137,32 +135,6 @@ def resumed(standing: Standing, *, now: datetime) -> Standing:
         wake_at=now,
         hints=hints,
     )
-
-
-def pass_over(
-    schedule: Schedule,
-    standing: Standing,
-    *,
-    until: datetime,
-    reason: Reason = Reason.PAUSED,
-    calendars: Mapping[str, Calendar] = NO_CALENDARS,
-) -> Admission:
-    """Record the instants of a pause as skipped, up to but not including its end; never caught up.
-
-    What was still open when the pause began is recorded as missed.
-    """
-    if not is_steady(schedule, standing):
-        # Such a schedule has no instants of its own inside the pause: it decides again at its end.
-        return Admission((), standing, Decision(standing.next_at, standing.source or Source.PAUSED))
-    began = standing.paused_at or standing.cursor
-    due = enumerated(schedule, open_from(standing), until - _TICK, calendars=calendars)
-    verdicts = collapsed(
-        Skip(planned_at=o.at, reason=reason if o.at >= began else Reason.MISSED, source=due.source)
-        for o in due.occurrences
-    )
-    cursor = due.occurrences[-1].at if due.more else max(standing.cursor, until - _TICK)
-    standing = replace(standing, cursor=cursor)
-    return Admission(verdicts, standing, Decision(standing.next_at, Source.PAUSED), due.more)
 
 
 def _after_pause(

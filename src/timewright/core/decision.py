@@ -18,6 +18,7 @@ class Source(StrEnum):
     BASELINE_CRON = "baseline-cron"
     BASELINE_INTERVAL = "baseline-interval"
     BASELINE_ONCE = "baseline-once"
+    BASELINE_AFTER = "baseline-after"
     AI_INTERVAL = "ai-interval"
     AI_ONESHOT = "ai-oneshot"
     CLAMPED_MIN = "clamped-min"

@@ -36,6 +36,7 @@ from timewright.core.shapes import (
     Milliseconds,
     backoff_shape,
     cadence_shape,
+    need_shape,
     outcome_shape,
     target_shape,
     trigger_shape,
@@ -43,6 +44,7 @@ from timewright.core.shapes import (
 from timewright.core.spellings import ALIASES, Path, plain_word, snake
 from timewright.core.target import Call, Handoff, Http, Note, Publish, Shell, Workflow
 from timewright.core.triggers import After, AnyOf, Cron, Every, Manual, Once, Rrule
+from timewright.core.upstream import Need
 from timewright.errors import TimewrightError, UnknownField
 
 DEEPEST = 64
@@ -106,12 +108,7 @@ def names_of(raw: Any, cls: type, path: str = "") -> dict[str, Any]:
     if not isinstance(raw, Mapping):
         rule = f"a mapping with the fields of a {cls.__name__.lower()}"
         raise refused(path, raw, "is not a mapping", rule=rule, fix="{name: value}")
-    info = type_of(cls)
-    assert isinstance(info, mi.StructType)
-    known = {field.encode_name: (field.name,) for field in info.fields}
-    aliases = {**{name: (name,) for (name,) in known.values()}, **ALIASES.get(cls, {})}
-    if info.tag_field is not None:
-        known[info.tag_field] = (info.tag_field,)
+    known, aliases = _names(cls)
     given: dict[str, Any] = {}
     pairs = [(_path_of(key, known, aliases, path), key, value) for key, value in raw.items()]
     # Whole parts first, so that a short name may then set one field inside a part.
@@ -119,6 +116,18 @@ def names_of(raw: Any, cls: type, path: str = "") -> dict[str, Any]:
         timed = snake(key).endswith("_ms") and snake(key) not in known
         _put(given, where, Milliseconds(value) if timed else value, path)
     return given
+
+
+@cache
+def _names(cls: type) -> tuple[dict[str, Path], dict[str, Path]]:
+    """The fields of a type by their outer names, and by every other name they have."""
+    info = type_of(cls)
+    assert isinstance(info, mi.StructType)
+    known: dict[str, Path] = {field.encode_name: (field.name,) for field in info.fields}
+    aliases: dict[str, Path] = {**{name: (name,) for (name,) in known.values()}, **ALIASES.get(cls, {})}
+    if info.tag_field is not None:
+        known[info.tag_field] = (info.tag_field,)
+    return known, aliases
 
 
 def read_struct(given: Mapping[str, Any], cls: type, path: str, base: object = None) -> Any:
@@ -199,7 +208,7 @@ def _put(given: dict[str, Any], where: Path, value: Any, path: str) -> None:
 def _read_nested(raw: Any, info: mi.StructType, path: str, base: object) -> Any:
     if isinstance(raw, info.cls):
         return raw
-    given = names_of(_opened(raw, info.cls), info.cls, path)
+    given = names_of(_opened(raw, info.cls, path), info.cls, path)
     if info.tag_field is not None:
         tag = given.pop(info.tag_field, info.tag)
         if tag != info.tag:
@@ -209,8 +218,10 @@ def _read_nested(raw: Any, info: mi.StructType, path: str, base: object) -> Any:
     return read_struct(given, info.cls, path, base if isinstance(base, info.cls) else None)
 
 
-def _opened(raw: Any, cls: type) -> Any:
+def _opened(raw: Any, cls: type, path: str) -> Any:
     """The part that is meant when one value stands for the whole."""
+    if cls is Need:
+        return need_shape(raw, path)
     if cls is Retry and isinstance(raw, int) and not isinstance(raw, bool):
         return {"max_attempts": raw}
     if cls is LeaseTerms and isinstance(raw, str | timedelta | Milliseconds):

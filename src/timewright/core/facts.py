@@ -147,6 +147,30 @@ class CancelRequested(Fact, frozen=True, kw_only=True):
     queue: str = ""
 
 
+class RunDeferred(Fact, frozen=True, kw_only=True):
+    """A run waits until a date, because a budget is used up or its provider is closed."""
+
+    run_id: str
+    schedule_id: str
+    reason: str
+    until: datetime
+    queue: str = ""
+
+
+class ProviderClosed(Fact, frozen=True, kw_only=True):
+    """Nothing of a provider starts before an instant."""
+
+    provider: str
+    until: datetime
+    reason: str = ""
+
+
+class ProviderOpened(Fact, frozen=True, kw_only=True):
+    """What names a provider may start again."""
+
+    provider: str
+
+
 class RunFreed(Fact, frozen=True, kw_only=True):
     """A held run's predecessor is settled, and it may start."""
 

@@ -16,7 +16,8 @@ from timewright.core.calendars import Calendar
 from timewright.core.catch_up import Flight
 from timewright.core.decision import Source
 from timewright.core.governor import NO_CALENDARS
-from timewright.core.run import Reason
+from timewright.core.ordinary import on_time
+from timewright.core.run import Reason, Run
 from timewright.core.schedule import Schedule, Standing
 from timewright.core.triggers import ZONED, AnyOf
 from timewright.core.verdicts import Drop, Skip, Verdict
@@ -43,6 +44,7 @@ class Preview(Struct, frozen=True, kw_only=True):
     fired_by: tuple[int, ...] = ()
     zone: str = "UTC"
     local: str = ""
+    note: str = ""
 
     @property
     def excluded(self) -> bool:
@@ -74,6 +76,24 @@ def forecast(
         if len(found) >= count:
             break
     return tuple(found[:count])
+
+
+def forecast_on_time(schedule: Schedule, standing: Standing, *, count: int) -> tuple[Preview, ...] | None:
+    """What `forecast` says of a schedule that is on time and that nothing moves, by the shortest way.
+
+    The first instant must be the trigger's own next one. Nothing if the case is not as ordinary.
+    """
+    at, source = standing.next_at, standing.source
+    if at is None or source is None or on_time(schedule, standing, flight=IDLE, now=at) is None:
+        return None
+    name = _zone_of(schedule, ())
+    there = zone(name)
+    found: list[Preview] = []
+    while at is not None and len(found) < count:
+        local = at.astimezone(there).isoformat()
+        found.append(Preview(planned_at=at, fire_at=at, source=source, fate="fire", zone=name, local=local))
+        at = schedule.trigger.next_after(at)
+    return tuple(found)
 
 
 def _passes(
@@ -110,6 +130,19 @@ def _preview(schedule: Schedule, verdict: Verdict) -> Preview:
         fired_by=fired_by,
         zone=name,
         local=verdict.planned_at.astimezone(zone(name)).isoformat(),
+    )
+
+
+def preview_of(schedule: Schedule, run: Run) -> Preview:
+    """A run that someone made for an instant ahead, among the occurrences."""
+    name = _zone_of(schedule, run.fired_by)
+    return Preview(
+        planned_at=run.planned_at,
+        fire_at=run.fire_at,
+        source=run.source,
+        fate="fire",
+        zone=name,
+        local=run.planned_at.astimezone(zone(name)).isoformat(),
     )
 
 

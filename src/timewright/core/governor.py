@@ -110,6 +110,8 @@ def baseline_source(trigger: AnyTrigger) -> Source:
         return Source.MANUAL
     if isinstance(trigger, Once):
         return Source.BASELINE_ONCE
+    if isinstance(trigger, After) and trigger.schedule:
+        return Source.BASELINE_AFTER
     if isinstance(trigger, Every | After):
         return Source.BASELINE_INTERVAL
     if isinstance(trigger, AnyOf) and all(isinstance(t, Every) for t in trigger.triggers):
@@ -169,12 +171,15 @@ def _baseline_at(
 
 
 def _after_last_run(trigger: After, standing: Standing, *, created_at: datetime) -> datetime | None:
-    """One delay after the last run; while that run is under way nobody knows, and what was decided stands."""
+    """One delay after the last run; while that run is under way nobody knows, and what was decided stands.
+
+    What another schedule's end asked for was decided when it ended.
+    """
     at = trigger.next_after(standing.last_finished_at or created_at)
     if at is not None and at > standing.cursor:
         return at
     ahead = standing.next_at is not None and standing.next_at > standing.cursor
-    return standing.next_at if ahead and standing.source is Source.BASELINE_INTERVAL else None
+    return standing.next_at if ahead and standing.source is baseline_source(trigger) else None
 
 
 def _stretched(schedule: Schedule, standing: Standing, interval: timedelta) -> timedelta:

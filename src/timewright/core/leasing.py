@@ -10,6 +10,8 @@ from msgspec import Struct
 
 from timewright.core.run import Run, RunState
 
+_READY = RunState.READY
+
 
 class Waits(StrEnum):
     """Why a run is not started now."""
@@ -17,6 +19,8 @@ class Waits(StrEnum):
     CEILING = "ceiling"
     CAPACITY = "capacity"
     BACKOFF = "backoff"
+    BUDGET = "budget"
+    PROVIDER = "provider"
     PARKED = "parked"
     LEASED = "leased"
     HELD = "held"
@@ -77,15 +81,17 @@ def plan_leases(
     by namespace and queue.
     """
     free = {name: gate.free for name, gate in gates.items()}
+    most = None if capacity is None else max(capacity, 0)
     leases: list[Run] = []
     waiting: list[Waiting] = []
     for run in _in_order(runs, ageing or {}, now=now):
-        blocked = _why_not(run, now=now)
-        if blocked is None:
+        ready = run.state is _READY and run.fire_at <= now
+        blocked = None if ready else _why_not(run, now=now)
+        if ready:
             full = next((gate for gate in run.gates if free.get(gate, 0) < 1), None) if run.gates else None
             if full is not None:
                 blocked = Waiting(run.id, Waits.CEILING, gate=full)
-            elif capacity is not None and len(leases) >= max(capacity, 0):
+            elif most is not None and len(leases) >= most:
                 blocked = Waiting(run.id, Waits.CAPACITY)
         if blocked is not None:
             waiting.append(blocked)
@@ -108,7 +114,7 @@ def _in_order(
 def _why_not(run: Run, *, now: datetime) -> Waiting | None:
     """Why this run may not start whatever the ceilings say, if so."""
     if run.state is RunState.READY:
-        return Waiting(run.id, Waits.BACKOFF, until=run.fire_at) if run.fire_at > now else None
+        return _later(run) if run.fire_at > now else None
     if run.state is RunState.PARKED:
         return Waiting(run.id, Waits.PARKED)
     if run.state is RunState.HELD:
@@ -116,3 +122,11 @@ def _why_not(run: Run, *, now: datetime) -> Waiting | None:
     if run.state is RunState.LEASED:
         return Waiting(run.id, Waits.LEASED, until=run.lease_until)
     return Waiting(run.id, Waits.TERMINAL)
+
+
+def _later(run: Run) -> Waiting:
+    """What a run waits for whose instant lies ahead; one that was deferred says so in its reason."""
+    for waits in (Waits.BUDGET, Waits.PROVIDER):
+        if run.reason.startswith(f"{waits.value}: "):
+            return Waiting(run.id, waits, gate=run.reason.split(": ")[1], until=run.fire_at)
+    return Waiting(run.id, Waits.BACKOFF, until=run.fire_at)

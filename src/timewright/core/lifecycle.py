@@ -32,6 +32,7 @@ from timewright.core.triggers import After, Manual
 from timewright.errors import NotAllowed
 
 _CHARGED = (Failed, TimedOut, Lost)
+_LEASED, _SUCCEEDED = RunState.LEASED, RunState.SUCCEEDED
 
 
 class RunEvent(StrEnum):
@@ -90,6 +91,20 @@ def run_after(state: RunState, event: RunEvent) -> RunState:
         ) from None
 
 
+def anew(run: Run, event: RunEvent, *, now: datetime) -> Run:
+    """A run that begins again by somebody's word: what its attempts left behind is cleared."""
+    return replace(
+        run,
+        state=run_after(run.state, event),
+        reason="",
+        attempts=0,
+        refunds=0,
+        fire_at=now,
+        finished_at=None,
+        error="",
+    )
+
+
 class Settlement(Struct, frozen=True, kw_only=True, gc=False):
     """What an outcome made of a run: the run after it, its attempt, and whether that was the end."""
 
@@ -111,11 +126,16 @@ def settle(
     *,
     retry: Retry,
     delivery: Delivery = Delivery.AT_LEAST_ONCE,
+    started_at: datetime | None = None,
     now: datetime,
 ) -> Settlement:
-    """Turn the outcome of a leased run into its next state; failure, time-out and loss cost an attempt."""
+    """Turn the outcome of a leased run into its next state; failure, time-out and loss cost an attempt.
+
+    `started_at` is when the work began, where the run does not say it.
+    """
+    started_at = started_at or run.started_at
     if isinstance(outcome, Succeeded):
-        return _succeeded(run, outcome, now=now)
+        return _succeeded(run, outcome, started_at=started_at, now=now)
     charged = _is_charged(run, outcome, delivery)
     attempts = run.attempts + charged
     event, reason, why = _verdict(outcome, attempts=attempts, charged=charged, retry=retry, delivery=delivery)
@@ -124,6 +144,7 @@ def settle(
         run,
         state=state,
         reason=reason,
+        started_at=started_at,
         attempts=attempts,
         refunds=run.refunds + (event is RunEvent.RELEASE),
         fire_at=_retry_at(run, outcome, attempts=attempts, retry=retry, now=now)
@@ -137,17 +158,18 @@ def settle(
         word="",
         error=_error(outcome),
     )
-    attempt = attempt_of(run, outcome, charged=charged, now=now)
+    attempt = attempt_of(run, outcome, charged=charged, started_at=started_at, now=now)
     exhausted = (event is RunEvent.FAIL or event is RunEvent.PARK) and reason != Reason.UNKNOWN
     return Settlement(run=ended, attempt=attempt, event=event, why=why, exhausted=exhausted)
 
 
-def _succeeded(run: Run, outcome: Succeeded, *, now: datetime) -> Settlement:
+def _succeeded(run: Run, outcome: Succeeded, *, started_at: datetime | None, now: datetime) -> Settlement:
     """The ordinary end: nothing to charge, to wait for or to explain."""
     ended = replace(
         run,
-        state=run_after(run.state, RunEvent.SUCCEED),
+        state=_SUCCEEDED if run.state is _LEASED else run_after(run.state, RunEvent.SUCCEED),
         reason="",
+        started_at=started_at,
         finished_at=now,
         lease_id="",
         holder="",
@@ -156,7 +178,7 @@ def _succeeded(run: Run, outcome: Succeeded, *, now: datetime) -> Settlement:
         word=outcome.word,
         error="",
     )
-    attempt = attempt_of(run, outcome, charged=False, now=now)
+    attempt = attempt_of(run, outcome, charged=False, started_at=started_at, now=now)
     return Settlement(run=ended, attempt=attempt, event=RunEvent.SUCCEED, why="the work was done")
 
 
@@ -176,7 +198,9 @@ def reset(run: Run, *, now: datetime, held: bool = False) -> Run:
     )
 
 
-def attempt_of(run: Run, outcome: Outcome, *, charged: bool, now: datetime) -> Attempt:
+def attempt_of(
+    run: Run, outcome: Outcome, *, charged: bool, started_at: datetime | None = None, now: datetime
+) -> Attempt:
     """The record of the lease that just ended."""
     assert run.leased_at is not None
     assert run.lease_until is not None
@@ -188,13 +212,14 @@ def attempt_of(run: Run, outcome: Outcome, *, charged: bool, now: datetime) -> A
         holder=run.holder,
         leased_at=run.leased_at,
         lease_until=run.lease_until,
-        started_at=run.started_at,
+        started_at=started_at or run.started_at,
         ended_at=now,
         outcome=str(type(outcome).__struct_config__.tag or ""),
         charged=charged,
         word=outcome.word if isinstance(outcome, Succeeded) else "",
         error="" if isinstance(outcome, Succeeded) else _error(outcome),
         result=outcome.result,
+        cost=outcome.cost,
     )
 
 

@@ -153,7 +153,9 @@ def from_ms(value: float, *, field: str) -> timedelta:
 
 
 def spell_duration(duration: timedelta) -> str:
-    """The one spelling we emit: `1h30m`, `90s` as `1m30s`, `0s`."""
+    """The one spelling we emit: `1h30m`, `90s` as `1m30s`, `0s`, and with a minus `-7s`."""
+    if duration < ZERO:
+        return f"-{spell_duration(-duration)}"
     rest = duration // _MICROSECOND
     parts: list[str] = []
     for unit in ("d", "h", "m"):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from timewright.core.costs import Cost
 from timewright.core.decision import Candidate, Source
 from timewright.core.moments import micros
 from timewright.core.policies import NORMAL, Delivery, LeaseTerms, Retry
@@ -42,6 +43,7 @@ class Reason(StrEnum):
     SUPERSEDED = "superseded"
     DEADLINE = "deadline"
     BUDGET = "budget"
+    PROVIDER = "provider"
     EXCLUDED = "excluded"
     REPLACED = "replaced"
     EXHAUSTED = "exhausted"
@@ -49,6 +51,7 @@ class Reason(StrEnum):
     UNRESOLVED = "unresolved"
     UNREADABLE = "unreadable"
     BY_HAND = "by_hand"
+    NEEDS = "needs"
 
 
 class Run(Struct, frozen=True, kw_only=True, gc=False):
@@ -112,6 +115,7 @@ class Succeeded(Struct, frozen=True, kw_only=True, tag="succeeded", tag_field="k
 
     word: Literal["", "useful", "noop", "skipped"] = ""
     result: Any = None
+    cost: Cost | None = None
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag="failed", tag_field="kind"):
@@ -122,6 +126,7 @@ class Failed(Struct, frozen=True, kw_only=True, tag="failed", tag_field="kind"):
     final: bool = False
     result: Any = None
     unresolved: bool = False
+    cost: Cost | None = None
 
 
 class TimedOut(Struct, frozen=True, kw_only=True, tag="timed_out", tag_field="kind"):
@@ -129,6 +134,7 @@ class TimedOut(Struct, frozen=True, kw_only=True, tag="timed_out", tag_field="ki
 
     error: str = "time limit reached"
     result: Any = None
+    cost: Cost | None = None
 
 
 class Lost(Struct, frozen=True, kw_only=True, tag="lost", tag_field="kind"):
@@ -136,6 +142,7 @@ class Lost(Struct, frozen=True, kw_only=True, tag="lost", tag_field="kind"):
 
     error: str = "lease expired without an answer"
     result: Any = None
+    cost: Cost | None = None
 
 
 class Cancelled(Struct, frozen=True, kw_only=True, tag="cancelled", tag_field="kind"):
@@ -143,6 +150,7 @@ class Cancelled(Struct, frozen=True, kw_only=True, tag="cancelled", tag_field="k
 
     reason: str = Reason.BY_HAND.value
     result: Any = None
+    cost: Cost | None = None
 
 
 class Released(Struct, frozen=True, kw_only=True, tag="released", tag_field="kind"):
@@ -150,6 +158,7 @@ class Released(Struct, frozen=True, kw_only=True, tag="released", tag_field="kin
 
     reason: str = ""
     result: Any = None
+    cost: Cost | None = None
 
 
 class Started(Struct, frozen=True, kw_only=True, tag="started", tag_field="kind"):
@@ -176,6 +185,7 @@ class Attempt(Struct, frozen=True, kw_only=True, gc=False):
     word: str = ""
     error: str = ""
     result: Any = None
+    cost: Cost | None = None
 
 
 def occurrence_key(schedule_id: str, planned_at: datetime) -> str:

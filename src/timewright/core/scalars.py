@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from enum import StrEnum
@@ -10,6 +11,7 @@ from typing import Any
 
 from msgspec import inspect as mi
 
+from timewright.core.costs import AMOUNT, QUANTITY
 from timewright.core.moments import EPOCH, as_instant, bounded, from_ms, parse_duration, parse_instant
 from timewright.core.refusals import join, refused
 from timewright.core.shapes import Milliseconds
@@ -27,16 +29,31 @@ def read_text(raw: Any, info: mi.Type, path: str) -> Any:
     assert isinstance(info, mi.StrType)
     low, high = info.min_length or 0, info.max_length or LONGEST_TEXT
     rule = f"text of {low} to {high} characters"
+    if info.pattern in (AMOUNT, QUANTITY):
+        return _read_decimal(raw, info, path)
     if not isinstance(raw, str):
         raise refused(path, raw, "is not text", rule=rule, fix="put it in quotes")
     if not low <= len(raw) <= high:
         raise refused(
             path, raw, f"has {len(raw)} characters", rule=rule, fix="shorter" if raw else _LEAVE_OUT
         )
-    if "\0" in raw or any("\ud800" <= c <= "\udfff" for c in raw):
+    if "\0" in raw or (not raw.isascii() and any("\ud800" <= c <= "\udfff" for c in raw)):
         rule = "text that can be written as UTF-8, without NUL"
         raise refused(path, raw, "has a character no store keeps", rule=rule, fix="take it out")
+    if info.pattern is not None and not re.fullmatch(info.pattern, raw):
+        rule = f"text of the form {info.pattern}"
+        raise refused(path, raw, "does not have that form", rule=rule, fix=_LEAVE_OUT)
     return raw
+
+
+def _read_decimal(raw: Any, info: mi.StrType, path: str) -> str:
+    """A decimal number as text, also if someone wrote it as a number."""
+    is_number = isinstance(raw, int | float) and not isinstance(raw, bool)
+    text = repr(raw) if is_number else raw
+    if not isinstance(text, str) or not re.fullmatch(info.pattern or "", text):
+        rule = "a plain decimal number, not negative, with at most six decimals"
+        raise refused(path, raw, "is not such an amount", rule=rule, fix="12.50")
+    return text
 
 
 def read_flag(raw: Any, path: str) -> Any:

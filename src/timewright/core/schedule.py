@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from timewright.core.backoff import Cadence, Steady
 from timewright.core.calendars import CalendarRule
+from timewright.core.costs import NO_COST, Cost
 from timewright.core.decision import Candidate, Decision, Source
 from timewright.core.hints import NO_HINTS, Hints
 from timewright.core.moments import (
@@ -42,6 +43,7 @@ from timewright.core.policies import (
 )
 from timewright.core.target import AnyTarget
 from timewright.core.triggers import AnyTrigger, Manual, Once
+from timewright.core.upstream import MOST_NEEDS, Need
 from timewright.errors import InvalidInput, NotAllowed
 
 _TICK = timedelta(microseconds=1)
@@ -139,6 +141,7 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     end_at: datetime | None = None
     max_runs: Annotated[int, Meta(ge=1)] | None = None
     calendar: CalendarRule | None = None
+    needs: Annotated[tuple[Need, ...], Meta(max_length=MOST_NEEDS)] = ()
 
     align: Align = Align.GRID
     catch_up: CatchUp = CatchUp.LAST
@@ -161,6 +164,9 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
 
     queue: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     limits: tuple[Annotated[str, Meta(min_length=1, max_length=255)], ...] = ()
+    budgets: Annotated[tuple[Name, ...], Meta(max_length=16)] = ()
+    provider: Name | None = None
+    estimate: Cost = NO_COST
     priority: Priority = NORMAL
     adaptive: bool = False
     clamp: Clamp = Clamp()

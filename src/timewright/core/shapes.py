@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from timewright.core.cron.grammar import needs_key
+from timewright.core.moments import parse_duration
 from timewright.core.recurrence.spoken import is_spoken, spoken_rule
 from timewright.core.refusals import refuse_from, refused
 from timewright.core.spellings import plain_word, snake
@@ -22,6 +23,10 @@ from timewright.errors import TimewrightError
 Tagged = dict[str, Any]
 
 _SPOKEN = re.compile(r"\s*@?(every|after)\s+(\S.*?)\s*", re.IGNORECASE)
+_NEED = re.compile(
+    r"(?P<schedule>.+?)(?:\s*:\s*|\s+within\s+)(?P<within>[^\s:]+)"
+    r"(?:\s+on\s+(?P<on>\w+))?(?:\s+wait\s+(?P<wait>\S+))?(?:\s+else\s+(?P<else>\w+))?"
+)
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _TRIGGER_RULE = "exactly one of cron, every, rrule, after, once and manual, or a list of them"
 _TRIGGER_FIX = "cron: '0 9 * * 1-5', or every: 15m"
@@ -121,6 +126,8 @@ def trigger_shape(raw: Any, path: str) -> Any:
     text = words.get("cron", words.get("expression"))
     if kind == "cron" and isinstance(text, str) and _SPOKEN.fullmatch(text):
         return {**_spoken_trigger(text, path), **_without(given, _TRIGGER_KEYS)}
+    if kind == "after" and not isinstance(words.get("after"), type(None) | timedelta):
+        return {**_without(given, _TRIGGER_KEYS), **_after(words["after"], given), "kind": kind}
     once = words.get("once", words.get("at"))
     if kind == "once" and isinstance(once, int | float) and not isinstance(once, bool):
         # A bare number is what desktop schedulers write: milliseconds since 1970.
@@ -159,6 +166,17 @@ def target_shape(raw: Any, path: str) -> Any:
     if kinds or len(signs) != 1:
         raise refused(path, raw, "does not say what to do", rule=_TARGET_RULE, fix=_TARGET_FIX)
     return {**raw, "kind": signs.pop()}
+
+
+def need_shape(raw: Any, path: str) -> Any:
+    """A need in the long way: from `nightly-load:2h`, with `on`, `wait` and `else` behind it as words."""
+    if not isinstance(raw, str):
+        return raw
+    found = _NEED.fullmatch(raw.strip()) if len(raw) <= 512 else None
+    if found is None:
+        rule = "the name of a schedule, and how old its end may be"
+        raise refused(path, raw, "does not say how fresh", rule=rule, fix=f"{raw.strip()[:60]}:2h")
+    return {name: value for name, value in found.groupdict().items() if value is not None}
 
 
 def backoff_shape(raw: Any, path: str, base: object = None) -> Any:
@@ -215,7 +233,27 @@ def _spoken_trigger(text: str, path: str) -> Tagged:
     word = found[1].lower()
     if word == "every" and is_spoken(found[2]):
         return {"kind": "rrule", **_of_calendar(found[2], path)}
-    return {"kind": word, "interval" if word == "every" else "delay": found[2]}
+    return {"kind": word, **({"interval": found[2]} if word == "every" else _after(found[2], {}))}
+
+
+def _after(value: Any, given: Mapping[str, Any]) -> Tagged:
+    """What an `after` speaks of: another schedule by name or as a mapping, or else a delay of its own."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, str) and not _is_duration(value):
+        return {"schedule": value}
+    return {key: value for key, value in given.items() if snake(str(key)).removesuffix("_ms") == "after"} or {
+        "delay": value
+    }
+
+
+def _is_duration(text: str) -> bool:
+    """Whether a text was meant as a length of time; a name that begins with a digit is written in full."""
+    try:
+        parse_duration(text)
+    except TimewrightError:
+        return text.strip()[:1] in "0123456789.+-"
+    return True
 
 
 def _of_calendar(text: str, path: str) -> Tagged:

@@ -16,6 +16,7 @@ from timewright.core.run import Run, RunState
 from timewright.core.schedule import Schedule, ScheduleState, Standing
 from timewright.core.target import Call, Http, Note, Publish, Shell, Workflow
 from timewright.core.triggers import After, AnyOf, Cron, Every, Once, Rrule
+from timewright.core.upstream import On
 
 Path = tuple[str, ...]
 
@@ -51,6 +52,7 @@ WORDS: dict[type[StrEnum], dict[str, str]] = {
         "timeout": "failed",
         "canceled": "cancelled",
     },
+    On: {"succeeded": "success", "failed": "failure", "ended": "end", "any": "end"},
     ScheduleState: {"idle": "active", "running": "active", "enabled": "active", "disabled": "parked"},
 }
 
@@ -63,6 +65,8 @@ _TRIGGER = {
     "interval": "every",
     "baseline_interval": "every",
     "after": "after",
+    "on": "on",
+    "delay": "delay",
     "once": "once",
     "at": "once",
     "manual": "manual",

@@ -13,6 +13,8 @@ from timewright.errors import InvalidInput
 Text = Annotated[str, Meta(min_length=1, max_length=10_000)]
 Argument = Annotated[str, Meta(max_length=131_072)]
 Isolation = Literal["inherit", "loop", "thread", "process"]
+# What an answer cost is read from a field of its body, or after this from a header.
+COST_HEADER = "header:"
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 
 
@@ -35,6 +37,8 @@ class Http(Struct, frozen=True, kw_only=True, tag="http", tag_field="kind", forb
     max_response_kb: Annotated[int, Meta(ge=1, le=10_000)] = 100
     redirects: Annotated[int, Meta(ge=0, le=3)] = 0
     sign_with: str | None = None
+    tokens_from: Annotated[str, Meta(max_length=255)] = ""
+    money_from: Annotated[str, Meta(max_length=255)] = ""
 
     def __post_init__(self) -> None:
         if not SECOND <= self.timeout <= 1800 * SECOND:

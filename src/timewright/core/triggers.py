@@ -6,7 +6,7 @@ after an instant, what came strictly before it, what lies between two, and how t
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from timewright.core.cron import Cron
 from timewright.core.moments import (
@@ -20,9 +20,23 @@ from timewright.core.moments import (
 )
 from timewright.core.recurrence import Rrule
 from timewright.core.trigger import Trigger
+from timewright.core.upstream import On, ended_words
 from timewright.errors import InvalidInput
 
-__all__ = ["After", "AnyOf", "AnyTrigger", "Cron", "Every", "Manual", "Once", "Rrule", "Trigger", "every"]
+__all__ = [
+    "After",
+    "AnyOf",
+    "AnyTrigger",
+    "Cron",
+    "Every",
+    "Manual",
+    "On",
+    "Once",
+    "Rrule",
+    "Trigger",
+    "after",
+    "every",
+]
 
 MOST_TRIGGERS = 20
 
@@ -51,7 +65,9 @@ class Every(Trigger, frozen=True, tag="every"):
 
     def next_after(self, moment: datetime) -> datetime | None:
         """The first point of the grid after the instant; the anchor itself if it is ahead."""
-        anchor = as_instant(self.anchor or moment)
+        anchor = self.anchor or moment
+        if anchor.tzinfo is not UTC:
+            anchor = as_instant(anchor)
         if moment < anchor:
             return anchor
         steps = (moment - anchor) // self.interval + 1
@@ -83,16 +99,29 @@ class Every(Trigger, frozen=True, tag="every"):
 
 
 class After(Trigger, frozen=True, tag="after"):
-    """A delay counted from the end of the last run; the first run comes one delay after creation."""
+    """A delay counted from the end of the last run; the first run comes one delay after creation.
 
-    delay: timedelta
+    With a `schedule` it is that one's runs whose ends count: each that ended so makes one occurrence.
+    """
+
+    delay: timedelta = ZERO
+    schedule: str = ""
+    on: On = On.SUCCESS
 
     def __post_init__(self) -> None:
         bounded(self.delay, field="after")
+        if not self.schedule and self.on is not On.SUCCESS:
+            raise InvalidInput(
+                f"on {self.on.value} of what?",
+                field="on",
+                value=self.on.value,
+                rule="on speaks of the end of another schedule's runs",
+                fix="after: {schedule: nightly-load, on: failure}",
+            )
 
     def next_after(self, moment: datetime) -> datetime | None:
-        """The instant one delay after a run that ended at `moment`."""
-        return _reachable(as_instant(moment), self.delay, 1)
+        """The instant one delay after a run that ended at `moment`; another's ends nobody knows ahead."""
+        return None if self.schedule else _reachable(as_instant(moment), self.delay, 1)
 
     def previous_before(self, moment: datetime) -> datetime | None:
         """Nothing: what came before depends on when runs ended, not on the trigger."""
@@ -103,9 +132,16 @@ class After(Trigger, frozen=True, tag="after"):
         found = self.next_after(a)
         return (found,) if limit > 0 and found is not None and a < found <= b else ()
 
+    def planned(self, ended_at: datetime) -> datetime | None:
+        """The instant that a run's end asks for."""
+        return _reachable(as_instant(ended_at), self.delay, 1)
+
     def describe(self) -> str:
-        """In words: `5m after the last run ended`."""
-        return f"{spell_duration(self.delay)} after the last run ended"
+        """In words: `5m after the last run ended`, `after nightly-load succeeded`."""
+        if not self.schedule:
+            return f"{spell_duration(self.delay)} after the last run ended"
+        late = f"{spell_duration(self.delay)} " if self.delay else ""
+        return f"{late}after {self.schedule} {ended_words(self.on)}"
 
 
 class Once(Trigger, frozen=True, tag="once"):
@@ -191,6 +227,12 @@ def every(interval: str | timedelta, anchor: datetime | None = None) -> Every:
     """A grid from text: `every("5m")`."""
     step = parse_duration(interval, field="every") if isinstance(interval, str) else interval
     return Every(step, anchor)
+
+
+def after(schedule: str, on: str | On = On.SUCCESS, delay: str | timedelta = ZERO) -> After:
+    """One occurrence for every run of another schedule that ended so: `after("nightly-load")`."""
+    step = parse_duration(delay, field="delay") if isinstance(delay, str) else delay
+    return After(step, schedule, On(on))
 
 
 def anchored(trigger: AnyTrigger, at: datetime) -> AnyTrigger:

@@ -44,8 +44,8 @@ T = TypeVar("T")
 POLICY_VERSIONS = (1,)
 
 _OURS = ("revision", "created_at", "created_by", "origin")
-_NAMED = {"name": 255, "namespace": 64, "group": 255, "queue": 255}
-_NAME_LISTS = {"tags": 64, "limits": 255}
+_NAMED = {"name": 255, "namespace": 64, "group": 255, "queue": 255, "provider": 255}
+_NAME_LISTS = {"tags": 64, "limits": 255, "budgets": 255}
 
 
 @overload
@@ -182,11 +182,16 @@ def _keyed(trigger: Any, *, key: str) -> Any:
 
 def _of_one_kind(raw: Any, base: Struct) -> Any:
     """A part that has only fields of the kind it changes is of that kind, also if it does not say so."""
-    if not isinstance(raw, Mapping) or "kind" in raw:
+    # A short form that holds the whole part, as `call: {name: …, args: …}`, says its kind by its word.
+    if not isinstance(raw, Mapping) or "kind" in raw or isinstance(raw.get(_kind_of(base)), Mapping):
         return raw
     known = {*base.__struct_encode_fields__, *ALIASES.get(type(base), {})}
     words = {snake(key).removesuffix("_ms") if isinstance(key, str) else key for key in raw}
-    return {"kind": base.__struct_config__.tag, **raw} if words <= known else raw
+    return {"kind": _kind_of(base), **raw} if words <= known else raw
+
+
+def _kind_of(part: Struct) -> str:
+    return str(part.__struct_config__.tag)
 
 
 def _checked_names(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,7 +212,7 @@ def _floored(trigger: AnyTrigger, floors: tuple[Floor, ...]) -> AnyTrigger:
         try:
             if isinstance(trigger, Every):
                 trigger = replace(trigger, interval=floor.apply(trigger.interval))
-            elif isinstance(trigger, After):
+            elif isinstance(trigger, After) and not trigger.schedule:
                 trigger = replace(trigger, delay=floor.apply(trigger.delay, field="after"))
             elif isinstance(trigger, AnyOf):
                 parts = (_floored(part, (floor,)) for part in trigger.triggers)

@@ -23,6 +23,7 @@ from timewright.core.triggers import AnyTrigger
 from timewright.errors import NotAllowed, NotFound
 from timewright.operations import operations
 from timewright.operations.context import Context, together
+from timewright.operations.in_order import upstream_first
 from timewright.ports import Clock, Observer
 from timewright.settings import Settings
 
@@ -109,10 +110,10 @@ class Scheduler:
         clock: Clock | None = None,
         observers: tuple[Observer, ...] = (),
     ) -> None:
-        self.registry = new_registry()
+        self._settings = settings or Settings()
+        self.registry = new_registry(installed=self._settings.entry_points)
         self._host = os.environ.get(HOSTED, "")
         self._place = self._host or store
-        self._settings = settings or Settings()
         self._namespace = namespace
         self._clock = clock
         self._listeners = Listeners()
@@ -130,6 +131,8 @@ class Scheduler:
         self.queues = Noun("queue", self.call)
         self.hints = Noun("hint", self.call)
         self.limits = Noun("limit", self.call)
+        self.budgets = Noun("budget", self.call)
+        self.providers = Noun("provider", self.call)
         self.calendars = Noun("calendar", self.call)
         self.groups = Noun("group", self.call)
         self.keys = Noun("key", self.call)
@@ -144,8 +147,11 @@ class Scheduler:
 
     @property
     def declared(self) -> tuple[dict[str, Any], ...]:
-        """The schedules that were declared and are not kept yet, each as `schedule put` is asked for it."""
-        return tuple(dict(request) for request in self._declared.values())
+        """The schedules that were declared and are not kept yet, each as `schedule put` is asked for it.
+
+        What another waits for comes before it.
+        """
+        return tuple(dict(request) for request in upstream_first(list(self._declared.values())))
 
     def call(self, operation: str, /, **request: Any) -> Any:
         """Perform any operation by its name: `app.call("schedule pause", schedule="refresh")`."""
@@ -222,6 +228,9 @@ class Scheduler:
             self._keep_declared()
             self._started = True
             self.house.start()
+            for name, why in self.registry.broken.items():
+                log = logging.getLogger("timewright")
+                log.warning("the function %r of an installed package cannot be used: %s", name, why)
 
     def stop(self, *, wait: timedelta | None = None) -> None:
         """Take no new work, wait for what is under way, give the rest back, and close the store.
@@ -281,7 +290,9 @@ class Scheduler:
                     observers=self._observers,
                     doorkeeper=doorkeeper_for(self._place, self._settings),
                     surroundings=surroundings_for(self._place, self._settings),
+                    namespace=self._namespace,
                 )
+                self._house.keep_policies()
             return self._house
 
     def _context(self) -> Context:
@@ -294,7 +305,7 @@ class Scheduler:
         """All of them or none: one that is refused leaves the store as it was."""
 
         def put(inside: Context) -> None:
-            for declared in self._declared.values():
+            for declared in self.declared:
                 operations["schedule put"](inside, declared)
 
         if self._declared:

@@ -11,17 +11,16 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from timewright.core.calendars import occurrence_before
-from timewright.core.run import Cancelled, Failed, Outcome, Released, Run, TimedOut, run_key
-from timewright.core.schedule import Schedule
-from timewright.core.triggers import ZONED
+from timewright.core.run import Cancelled, Failed, Outcome, Released, Run, TimedOut
+from timewright.engine.briefing import launch_of
 from timewright.engine.pace import Pace
+from timewright.engine.sayings import Sayings
 from timewright.ledger.lease import Lease
 from timewright.ledger.settle import Answer
-from timewright.ports import Launch, Target, Work
+from timewright.ports import Store, Target, Work
 
-SELF_FENCE_MARGIN = timedelta(seconds=1)
-BACKSTOP = timedelta(seconds=5)
+SELF_FENCE_MARGIN = 1.0
+BACKSTOP = 5.0
 
 # Why we ended work ourselves; what it says to that is put right in `_honest`.
 LOST = "lease lost"
@@ -41,8 +40,10 @@ class Flown(Struct):
     margin: float
     work: Work | None = None
     begun: bool = False
+    begun_at: float = 0.0
     stopping: str = ""
     ended: bool = False
+    outcome: Outcome | None = None
 
 
 class Launcher:
@@ -65,6 +66,8 @@ class Launcher:
         self._most = 0
         self._starts_waiting = False
         self._pace = Pace()
+        self.ends = 0
+        self.sayings = Sayings()
 
     def __len__(self) -> int:
         return len(self._flown)
@@ -92,7 +95,7 @@ class Launcher:
             started_at=now,
             overdue=math.inf,
             lease_ends=moment + (run.lease_until - now).total_seconds(),
-            margin=min(SELF_FENCE_MARGIN, terms.length / 6).total_seconds(),
+            margin=min(SELF_FENCE_MARGIN, terms.length.total_seconds() / 6),
         )
         with self._lock:
             if not self._flown:
@@ -104,17 +107,14 @@ class Launcher:
             if self._begun >= most:
                 self._line.append(flown)
                 return
-            self._begun += 1
-            flown.begun = True
+            self._begins(flown)
         self._start(flown)
 
     def take_answers(self) -> list[Answer]:
         """What has come back since the last time."""
-        moment = self._monotonic()
         with self._lock:
             answers, self._answers = self._answers, []
             self._in_writing.update((answer.run.id, answer.run.fence) for answer in answers)
-            self._pace.ended(len(answers), moment=moment)
         return answers
 
     def put_back(self, answers: list[Answer]) -> None:
@@ -170,6 +170,11 @@ class Launcher:
             flown.lease_ends = ends
             with self._lock:
                 self._look_at = -math.inf
+
+    def keep_said(self, store: Store, *, now: datetime) -> None:
+        """Write what work here has said since the last time, about once a second."""
+        if self.sayings.is_due(self._monotonic()):
+            self.sayings.write(store, self.under_way(), now=now)
 
     def stop(self, run_id: str, fence: int, *, reason: str) -> None:
         """Ask the work of a run to end."""
@@ -231,11 +236,17 @@ class Launcher:
             self._look_at = min(self._look_at, look_at)
             return self._look_at - moment
 
+    def _begins(self, flown: Flown) -> None:
+        """From here on its time limit counts; under the lock."""
+        terms = flown.lease.terms.lease
+        limit = terms.time_limit.total_seconds() + terms.grace.total_seconds() + BACKSTOP
+        flown.begun_at = self._monotonic()
+        flown.overdue = flown.begun_at + limit
+        flown.begun = True
+        self._begun += 1
+        self._look_at = min(self._look_at, flown.overdue)
+
     def _start(self, flown: Flown) -> None:
-        terms, moment = flown.lease.terms.lease, self._monotonic()
-        flown.overdue = moment + (terms.time_limit + terms.grace + BACKSTOP).total_seconds()
-        with self._lock:
-            self._look_at = min(self._look_at, flown.overdue)
         try:
             self._begin(flown)
         except Exception as error:  # noqa: BLE001  the boundary: nothing a target does may stop the tick
@@ -251,8 +262,7 @@ class Launcher:
             while self._line and self._begun < self._most:
                 flown = self._line.popleft()
                 if not (flown.ended or flown.stopping):
-                    self._begun += 1
-                    flown.begun = True
+                    self._begins(flown)
                     return flown
             self._starts_waiting = False
             return None
@@ -263,10 +273,13 @@ class Launcher:
         if target is None:
             self._done(flown, Failed(error=f"this process has no {kind} target", unresolved=True))
             return
-        work = target.launch(_launch(flown.lease), lambda outcome: self._done(flown, outcome))
-        if flown.ended:
-            return
+        work = target.launch(launch_of(flown.lease), lambda outcome: self._done(flown, outcome))
         flown.work = work
+        if flown.ended:
+            # It was quicker than we: what it said is heard now, and then the two are apart again.
+            self.sayings.end(flown, work, flown.outcome)
+            flown.work = None
+            return
         if flown.stopping:
             # Somebody wanted it to end while it was still being started.
             work.stop(flown.stopping)
@@ -287,10 +300,14 @@ class Launcher:
 
     def _done(self, flown: Flown, outcome: Outcome) -> None:
         run, length = flown.lease.run, flown.lease.terms.lease.length
+        if flown.work is not None and not flown.ended:
+            self.sayings.end(flown, flown.work, outcome)
         with self._lock:
             if flown.ended:
                 return
             flown.ended = True
+            self.ends += 1
+            flown.outcome = outcome
             flown.work = None  # it knows us as we know it: apart, both are gone at once
             self._flown.pop((run.id, run.fence), None)
             self._lengths[length] -= 1
@@ -299,7 +316,9 @@ class Launcher:
             self._answers.append(
                 Answer(run=run, outcome=_honest(outcome, flown), started_at=flown.started_at)
             )
-            self._begun -= flown.begun
+            if flown.begun:
+                self._begun -= 1
+                self._pace.ended(moment=self._monotonic(), began=flown.begun_at, most=self._most)
             starts = bool(self._line) and not self._starts_waiting
             self._starts_waiting = self._starts_waiting or starts
         self._wake()
@@ -316,36 +335,3 @@ def _honest(outcome: Outcome, flown: Flown) -> Outcome:
     if flown.stopping == OVERDUE:
         return TimedOut()
     return Released(reason=GIVEN_BACK) if flown.stopping == STOPPING else outcome
-
-
-def _launch(lease: Lease) -> Launch:
-    run, schedule = lease.run, lease.schedule
-    return Launch(
-        run_id=run.id,
-        namespace=run.namespace,
-        schedule_id=run.schedule_id,
-        schedule_name=schedule.name if schedule is not None else "",
-        target=lease.terms.target,
-        key=run_key(run),
-        fence=run.fence,
-        attempt=run.attempts + 1,
-        planned_at=run.planned_at,
-        fire_at=run.fire_at,
-        previous_at=_previous(run, schedule),
-        next_at=schedule.trigger.next_after(run.planned_at) if schedule is not None else None,
-        zone=schedule.trigger.zone if schedule is not None and isinstance(schedule.trigger, ZONED) else "UTC",
-        missed=run.missed,
-        fired_by=run.fired_by,
-        source=run.source.value,
-        time_limit=lease.terms.lease.time_limit,
-        grace=lease.terms.lease.grace,
-        payload=run.payload,
-        metadata=schedule.metadata if schedule is not None else {},
-    )
-
-
-def _previous(run: Run, schedule: Schedule | None) -> datetime | None:
-    if schedule is None:
-        return None
-    found = occurrence_before(schedule.trigger, run.planned_at)
-    return found.at if found is not None else None

@@ -11,7 +11,6 @@ from functools import partial
 from msgspec import Struct
 
 from timewright.core.facts import (
-    ClockStepped,
     Fact,
     RunFreed,
     RunReleased,
@@ -24,6 +23,7 @@ from timewright.engine.launch import Flown, Launcher
 from timewright.engine.leave import STOP_GRACE, Ending, Leaving
 from timewright.engine.presence import Presence
 from timewright.engine.prune import Pruner
+from timewright.engine.reading import Reading
 from timewright.engine.rest import EventWaker
 from timewright.engine.settler import Settler
 from timewright.engine.tell import Teller, finished
@@ -31,7 +31,6 @@ from timewright.engine.tick import RECLAIM_EVERY, Tick
 from timewright.ledger.lease import renew
 from timewright.ports import Clock, Ear, Observer, Renewal, Store, Transaction, Waker
 
-LARGEST_STEP = timedelta(seconds=2)
 SHORTEST_RENEWAL = timedelta(seconds=0.15)
 SLOWEST_BEAT = 1.0
 AFTER_ERROR = (0.1, 0.5, 1.0, 2.0, 5.0)
@@ -40,6 +39,9 @@ PASSED_OVER = 0.05
 # What may bring something nearer for those who rest, and the shortest time between two calls to them.
 NEWS = (RunWillRetry, RunReleased, RunFreed, ScheduleMoved)
 NEWS_EVERY = 0.1
+# What is due after a rest that is long enough is read in it, and no more of it than that.
+SHORTEST_FORESIGHT = timedelta(seconds=0.05)
+MOST_FORESEEN = 10_000
 AWAKE = datetime.max.replace(tzinfo=UTC)
 
 
@@ -97,11 +99,11 @@ class Loop:
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
         self._beats: list[EventWaker] = []
-        self._seen: tuple[datetime, float] | None = None
-        self._is_held = False
+        self._reading = Reading(store, clock)
         self._rests_until = AWAKE
         self.has_news = False
         self._called_at = 0.0
+        self._foreseen: datetime | None = None
 
     def start(self) -> None:
         """Begin to tick, to settle, to renew, to watch and to hear, on threads of our own."""
@@ -124,7 +126,8 @@ class Loop:
         # Until we know how long we rest, whatever others write ends the rest.
         self._rests_until = AWAKE
         now = self.store.now()
-        self.tell(self._stepped(now=now))
+        self.tell(self._reading.take(now))
+        self.tick.duty.beat(now=now)
         counts: Counter[type[Fact]] = Counter()
         full = self.tick.run(now=now, moment=began, tell=partial(self.tell_counted, counts))
         if len(self.launcher):
@@ -212,7 +215,7 @@ class Loop:
 
     def heard(self) -> None:
         """Someone else wrote: stop what was asked to stop, end the rest if anything comes before its end."""
-        if self._seen is None:
+        if not self._reading.taken:
             return
         (asked, *instants), waits = self.store.read(lambda tx: (self._look_ahead(tx), self._waits(tx)))
         self._stop(asked)
@@ -272,32 +275,33 @@ class Loop:
 
     def _rest(self) -> float:
         """Until something is due; a rest of a second or more also ends when a lease may be over."""
-        assert self._seen is not None
-        ticked_at = self._seen[0]
+        ticked_at = self._reading.at
         asked, wake_at, lease_end = self.store.read(self._look_ahead)
         self._stop(asked)
         if wake_at is not None and wake_at <= ticked_at:
             self.tick.look_back(to=wake_at)
             return PASSED_OVER if self.tick.room else RECLAIM_EVERY.total_seconds()
-        now = self._about_now()
+        self._foresee(wake_at)
+        now = self._reading.now()
         rest = rest_until(wake_at, now=now, longest=self.longest_rest)
         if lease_end is not None and rest >= RECLAIM_EVERY:
             rest = min(rest, max(rest_until(lease_end, now=now, longest=self.longest_rest), RECLAIM_EVERY))
         self._rests_until = now + rest
         return rest.total_seconds()
 
-    def _about_now(self) -> datetime:
-        """The store's clock, counted on from the last tick: nobody has to be asked."""
-        if self._seen is None:
-            return self.store.now()
-        return self._seen[0] + timedelta(seconds=self.clock.monotonic() - self._seen[1])
+    def _foresee(self, wake_at: datetime | None) -> None:
+        """Use the rest to read what is due after it, once; so much may be due then that it counts."""
+        if wake_at is None or wake_at == self._foreseen:
+            return
+        if SHORTEST_FORESIGHT <= wake_at - self._reading.now() <= self.longest_rest:
+            self._foreseen = wake_at
+            self.store.read(lambda tx: tx.foresee(until=wake_at, limit=MOST_FORESEEN))
 
     def _look_ahead(self, tx: Transaction) -> tuple[list[Run], datetime | None, datetime | None]:
         """In one picture, because each costs a trip: who is asked to stop, what is due next, what ends."""
         asked = tx.asked_to_stop(holder=self.tick.holder) if len(self.launcher) else []
-        wake_at = tx.next_wake()
-        assert self._seen is not None
-        is_far = wake_at is None or wake_at - self._seen[0] >= RECLAIM_EVERY
+        wake_at = self.tick.duty.next_wake(tx, now=self._reading.at)
+        is_far = wake_at is None or wake_at - self._reading.at >= RECLAIM_EVERY
         return asked, wake_at, tx.next_lease_end() if is_far else None
 
     def _waits(self, tx: Transaction) -> bool:
@@ -346,6 +350,9 @@ class Loop:
             self.stop_asked()
         if self.presence is not None:
             self.presence.beat()
+        if self.tick.duty.beat(now=self._reading.now()):
+            self.waker.wake()
+        self.launcher.keep_said(self.store, now=self._reading.now())
         return self._pause()
 
     def _watch(self) -> float:
@@ -363,28 +370,6 @@ class Loop:
         if self._pause() < SLOWEST_BEAT:
             for beat in self._beats:
                 beat.wake()
-
-    def _stepped(self, *, now: datetime) -> list[Fact]:
-        """Wall against monotonic: a step or a suspend is seen and told; catch-up treats it as an outage."""
-        moment = self.clock.monotonic()
-        seen, self._seen = self._seen, (now, moment)
-        if seen is None:
-            return []
-        passed = timedelta(seconds=moment - seen[1])
-        by = self._once_if_held((now - seen[0]) - passed, now=now, stands=now - seen[0] < passed / 2)
-        if abs(by) < LARGEST_STEP:
-            return []
-        treated = "outage" if by > timedelta(0) else "hold"
-        return [ClockStepped(at=now, by_seconds=by.total_seconds(), treated_as=treated)]
-
-    def _once_if_held(self, by: timedelta, *, now: datetime, stands: bool) -> timedelta:
-        """A store that holds its clock stands still until the host's, set back, has caught up: told once."""
-        behind = self.clock.now() - now
-        if behind > -LARGEST_STEP:
-            self._is_held = False
-        elif stands:
-            by, self._is_held = timedelta(0) if self._is_held else behind, True
-        return by
 
 
 def _wants_renewal(flown: Flown, *, moment: float) -> bool:

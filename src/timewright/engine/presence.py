@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sized
+from collections.abc import Callable, Collection, Sized
 from contextlib import suppress
 from importlib.metadata import version
 
@@ -13,17 +13,32 @@ from timewright.ledger.roster import Instance, tell_of
 from timewright.ports import Clock, Store
 
 TELL_EVERY = 15.0
+MOST_FUNCTIONS = 500
 
 
 class Presence:
     """What one instance says of itself, every quarter of a minute and with its last word."""
 
-    def __init__(self, store: Store, instance_id: str, *, clock: Clock, capacity: int, work: Sized) -> None:
+    def __init__(
+        self,
+        store: Store,
+        instance_id: str,
+        *,
+        clock: Clock,
+        capacity: int,
+        work: Sized,
+        admit: str = "any",
+        shard: str = "",
+        functions: Callable[[], Collection[str]] | None = None,
+    ) -> None:
         self._store = store
         self._id = instance_id
         self._clock = clock
         self._capacity = capacity
         self._work = work
+        self._admit = admit
+        self._shard = shard
+        self._functions = functions
         self._instance: Instance | None = None
         self._told_at = 0.0
 
@@ -50,11 +65,19 @@ class Presence:
                 version=version("timewright"),
                 started_at=now,
                 capacity=self._capacity,
+                admit=self._admit,
+                shard=self._shard,
             )
         said = replace(
             self._instance,
             under_way=len(self._work),
             clock_offset=now - self._clock.now(),
             stopped=stopped,
+            functions=self._known(),
         )
         self._store.write(lambda tx: tell_of(tx, said, now=now))
+
+    def _known(self) -> tuple[str, ...] | None:
+        """The functions that can be called here, by name; of too many nothing is told."""
+        names = self._functions() if self._functions is not None else None
+        return tuple(sorted(names)) if names is not None and len(names) <= MOST_FUNCTIONS else None

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 # A pass in which runs only ended so gives the tick nothing to do.
 ENDS = {RunSucceeded, RunFailed, RunParked, RunCancelled, AnswerStale}
+# While the tick has more to start at once, answers are gathered: so long, and so many.
+GATHER_SECONDS = 0.5
+MOST_GATHERED = 10_000
+LOOK_EVERY = 0.005
 
 
 class Settler:
@@ -21,6 +25,7 @@ class Settler:
 
     def __init__(self, loop: Loop) -> None:
         self.answered = EventWaker()
+        self._patience = EventWaker()
         self._loop = loop
 
     def run(self) -> None:
@@ -28,6 +33,7 @@ class Settler:
         loop, tries = self._loop, 0
         while not loop.is_stopping:
             try:
+                self._gather()
                 self.settle()
                 tries = 0
             except Exception as error:  # noqa: BLE001  supervised as the tick is
@@ -41,14 +47,25 @@ class Settler:
         loop = self._loop
         if not loop.launcher.has_answers:
             return
-        if loop.tick.waits_for_room:
-            loop.waker.wake()
         began, now = loop.clock.monotonic(), loop.store.now()
+        answers = loop.launcher.take_answers()
+        if loop.tick.waits_for_room:
+            # Not before they are taken: it would look too early, and nobody would call it again.
+            loop.waker.wake()
         counts: Counter[type[Fact]] = Counter()
-        loop.tell_counted(counts, loop.tick.settle(now=now))
+        loop.tell_counted(counts, loop.tick.write(answers, now=now))
         loop.pulse.errors_in_a_row = 0
         loop.tell([finished(counts, at=now, seconds=loop.clock.monotonic() - began)])
         if loop.tick.freed_gates or not counts.keys() <= ENDS:
             # Someone may wait behind a ceiling, a step admits the next, or something has come nearer.
             loop.has_news = True
             loop.waker.wake()
+
+    def _gather(self) -> None:
+        """What is due starts before what has ended is written: both need the same store and the same core."""
+        loop = self._loop
+        until = loop.clock.monotonic() + GATHER_SECONDS
+        while loop.tick.hurries and loop.launcher.answered < MOST_GATHERED and not loop.is_stopping:
+            if loop.clock.monotonic() >= until:
+                return
+            self._patience.rest(LOOK_EVERY)

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from timewright.core.admission import Admission, Drop, Fire, Replace, Skip, Verdict, admit
+from timewright.core.admission import Admission, Drop, Fire, Replace, Skip, Verdict, judge
+from timewright.core.budgets import Book, Load, told_window
+from timewright.core.decision import Candidate
 from timewright.core.facts import Fact
+from timewright.core.following import Followed, follows
+from timewright.core.moments import ZERO
+from timewright.core.ordinary import next_on_time, stepped
 from timewright.core.policies import Overlap
 from timewright.core.run import Run, RunState
 from timewright.core.schedule import Schedule, ScheduleState, Standing, is_step
+from timewright.core.shards import WHOLE, Shard, check_shard
 from timewright.core.target import Handoff
-from timewright.errors import Conflict, InvalidInput, OutcomeUnknown
+from timewright.errors import Conflict, OutcomeUnknown
 from timewright.ledger.endings import parked
+from timewright.ledger.following import close, take_ends
 from timewright.ledger.lease import found_again
 from timewright.ledger.shelf import Calendars, calendars_for
 from timewright.ledger.supersede import make_way
 from timewright.ledger.telling import new_run, schedule_stopped
 from timewright.ports import Due, Ids, Stood, Store, Transaction
 
-MOST_SHARDS = 1024
 MOST_RACES = 3
 
 _NOT_RUN = (Skip, Drop)
@@ -53,14 +59,18 @@ def admit_due(
     limit: int,
     since: datetime | None = None,
     offer: Offer | None = None,
-    shard: tuple[int, int] = (1, 1),
+    shard: Shard = WHOLE,
+    waited: timedelta = ZERO,
 ) -> Admitted:
-    """Decide every due occurrence of at most `limit` schedules; with a shard (k, n), of that part of them."""
-    _check_shard(shard)
+    """Decide every due occurrence of at most `limit` schedules.
+
+    With a shard (k, n), of that part of them; with `waited`, of those that nobody looked at for so long.
+    """
+    check_shard(shard)
     batch = ids.new("lease", now=now) if offer is not None else ""
 
     def work(tx: Transaction) -> Admitted:
-        due = tx.due_schedules(now=now, limit=limit, since=since, shard=shard)
+        due = tx.due_schedules(now=now - waited, limit=limit, since=since, shard=shard)
         calendars = calendars_for(tx, [d.schedule for d in due])
         taken = offer if offer is not None and _in_order(due, room=offer.capacity) else None
         admission = AdmissionPass(tx, ids=ids, now=now, offer=taken, batch=batch)
@@ -84,6 +94,17 @@ def admit_due(
         mine = store.read(lambda tx: found_again(tx, batch, holder=offer.holder, now=now))
         started = tuple((one.run, one.schedule) for one in mine.leases if one.schedule is not None)
         return Admitted(facts=mine.facts, leased=started, full=True)
+
+
+def joined(passes: Sequence[Admitted]) -> Admitted:
+    """What several passes did, as one."""
+    return Admitted(
+        facts=tuple(fact for one in passes for fact in one.facts),
+        leased=tuple(pair for one in passes for pair in one.leased),
+        looked_at=sum(one.looked_at for one in passes),
+        full=any(one.full for one in passes),
+        latest=max((one.latest for one in passes if one.latest is not None), default=None),
+    )
 
 
 def run_of(schedule: Schedule, verdict: Verdict, *, run_id: str, now: datetime, previous: str) -> Run:
@@ -144,21 +165,40 @@ class AdmissionPass:
         self._runs: list[Run] = []
         self._owners: dict[str, Schedule] = {}
         self._stood: list[Stood] = []
+        self._ends: list[tuple[Schedule, Followed]] = []
+        self._book: Book | None = None
 
     def take(self, due: Due, calendars: Calendars) -> Standing:
         """Decide what is due of one schedule; its error stops that schedule and no other."""
+        schedule, standing, flight = due.schedule, due.standing, due.flight
         try:
-            admission = admit(
-                due.schedule,
-                due.standing,
-                flight=due.flight,
-                now=self._now,
-                calendars=calendars.of(due.schedule),
-            )
+            following = next_on_time(schedule, standing, flight=flight, now=self._now)
+            if following is None and follows(schedule.trigger):
+                return self._follow(due, calendars)
+            named = calendars.of(schedule)
+            admission = following or judge(schedule, standing, flight=flight, now=self._now, calendars=named)
         except Exception as error:  # noqa: BLE001 - the decision is pure: nothing of it is half done
             return self._stand(due, parked(due.standing, str(error)))
+        if isinstance(admission, datetime):
+            return self._step(due, admission)
         self.more = self.more or admission.more
         return self._stand(due, admission.standing, newest=self._add_runs(due, admission))
+
+    def _step(self, due: Due, following: datetime) -> Standing:
+        """The ordinary step: one run, and on to the following instant."""
+        fire, standing = stepped(due.standing, following)
+        newest = self._add_run(due.schedule, fire, now=self._now, previous=due.last_run)
+        self._stood.append(Stood(due.schedule.id, standing, newest, is_step=True))
+        return standing
+
+    def _follow(self, due: Due, calendars: Calendars) -> Standing:
+        """Decide the ends of another's runs that a schedule has heard of."""
+        followed, more = take_ends(self._tx, due, calendars, now=self._now)
+        admission = followed.admission
+        self.more = self.more or more or admission.more
+        standing = self._stand(due, admission.standing, newest=self._add_runs(due, admission))
+        self._ends.append((due.schedule, followed))
+        return standing
 
     def write(self) -> None:
         """Write the runs and where their schedules stand."""
@@ -166,6 +206,8 @@ class AdmissionPass:
         if len(new) != len(self._runs):
             self._relink(new)
         self._tx.stand(self._stood)
+        for schedule, followed in self._ends:
+            close(self._tx, schedule, followed, self._runs)
         for run in self._runs:
             self.facts += new_run(run, now=self._now)
 
@@ -181,22 +223,29 @@ class AdmissionPass:
 
     def _add_runs(self, due: Due, admission: Admission) -> str:
         """A row for every verdict, each naming the one before it; gives back the newest, if there is one."""
-        schedule, newest = due.schedule, ""
+        newest = ""
         for verdict in admission.verdicts:
-            run_id = self._ids.new("run", now=max(self._now, verdict.planned_at))
-            run = run_of(schedule, verdict, run_id=run_id, now=self._now, previous=newest or due.last_run)
-            if isinstance(verdict, Fire):
-                run = self._leased_here(run, schedule)
-            elif isinstance(verdict, Replace):
-                run = self._replacing(run, schedule)
-            self._runs.append(run)
-            self._owners[run.id] = schedule
-            newest = run.id
+            now = max(self._now, verdict.planned_at)
+            newest = self._add_run(due.schedule, verdict, now=now, previous=newest or due.last_run)
         return newest
+
+    def _add_run(self, schedule: Schedule, verdict: Verdict, *, now: datetime, previous: str) -> str:
+        run_id = self._ids.new("run", now=now)
+        run = run_of(schedule, verdict, run_id=run_id, now=self._now, previous=previous)
+        if isinstance(verdict, Fire):
+            run = self._leased_here(run, schedule)
+        elif isinstance(verdict, Replace):
+            run = self._replacing(run, schedule)
+        self._runs.append(run)
+        self._owners[run_id] = schedule
+        return run_id
 
     def _leased_here(self, run: Run, schedule: Schedule) -> Run:
         """One that starts here and now is inserted leased: two writes in its life instead of three."""
-        if self._room < 1 or run.gates or run.handoff or run.fire_at > self._now:
+        load = self._load_of(schedule)
+        if load is not None:
+            return _waiting(run, load, now=self._now)
+        if self._room < 1 or run.gates or run.handoff or schedule.needs or run.fire_at > self._now:
             return run
         self._room -= 1
         return replace(
@@ -208,6 +257,12 @@ class AdmissionPass:
             leased_at=self._now,
             lease_until=self._now + schedule.lease.length,
         )
+
+    def _load_of(self, schedule: Schedule) -> Load | None:
+        """What a run stands under that only a lease may decide, because others draw on it too."""
+        if self._book is None or (self._book.is_empty and (schedule.budgets or schedule.provider)):
+            self._book = self._tx.book(needed=lambda: bool(schedule.budgets or schedule.provider))
+        return None if self._book.is_empty else self._book.of_schedule(schedule)
 
     def _replacing(self, run: Run, schedule: Schedule) -> Run:
         way = make_way(self._tx, schedule, now=self._now)
@@ -228,6 +283,14 @@ class AdmissionPass:
         self._stood = [replace(s, last_run=before.get(s.schedule_id, "")) for s in self._stood]
 
 
+def _waiting(run: Run, load: Load, *, now: datetime) -> Run:
+    """A run whose provider is closed says in its trail what its instant lost against."""
+    if load.window is None or load.window.closed_until(now=now) is None:
+        return run
+    why = f"provider {load.provider} is {told_window(load.window)}"
+    return replace(run, trail=(*run.trail, Candidate(run.fire_at, run.source, why)))
+
+
 def _in_order(due: Sequence[Due], *, room: int) -> bool:
     """Whether those due first may start first: all have room, or none of them is more urgent than another."""
     return len(due) <= room or len({one.schedule.priority for one in due}) == 1
@@ -241,15 +304,3 @@ def _write(store: Store, work: Callable[[Transaction], Admitted]) -> Admitted:
         except Conflict:
             continue
     return store.write(work)
-
-
-def _check_shard(shard: tuple[int, int]) -> None:
-    which, shards = shard
-    if not 1 <= which <= shards <= MOST_SHARDS:
-        raise InvalidInput(
-            f"shard {which}/{shards} does not exist",
-            field="shard",
-            value=f"{which}/{shards}",
-            rule=f"k/n with k from 1 to n, and n at most {MOST_SHARDS}",
-            fix="1/2 on one instance and 2/2 on another; or leave it out",
-        )

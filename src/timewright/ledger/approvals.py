@@ -11,6 +11,7 @@ from timewright.core.facts import Fact, ScheduleChanged
 from timewright.core.governor import plan_next
 from timewright.core.schedule import ScheduleEvent, ScheduleState, Standing, decided, schedule_after
 from timewright.core.triggers import After
+from timewright.ledger.links import unlink
 from timewright.ledger.replan import By, Changed, entry_of, must_find
 from timewright.ledger.shelf import Calendars, calendars_for
 from timewright.ledger.standings import finished_if_over
@@ -60,6 +61,7 @@ def reject(store: Store, schedule_id: str, *, by: By, now: datetime) -> Changed:
         due = must_find(tx, schedule_id)
         state = schedule_after(due.standing.state, ScheduleEvent.REJECT)
         standing = replace(due.standing, state=state, reason=by.reason or "rejected")
+        unlink(tx, due)
         gone = withdraw_all(tx, schedule_id, now=now)
         return _kept(tx, due, standing, "reject", by=by, now=now, also=tuple(gone))
 

@@ -16,6 +16,7 @@ from timewright.core.policies import Align
 from timewright.core.run import Outcome, Run, RunState, Succeeded
 from timewright.core.schedule import Schedule, ScheduleState, Standing
 from timewright.core.triggers import Cron, Every
+from timewright.ledger.following import pass_on
 from timewright.ledger.shelf import Calendars, calendars_for, readable_schedules
 from timewright.ledger.telling import about, schedule_moved, schedule_stopped
 from timewright.ports import Change, Due, Stood, Transaction
@@ -42,7 +43,7 @@ def hold_schedules(tx: Transaction, outcomes: Iterable[tuple[Schedule | None, Ou
 def end_runs(
     tx: Transaction, ended: Sequence[Ended], *, now: datetime, held: Mapping[str, Due] | None = None
 ) -> list[Fact]:
-    """Apply finished runs to their schedules, and let go whoever waited for them.
+    """Apply finished runs to their schedules, let go whoever waited for them, and tell who asked for an end.
 
     Most schedules only need their streak cleared; the others are in `held`, or are locked now.
     """
@@ -52,7 +53,8 @@ def end_runs(
     plain: list[str] = []
     moved: list[Run] = []
     for run, schedule in mine:
-        if run.state is RunState.SUCCEEDED and _is_plain(schedule):
+        known = held is not None and schedule.id not in held
+        if run.state is RunState.SUCCEEDED and (known or _is_plain(schedule)):
             plain.append(schedule.id)
         else:
             moved.append(run)
@@ -60,8 +62,13 @@ def end_runs(
     if held is None:
         held = readable_schedules(tx, [run.schedule_id for run in moved])
     facts = _settle_schedules(tx, moved, held, now=now)
-    ids = list({run.schedule_id for run, _ in mine})
-    return [*facts, *let_go(tx, schedule_ids=ids, limit=len(ids), now=now)]
+    waits = tx.what_waits()
+    if waits.held:
+        ids = list({run.schedule_id for run, _ in mine})
+        facts += let_go(tx, schedule_ids=ids, limit=len(ids), now=now)
+    if waits.linked:
+        facts += pass_on(tx, [run for run, _ in mine], now=now)
+    return facts
 
 
 def let_go(

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from timewright.core.moments import ZERO
 from timewright.errors import InvalidDuration
@@ -30,11 +31,15 @@ def take_leadership(store: Store, *, holder: str, now: datetime, ttl: timedelta)
             f"a term of {ttl}", field="ttl", value=str(ttl), rule="a term lasts", fix="ttl: 30s"
         )
 
+    if store.read(lambda tx: _is_led(tx, holder, now=now)):
+        # Those who only follow need not take turns at writing.
+        return None
+
     def work(tx: Transaction) -> Term | None:
         # Whoever writes this row first goes first; the others wait here and then read what it left.
         tx.put_meta(_TURN, holder)
-        last = _term(tx)
-        if last is not None and last.holder != holder and last.until > now:
+        last = last_term(tx)
+        if _is_led(tx, holder, now=now):
             return None
         same = last is not None and last.holder == holder and last.until > now
         number = last.number + (not same) if last is not None else 1
@@ -45,12 +50,30 @@ def take_leadership(store: Store, *, holder: str, now: datetime, ttl: timedelta)
     return store.write(work)
 
 
-def leadership(store: Store) -> Term | None:
+def resign(store: Store, *, holder: str, now: datetime) -> None:
+    """Let the next one lead at once, if it is this holder who leads."""
+
+    def work(tx: Transaction) -> None:
+        tx.put_meta(_TURN, holder)
+        last = last_term(tx)
+        if last is not None and last.holder == holder and last.until > now:
+            tx.put_meta(LEADER, msgspec.json.encode(replace(last, until=now)).decode())
+
+    store.write(work)
+
+
+def leader_of(tx: Transaction, *, now: datetime) -> str:
+    """Who leads now, or nobody."""
+    term = last_term(tx)
+    return term.holder if term is not None and term.until > now else ""
+
+
+def _is_led(tx: Transaction, holder: str, *, now: datetime) -> bool:
+    return leader_of(tx, now=now) not in ("", holder)
+
+
+def last_term(tx: Transaction) -> Term | None:
     """The last term anyone took, over or not."""
-    return store.read(_term)
-
-
-def _term(tx: Transaction) -> Term | None:
     kept = tx.get_meta(LEADER)
     if kept is None:
         return None

@@ -9,13 +9,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.facts import Fact, RunParked
-from timewright.core.leasing import LeasePlan, Waits, plan_leases
+from timewright.core.leasing import LeasePlan, Waiting, Waits, plan_leases
 from timewright.core.lifecycle import RunEvent, run_after
 from timewright.core.policies import QueuePolicy
 from timewright.core.run import Reason, Run, RunState, Terms
 from timewright.core.schedule import Schedule, queue_gate
 from timewright.errors import OutcomeUnknown
+from timewright.ledger.budgets import afford, charge, defer
 from timewright.ledger.endings import end_runs
+from timewright.ledger.following import without_needs
 from timewright.ledger.policy_file import PolicyFile
 from timewright.ledger.shelf import Pair, Under, queue_policies, queue_policy, terms_for
 from timewright.ledger.telling import about, leased, skipped
@@ -38,6 +40,7 @@ class Leased(Struct, frozen=True, kw_only=True):
     leases: tuple[Lease, ...] = ()
     facts: tuple[Fact, ...] = ()
     more: bool = False
+    deferred: int = 0
 
 
 class _Ask(Struct, frozen=True, kw_only=True):
@@ -50,6 +53,7 @@ class _Ask(Struct, frozen=True, kw_only=True):
     handoff: bool
     queue: Pair | None
     length: timedelta | None
+    closed: str | None
 
 
 def lease_ready(
@@ -66,9 +70,10 @@ def lease_ready(
 ) -> Leased:
     """Lease at most `capacity` ready runs, best first; with a queue (namespace, name), only from that one.
 
-    A policy file that could not be read leases nothing and says why.
+    A policy file that could not be read leases nothing from a queue: whoever asks for one is told why, and
+    an engine goes on with what is in none.
     """
-    if policy_file is not None:
+    if policy_file is not None and (handoff or queue is not None):
         policy_file.check()
     if capacity < 1:
         return Leased()
@@ -80,9 +85,10 @@ def lease_ready(
         handoff=handoff,
         queue=queue,
         length=length,
+        closed=_closed_by(policy_file),
     )
     try:
-        return store.write(lambda tx: _lease(tx, ask))
+        return _lease_some(store, ask)
     except OutcomeUnknown:
         # Our lease ids were chosen before the commit, so the store can tell whether it happened.
         return store.read(lambda tx: found_again(tx, ask.batch, holder=holder, now=now))
@@ -101,9 +107,18 @@ def plan_queue(store: Store, *, namespace: str, queue: str, now: datetime) -> tu
         for gate in (gate for run in runs if _is_over(run, now=now) for gate in run.gates):
             gates[gate] = replace(gates[gate], held=max(gates[gate].held - 1, 0))
         ageing = {(namespace, queue): policy.ageing} if policy.ageing is not None else {}
-        return plan_leases(runs, gates=gates, ageing=ageing, now=now), policy
+        return _within_budgets(tx, plan_leases(runs, gates=gates, ageing=ageing, now=now)), policy
 
     return store.read(work)
+
+
+def _within_budgets(tx: Transaction, plan: LeasePlan) -> LeasePlan:
+    """The plan without those who would have to wait for a budget or a provider."""
+    if tx.book().is_empty:
+        return plan
+    spending = afford(tx, plan.leases, terms_for(tx, plan.leases), now=plan.now, hold=False)
+    waiting = (Waiting(one.run.id, one.waits, gate=one.name, until=one.until) for one in spending.deferred)
+    return replace(plan, leases=spending.granted, waiting=(*plan.waiting, *waiting))
 
 
 def renew(store: Store, renewals: Sequence[Renewal], *, now: datetime) -> tuple[list[Renewed], list[Renewal]]:
@@ -117,6 +132,16 @@ def found_again(tx: Transaction, batch: str, *, holder: str, now: datetime) -> L
     """What was leased under a batch of lease ids, for those who never heard whether they got it."""
     mine = [run for run in tx.leased_runs(holder=holder) if run.lease_id.startswith(f"{batch}-")]
     return _answer(mine, terms_for(tx, mine), now=now, more=True)
+
+
+def _lease_some(store: Store, ask: _Ask) -> Leased:
+    """Look again where all who came first must wait for a budget: others behind them need not."""
+    found = store.write(lambda tx: _lease(tx, ask))
+    facts = list(found.facts)
+    while found.deferred and not found.leases:
+        found = store.write(lambda tx: _lease(tx, ask))
+        facts += found.facts
+    return replace(found, facts=tuple(facts)) if len(facts) > len(found.facts) else found
 
 
 def _lease(tx: Transaction, ask: _Ask) -> Leased:
@@ -134,17 +159,27 @@ def _lease(tx: Transaction, ask: _Ask) -> Leased:
         ageing=_ageing(policies),
         now=ask.now,
     )
-    granted = tx.lease_runs(_grants(plan, under, ask))
+    spending = afford(tx, plan.leases, under, now=ask.now)
+    granted = tx.lease_runs(_grants(spending.granted, under, ask))
+    if spending.charges or spending.deferred:
+        charge(tx, spending.charges, granted=granted)
+        facts += defer(tx, spending.deferred, now=ask.now)
     waits = any(waiting.reason is Waits.CAPACITY for waiting in plan.waiting)
     more = waits or len(granted) < len(plan.leases) or len(fit) < len(ready)
-    return _answer(granted, under, now=ask.now, more=more, facts=facts)
+    found = _answer(granted, under, now=ask.now, more=more, facts=facts)
+    return replace(found, deferred=len(spending.deferred)) if spending.deferred else found
 
 
 def _candidates(tx: Transaction, ask: _Ask) -> tuple[list[Run], dict[Pair, QueuePolicy]]:
     """The best of each line whose policy can be read; where waiting counts, its longest waiting too."""
     gate = queue_gate(*ask.queue) if ask.queue is not None else ""
     best = tx.ready_runs(now=ask.now, limit=ask.capacity + 1, handoff=ask.handoff, queue=gate)
-    policies = queue_policies(tx, {(run.namespace, run.queue) for run in best if run.queue})
+    queues = {(run.namespace, run.queue) for run in best if run.queue}
+    if not queues:
+        return best, {}
+    policies = queue_policies(tx, queues)
+    closed = {pair for pair in policies if pair[0] == ask.closed}
+    policies = {pair: policy for pair, policy in policies.items() if pair not in closed}
     found = {run.id: run for run in best if not run.queue or (run.namespace, run.queue) in policies}
     ageing = _ageing(policies)
     for gates in {run.gates for run in found.values() if (run.namespace, run.queue) in ageing}:
@@ -153,32 +188,40 @@ def _candidates(tx: Transaction, ask: _Ask) -> tuple[list[Run], dict[Pair, Queue
     return list(found.values()), policies
 
 
+def _closed_by(file: PolicyFile | None) -> str | None:
+    """The namespace whose queues are closed because nobody can read what they stand under."""
+    return file.namespace if file is not None and file.refusal is not None else None
+
+
 def _set_aside(
     tx: Transaction, ready: Sequence[Run], under: Mapping[str, Under], *, now: datetime
 ) -> tuple[list[Run], list[Fact]]:
     """Those that may start; the deadline is looked at again at every attempt to start."""
-    late, unreadable = [], []
+    late, unreadable, needy = [], [], []
     for run in ready:
         one = under[run.id]
+        schedule = one.schedule
         if not one.readable:
             unreadable.append(run)
-        elif one.schedule is not None and _is_late(run, one.schedule, now=now):
+        elif schedule is None:
+            continue
+        elif schedule.deadline is not None and now - run.planned_at > schedule.deadline:
             late.append(run)
+        elif schedule.needs:
+            needy.append(run)
     ends = [
         *(_ended(run, RunEvent.SKIP, Reason.DEADLINE, now=now) for run in late),
         *(_ended(run, RunEvent.PARK, Reason.UNREADABLE, now=now) for run in unreadable),
     ]
-    if not ends:
+    asleep, unmet = without_needs(tx, needy, now=now) if needy else ([], [])
+    ends += unmet
+    if not ends and not asleep:
         return list(ready), []
-    gone = tx.change_runs(ends)
+    aside = {change.run.id for change in (*ends, *asleep)}
+    gone = tx.change_runs([*ends, *asleep])
     facts = [_told(end.run, now=now) for end in ends if end.run.id in gone]
     facts += end_runs(tx, [(e.run, under[e.run.id].schedule) for e in ends if e.run.id in gone], now=now)
-    aside = {end.run.id for end in ends}
     return [run for run in ready if run.id not in aside], facts
-
-
-def _is_late(run: Run, schedule: Schedule, *, now: datetime) -> bool:
-    return schedule.deadline is not None and now - run.planned_at > schedule.deadline
 
 
 def _ended(run: Run, event: RunEvent, reason: Reason, *, now: datetime) -> Change:
@@ -192,18 +235,18 @@ def _told(run: Run, *, now: datetime) -> Fact:
     return RunParked(fence=run.fence, attempts=run.attempts, reason=run.reason, **about(run, now=now))
 
 
-def _grants(plan: LeasePlan, under: Mapping[str, Under], ask: _Ask) -> list[Grant]:
-    lengths = {ask.length or under[run.id].terms.lease.length for run in plan.leases}
-    ends = {length: ask.now + length for length in lengths}
+def _grants(runs: Sequence[Run], under: Mapping[str, Under], ask: _Ask) -> list[Grant]:
+    lengths = [ask.length or under[run.id].terms.lease.length for run in runs]
+    ends = {length: ask.now + length for length in set(lengths)}
     return [
         Grant(
             run=run,
             lease_id=f"{ask.batch}-{number}",
             holder=ask.holder,
             leased_at=ask.now,
-            lease_until=ends[ask.length or under[run.id].terms.lease.length],
+            lease_until=ends[length],
         )
-        for number, run in enumerate(plan.leases, start=1)
+        for number, (run, length) in enumerate(zip(runs, lengths, strict=True), start=1)
     ]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -35,18 +36,22 @@ def apply_policy_file(
     by: By = By(origin="file"),  # noqa: B008 - a frozen value
     now: datetime,
 ) -> tuple[str, ...]:
-    """Keep what a policy file says, all or nothing; gives back the queues whose policy that changed."""
+    """Keep what a policy file says, all or nothing; gives back the queues whose policy that changed.
+
+    A queue that the file named before and no longer does stands under the cautious policy again.
+    """
     file.check()
     by = By(actor=by.actor, origin="file", reason=by.reason or file.path)
 
     def work(tx: Transaction) -> tuple[str, ...]:
-        rows = tx.get_objects(QUEUE, namespace=namespace, names=sorted(file.policies))
-        kept = {row.name: row.body for row in rows}
-        changed = {name: policy for name, policy in file.policies.items() if kept.get(name) != _body(policy)}
+        changed, gone, _ = _differences(tx, file, namespace=namespace)
         _keep_policies(tx, changed, namespace=namespace, by=by, now=now)
-        return tuple(sorted(changed))
+        _forget_policies(tx, gone, namespace=namespace, by=by, now=now)
+        tx.put_meta(_named_by_file(namespace), json.dumps(sorted(file.policies)))
+        return tuple(sorted({*changed, *gone}))
 
-    return store.write(work) if file.policies else ()
+    differs = any(store.read(lambda tx: _differences(tx, file, namespace=namespace)))
+    return store.write(work) if differs else ()
 
 
 def set_limit(store: Store, *, namespace: str, name: str, most: int, by: By, now: datetime) -> None:
@@ -61,7 +66,7 @@ def set_limit(store: Store, *, namespace: str, name: str, most: int, by: By, now
         )
 
     def work(tx: Transaction) -> None:
-        _keep(tx, LIMIT, {name: {"most": most}}, namespace=namespace, by=by, now=now)
+        keep_objects(tx, LIMIT, {name: {"most": most}}, namespace=namespace, by=by, now=now)
         tx.set_gates({limit_gate(namespace, name): most})
 
     store.write(work)
@@ -70,7 +75,7 @@ def set_limit(store: Store, *, namespace: str, name: str, most: int, by: By, now
 def put_calendar(store: Store, calendar: Calendar, *, by: By, now: datetime) -> None:
     """Keep a calendar; schedules that name it see it at their next decision."""
     rows = {calendar.name: calendar}
-    store.write(lambda tx: _keep(tx, CALENDAR, rows, namespace=calendar.namespace, by=by, now=now))
+    store.write(lambda tx: keep_objects(tx, CALENDAR, rows, namespace=calendar.namespace, by=by, now=now))
 
 
 def delete_calendar(tx: Transaction, calendar: Calendar, *, by: By, now: datetime) -> None:
@@ -81,14 +86,7 @@ def delete_calendar(tx: Transaction, calendar: Calendar, *, by: By, now: datetim
     tx.add_audit([by.entry("calendar.delete", namespace=namespace, subject=name, now=now, before=body)])
 
 
-def _keep_policies(
-    tx: Transaction, policies: Mapping[str, QueuePolicy], *, namespace: str, by: By, now: datetime
-) -> None:
-    _keep(tx, QUEUE, policies, namespace=namespace, by=by, now=now)
-    tx.set_gates({queue_gate(namespace, name): policy.max_concurrent for name, policy in policies.items()})
-
-
-def _keep(
+def keep_objects(
     tx: Transaction, kind: str, values: Mapping[str, Any], *, namespace: str, by: By, now: datetime
 ) -> None:
     """Write named objects, each with its next revision and its line in the audit log."""
@@ -117,6 +115,44 @@ def _keep(
             for name, body in bodies.items()
         ]
     )
+
+
+def _keep_policies(
+    tx: Transaction, policies: Mapping[str, QueuePolicy], *, namespace: str, by: By, now: datetime
+) -> None:
+    keep_objects(tx, QUEUE, policies, namespace=namespace, by=by, now=now)
+    tx.set_gates({queue_gate(namespace, name): policy.max_concurrent for name, policy in policies.items()})
+
+
+def _differences(
+    tx: Transaction, file: PolicyFile, *, namespace: str
+) -> tuple[dict[str, QueuePolicy], list[str], bool]:
+    """The policies that are kept otherwise, the queues no longer named, and whether others are named."""
+    before = set(json.loads(tx.get_meta(_named_by_file(namespace)) or "[]"))
+    names = sorted(before | file.policies.keys())
+    rows = tx.get_objects(QUEUE, namespace=namespace, names=names) if names else ()
+    kept = {row.name: row.body for row in rows}
+    changed = {name: policy for name, policy in file.policies.items() if kept.get(name) != _body(policy)}
+    return changed, sorted(before - file.policies.keys()), before != file.policies.keys()
+
+
+def _forget_policies(tx: Transaction, names: Sequence[str], *, namespace: str, by: By, now: datetime) -> None:
+    if not names:
+        return
+    kept = {row.name: row.body.decode() for row in tx.get_objects(QUEUE, namespace=namespace, names=names)}
+    for name in kept:
+        tx.delete_object(QUEUE, namespace=namespace, name=name)
+    tx.set_gates({queue_gate(namespace, name): QueuePolicy().max_concurrent for name in kept})
+    tx.add_audit(
+        [
+            by.entry(f"{QUEUE}.delete", namespace=namespace, subject=name, now=now, before=body)
+            for name, body in kept.items()
+        ]
+    )
+
+
+def _named_by_file(namespace: str) -> str:
+    return f"policy_file:{namespace}"
 
 
 def _body(value: Any) -> bytes:

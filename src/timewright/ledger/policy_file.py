@@ -29,9 +29,10 @@ _KEY = re.compile(r"(?<![\w-])([A-Za-z][\w-]{0,63})[\"']?\s{0,8}:")
 
 
 class PolicyFile(Struct, frozen=True, kw_only=True):
-    """What a policy file says for each queue, or why it cannot be used."""
+    """What a policy file says for each queue of a namespace, or why it cannot be used."""
 
     path: str
+    namespace: str = "default"
     policies: dict[str, QueuePolicy] = {}
     absent: bool = False
     refusal: TimewrightError | None = None
@@ -67,7 +68,7 @@ def read_policy_file(text: str, *, path: str | Path, queue: str = ONE_QUEUE) -> 
         if len(text) > LARGEST_FILE:
             raise _refusal(path, 1, f"is larger than {LARGEST_FILE} bytes")
         raw = _parsed(text, path)
-        return PolicyFile(path=str(path), policies=_policies(raw, queue=queue))
+        return PolicyFile(path=str(path), policies=policies_in(raw, queue=queue))
     except InvalidInput as error:
         if error.field != "policy_file":
             error = _refusal(path, _line_of(text, error.field or ""), error.message, cause=error)
@@ -105,7 +106,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _policies(raw: Any, *, queue: str) -> dict[str, QueuePolicy]:
+def policies_in(raw: Any, *, queue: str = ONE_QUEUE) -> dict[str, QueuePolicy]:
+    """The policies that the data of a policy file spells, by queue."""
     if not isinstance(raw, Mapping) or _is_one_policy(raw):
         return {check_name(queue, field="queue"): decode_policy(raw)}
     version = {key: one for key, one in raw.items() if _is_version(key)}

@@ -17,6 +17,9 @@ from timewright.core.moments import check_stored, spell_instant
 from timewright.core.schedule import Schedule, ScheduleEvent, ScheduleState, Standing, schedule_after
 from timewright.errors import InvalidInput, NotFound
 from timewright.ledger.admit import AdmissionPass
+from timewright.ledger.budgets import check_named
+from timewright.ledger.following import release
+from timewright.ledger.links import link, refuse_while_asked_for, unlink
 from timewright.ledger.shelf import Calendars, calendars_for
 from timewright.ledger.standings import (
     Wish,
@@ -76,11 +79,13 @@ def create(store: Store, schedules: Sequence[Schedule], *, by: By, now: datetime
     """Keep new schedules, each with its first decision; names that are taken are refused, all or none."""
 
     def work(tx: Transaction) -> list[Changed]:
+        check_named(tx, schedules)
         calendars = calendars_for(tx, schedules)
         made = [(schedule, opened(schedule, calendars, now=now)) for schedule in schedules]
         tx.put_schedules(
             [Revised(schedule=s, standing=st, actor=by.actor, reason=by.reason, at=now) for s, st in made]
         )
+        link(tx, schedules)
         tx.add_audit([entry_of(s, "create", by=by, now=now, after=_digest(s)) for s, _ in made])
         return [
             Changed(schedule=s, standing=st, facts=(_told(s, "created", by=by, now=now),)) for s, st in made
@@ -108,6 +113,10 @@ def revise(
         after = replace(
             schedule, revision=last.revision + 1, created_at=last.created_at, created_by=last.created_by
         )
+        if after.name != last.name:
+            refuse_while_asked_for(tx, due, verb="renamed")
+        if (after.budgets, after.estimate) != (last.budgets, last.estimate):
+            check_named(tx, [after])
         standing = revised(due, after, calendars_for(tx, [after]), now=now)
         expected = replaces if replaces is not None else last.revision
         tx.put_schedules(
@@ -122,6 +131,9 @@ def revise(
                 )
             ]
         )
+        link(tx, [after], before=last)
+        if last.needs:
+            told += release(tx, [after.id], now=now)
         tx.add_audit([entry_of(after, "update", by=by, now=now, before=_digest(last), after=_digest(after))])
         facts = [*told, _told(after, "updated", by=by, now=now)]
         facts += _moves(after, due.standing, standing, now=now)
@@ -186,6 +198,7 @@ def archive(store: Store, schedule_id: str, *, by: By, now: datetime) -> Changed
     def work(tx: Transaction) -> Changed:
         due = must_find(tx, schedule_id)
         state = schedule_after(due.standing.state, ScheduleEvent.ARCHIVE)
+        unlink(tx, due)
         standing = replace(due.standing, state=state, reason=by.reason, next_at=None, wake_at=None)
         tx.stand([Stood(schedule_id, standing)])
         tx.add_audit([_step(due, standing, "archive", by=by, now=now)])

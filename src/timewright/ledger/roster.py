@@ -26,6 +26,10 @@ class Instance(Struct, frozen=True, kw_only=True):
     under_way: int = 0
     clock_offset: timedelta = ZERO
     stopped: bool = False
+    admit: str = "any"
+    shard: str = ""
+    functions: tuple[str, ...] | None = None
+    """The functions it can call, by name; nothing where that is not known."""
 
 
 class Seen(Struct, frozen=True, kw_only=True):

@@ -20,16 +20,18 @@ from timewright.core.facts import (
     RunReset,
     RunWillRetry,
 )
-from timewright.core.lifecycle import RunEvent, Settlement, run_after, settle
+from timewright.core.lifecycle import RunEvent, Settlement, anew, run_after, settle
 from timewright.core.policies import Delivery
 from timewright.core.run import Cancelled, Lost, Reason, Run, RunState, Succeeded
 from timewright.core.schedule import ScheduleState
 from timewright.errors import NotAllowed, NotFound, OutcomeUnknown
+from timewright.ledger.budgets import has_charges, settle_charges
 from timewright.ledger.endings import end_runs, hold_schedules, let_go
 from timewright.ledger.shelf import Under, readable_schedules, terms_for
 from timewright.ledger.telling import about, succeeded
 from timewright.ledger.unfold import NOTHING, Moved, advance, reopened, stop, unparked
 from timewright.ledger.unfold_launch import Answered, begin
+from timewright.ledger.windows import Ended
 from timewright.ports import Change, Due, Entry, Store, Transaction
 
 _SURE = (Succeeded, Cancelled)
@@ -133,16 +135,7 @@ def _restart(
         run_after(run.state, event)
         _refuse_archived(run, due)
         busy = run.alone and due is not None and (due.flight.live or due.flight.held)
-        after = replace(
-            run,
-            state=run_after(run.state, RunEvent.HOLD if busy else event),
-            reason="",
-            attempts=0,
-            refunds=0,
-            fire_at=now,
-            finished_at=None,
-            error="",
-        )
+        after = anew(run, RunEvent.HOLD if busy else event, now=now)
         _must_change(tx, after, run)
         unparked(tx, run)
         tx.add_audit([_entry(run, f"run.{event}", actor=actor, origin=origin, reason=reason, now=now)])
@@ -175,6 +168,9 @@ def _settle(tx: Transaction, answers: Sequence[Answer], *, now: datetime, again:
     ]
     if begun.moved is not NOTHING or any(run.parent for run in ended):
         facts += [*go_on(tx, begun.moved, now=now), *go_on(tx, advance(tx, ended, now=now), now=now)]
+    if has_charges(tx, due, under):
+        over = [Ended(s, under[i], due[i].outcome) for i, s in settlements.items() if i in kept]
+        facts += settle_charges(tx, over, now=now)
     return Settled(facts=tuple(facts), stale=tuple(a.run.id for a in late), ended=tuple(ended))
 
 
@@ -192,13 +188,21 @@ def _asked_to_stop(tx: Transaction, answers: Iterable[Answered]) -> dict[str, Ru
 
 
 def _settlement(answer: Answered, under: Under, *, asked: Run | None, now: datetime) -> Settlement:
-    run = replace(answer.run, started_at=answer.started_at)
-    terms, outcome = under.terms, answer.outcome
+    run, terms, outcome = answer.run, under.terms, answer.outcome
+    if run.started_at is not None and answer.started_at is None:
+        run = replace(run, started_at=None)
     # Asked to stop, whatever it died of is a cancel; but where an answer must come, silence stays silence.
     silent = isinstance(outcome, Lost) and terms.delivery is Delivery.AT_MOST_ONCE
     if asked is not None and not silent:
-        outcome = Cancelled(reason=asked.reason or Reason.BY_HAND.value)
-    return settle(run, outcome, retry=terms.retry, delivery=terms.delivery, now=now)
+        outcome = Cancelled(reason=asked.reason or Reason.BY_HAND.value, cost=outcome.cost)
+    return settle(
+        run,
+        outcome,
+        retry=terms.retry,
+        delivery=terms.delivery,
+        started_at=answer.started_at,
+        now=now,
+    )
 
 
 def _written_before(tx: Transaction, missing: Sequence[Settlement]) -> set[str]:

@@ -112,9 +112,8 @@ def held_back(standing: Standing, *, now: datetime) -> Standing:
     return replace(standing, state=ScheduleState.PAUSED, paused_at=began)
 
 
-def wished(due: Due, wish: Wish, calendars: Calendars, *, now: datetime) -> Standing:
-    """After a hint: the next time may come nearer at once, and a pause moves it to its end."""
-    schedule = due.schedule
+def check_adaptive(schedule: Schedule) -> None:
+    """Refuse a hint for a schedule that takes none."""
     if not schedule.adaptive:
         raise NotAllowed(
             f"schedule {schedule.name} does not take hints",
@@ -123,6 +122,12 @@ def wished(due: Due, wish: Wish, calendars: Calendars, *, now: datetime) -> Stan
             rule="hints are off until a schedule turns them on",
             fix=f"schedule update {schedule.name} --adaptive",
         )
+
+
+def wished(due: Due, wish: Wish, calendars: Calendars, *, now: datetime) -> Standing:
+    """After a hint: the next time may come nearer at once, and a pause moves it to its end."""
+    schedule = due.schedule
+    check_adaptive(schedule)
     standing = replace(due.standing, hints=_with_wish(due.standing.hints, wish, now=now))
     if standing.state is not ScheduleState.ACTIVE:
         return standing

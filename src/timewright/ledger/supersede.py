@@ -12,6 +12,7 @@ from timewright.core.facts import CancelRequested, Fact, RunCancelled
 from timewright.core.lifecycle import RunEvent, run_after
 from timewright.core.run import Reason, Run, RunState
 from timewright.core.schedule import Schedule
+from timewright.ledger.following import pass_on
 from timewright.ledger.telling import about, skipped
 from timewright.ledger.unfold import stop
 from timewright.ports import Change, RunFilter, Transaction
@@ -76,7 +77,12 @@ def _withdraw(tx: Transaction, runs: Sequence[Run], *, now: datetime, reason: Re
         for run in runs
     ]
     gone = tx.change_runs([Change(a, run.state, run.fence) for a, run in zip(after, runs, strict=True)])
-    return [_told(run, now=now) for run in after if run.id in gone]
+    facts = [_told(run, now=now) for run in after if run.id in gone]
+    # One that was tried already and waited to be tried again has ended now; the others never began.
+    ended = [run for run in after if run.id in gone and run.started_at is not None]
+    if ended and tx.what_waits().linked:
+        facts += pass_on(tx, ended, now=now)
+    return facts
 
 
 def _told(run: Run, *, now: datetime) -> Fact:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from msgspec.structs import replace
-
 from timewright.core.facts import RunReset
-from timewright.core.lifecycle import RunEvent, run_after
+from timewright.core.lifecycle import RunEvent, anew
 from timewright.core.run import Run, RunState
 from timewright.ledger.telling import about
 from timewright.ledger.unfold_parts import Plan, part_of
@@ -56,16 +54,7 @@ def _reopened(tx: Transaction, runs: Iterable[Run], *, now: datetime) -> list[Ru
         if event is None:
             after.append(run)
         else:
-            fresh = replace(
-                run,
-                state=run_after(run.state, event),
-                reason="",
-                attempts=0,
-                refunds=0,
-                fire_at=now,
-                finished_at=None,
-                error="",
-            )
+            fresh = anew(run, event, now=now)
             changes.append(Change(fresh, run.state, run.fence))
             after.append(fresh)
     tx.change_runs(changes)

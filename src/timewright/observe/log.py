@@ -22,6 +22,7 @@ LEVELS: Mapping[type[Fact], int] = {
     told.RunFailed: logging.ERROR,
     told.RunWillRetry: logging.WARNING,
     told.LeaseLost: logging.WARNING,
+    told.ProviderClosed: logging.WARNING,
     told.AnswerStale: logging.WARNING,
     told.ClockStepped: logging.WARNING,
     told.OccurrencesDropped: logging.WARNING,

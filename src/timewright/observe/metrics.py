@@ -102,6 +102,11 @@ class Metrics:
         if fact.reason == Reason.OVERLAP:
             self.of("runs_skipped_overlap").labels(namespace).inc(count)
 
+    def deferred(self, fact: told.RunDeferred) -> None:
+        """A run waits for a budget or a provider."""
+        (namespace,) = self._spaces(fact.namespace)
+        self.of("runs_deferred").labels(namespace, _first_word(fact.reason)).inc()
+
     def started(self, fact: told.AttemptStarted) -> None:
         """The work of a run began; only a first attempt tells of a delay."""
         self._begun[fact.run_id, fact.fence] = fact.at
@@ -180,6 +185,7 @@ def _noting(metrics: Metrics) -> dict[type[Fact], Callable[[Any], None]]:
         told.RunAdmitted: metrics.admitted,
         told.RunSkipped: metrics.skipped,
         told.OccurrencesDropped: metrics.skipped,
+        told.RunDeferred: metrics.deferred,
         told.AttemptStarted: metrics.started,
         told.RunSucceeded: metrics.succeeded,
         told.RunFailed: metrics.failed,

@@ -43,6 +43,12 @@ COUNTED: dict[str, Metric] = {
             ("namespace", "reason"),
             "Occurrences that did not become work, by why; those counted in one dropped row included.",
         ),
+        Metric(
+            "runs_deferred",
+            "counter",
+            ("namespace", "reason"),
+            "Times that a run had to wait for a budget or a provider.",
+        ),
         Metric("leases_lost", "counter", ("namespace",), "Leases that ended without an answer."),
         Metric("answers_stale", "counter", (), "Answers from lost leases; they changed nothing."),
         Metric("schedules_stopped", "counter", ("namespace", "how"), "Schedules that parked or finished."),

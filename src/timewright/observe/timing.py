@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from timewright.ports import Store, Transaction
+from timewright.ports.glimpse import Glimpses
 
 T = TypeVar("T")
 Measure = Callable[[str, float], None]
@@ -29,11 +30,17 @@ class TimedStore:
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` in one durable transaction, and measure it and its verbs."""
-        return self._timed("write", lambda: self._store.write(lambda tx: work(self._watched(tx))))
+        return self.timed("write", lambda: self._store.write(lambda tx: work(self._watched(tx))))
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` over one consistent picture of the store, and measure it and its verbs."""
-        return self._timed("read", lambda: self._store.read(lambda tx: work(self._watched(tx))))
+        return self.timed("read", lambda: self._store.read(lambda tx: work(self._watched(tx))))
+
+    @property
+    def glimpses(self) -> Glimpses | None:
+        """Reads that are over at once, where the store has them, measured as well."""
+        glimpses: Glimpses | None = getattr(self._store, "glimpses", None)
+        return _TimedGlimpses(glimpses, self) if glimpses is not None else None
 
     def close(self) -> None:
         """Give back every connection."""
@@ -46,12 +53,27 @@ class TimedStore:
     def _watched(self, tx: Transaction) -> Transaction:
         return cast(Transaction, _Watched(tx, measure=self._measure, monotonic=self._monotonic))
 
-    def _timed(self, name: str, ask: Callable[[], T]) -> T:
+    def timed(self, name: str, ask: Callable[[], T]) -> T:
+        """Ask, and measure the whole of it."""
         began = self._monotonic()
         try:
             return ask()
         finally:
             self._measure(WHOLE[name], self._monotonic() - began)
+
+
+class _TimedGlimpses:
+    """Reads that are over at once, measured as a whole: to measure each verb costs as much as the verb."""
+
+    def __init__(self, glimpses: Glimpses, timed: TimedStore) -> None:
+        self._glimpses = glimpses
+        self._timed = timed
+        self.now = glimpses.now
+        self.stamp = glimpses.stamp
+
+    def look(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` over one consistent picture of the store, and measure it."""
+        return self._timed.timed("read", lambda: self._glimpses.look(work))
 
 
 class _Watched:

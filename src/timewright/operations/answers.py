@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from timewright.core.costs import Cost
 from timewright.core.moments import bounded
 from timewright.core.run import Failed, Outcome, Released, Run, RunState, Succeeded
 from timewright.core.telling_names import hide_named
@@ -49,9 +50,10 @@ class Prolonged(Struct, frozen=True, kw_only=True):
 
 
 class Complete(Held, frozen=True, kw_only=True):
-    """Which lease ends well, and with what result."""
+    """Which lease ends well, with what result, and what it cost."""
 
     result: Any = None
+    cost: Cost | None = None
 
 
 class Release(Held, frozen=True, kw_only=True):
@@ -59,6 +61,7 @@ class Release(Held, frozen=True, kw_only=True):
 
     failed: bool = False
     error: Text = ""
+    cost: Cost | None = None
 
 
 class Ended(Struct, frozen=True, kw_only=True):
@@ -113,13 +116,13 @@ def renew_lease(context: Context, ask: Renew) -> Prolonged:
     Complete,
     scope="trigger",
     examples=(
-        {"run": LEASED_RUN, "fence": 1, "result": {"sent": 1}},
+        {"run": LEASED_RUN, "fence": 1, "result": {"sent": 1}, "cost": {"tokens": 1200, "money": "0.02"}},
         {"lease": LEASE},
     ),
 )
 def complete_lease(context: Context, ask: Complete) -> Ended:
     """Say that the work of a lease is done."""
-    return _settle(context, ask, Succeeded(result=ask.result))
+    return _settle(context, ask, Succeeded(result=ask.result, cost=ask.cost))
 
 
 @operations.add(
@@ -135,9 +138,9 @@ def complete_lease(context: Context, ask: Complete) -> Ended:
 def release_lease(context: Context, ask: Release) -> Ended:
     """Give a lease back: cleanly, and the run is ready as it was; or as failed, at the cost of an attempt."""
     said = hide_named(ask.error or ask.reason)
-    outcome: Outcome = Released(reason=said)
+    outcome: Outcome = Released(reason=said, cost=ask.cost)
     if ask.failed:
-        outcome = Failed(error=said or "released as failed")
+        outcome = Failed(error=said or "released as failed", cost=ask.cost)
     return _settle(context, ask, outcome)
 
 

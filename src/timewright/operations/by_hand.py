@@ -11,6 +11,7 @@ from timewright.core.run import Run
 from timewright.errors import Conflict
 from timewright.ledger.backfill import backfill
 from timewright.ledger.by_hand import move_next, run_now, skip_next
+from timewright.ledger.notes import carry_note
 from timewright.operations.context import Context, together
 from timewright.operations.drafts import detail_of
 from timewright.operations.find import find_schedule
@@ -177,6 +178,9 @@ def move_occurrence(context: Context, ask: Move) -> Moved:
             now=now,
         )
         inside.tell(made.facts)
+        left = made.runs[0].planned_at
+        by = inside.because(ask.reason)
+        inside.store.write(lambda tx: carry_note(tx, due.schedule, left, to=ask.to, by=by, now=now))
         out, run = (run_row(one, schedule=due.schedule.name) for one in made.runs)
         return Moved(left_out=out, run=run)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -17,13 +18,14 @@ from timewright.errors import InvalidInput, NotAllowed
 from timewright.ledger.policy import delete_calendar as remove_calendar
 from timewright.ledger.policy import put_calendar
 from timewright.ledger.shelf import CALENDAR
+from timewright.operations.ahead import nothing_left
 from timewright.operations.allowed_zones import check_allowed
 from timewright.operations.calendar_sources import Found, holidays_of, ical_of, years_in
 from timewright.operations.context import Context, together
 from timewright.operations.find import no_such
 from timewright.operations.pages import paged
 from timewright.operations.registry import Listing, Named, Request, Write, operations
-from timewright.ports import Page, ScheduleFilter, Stored, Transaction
+from timewright.ports import Due, Page, ScheduleFilter, Stored, Transaction
 
 MOST_USERS = 5
 LONGEST_FILE = 1_000_000
@@ -57,6 +59,7 @@ class Refreshed(Struct, frozen=True, kw_only=True):
     used_by: tuple[str, ...]
     added: tuple[str, ...]
     removed: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 class Get(Request, frozen=True, kw_only=True):
@@ -78,10 +81,11 @@ class Deleted(Struct, frozen=True, kw_only=True):
 
 
 class Kept(Struct, frozen=True, kw_only=True):
-    """A calendar, and the schedules that name it, the first few."""
+    """A calendar, the first few schedules that name it, and which of them have nothing left to run."""
 
     calendar: Calendar
     used_by: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 class List(Listing, frozen=True, kw_only=True):
@@ -152,6 +156,7 @@ def refresh_calendar(context: Context, ask: Refresh) -> Refreshed:
             used_by=kept.used_by,
             added=tuple(map(str, sorted(new - old))),
             removed=tuple(map(str, sorted(old - new))),
+            warnings=kept.warnings,
         )
 
     return together(context, work)
@@ -278,15 +283,15 @@ def _kept(tx: Transaction, namespace: str, name: str) -> Kept:
     if not rows:
         known = [row.name for row in tx.get_objects(CALENDAR, namespace=namespace)]
         raise no_such("calendar", name, known, lister="calendar list")
-    users: list[str] = []
-    for user in _users(tx, namespace, name):
-        users.append(user)
-        if len(users) == MOST_USERS:
-            break
-    return Kept(calendar=_read(rows[0]), used_by=tuple(users))
+    users = list(islice(_users(tx, namespace, name), MOST_USERS))
+    return Kept(
+        calendar=_read(rows[0]),
+        used_by=tuple(due.schedule.name for due in users),
+        warnings=tuple(warning for due in users for warning in nothing_left(tx, due)),
+    )
 
 
-def _users(tx: Transaction, namespace: str, name: str) -> Iterator[str]:
+def _users(tx: Transaction, namespace: str, name: str) -> Iterator[Due]:
     """The living schedules that name a calendar."""
     cursor, more = "", True
     while more:
@@ -294,7 +299,7 @@ def _users(tx: Transaction, namespace: str, name: str) -> Iterator[str]:
         for due in page.rows:
             rule = due.schedule.calendar
             if rule is not None and name in rule.names and due.standing.state is not ScheduleState.ARCHIVED:
-                yield due.schedule.name
+                yield due
         cursor, more = page.cursor, bool(page.cursor)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +24,14 @@ from timewright.settings import Settings
 T = TypeVar("T")
 
 
+class Check(Protocol):
+    """Refuses a target that could never be started; the arguments of a step may come only when it starts."""
+
+    def __call__(self, target: AnyTarget, *, args_later: bool = False) -> None:
+        """Return, or raise what is wrong with it."""
+        ...
+
+
 class Context(Struct, frozen=True, kw_only=True):
     """What an operation works with: the store, who asks, and where to tell what happened."""
 
@@ -34,11 +42,12 @@ class Context(Struct, frozen=True, kw_only=True):
     doorkeeper: Doorkeeper | None = None
     namespace: str = "default"
     settings: Settings = Settings()
-    policy_file: PolicyFile | None = None
+    policy_file: Callable[[], PolicyFile] | None = None
     surroundings: Callable[[], Surroundings] | None = None
     trial: Callable[[Launch], Outcome] | None = None
-    check: Callable[[AnyTarget], None] | None = None
+    check: Check | None = None
     functions: Callable[[], frozenset[str]] | None = None
+    broken: Callable[[], Mapping[str, str]] | None = None
     tell: Callable[[Sequence[Fact]], None]
     elsewhere: Callable[[str, Mapping[str, Any]], dict[str, Any]] | None = None
     """Who answers instead, when the store is a server's: asked with an operation's name and its request."""
@@ -46,6 +55,11 @@ class Context(Struct, frozen=True, kw_only=True):
     def now(self) -> datetime:
         """The store's clock, read once per operation."""
         return self.store.now()
+
+    def policies(self) -> PolicyFile | None:
+        """What the policy file says of the queues of this namespace, if there is one for it."""
+        file = self.policy_file() if self.policy_file is not None else None
+        return file if file is not None and file.namespace == self.namespace else None
 
     def because(self, reason: str) -> By:
         """Who asks, with the reason this request gives."""

@@ -20,6 +20,8 @@ from timewright.operations.checks import (
     surroundings_findings,
 )
 from timewright.operations.context import Context
+from timewright.operations.fleet_findings import duty_findings, policy_findings
+from timewright.operations.known_functions import broken_findings
 from timewright.operations.registry import Request, operations
 from timewright.ports import Count, Due, Page, ScheduleFilter, Store, Transaction
 
@@ -54,6 +56,11 @@ def doctor(context: Context, _ask: Ask) -> Findings:
     found += setting_findings(context.settings)
     known = context.functions() if context.functions is not None else frozenset[str]()
     found += context.store.read(lambda tx: list(_living(tx, context.namespace, known, now=now)))
+    found += broken_findings(context.broken() if context.broken is not None else {})
+    file = context.policies()
+    found += context.store.read(
+        lambda tx: [*duty_findings(tx, now=now), *policy_findings(tx, file, namespace=context.namespace)]
+    )
     statuses = {finding.status for finding in found}
     worst: Status = "fail" if "fail" in statuses else "warn" if "warn" in statuses else "ok"
     return Findings(status=worst, findings=tuple(found))

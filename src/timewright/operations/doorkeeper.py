@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
+from timewright.core.moments import ZERO
 from timewright.ledger.keyring import Keyring
 from timewright.ledger.namespaces import Namespace
 from timewright.operations.callers import Caller
@@ -57,6 +58,9 @@ class Doorkeeper:
     @property
     def keyring(self) -> Keyring:
         """The keys of this installation, read when first needed."""
+        known = self._keyring
+        if known is not None:
+            return known
         with self._guard:
             if self._keyring is None:
                 self._keyring = self._load()
@@ -76,10 +80,11 @@ class Doorkeeper:
 
     def used(self, prefix: str, *, now: datetime) -> None:
         """Note that a key was used; written down later, at most once a minute for each key."""
+        written = self._written.get(prefix)
+        if written is not None and ZERO <= now - written < USES_EVERY:
+            return
         with self._guard:
-            written = self._written.get(prefix)
-            if written is None or not timedelta(0) <= now - written < USES_EVERY:
-                self._used[prefix] = now
+            self._used[prefix] = now
 
     @property
     def has_uses(self) -> bool:

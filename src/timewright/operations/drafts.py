@@ -21,6 +21,7 @@ from timewright.operations.allowed_zones import check_zones
 from timewright.operations.context import Context, together
 from timewright.operations.duplicates import refuse_duplicate
 from timewright.operations.find import find_living
+from timewright.operations.known_functions import doubts
 from timewright.operations.plain_secrets import check_named
 from timewright.operations.queue_policies import keep_queue
 from timewright.operations.registry import Named, Write, operations
@@ -149,6 +150,7 @@ def _drafted(context: Context, draft: Mapping[str, Any], *, schedule_id: str, no
         id=schedule_id,
         now=now,
         floor=context.settings.interval_floor,
+        defaults=context.settings.for_schedules,
         namespace=context.namespace,
         created_by=context.by.actor,
         origin=context.by.origin,
@@ -189,7 +191,7 @@ def _created(context: Context, schedule: Schedule, ask: Create | Put, *, now: da
     hold_if_asked(context, schedule, now=now)
     if schedule.queue is not None:
         keep_queue(context, schedule.queue, now=now)
-    return detail_of(context, schedule.id, now=now)
+    return _doubted(context, detail_of(context, schedule.id, now=now), now=now)
 
 
 def _free_the_name(context: Context, name: str, *, now: datetime) -> None:
@@ -228,7 +230,12 @@ def _revised(
     context.tell(changed.facts)
     if schedule.queue is not None:
         keep_queue(context, schedule.queue, now=now)
-    return detail_of(context, schedule.id, now=now)
+    return _doubted(context, detail_of(context, schedule.id, now=now), now=now)
+
+
+def _doubted(context: Context, detail: ScheduleDetail, *, now: datetime) -> ScheduleDetail:
+    found = doubts(context, detail.schedule.target, now=now)
+    return replace(detail, warnings=found) if found else detail
 
 
 def _check_revision(schedule: Schedule, asked: int | None) -> None:

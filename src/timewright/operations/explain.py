@@ -14,8 +14,11 @@ from timewright.core.run import Attempt, Run, RunState
 from timewright.core.schedule import Schedule
 from timewright.core.triggers import ZONED, AnyOf
 from timewright.core.zones import zone
+from timewright.ledger.notes import notes_of
 from timewright.ledger.shelf import calendars_for, terms_for
 from timewright.operations.context import Context
+from timewright.operations.deferrals import tell_closed
+from timewright.operations.dependencies import tell_links, tell_unmet
 from timewright.operations.examples import FAILED_RUN
 from timewright.operations.fates import tell_run
 from timewright.operations.find import find_run, find_schedule
@@ -75,6 +78,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     attempts: tuple[Attempt, ...] = ()
     previous_at: datetime | None = None
     next_at: datetime | None = None
+    note: str = ""
 
 
 @operations.add(
@@ -90,7 +94,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
 )
 def explain_schedule(context: Context, ask: Explain) -> Explanation:
     """Say why an occurrence ran, did not, or will: at an instant, the last, or the next."""
-    now = context.now()
+    now, closed = context.now(), _closed(context)
 
     def work(tx: Transaction) -> Explanation:
         due = find_schedule(tx, context.namespace, ask.schedule)
@@ -98,9 +102,12 @@ def explain_schedule(context: Context, ask: Explain) -> Explanation:
             check_stored(ask.at, field="at")
         run = _row(tx, due, ask)
         if run is not None:
-            told = _written(tx, run, due.schedule, now=now)
+            told = _written(tx, run, due.schedule, closed=closed, now=now)
             return replace(told, at=ask.at) if ask.at is not None else told
-        return _foreseen(due, unwritten(tx, due, ask.at, settings=context.settings, now=now), last=ask.last)
+        foreseen = unwritten(tx, due, ask.at, settings=context.settings, now=now)
+        because = (*foreseen.because, *tell_closed(tx, due.schedule, foreseen.at, now=now))
+        foreseen = replace(foreseen, because=because)
+        return _noted(tx, due.schedule, _foreseen(due, foreseen, last=ask.last))
 
     return context.store.read(work)
 
@@ -108,12 +115,12 @@ def explain_schedule(context: Context, ask: Explain) -> Explanation:
 @operations.add("run", "explain", ExplainRun, scope="read", examples=({"run": FAILED_RUN},))
 def explain_run(context: Context, ask: ExplainRun) -> Explanation:
     """Say why a run came to be, and why it ended, waits, or never started."""
-    now = context.now()
+    now, closed = context.now(), _closed(context)
 
     def work(tx: Transaction) -> Explanation:
         run = find_run(tx, context.namespace, ask.run)
         due = tx.get_schedules([run.schedule_id]).get(run.schedule_id) if run.schedule_id else None
-        return _written(tx, run, due.schedule if due is not None else None, now=now)
+        return _written(tx, run, due.schedule if due is not None else None, closed=closed, now=now)
 
     return context.store.read(work)
 
@@ -128,30 +135,44 @@ def _row(tx: Transaction, due: Due, ask: Explain) -> Run | None:
     return None
 
 
-def _written(tx: Transaction, run: Run, today: Schedule | None, *, now: datetime) -> Explanation:
+def _closed(context: Context) -> str:
+    file = context.policies()
+    return file.refusal.message if file is not None and file.refusal is not None else ""
+
+
+def _written(tx: Transaction, run: Run, today: Schedule | None, *, closed: str, now: datetime) -> Explanation:
     """What a row tells, under the words its schedule had when it was admitted."""
     then = terms_for(tx, [run])[run.id].schedule
     schedule = replace(then, name=today.name) if then is not None and today is not None else then
     calendars = calendars_for(tx, [schedule]).of(schedule) if schedule is not None else {}
-    story = Story(tx=tx, run=run, schedule=schedule, calendars=calendars, now=now)
+    story = Story(tx=tx, run=run, schedule=schedule, calendars=calendars, now=now, closed=closed)
     skipped = run.state is RunState.SKIPPED
-    told = tell_skipped(story) if skipped else tell_run(story)
+    why = (tell_unmet(story) or tell_skipped(story)) if skipped else tell_run(story)
     name = today.name if today is not None else ""
-    return Explanation(
+    told = Explanation(
         schedule=name,
         at=run.planned_at,
         local=_local(schedule, run.planned_at),
         fate=run.state.value,
         reason=run.reason,
         summary=_summary(run, name or called(run)),
-        because=(*tell_workflow(tx, run), *told.because),
-        policy=policy_of(schedule, told.policy) if schedule is not None else {},
-        remedies=told.remedies,
+        because=(*tell_workflow(tx, run), *why.because, *tell_links(tx, run)),
+        policy=policy_of(schedule, why.policy) if schedule is not None else {},
+        remedies=why.remedies,
         source=run.source,
         trail=run.trail,
         run=run_row(run, schedule=name),
         attempts=tx.get_attempts([run.id]).get(run.id, ()),
     )
+    return _noted(tx, schedule, told) if schedule is not None else told
+
+
+def _noted(tx: Transaction, schedule: Schedule, told: Explanation) -> Explanation:
+    """The same with the note that stands beside the occurrence."""
+    if told.at is None:
+        return told
+    note = notes_of(tx, schedule.id, [told.at], namespace=schedule.namespace).get(told.at)
+    return replace(told, note=note.text) if note is not None else told
 
 
 def _summary(run: Run, name: str) -> str:

@@ -8,12 +8,14 @@ from timewright.core.leasing import Gate
 from timewright.core.moments import ZERO, spell_duration, spell_instant
 from timewright.core.run import Reason, Run, RunState
 from timewright.ledger.shelf import terms_for
+from timewright.operations.deferrals import tell_deferred
+from timewright.operations.dependencies import tell_unmet, tell_waiting
 from timewright.operations.reasons import SOURCES, Story, Told, last_change, remedy, said_by, update
 
 
 def tell_run(story: Story) -> Told:
     """Why a run was planned, and where it stands or how it ended."""
-    told = _FATES[story.run.state](story)
+    told = tell_waiting(story) or tell_unmet(story) or _FATES[story.run.state](story)
     return Told(because=(*_planned(story.run), *told.because), policy=told.policy, remedies=told.remedies)
 
 
@@ -29,11 +31,16 @@ def _planned(run: Run) -> list[str]:
 
 def _ready(story: Story) -> Told:
     run, now = story.run, story.now
+    deferred = tell_deferred(run, now=now)
+    if deferred is not None:
+        return deferred
     if run.fire_at > now:
         why = "backoff after a failed attempt" if run.attempts else "jitter, spread or the time it was given"
         return Told(
             because=(f"it may start at {spell_instant(run.fire_at)}: {why}",), policy=("jitter", "retry")
         )
+    if story.closed and run.queue:
+        return Told(because=(f"nothing is leased from queues: {story.closed}",), policy=("queue",))
     gates = story.tx.read_gates(run.gates) if run.gates else {}
     full = [_full(name, gate) for name, gate in gates.items() if not gate.free]
     if full:

@@ -13,6 +13,7 @@ from timewright.core.moments import DAY
 from timewright.core.run import occurrence_key
 from timewright.core.schedule import Schedule, ScheduleState
 from timewright.ledger.shelf import calendars_for
+from timewright.operations.ahead import with_additions
 from timewright.operations.context import Context
 from timewright.operations.registry import Request, operations
 from timewright.ports import Due, ScheduleFilter, Transaction
@@ -85,6 +86,7 @@ def _ahead(tx: Transaction, due: Due, *, now: datetime, until: datetime) -> list
     calendars = calendars_for(tx, [due.schedule]).of(due.schedule)
     count = MOST_OF_ONE + 1
     found = forecast(due.schedule, due.standing, now=now, count=count, until=until, calendars=calendars)
+    found = with_additions(tx, due.schedule, found, now=now, count=count, until=until)
     return [one for one in found if one.fire_at is not None and one.planned_at <= until]
 
 
@@ -106,7 +108,8 @@ def _event(event: Preview, schedule: Schedule, *, now: datetime) -> Iterator[str
     yield f"DTSTART:{_stamp(event.fire_at or event.planned_at)}"
     yield f"DURATION:PT{max(int(_shown(schedule).total_seconds()) // 60, 1)}M"
     yield f"SUMMARY:{_escaped(schedule.name)}"
-    words = f"{schedule.trigger.describe()}\n{schedule.description}".strip()
+    said = (event.note, schedule.trigger.describe(), schedule.description)
+    words = "\n".join(part for part in said if part)
     yield f"DESCRIPTION:{_escaped(words)}"
     if schedule.tags:
         yield f"CATEGORIES:{','.join(map(_escaped, schedule.tags))}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
 from timewright.core.run import Run
@@ -17,13 +17,21 @@ MOST_SHOWN = 3
 _ID_LENGTH = 26
 
 
-def find_schedule(tx: Transaction, namespace: str, wanted: str) -> Due:
-    """A schedule by its id or its name; one of another namespace is as unknown as one that never was."""
-    by_name = tx.find_schedule(namespace, unicodedata.normalize("NFC", wanted))
-    for schedule_id in (wanted if _is_id(wanted, "sch_") else "", by_name):
-        found = tx.get_schedules([schedule_id]).get(schedule_id) if schedule_id else None
-        if found is not None and found.schedule.namespace == namespace:
-            return found
+def find_schedule(
+    tx: Transaction, namespace: str, wanted: str, *, unless_known: Callable[[], None] | None = None
+) -> Due:
+    """A schedule by its id or its name; one of another namespace is as unknown as one that never was.
+
+    A name that nobody has is compared with those that someone has, which takes a while; `unless_known` is
+    called before.
+    """
+    found = tx.get_schedules([wanted]).get(wanted) if _is_id(wanted, "sch_") else None
+    if found is None or found.schedule.namespace != namespace:
+        found = tx.get_named(namespace, unicodedata.normalize("NFC", wanted))
+    if found is not None:
+        return found
+    if unless_known is not None:
+        unless_known()
     raise no_such("schedule", wanted, schedule_names(tx, namespace), lister="schedule list")
 
 
@@ -43,7 +51,7 @@ def find_living(tx: Transaction, namespace: str, wanted: str) -> Due:
 
 def find_run(tx: Transaction, namespace: str, wanted: str) -> Run:
     """A run by its id."""
-    run = tx.get_runs([wanted]).get(wanted) if _is_id(wanted, "run_") else None
+    run = tx.get_runs([wanted]).get(wanted) if is_run_id(wanted) else None
     if run is None or run.namespace != namespace:
         raise no_such("run", wanted, (), lister="run list")
     return run
@@ -65,6 +73,11 @@ def no_such(noun: str, wanted: str, known: Iterable[str], *, lister: str, field:
         rule=f"a {noun} of this namespace",
         fix=f"did you mean {' or '.join(near)}?" if near else f"{lister} shows what there is",
     )
+
+
+def is_run_id(text: str) -> bool:
+    """Whether a text is spelled as the ids of runs are."""
+    return _is_id(text, "run_")
 
 
 def _is_id(text: str, prefix: str) -> bool:

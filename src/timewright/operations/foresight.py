@@ -19,6 +19,7 @@ from timewright.core.policies import Overlap
 from timewright.core.schedule import Schedule, ScheduleState, Standing
 from timewright.core.triggers import After
 from timewright.ledger.shelf import calendars_for
+from timewright.operations.dependencies import tell_needs
 from timewright.operations.reasons import SOURCES, excluded_by, remedy
 from timewright.operations.standstill import Unwritten, nothing_planned, paused_for_now
 from timewright.ports import Due, Transaction
@@ -128,6 +129,7 @@ def _will_run(asked: _Asked, *because: str) -> Unwritten:
         told.append(f"jitter may move its start by up to {spell_duration(schedule.jitter)}")
     if schedule.overlap is not Overlap.ALLOW:
         told.append(f"if a run before it is still under way then, overlap: {schedule.overlap.value} decides")
+    told += tell_needs(asked.tx, schedule, at=asked.at, now=asked.now)
     skip = remedy("schedule skip", ("schedule", schedule.name))
     return Unwritten(
         at=asked.at,

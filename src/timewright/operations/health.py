@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from timewright.core.moments import ZERO
+from timewright.ledger.leader import leader_of
 from timewright.operations.context import Context
 from timewright.operations.registry import Request, operations
 from timewright.ports import Transaction
@@ -25,7 +26,8 @@ class Health(Struct, frozen=True, kw_only=True):
     """How the house does. Counts stop at a thousand, and are those of the namespace.
 
     `late_by` is how long the most overdue look has been waiting: much more than a second says that no engine
-    is running, or that it cannot keep up.
+    is running, or that it cannot keep up. `leader` is the instance that leads, where
+    instances have one; `policy_file` says why nothing is leased from queues, if that is so.
     """
 
     alive: bool
@@ -38,12 +40,16 @@ class Health(Struct, frozen=True, kw_only=True):
     ready_runs: int
     leased_runs: int
     held_runs: int
+    leader: str
+    policy_file: str
 
 
 @operations.add("", "health", Ask, scope="read", examples=({},))
 def health(context: Context, _ask: Ask) -> Health:
     """Say whether the store answers, how late the house is, and how much waits for a person."""
     now = context.now()
+    file = context.policies()
+    refusal = file.refusal if file is not None else None
 
     def work(tx: Transaction) -> Health:
         wake = tx.next_wake()
@@ -63,6 +69,8 @@ def health(context: Context, _ask: Ask) -> Health:
             ready_runs=min(counted.get("ready", 0) + counted.get("waiting", 0), MOST_COUNTED),
             leased_runs=counted.get("leased", 0),
             held_runs=counted.get("held", 0),
+            leader=leader_of(tx, now=now),
+            policy_file=refusal.message if refusal is not None else "",
         )
 
     return context.store.read(work)

@@ -25,7 +25,7 @@ from timewright.core.schedule import ScheduleState
 from timewright.errors import InvalidInput, NotAllowed, OverQuota
 from timewright.ledger.replan import clear_hints, hint
 from timewright.ledger.shelf import calendars_for
-from timewright.ledger.standings import Wish
+from timewright.ledger.standings import Wish, check_adaptive
 from timewright.operations.agent_rules import check_hint_interval
 from timewright.operations.context import Context, together
 from timewright.operations.find import find_living, find_schedule
@@ -213,14 +213,7 @@ def _check_takes_hints(due: Due) -> None:
             rule="only a schedule that is active or paused takes hints",
             fix="schedule get shows its state and reason",
         )
-    if not schedule.adaptive:
-        raise NotAllowed(
-            f"schedule {schedule.name} does not take hints",
-            field="adaptive",
-            value=False,
-            rule="hints are off until a schedule turns them on",
-            fix=f"schedule update {schedule.name} --adaptive",
-        )
+    check_adaptive(schedule)
 
 
 def _recent(tx: Transaction, schedule_id: str, *, now: datetime) -> list[int]:

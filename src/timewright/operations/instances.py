@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from timewright.core.moments import SECOND
+from timewright.ledger.leader import leader_of
 from timewright.ledger.roster import Seen, roster
 from timewright.operations.context import Context
 from timewright.operations.registry import Request, operations
@@ -22,7 +23,10 @@ class List(Request, frozen=True, kw_only=True):
 
 
 class InstanceRow(Struct, frozen=True, kw_only=True):
-    """An instance; `clock_offset` is how far the store's clock is ahead of its own."""
+    """An instance; `clock_offset` is how far the store's clock is ahead of its own.
+
+    It decides what is due of its `shard`, or of everything; with `admit: leader`, only while it `leads`.
+    """
 
     instance: str
     state: Literal["alive", "silent", "stopped"]
@@ -33,6 +37,9 @@ class InstanceRow(Struct, frozen=True, kw_only=True):
     capacity: int
     under_way: int
     clock_offset: timedelta
+    admit: str
+    shard: str
+    leads: bool
 
 
 class Instances(Struct, frozen=True, kw_only=True):
@@ -45,13 +52,18 @@ class Instances(Struct, frozen=True, kw_only=True):
 def list_instances(context: Context, _ask: List) -> Instances:
     """List the instances that run what is due, with how full each is and when it was last heard of."""
     now = context.now()
-    seen = context.store.read(lambda tx: roster(tx, limit=MOST))
-    return Instances(instances=tuple(_row(one, now=now) for one in seen))
+    seen, leader = context.store.read(lambda tx: (roster(tx, limit=MOST), leader_of(tx, now=now)))
+    return Instances(instances=tuple(_row(one, leader=leader, now=now) for one in seen))
 
 
-def _row(seen: Seen, *, now: datetime) -> InstanceRow:
+def is_alive(seen: Seen, *, now: datetime) -> bool:
+    """Whether an instance was heard of lately and has not said that it is gone."""
+    return not seen.instance.stopped and now - seen.at <= SILENT
+
+
+def _row(seen: Seen, *, leader: str, now: datetime) -> InstanceRow:
     one = seen.instance
-    silent: Literal["alive", "silent"] = "silent" if now - seen.at > SILENT else "alive"
+    silent: Literal["alive", "silent"] = "alive" if is_alive(seen, now=now) else "silent"
     return InstanceRow(
         instance=one.id,
         state="stopped" if one.stopped else silent,
@@ -62,4 +74,7 @@ def _row(seen: Seen, *, now: datetime) -> InstanceRow:
         capacity=one.capacity,
         under_way=one.under_way,
         clock_offset=one.clock_offset,
+        admit=one.admit,
+        shard=one.shard,
+        leads=one.id == leader,
     )

@@ -112,7 +112,7 @@ def lease_entries(context: Context, ask: Take) -> Taken:
         handoff=True,
         queue=(context.namespace, ask.queue),
         length=ask.length,
-        policy_file=context.policy_file,
+        policy_file=context.policies(),
     )
     context.tell(found.facts)
     return Taken(leases=tuple(_lease_row(lease) for lease in found.leases), more=found.more)
@@ -154,7 +154,7 @@ def drain_queue(context: Context, ask: Drain) -> Drained:
                 now=now,
                 handoff=True,
                 queue=(inside.namespace, ask.queue),
-                policy_file=inside.policy_file,
+                policy_file=inside.policies(),
             )
             inside.tell(found.facts)
             if not found.leases:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
+from timewright.core.following import follows
 from timewright.core.forecast import forecast
 from timewright.core.governor import is_steady
 from timewright.core.jitter import jittered
@@ -78,7 +79,8 @@ class Herd(Struct, frozen=True, kw_only=True):
 class Load(Struct, frozen=True, kw_only=True):
     """The hours ahead; `more` says that there was more than could be counted.
 
-    `herds` are the worst minutes of the first day, each with a proposal that would spread it.
+    `herds` are the worst minutes of the first day, each with a proposal that would spread it. What `follows`
+    another schedule is counted in no hour: it says after which one it comes.
     """
 
     since: datetime
@@ -86,6 +88,7 @@ class Load(Struct, frozen=True, kw_only=True):
     herds: tuple[Herd, ...]
     schedules: int
     more: bool
+    follows: dict[str, str] = field(default_factory=dict)
 
 
 @operations.add("", "forecast", Ask, scope="read", examples=({}, {"days": 2}))
@@ -113,8 +116,14 @@ def forecast_load(context: Context, ask: Ask) -> Load:
             for at, starts in ahead:
                 sheet.add(due.schedule.name, at, starts=starts, took=took)
             crowd.add(due, _meetings(due, ahead, now=now))
+        told = [due.schedule for due in page.rows if follows(due.schedule.trigger)]
         return Load(
-            since=since, hours=sheet.hours(), herds=crowd.herds(), schedules=len(page.rows), more=more
+            since=since,
+            hours=sheet.hours(),
+            herds=crowd.herds(),
+            schedules=len(page.rows),
+            more=more,
+            follows={schedule.name: schedule.trigger.describe() for schedule in told},
         )
 
     return context.store.read(work)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from timewright.core.encoding import encode
 from timewright.errors import InvalidInput
+from timewright.operations.at_once import may_take_long
 from timewright.operations.context import Context
 from timewright.operations.registry import Listing
 from timewright.ports import Page
@@ -18,6 +19,7 @@ from timewright.ports import Page
 Row = TypeVar("Row")
 Find = Callable[[int, str], Page]
 
+FEW = 100
 STEP = 200
 MOST_STEPS = 50
 _MARK = 12
@@ -35,17 +37,19 @@ def paged(
     `fits` says of each row whether it belongs to the list. Where few do, a page may hold fewer rows than its
     limit and still have a cursor: what was looked at is bounded.
     """
+    if ask.limit > FEW:
+        may_take_long(context)
     place = _opened(ask.cursor, mark=_mark(context, ask)) if ask.cursor else ""
     if fits is None:
         page = find(ask.limit, place)
         rows = list(page.rows)
     else:
-        rows, page = _sifted(find, fits, limit=ask.limit, place=place)
+        rows, page = _sifted(context, find, fits, limit=ask.limit, place=place)
     return rows, _sealed(page.cursor, mark=_mark(context, ask)) if page.cursor else ""
 
 
 def _sifted(
-    find: Find, fits: Callable[[Sequence[Any]], list[bool]], *, limit: int, place: str
+    context: Context, find: Find, fits: Callable[[Sequence[Any]], list[bool]], *, limit: int, place: str
 ) -> tuple[list[Any], Page]:
     found: list[Any] = []
     page, step = Page(()), limit
@@ -62,6 +66,7 @@ def _sifted(
         place, step = page.cursor, STEP
         if not place:
             break
+        may_take_long(context)
     return found, page
 
 

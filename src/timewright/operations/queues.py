@@ -205,6 +205,9 @@ def show_queue(context: Context, ask: Show) -> Shown:
 def plan_leases_of(context: Context, ask: Plan) -> Planned:
     """Show what a queue would lease, and what waits and why; nothing changes."""
     now = check_stored(ask.now, field="now") if ask.now is not None else context.now()
+    file = context.policies()
+    if file is not None:
+        file.check()
     plan, _ = plan_queue(context.store, namespace=context.namespace, queue=ask.queue, now=now)
     gate = plan.gates[queue_gate(context.namespace, ask.queue)]
     names = context.store.read(lambda tx: names_of_schedules(tx, plan.leases))

@@ -24,6 +24,7 @@ SOURCES: Mapping[Source, str] = {
     Source.BASELINE_CRON: "its trigger says so",
     Source.BASELINE_INTERVAL: "its interval says so",
     Source.BASELINE_ONCE: "its one instant has come",
+    Source.BASELINE_AFTER: "a run of the schedule it follows ended so",
     Source.AI_INTERVAL: "an interval hint was in force",
     Source.AI_ONESHOT: "a one-shot hint asked for it",
     Source.CLAMPED_MIN: "it was moved to the nearest instant its clamp allows",
@@ -59,6 +60,8 @@ class Story(Struct, frozen=True, kw_only=True):
     schedule: Schedule | None
     calendars: Mapping[str, Calendar]
     now: datetime
+    closed: str = ""
+    """Why nothing is leased from the queues of its namespace, if that is so."""
 
 
 def remedy(operation: str, subject: tuple[str, str], **fields: Any) -> Remedy:

@@ -90,10 +90,14 @@ class Operation(Struct, Generic[R], frozen=True, kw_only=True):
         """The same, and the answer as a door wants to have it."""
         if context.elsewhere is not None:
             return context.elsewhere(self.name, payload)
+        return spell(self.answered(context, payload))
+
+    def answered(self, context: Context, payload: Mapping[str, Any]) -> Any:
+        """The same, and the answer as it is, for a door that has the store itself."""
         demand(context.caller, self.scope, of=self.name)
         request = read_request(payload, self.request)
         try:
-            return spell(self._performed(context, payload, request))
+            return self._performed(context, payload, request)
         finally:
             if self.noun in REMEMBERED and not self.reads_only and context.doorkeeper is not None:
                 context.doorkeeper.known.forget()

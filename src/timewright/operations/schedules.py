@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct, field
@@ -20,12 +21,21 @@ from timewright.core.target import Note
 from timewright.core.triggers import ZONED, Cron
 from timewright.core.vocabulary import decode_schedule
 from timewright.errors import InvalidInput
+from timewright.ledger.links import upstream_names
 from timewright.ledger.shelf import calendars_for
+from timewright.operations.ahead import nothing_left, with_additions
+from timewright.operations.at_once import may_take_long
 from timewright.operations.context import Context
 from timewright.operations.find import find_schedule
 from timewright.operations.pages import paged
 from timewright.operations.registry import Listing, Named, Request, operations
-from timewright.operations.views import ScheduleDetail, ScheduleRow, schedule_detail, schedule_row
+from timewright.operations.views import (
+    ScheduleDetail,
+    ScheduleRow,
+    goes_on_as_planned,
+    schedule_detail,
+    schedule_row,
+)
 from timewright.ports import Due, Page, RunFilter, ScheduleFilter, Transaction, Unreadable
 
 HEALTH_WINDOWS = (HOUR, 4 * HOUR, 24 * HOUR)
@@ -49,6 +59,7 @@ class List(Listing, frozen=True, kw_only=True):
     group: str | None = None
     tag: str | None = None
     name_starts: str = ""
+    waits_for: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
@@ -100,9 +111,15 @@ class Health(Struct, frozen=True, kw_only=True):
 def get_schedule(context: Context, ask: Get) -> ScheduleDetail:
     """Show one schedule: what it says, where it stands, and its next five times."""
     now = context.now()
-    return context.store.read(
-        lambda tx: schedule_detail(tx, find_schedule(tx, context.namespace, ask.schedule), now=now)
-    )
+    lingers = partial(may_take_long, context)
+
+    def work(tx: Transaction) -> ScheduleDetail:
+        due = find_schedule(tx, context.namespace, ask.schedule, unless_known=lingers)
+        if not goes_on_as_planned(due, now=now):
+            lingers()
+        return schedule_detail(tx, due, now=now)
+
+    return context.store.read(work)
 
 
 @operations.add(
@@ -132,7 +149,7 @@ def list_schedules(context: Context, ask: List) -> Schedules:
             lost.update({one.id: one for one in page.unreadable})
             return page
 
-        rows, cursor = paged(context, ask, find, fits=lambda found: [_fits(due, ask) for due in found])
+        rows, cursor = paged(context, ask, find, fits=partial(_fitting, ask))
         shown = tuple(schedule_row(due) for due in rows)
         return Schedules(schedules=shown, cursor=cursor, unreadable=tuple(lost.values()))
 
@@ -162,8 +179,8 @@ def next_times(context: Context, ask: Next) -> Nexts:
         )
 
     def work(tx: Transaction) -> Nexts:
-        if ask.schedule:
-            due = find_schedule(tx, context.namespace, ask.schedule)
+        due = find_schedule(tx, context.namespace, ask.schedule) if ask.schedule else None
+        if due is not None:
             schedule, standing = due.schedule, due.standing
         else:
             schedule = _imagined(context, ask, now=now)
@@ -177,10 +194,20 @@ def next_times(context: Context, ask: Next) -> Nexts:
             trigger=schedule.trigger.describe(),
             zone=schedule.trigger.zone if isinstance(schedule.trigger, ZONED) else "UTC",
             after=start,
-            next=forecast(
-                schedule, standing, now=start, count=ask.count, until=ask.until, calendars=calendars
+            next=with_additions(
+                tx,
+                schedule,
+                forecast(
+                    schedule, standing, now=start, count=ask.count, until=ask.until, calendars=calendars
+                ),
+                now=start,
+                count=ask.count,
+                until=ask.until,
             ),
-            warnings=schedule.trigger.warnings() if isinstance(schedule.trigger, Cron) else (),
+            warnings=(
+                *(schedule.trigger.warnings() if isinstance(schedule.trigger, Cron) else ()),
+                *(nothing_left(tx, due) if due is not None else ()),
+            ),
         )
 
     return context.store.read(work)
@@ -213,12 +240,19 @@ def schedule_health(context: Context, ask: Get) -> Health:
     return context.store.read(work)
 
 
+def _fitting(ask: List, found: Sequence[Due]) -> list[bool]:
+    if ask.state is None and ask.tag is None and ask.waits_for is None and not ask.metadata:
+        return [due.standing.state is not ScheduleState.ARCHIVED for due in found]
+    return [_fits(due, ask) for due in found]
+
+
 def _fits(due: Due, ask: List) -> bool:
     schedule = due.schedule
     hidden = ask.state is None and due.standing.state is ScheduleState.ARCHIVED
     return (
         not hidden
         and (ask.tag is None or ask.tag in schedule.tags)
+        and (ask.waits_for is None or ask.waits_for in upstream_names(schedule).values())
         and has_metadata(schedule.metadata, ask.metadata)
     )
 
@@ -236,6 +270,7 @@ def _imagined(context: Context, ask: Next, *, now: datetime) -> Schedule:
         draft,
         id="sch_preview",
         now=made_at,
+        defaults=context.settings.for_schedules,
         floor=context.settings.interval_floor,
         namespace=context.namespace,
     )

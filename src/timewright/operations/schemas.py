@@ -121,6 +121,9 @@ class _Parts:
 
 def _text(kind: mi.Type) -> Schema:
     assert isinstance(kind, mi.StrType)
+    if kind.pattern is not None:
+        # A decimal number: as text no digit is lost, and most will write it as a number.
+        return {"anyOf": [{"type": "string", "pattern": kind.pattern}, {"type": "number", "minimum": 0}]}
     bounds = {"minLength": kind.min_length, "maxLength": kind.max_length}
     return {"type": "string", **{name: value for name, value in bounds.items() if value is not None}}
 

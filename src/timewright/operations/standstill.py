@@ -6,11 +6,13 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from timewright.core.following import follows
 from timewright.core.forecast import forecast
 from timewright.core.moments import spell_instant
 from timewright.core.schedule import ScheduleState
 from timewright.core.triggers import Manual
 from timewright.ledger.shelf import calendars_for
+from timewright.operations.dependencies import tell_awaited
 from timewright.operations.reasons import Remedy, last_change, remedy, said_by
 from timewright.ports import Due, Transaction
 
@@ -49,6 +51,10 @@ def nothing_planned(tx: Transaction, due: Due, *, now: datetime) -> Unwritten:
         why = ("its trigger is manual, so it runs only when asked",)
         asks = (remedy("schedule run", name),)
         return Unwritten(at=None, fate="over", words="nothing is planned", because=why, remedies=asks)
+    if standing.state is ScheduleState.ACTIVE and follows(schedule.trigger):
+        told = tell_awaited(tx, schedule)
+        words = f"nothing is planned yet: it runs {schedule.trigger.describe()}"
+        return Unwritten(at=None, fate="undecided", words=words, because=told, policy=("trigger",))
     why = (standing.reason or f"{schedule.trigger.describe()} has nothing further",)
     words = f"nothing is planned: it is {standing.state.value}"
     return Unwritten(

@@ -102,7 +102,7 @@ def _launch(context: Context, schedule: Schedule, ask: Test) -> Launch:
         attempt=1,
         planned_at=now,
         fire_at=now,
-        next_at=schedule.trigger.next_after(now),
+        trigger=schedule.trigger,
         zone=schedule.trigger.zone if isinstance(schedule.trigger, ZONED) else "UTC",
         source="test",
         time_limit=min(ask.time_limit, schedule.lease.time_limit),

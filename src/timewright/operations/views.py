@@ -8,14 +8,22 @@ from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from timewright.core.decision import Candidate, Decision, Source
-from timewright.core.forecast import Preview, forecast
+from timewright.core.forecast import Preview, forecast, forecast_on_time
+from timewright.core.governor import is_steady
+from timewright.core.hints import NO_HINTS
 from timewright.core.run import Attempt, Run, RunState, run_key
 from timewright.core.schedule import Schedule, ScheduleState, Standing
 from timewright.core.triggers import AnyTrigger
 from timewright.errors import UnreadableRow
+from timewright.ledger.notes import notes_of
 from timewright.ledger.shelf import calendars_for
+from timewright.operations.ahead import with_additions
+from timewright.operations.charges import ChargeRow, charges_of
+from timewright.operations.dependencies import Downstream, Upstream, downstreams, upstreams
+from timewright.operations.identity import once_for_each
 from timewright.ports import Due, Transaction
 
 NEXT_SHOWN = 5
@@ -52,6 +60,10 @@ class ScheduleDetail(Struct, frozen=True, kw_only=True):
     in_flight: int
     held: int
     next: tuple[Preview, ...]
+    upstream: tuple[Upstream, ...] = ()
+    downstream: tuple[Downstream, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What may not have been meant; told when it is written."""
 
 
 class RunRow(Struct, frozen=True, kw_only=True):
@@ -95,8 +107,74 @@ class RunDetail(Struct, frozen=True, kw_only=True):
     payload: Any
     trail: tuple[Candidate, ...]
     attempts: tuple[Attempt, ...]
+    charges: tuple[ChargeRow, ...] = ()
+    note: str = ""
 
 
+def schedule_detail(tx: Transaction, due: Due, *, now: datetime) -> ScheduleDetail:
+    """A schedule with its next occurrences, as admission would decide them, and who waits for whom."""
+    if goes_on_as_planned(due, now=now):
+        detail = _planned_detail(due)
+    else:
+        calendars = calendars_for(tx, [due.schedule]).of(due.schedule)
+        ahead = forecast(due.schedule, due.standing, now=now, count=NEXT_SHOWN, calendars=calendars)
+        detail = _detail(due, ahead)
+    ahead = with_additions(tx, due.schedule, detail.next, now=now, count=NEXT_SHOWN)
+    before, after = upstreams(tx, due.schedule), downstreams(tx, due.schedule)
+    if ahead is detail.next and not before and not after:
+        return detail
+    return replace(detail, next=ahead, upstream=before, downstream=after)
+
+
+def goes_on_as_planned(due: Due, *, now: datetime) -> bool:
+    """Whether what comes next is the same at every instant until then: nothing is late, paused or moved."""
+    until = planned_until(due)
+    return until is not None and now < until
+
+
+@once_for_each
+def planned_until(due: Due) -> datetime | None:
+    """The next instant of a schedule that its trigger alone decides; nothing if anything else has a say."""
+    schedule, standing = due.schedule, due.standing
+    ordinary = (
+        standing.state is ScheduleState.ACTIVE
+        and standing.next_at is not None
+        and standing.next_at == standing.wake_at
+        and standing.paused_at is None
+        and standing.paused_until is None
+        and standing.hints is NO_HINTS
+        and schedule.calendar is None
+        and not schedule.jitter
+        and is_steady(schedule, standing)
+    )
+    if ordinary and schedule.trigger.next_after(standing.cursor) == standing.next_at:
+        return standing.next_at
+    return None
+
+
+def _detail(due: Due, ahead: tuple[Preview, ...]) -> ScheduleDetail:
+    schedule, standing = due.schedule, due.standing
+    return ScheduleDetail(
+        schedule=schedule,
+        standing=standing,
+        trigger=_described(schedule.trigger),
+        decision=_decision(schedule, standing),
+        in_flight=due.flight.live,
+        held=due.flight.held,
+        next=ahead,
+    )
+
+
+@once_for_each
+def _planned_detail(due: Due) -> ScheduleDetail:
+    schedule, standing = due.schedule, due.standing
+    ahead = forecast_on_time(schedule, standing, count=NEXT_SHOWN)
+    if ahead is None:
+        ahead = forecast(schedule, standing, now=standing.cursor, count=NEXT_SHOWN)
+    return _detail(due, ahead)
+
+
+@once_for_each
 def schedule_row(due: Due) -> ScheduleRow:
     """A schedule as a list shows it."""
     schedule, standing = due.schedule, due.standing
@@ -120,21 +198,6 @@ def schedule_row(due: Due) -> ScheduleRow:
     )
 
 
-def schedule_detail(tx: Transaction, due: Due, *, now: datetime) -> ScheduleDetail:
-    """A schedule with its next occurrences, as admission would decide them."""
-    schedule, standing = due.schedule, due.standing
-    calendars = calendars_for(tx, [schedule]).of(schedule)
-    return ScheduleDetail(
-        schedule=schedule,
-        standing=standing,
-        trigger=_described(schedule.trigger),
-        decision=_decision(standing),
-        in_flight=due.flight.live,
-        held=due.flight.held,
-        next=forecast(schedule, standing, now=now, count=NEXT_SHOWN, calendars=calendars),
-    )
-
-
 def run_row(run: Run, *, schedule: str) -> RunRow:
     """A run as a list shows it."""
     own = {name: getattr(run, name) for name in RunRow.__struct_fields__ if name != "schedule"}
@@ -155,7 +218,17 @@ def run_detail(tx: Transaction, run: Run) -> RunDetail:
         payload=run.payload,
         trail=run.trail,
         attempts=tx.get_attempts([run.id]).get(run.id, ()),
+        charges=charges_of(tx, run),
+        note=_note(tx, run),
     )
+
+
+def _note(tx: Transaction, run: Run) -> str:
+    """What someone wrote beside its occurrence."""
+    if not run.schedule_id:
+        return ""
+    found = notes_of(tx, run.schedule_id, [run.planned_at], namespace=run.namespace)
+    return found[run.planned_at].text if found else ""
 
 
 def names_of_schedules(tx: Transaction, runs: Iterable[Run]) -> Mapping[str, str]:
@@ -183,7 +256,9 @@ def _described(trigger: AnyTrigger) -> str:
     return trigger.describe()
 
 
-def _decision(standing: Standing) -> str:
+def _decision(schedule: Schedule, standing: Standing) -> str:
+    if standing.next_at is None and standing.source is Source.BASELINE_AFTER:
+        return f"it runs {_described(schedule.trigger)}, and none has ended so since"
     if standing.source is None:
         return standing.reason or "nothing is decided yet"
     return Decision(standing.next_at, standing.source, standing.trail).explain()

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from timewright.core.names import check_name
 from timewright.core.shapes import target_shape
-from timewright.core.target import Workflow
+from timewright.core.target import AnyTarget, Workflow
 from timewright.core.workflow import WorkflowSpec, decode_workflow
-from timewright.errors import Conflict, InvalidInput, InvalidWorkflow
+from timewright.errors import Conflict, InvalidInput, InvalidWorkflow, TimewrightError
 from timewright.ledger.unfold_parts import (
     VERSION,
     WORKFLOW,
@@ -236,7 +236,24 @@ def _read(context: Context, draft: dict[str, Any]) -> WorkflowSpec:
                 rule="no workflow is a step of itself",
                 fix="another workflow",
             )
+        _check_step(context, step.target, path=f"steps[{n}]")
     return spec
+
+
+def _check_step(context: Context, target: AnyTarget, *, path: str) -> None:
+    """Refuse a step that could never be started; what it is called with may come from other steps."""
+    if context.check is None:
+        return
+    try:
+        context.check(target, args_later=True)
+    except TimewrightError as error:
+        raise type(error)(
+            f"{path}: {error.message}",
+            field=f"{path}.{error.field or 'target'}",
+            value=error.value,
+            rule=error.rule,
+            fix=error.fix,
+        ) from None
 
 
 def _check_version(name: str, wanted: int | None, version: int) -> None:

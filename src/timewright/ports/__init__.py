@@ -8,9 +8,11 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from timewright.core.calendars import occurrence_before
 from timewright.core.facts import Fact
 from timewright.core.run import Outcome
 from timewright.core.target import AnyTarget
+from timewright.core.triggers import AnyTrigger
 from timewright.ports.advisor import Advised, Advisor, Use
 from timewright.ports.rows import (
     Change,
@@ -96,8 +98,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     attempt: int
     planned_at: datetime
     fire_at: datetime
-    previous_at: datetime | None = None
-    next_at: datetime | None = None
+    trigger: AnyTrigger | None = None
     zone: str = "UTC"
     missed: int = 0
     fired_by: tuple[int, ...] = ()
@@ -107,6 +108,17 @@ class Launch(Struct, frozen=True, kw_only=True):
     payload: Any = None
     metadata: Mapping[str, Any] = {}
     traceparent: str = ""
+
+    @property
+    def previous_at(self) -> datetime | None:
+        """The instant before this one; found when it is asked for, because most never ask."""
+        found = occurrence_before(self.trigger, self.planned_at) if self.trigger is not None else None
+        return found.at if found is not None else None
+
+    @property
+    def next_at(self) -> datetime | None:
+        """The instant after this one; found when it is asked for."""
+        return self.trigger.next_after(self.planned_at) if self.trigger is not None else None
 
 
 class Work(Protocol):

@@ -45,7 +45,7 @@ class StepVerbs(Protocol):
         ...
 
     def prolong(self, run_id: str, *, until: datetime, started_at: datetime | None = None) -> bool:
-        """Move the end of a lease; it also began, if an instant says so."""
+        """Move the end of a lease that was not asked to stop; it also began, if an instant says so."""
         ...
 
     def hold_wholes(self, parents: Iterable[str]) -> dict[str, StepRow]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
 from timewright.core.admission import Flight
 from timewright.core.leasing import Gate
+from timewright.core.moments import ZERO
 from timewright.core.run import Attempt, Run
 from timewright.core.schedule import Schedule
+from timewright.ports.budgets import BudgetVerbs
 from timewright.ports.glance import GlanceVerbs
+from timewright.ports.links import LinkVerbs
 from timewright.ports.objects import ObjectVerbs
 from timewright.ports.rows import (
     Change,
@@ -30,6 +33,7 @@ from timewright.ports.rows import (
     Stood,
     Stored,
 )
+from timewright.ports.said import SaidVerbs
 from timewright.ports.steps import StepVerbs
 from timewright.proof.rows import AttemptRow, RunRow
 
@@ -37,7 +41,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Struct)
 
 
-class Transaction(StepVerbs, GlanceVerbs, ObjectVerbs, Protocol):
+class Transaction(StepVerbs, GlanceVerbs, ObjectVerbs, SaidVerbs, LinkVerbs, BudgetVerbs, Protocol):
     """The verbs of a store, inside one transaction; each takes and gives back many rows."""
 
     def put_schedules(self, rows: Sequence[Revised]) -> None:
@@ -46,6 +50,10 @@ class Transaction(StepVerbs, GlanceVerbs, ObjectVerbs, Protocol):
 
     def get_schedules(self, ids: Iterable[str], *, lock: bool = False) -> dict[str, Due]:
         """Schedules by id, those that exist; locked against other writers when asked."""
+        ...
+
+    def get_named(self, namespace: str, name: str) -> Due | None:
+        """A schedule by its name."""
         ...
 
     def find_schedule(self, namespace: str, name: str) -> str | None:
@@ -75,6 +83,13 @@ class Transaction(StepVerbs, GlanceVerbs, ObjectVerbs, Protocol):
         """
         ...
 
+    def foresee(self, *, until: datetime, limit: int) -> int:
+        """Read what the schedules say that are due by then, to decide them sooner; says how many.
+
+        Nothing is decided and nothing is held: whoever changes them until then is heeded.
+        """
+        ...
+
     def stand(self, rows: Sequence[Stood]) -> None:
         """Write where schedules stand."""
         ...
@@ -83,8 +98,13 @@ class Transaction(StepVerbs, GlanceVerbs, ObjectVerbs, Protocol):
         """Take a schedule whose row cannot be understood out of the way, and keep it."""
         ...
 
-    def next_wake(self) -> datetime | None:
-        """The earliest instant at which anything may be due."""
+    def next_wake(
+        self, *, shard: tuple[int, int] | None = (1, 1), patience: timedelta = ZERO
+    ) -> datetime | None:
+        """The earliest instant at which anything may be due.
+
+        For whoever looks at one shard, or at none, schedules of others are due only after some patience.
+        """
         ...
 
     def next_lease_end(self) -> datetime | None:
@@ -184,7 +204,10 @@ class Transaction(StepVerbs, GlanceVerbs, ObjectVerbs, Protocol):
         ...
 
     def settle_runs(self, settled: Sequence[tuple[Run, Attempt]]) -> set[str]:
-        """Write the end of leases; gives back the ids whose fence still held."""
+        """Write the end of leases; gives back the ids whose fence still held.
+
+        A run that waits again is told when; one that is over keeps the instant at which it could start.
+        """
         ...
 
     def change_runs(self, changes: Sequence[Change]) -> set[str]:

@@ -6,7 +6,7 @@ numbers and texts as a table keeps them.
 
 from __future__ import annotations
 
-from timewright.proof import ceilings, decided, kept, leased, ruled
+from timewright.proof import ceilings, decided, followed, kept, leased, ruled
 from timewright.proof.checking import INVARIANTS, check
 from timewright.proof.report import Finding, Report, Violation
 from timewright.proof.rows import History
@@ -20,6 +20,7 @@ __all__ = [
     "ceilings",
     "check",
     "decided",
+    "followed",
     "kept",
     "leased",
     "ruled",

@@ -24,11 +24,9 @@ def no_grant_beyond_a_ceiling(view: View, seen: Seen) -> Broken:
     leases: defaultdict[str, list[tuple[int, int, RunRow]]] = defaultdict(list)
     for run in view.history.runs:
         if run.gates and not run.lane.startswith("import:"):
-            for _, began, ended, _ in view.leases(run):
-                # Two who follow each other may have read the clock a little apart.
-                end = 2**62 if ended is None else max(began, ended - view.skew)
+            for _, began, ended in view.spells(run):
                 for gate in set(run.gates):
-                    leases[gate].append((began, end, run))
+                    leases[gate].append((began, 2**62 if ended is None else ended, run))
     for gate, granted in leases.items():
         limits = _Limits(view, gate)
         live: list[tuple[int, str, RunRow]] = []

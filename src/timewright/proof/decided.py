@@ -17,7 +17,7 @@ from timewright.proof.view import View
 
 Broken = Iterator[tuple[str, tuple[Struct, ...]]]
 
-BY_TRIGGER = frozenset({"baseline-cron", "baseline-interval", "baseline-once"})
+BY_TRIGGER = frozenset({"baseline-cron", "baseline-interval", "baseline-once", "baseline-after"})
 SOURCES = BY_TRIGGER | {"ai-interval", "ai-oneshot", "clamped-min", "clamped-max", "paused"}
 BY_HAND = frozenset({"manual", "backfill", "retry"})
 STATES = frozenset({"ready", "held", "leased", "succeeded", "failed", "parked", "skipped", "cancelled"})

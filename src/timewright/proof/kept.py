@@ -10,7 +10,7 @@ from msgspec import Struct
 from timewright.proof.checking import Seen, invariant
 from timewright.proof.decided import next_planned
 from timewright.proof.policy import REFUND_CAP
-from timewright.proof.rows import RunRow, ScheduleRow
+from timewright.proof.rows import Note, RunRow, ScheduleRow
 from timewright.proof.spans import made_at, spelled
 from timewright.proof.stretches import end_of
 from timewright.proof.view import SETTLED, View
@@ -66,7 +66,7 @@ def pruning_only_forgets(view: View, seen: Seen) -> Broken:
         owner = view.schedules.get(note.about)
         if note.word not in SETTLED:
             yield f"run {note.subject} was pruned while it was {note.word}", (note,)
-        if owner is not None and owner.cursor < note.value:
+        if owner is not None and owner.cursor < note.value and not _is_past(view, owner, note):
             yield f"{owner.name}: its cursor stands before an instant that was pruned", (owner, note)
 
 
@@ -229,6 +229,12 @@ def _starved(view: View, seen: Seen, late: int) -> Broken:
                     f"run {run.id} is ready since {spelled(run.fire_at)} while later ones were leased",
                     (run,),
                 )
+
+
+def _is_past(view: View, owner: ScheduleRow, note: Note) -> bool:
+    """Whether nothing can make it due again: its schedule is archived, or it was left out and is over."""
+    by_hand = note.value in view.left_out.get(owner.id, ())
+    return owner.state == "archived" or (by_hand and note.at >= note.value)
 
 
 def _is_lost(view: View, run_id: str, pruned: str, floor: int) -> bool:

@@ -160,6 +160,7 @@ class Effect(Struct, frozen=True, kw_only=True):
 class Note(Struct, frozen=True, kw_only=True):
     """What happened without leaving a row; only a simulator has this.
 
+    leased     a lease was granted: subject run, fence
     renewed    a renewal was accepted: subject run, fence, value = the new lease_until
     answered   an answer, a failure or a release was accepted: subject run, fence
     refused    one was refused as stale: subject run, fence

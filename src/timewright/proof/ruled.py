@@ -31,7 +31,7 @@ def overlap_is_obeyed(view: View, seen: Seen) -> Broken:
         name = view.schedules[schedule_id].name if schedule_id in view.schedules else schedule_id
         flights = sorted((flight for run in alone if (flight := _flight(view, run))), key=lambda f: f[:2])
         for (_, ended, before), (began, _, run) in pairwise(flights):
-            if began < ended - view.skew:
+            if began < ended:
                 yield f"{name}: a run began at {spelled(began)} while another was in flight", (before, run)
         yield from _out_of_order(view, name, alone)
         yield from _beside_another(view, name, alone)
@@ -47,7 +47,7 @@ def catch_up_is_obeyed(view: View, seen: Seen) -> Broken:
             if policy is None:
                 continue
             seen.count += len(decided)
-            yield from _caught_up(policy, decided, made)
+            yield from _caught_up(policy, decided, made, passes=view.passes(decided[0].schedule_id, made))
 
 
 @invariant("I23", "a pause is a pause", counts="pauses")
@@ -76,15 +76,17 @@ def decisions_are_what_they_say(view: View, seen: Seen) -> Broken:
     for schedule in view.history.schedules:
         if schedule.next_at is not None and schedule.trail:
             seen.count += 1
-            wrong = _why_not_that(schedule.next_at, schedule.source, schedule.trail)
+            wrong = _why_not_that(schedule.next_at, schedule.source, schedule.trail, after=schedule.cursor)
             if wrong:
                 yield f"{schedule.name}: {wrong}", (schedule,)
         rows = view.occurrences.get(schedule.id, [])
+        after = 0
         for run in rows:
             seen.count += bool(run.trail)
-            wrong = _why_not_that(run.planned_at, run.source, run.trail) if run.trail else ""
+            wrong = _why_not_that(run.planned_at, run.source, run.trail, after=after) if run.trail else ""
             if wrong:
                 yield f"{schedule.name}: {wrong}", (run,)
+            after = end_of(run)
         yield from _too_near(view, schedule, rows)
 
 
@@ -121,15 +123,13 @@ def _pass(run: RunRow) -> tuple[int, int]:
 
 def _flight(view: View, run: RunRow) -> tuple[int, int, RunRow] | None:
     """From its first lease until it was over, or until now while it is not."""
-    began = view.first_lease(run)
-    if began is None:
+    spells = list(view.spells(run))
+    if not spells or spells[0][0] != 1 or run.state == "held":
         return None
+    began = spells[0][1]
     if run.state in ("ready", "leased"):
-        return began, view.now, run
-    if run.state == "held":
-        return None
-    ends = [attempt.ended_at for attempt in view.attempts.get(run.id, ())]
-    return began, max(ends, default=began), run
+        return began, max(began, view.now - view.skew), run
+    return began, max((ended for _, _, ended in spells if ended is not None), default=began), run
 
 
 def _out_of_order(view: View, name: str, alone: list[RunRow]) -> Broken:
@@ -165,7 +165,7 @@ def _overlap(view: View, run: RunRow) -> str:
     return policy.overlap if policy is not None else ""
 
 
-def _caught_up(policy: Policy, decided: list[RunRow], made: int) -> Broken:
+def _caught_up(policy: Policy, decided: list[RunRow], made: int, *, passes: int) -> Broken:
     ordered = sorted(decided, key=lambda run: run.planned_at)
     newest = ordered[-1]
     late = made - end_of(newest) <= policy.grace
@@ -176,7 +176,7 @@ def _caught_up(policy: Policy, decided: list[RunRow], made: int) -> Broken:
         yield f"{len(missed)} missed occurrences ran, and catch_up is none", tuple(missed)
     elif policy.catch_up == "last" and (len(missed) > 1 or missed[0] is not newest):
         yield "catch_up is last, and others than the newest missed occurrence ran", tuple(missed)
-    elif policy.overlap != "allow" and len(missed) > policy.catch_up_limit:
+    elif policy.overlap != "allow" and len(missed) > policy.catch_up_limit * passes:
         yield f"{len(missed)} were caught up at once, and the limit is {policy.catch_up_limit}", tuple(missed)
     window = policy.catch_up_window
     for run in missed:
@@ -184,8 +184,11 @@ def _caught_up(policy: Policy, decided: list[RunRow], made: int) -> Broken:
             yield f"{spelled(run.planned_at)} ran, and is older than its catch_up_window", (run,)
 
 
-def _why_not_that(at: int, source: str, trail: tuple[Plain, ...]) -> str:
-    """What is wrong with a decision, seen from the candidates that lost to it."""
+def _why_not_that(at: int, source: str, trail: tuple[Plain, ...], *, after: int) -> str:
+    """What is wrong with a decision, seen from the candidates that lost to it.
+
+    Up to `after` everything was decided before, so that nothing there could win.
+    """
     losers = [(lost, str(one.get("source", ""))) for one in trail if (lost := _instant(one.get("at")))]
     if source == "clamped-min" and losers and all(lost > at for lost, _ in losers):
         return f"{spelled(at)} was moved later by a clamp, and nothing nearer was asked for"
@@ -194,7 +197,7 @@ def _why_not_that(at: int, source: str, trail: tuple[Plain, ...]) -> str:
     # A wished interval takes the place of the baseline: what lost to it did not lose to a wished instant.
     rival = "ai-interval" if any(name == "ai-interval" for _, name in losers) else "baseline"
     for lost, name in losers:
-        if source == "ai-oneshot" and name.startswith(rival) and lost <= at:
+        if source == "ai-oneshot" and name.startswith(rival) and after < lost <= at:
             return f"a hint for {spelled(at)} beat an earlier {spelled(lost)}"
     return ""
 

@@ -31,7 +31,7 @@ def stretches_of(view: View, schedule: ScheduleRow) -> Iterator[Stretch]:
     """The stretches of a schedule, oldest first; those that something besides the trigger decided are not."""
     revisions = view.revisions.get(schedule.id, [])
     rows = view.occurrences.get(schedule.id, [])
-    floor = _floor(view, schedule)
+    floor = known_from(view, schedule)
     after: int | None = None
     for i, revision in enumerate(revisions):
         policy = view.policies[schedule.id, revision.revision]
@@ -103,7 +103,7 @@ def _opening(policy: Policy) -> int:
     return after
 
 
-def _floor(view: View, schedule: ScheduleRow) -> int:
+def known_from(view: View, schedule: ScheduleRow) -> int:
     """Rows up to here may have been pruned, or were not asked for, or nothing was to be decided yet."""
     pruned = made_at(view.history.meta.get("pruned_to", "")) or 0
     approved = [line.at for line in view.audit.get(schedule.id, ()) if line.action == "schedule.approve"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
@@ -203,6 +203,46 @@ class View:
             yield attempt.fence, attempt.leased_at, attempt.ended_at, attempt
         if run.state == "leased" and run.leased_at is not None:
             yield run.fence, run.leased_at, None, None
+
+    def spells(self, run: RunRow) -> Iterator[tuple[int, int, int | None]]:
+        """Each lease of a run as it stood in the store: fence, from, to (nothing while it lives).
+
+        What is dated was read from the clock before the transaction began, and a process may stand still in
+        between. Whoever noted the commits knows better; otherwise an end may be earlier by the skew.
+        """
+        for fence, began, ended, _ in self.leases(run):
+            granted, over = self._granted.get((run.id, fence)), self._over.get((run.id, fence))
+            if granted is not None and (over is not None or ended is None):
+                yield fence, granted, over
+            else:
+                yield fence, began, None if ended is None else max(began, ended - self.skew)
+
+    @cached_property
+    def _granted(self) -> dict[tuple[str, int], int]:
+        return {(note.subject, note.fence): note.at for note in self.notes.get("leased", ())}
+
+    @cached_property
+    def _over(self) -> dict[tuple[str, int], int]:
+        ends = (*self.notes.get("answered", ()), *self.notes.get("reclaimed", ()))
+        return {(note.subject, note.fence): note.at for note in ends}
+
+    def passes(self, schedule_id: str, at: int) -> int:
+        """How many passes may have decided for a schedule at an instant: more than one where the clock stood.
+
+        A clock that was set back stands until it has caught up. Where nobody noted the commits, a lease that
+        began and ended at that instant says that it did, and not how many passes there were.
+        """
+        if self.history.notes is not None:
+            return max(1, self._commits[schedule_id, at])
+        return 1 if at not in self._stood else len(self.history.runs)
+
+    @cached_property
+    def _commits(self) -> Counter[tuple[str, int]]:
+        return Counter((note.subject, note.at) for note in self.notes.get("cursor", ()))
+
+    @cached_property
+    def _stood(self) -> set[int]:
+        return {row.ended_at for row in self.history.attempts if row.leased_at == row.ended_at}
 
     def first_lease(self, run: RunRow) -> int | None:
         """When a run was leased for the first time."""

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from timewright.ports import Store, Transaction
+from timewright.ports.glimpse import Glimpses
 
 T = TypeVar("T")
 
@@ -31,6 +32,11 @@ class Announced:
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` over one consistent picture of the store."""
         return self._store.read(work)
+
+    @property
+    def glimpses(self) -> Glimpses | None:
+        """Reads that are over at once, where the store has them."""
+        return getattr(self._store, "glimpses", None)
 
     def close(self) -> None:
         """Give back every connection."""

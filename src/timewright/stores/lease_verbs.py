@@ -21,16 +21,21 @@ from timewright.stores.rows import (
     Row,
     attempt_row,
     clean,
+    gates_of,
     line_of,
+    read_new_run,
     read_run,
     settled_row,
     shared_int,
     to_instant,
+    to_int,
 )
 from timewright.stores.verbs import LONGEST_PAGE, Verbs
 
 CAUTIOUS_CEILING = 1
 FOREVER = 2**62
+# Where the row of a settled run says when it started.
+STARTED = 8
 
 _BY_ID = itemgetter(0)
 
@@ -51,7 +56,7 @@ class LeaseVerbs(Verbs):
         found: list[Run] = []
         for line in lines:
             parameters = {"handoff": int(handoff), "line": line, "limit": limit}
-            found += self._readable(self._ask("ready_runs", parameters))
+            found += self._waiting(self._ask("ready_runs", parameters), gates_of(line))
         return found
 
     def any_ready(self) -> bool:
@@ -93,8 +98,11 @@ class LeaseVerbs(Verbs):
             (g.run.id, g.run.fence, g.lease_id, g.holder, shared_int(g.leased_at), shared_int(g.lease_until))
             for g in grants
         ]
-        kept = {row[0] for row in self._tell("lease_runs", rows)}
-        leased = [_leased(grant) for grant in grants if grant.run.id in kept]
+        kept = self._tell("lease_runs", rows)
+        if len(kept) < len(rows):
+            ids = {row[0] for row in kept}
+            grants = [grant for grant in grants if grant.run.id in ids]
+        leased = [_leased(grant) for grant in grants]
         self._hold_for([run for run in leased if run.gates])
         return leased
 
@@ -136,12 +144,14 @@ class LeaseVerbs(Verbs):
             return set()
         rows = [settled_row(run, fence=attempt.fence) for run, attempt in settled]
         kept = {row[0] for row in self._tell("settle_runs", rows)}
-        ended = settled
-        if len(kept) < len(settled):
-            ended = [(run, attempt) for run, attempt in settled if run.id in kept]
+        ended = [
+            attempt_row(attempt, started_at=_started(row, run, attempt))
+            for row, (run, attempt) in zip(rows, settled, strict=True)
+            if run.id in kept
+        ]
         if ended:
-            self._tell("insert_attempts", [attempt_row(attempt) for _, attempt in ended])
-        gated = [run.id for run, _ in ended if run.gates]
+            self._tell("insert_attempts", ended)
+        gated = [run.id for run, _ in settled if run.gates and run.id in kept]
         if gated:
             self._ask("delete_holds", {"ids": gated})
         return kept
@@ -152,6 +162,19 @@ class LeaseVerbs(Verbs):
             return set()
         rows = [(run_id, micros(at), micros(until), clean(reason)) for run_id, until in asked]
         return {row[0] for row in self._tell("ask_to_cancel", rows)}
+
+    def _waiting(self, rows: Sequence[Row], gates: tuple[str, ...]) -> list[Run]:
+        """The runs of one line in order; those to which something has happened are read in full."""
+        try:
+            new = [read_new_run(row, gates) for row in rows if row[-1]]
+        except UnreadableRow:
+            new = []
+        if len(new) == len(rows):
+            return new
+        known = {run.id: run for run in new}
+        others = [row[0] for row in rows if row[0] not in known]
+        known |= {run.id: run for run in self._readable(self._ask("get_runs", {"ids": others}))}
+        return [known[row[0]] for row in rows if row[0] in known]
 
     def _readable(self, rows: Sequence[Row]) -> list[Run]:
         """The runs we understand; the others are parked, so that they hold up nobody."""
@@ -166,6 +189,12 @@ class LeaseVerbs(Verbs):
             self._ask("park_runs", {"ids": unreadable})
             self._ask("delete_holds", {"ids": unreadable})
         return found
+
+
+def _started(row: Row, run: Run, attempt: Attempt) -> int | None:
+    """When an attempt began, as the row of its run says it already."""
+    started: int | None = row[STARTED] if attempt.started_at is run.started_at else to_int(attempt.started_at)
+    return started
 
 
 def _made_within(lease_id: str) -> tuple[int, int]:
@@ -187,4 +216,5 @@ def _leased(grant: Grant) -> Run:
         lease_until=grant.lease_until,
         started_at=None,
         cancel_at=None,
+        reason="",
     )

@@ -149,7 +149,11 @@ class MemoryVerbs(Verbs):
             return 0
         gone = [row[0] for row in self._ask("delete_runs", {"ids": ids})]
         self._ask("delete_attempts", {"ids": gone})
+        self._ask("delete_charges", {"ids": gone})
+        self._ask("delete_said", {"ids": gone})
+        self._ask("delete_waits", {"ids": gone})
         self._ask("delete_steps", {"ids": gone})
+        self._ask("forget_follow_ups", {"ids": gone})
         # How far it went, so that the checker can tell what was pruned from what is lost.
         self.put_meta("pruned_to", max([*gone, self.get_meta("pruned_to") or ""]))
         return len(gone)

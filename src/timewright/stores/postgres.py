@@ -36,7 +36,7 @@ try:
     from psycopg.conninfo import make_conninfo
     from psycopg_pool import ConnectionPool, PoolTimeout
 
-    from timewright.stores.postgres_speaker import PostgresSpeaker
+    from timewright.stores.postgres_speaker import Connection, PostgresSpeaker, numbered
 except ImportError as missing:
     raise MissingExtra(
         "PostgreSQL support is not installed",
@@ -56,14 +56,14 @@ CHANNEL = "timewright"
 # A prepared plan may be older than its tables are large, and a claim must not wade through what is behind it:
 # so whatever there is an index for is found by it, in its order.
 _BEGIN_WRITE = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on;"
-    " SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '30s';"
-    " SET LOCAL idle_in_transaction_session_timeout = '60s';"
-    " SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off"
+    b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on;"
+    b" SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '30s';"
+    b" SET LOCAL idle_in_transaction_session_timeout = '60s';"
+    b" SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off"
 )
-_BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '30s'"
+_BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '30s'"
 # The server's clock in microseconds, without a detour through a float.
-_NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_NOW = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 _FORGOTTEN = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
 _AGAIN = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable, *_FORGOTTEN)
@@ -75,7 +75,7 @@ class PostgresStore:
     def __init__(self, url: str, *, clock: Clock | None = None, pool: int = 8) -> None:
         self.place = str(psycopg.conninfo.conninfo_to_dict(url).get("dbname") or "postgresql")
         self._clock = clock
-        self._book = load_book(POSTGRES)
+        self._book = numbered(load_book(POSTGRES))
         self._revisions = Revisions()
         self._prepares = True
         self._pause = threading.Event()
@@ -84,6 +84,7 @@ class PostgresStore:
         with self._translated():
             self._pool = ConnectionPool(
                 conninfo,
+                connection_class=Connection,
                 min_size=1,
                 max_size=pool,
                 open=False,
@@ -105,9 +106,7 @@ class PostgresStore:
         if self._clock is not None:
             return self._clock.now()
         with self._translated(), self._pool.connection() as connection:
-            row = connection.execute(_NOW).fetchone()
-        assert row is not None
-        return from_micros(row[0])
+            return from_micros(connection.number(_NOW))
 
     def write(self, work: Callable[[Any], T]) -> T:
         """Run `work` in one durable transaction; again from the start after a deadlock or lock time-out."""
@@ -129,7 +128,7 @@ class PostgresStore:
     def read(self, work: Callable[[Any], T]) -> T:
         """Run `work` over one consistent picture of the store."""
         with self._translated(), self._pool.connection() as connection:
-            connection.execute(_BEGIN_READ)
+            connection.say(_BEGIN_READ)
             try:
                 return work(self._transaction(connection, prepares=False))
             finally:
@@ -139,9 +138,8 @@ class PostgresStore:
         """Wake other instances; it may be lost, and nothing depends on it."""
         with suppress(TimewrightError), self._translated(), self._pool.connection() as connection:
             # The call says nothing that could be lost, so it does not wait for the disk.
-            connection.execute(
-                f"BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}, '{self._name}'; COMMIT"
-            )
+            words = f"BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}, '{self._name}'; COMMIT"
+            connection.say(words.encode())
 
     def ear(self) -> ServerEar:
         """What hears when another instance has written."""
@@ -152,19 +150,19 @@ class PostgresStore:
         """Give back every connection."""
         self._pool.close()
 
-    def _transaction(self, connection: psycopg.Connection[Any], *, prepares: bool) -> SqlTransaction:
+    def _transaction(self, connection: Connection, *, prepares: bool) -> SqlTransaction:
         return SqlTransaction(PostgresSpeaker(connection, self._book, self._revisions, prepares=prepares))
 
     def _transact(self, work: Callable[[Any], T]) -> T:
         with self._pool.connection() as connection:
-            connection.execute(_BEGIN_WRITE)
+            connection.say(_BEGIN_WRITE)
             try:
                 answer = work(self._transaction(connection, prepares=self._prepares))
             except BaseException:
                 _roll_back(connection)
                 raise
             try:
-                connection.execute("COMMIT")
+                connection.say(b"COMMIT")
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 raise OutcomeUnknown(
                     f"{self.place}: the connection broke at commit: {error}",
@@ -196,7 +194,7 @@ class PostgresStore:
                     )
             self._migrate(connection)
 
-    def _migrate(self, connection: psycopg.Connection[Any]) -> None:
+    def _migrate(self, connection: Connection) -> None:
         connection.execute("BEGIN")
         try:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
@@ -280,6 +278,6 @@ def _is_for_tests(connection: psycopg.Connection[Any]) -> bool:
     return row is not None and row[0] == "timewright-test"
 
 
-def _roll_back(connection: psycopg.Connection[Any]) -> None:
+def _roll_back(connection: Connection) -> None:
     with suppress(psycopg.Error):
-        connection.execute("ROLLBACK")
+        connection.say(b"ROLLBACK")

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from timewright.core.costs import Cost
 from timewright.core.decision import Candidate, Source
 from timewright.core.moments import EPOCH
 from timewright.core.run import Attempt, Run, RunState
@@ -23,6 +24,7 @@ SOURCES = {source.value: source for source in Source}
 
 _write_json = msgspec.json.Encoder().encode
 _read_any = msgspec.json.Decoder().decode
+_read_cost = msgspec.json.Decoder(Cost).decode
 
 
 class Extra(Struct, frozen=True, omit_defaults=True):
@@ -38,9 +40,6 @@ class Extra(Struct, frozen=True, omit_defaults=True):
 
 _read_extra = msgspec.json.Decoder(Extra).decode
 _NO_EXTRA = Extra()
-# attempts to dropped, and started_at to parent, of a run that waits for its first lease.
-_NEVER_LEASED = (0, 0, 0, None, 0)
-_NEVER_ENDED = (None, None, "", "", None, None, None, "", "", "")
 
 
 def to_int(moment: datetime | None) -> int | None:
@@ -57,6 +56,12 @@ def shared_int(moment: datetime) -> int:
 def to_instant(value: int | None) -> datetime | None:
     """An instant as everyone else knows it."""
     return None if value is None else EPOCH + value * MICROSECOND
+
+
+@lru_cache(maxsize=256)
+def shared_instant(value: int) -> datetime:
+    """The same for an instant that a whole batch shares."""
+    return EPOCH + value * MICROSECOND
 
 
 def text(value: object) -> str:
@@ -76,7 +81,10 @@ def clean(value: str) -> str:
 
 
 def new_run_row(run: Run) -> tuple[Any, ...]:
-    """A run to insert, in the order of the statement book."""
+    """A run to insert, in the order of the statement book.
+
+    A ready run sleeps until its instant has come; waking is what puts it into its line.
+    """
     planned_at = (run.planned_at - EPOCH) // MICROSECOND
     return (
         run.id,
@@ -86,7 +94,7 @@ def new_run_row(run: Run) -> tuple[Any, ...]:
         planned_at,
         planned_at if run.fire_at is run.planned_at else (run.fire_at - EPOCH) // MICROSECOND,
         run.state._value_,
-        _asleep(run),
+        1 if run.fire_at > run.created_at and run.state is RunState.READY else 0,
         run.reason,
         run.source._value_,
         run.revision,
@@ -96,14 +104,14 @@ def new_run_row(run: Run) -> tuple[Any, ...]:
         1 if run.alone else 0,
         1 if run.handoff else 0,
         run.fence,
-        to_int(run.last_of),
+        None if run.last_of is None else to_int(run.last_of),
         run.dropped,
         shared_int(run.created_at),
-        to_int(run.finished_at),
+        None if run.finished_at is None else shared_int(run.finished_at),
         run.lease_id,
         run.holder,
-        to_int(run.leased_at),
-        to_int(run.lease_until),
+        None if run.leased_at is None else shared_int(run.leased_at),
+        None if run.lease_until is None else shared_int(run.lease_until),
         run.parent,
         run.previous,
         extra_of(run),
@@ -115,8 +123,6 @@ def read_run(row: Row) -> Run:
     try:
         planned_at = EPOCH + row[4] * MICROSECOND
         fire_at = planned_at if row[5] == row[4] else EPOCH + row[5] * MICROSECOND
-        if row[15:20] == _NEVER_LEASED and row[21:31] == _NEVER_ENDED and not row[32]:
-            return _new_run(row, planned_at, fire_at)
         extra = _read_extra(row[32]) if row[32] else _NO_EXTRA
         return Run(
             id=row[0],
@@ -162,27 +168,48 @@ def read_run(row: Row) -> Run:
         raise UnreadableRow(f"run {row[0]} cannot be read: {error}", field="runs", value=row[0]) from error
 
 
-def _new_run(row: Row, planned_at: datetime, fire_at: datetime) -> Run:
-    """A run to which nothing has happened yet: most of its columns are as they are by default."""
-    return Run(
-        id=row[0],
-        namespace=row[1],
-        schedule_id=row[2],
-        lane=row[3],
-        planned_at=planned_at,
-        fire_at=fire_at,
-        state=_RUN_STATES[row[6]],
-        reason=row[7],
-        source=SOURCES[row[8]],
-        revision=row[9],
-        queue=row[10],
-        gates=gates_of(row[11]) if row[11] else (),
-        priority=row[12],
-        alone=row[13] == 1,
-        handoff=row[14] == 1,
-        created_at=EPOCH + row[20] * MICROSECOND,
-        previous=row[31],
-    )
+def read_new_run(row: Row, gates: tuple[str, ...]) -> Run:
+    """A run to which nothing has happened yet, from the few columns in which such runs differ."""
+    (
+        run_id,
+        namespace,
+        schedule_id,
+        lane,
+        planned_at,
+        fire_at,
+        state,
+        source,
+        revision,
+        queue,
+        priority,
+        alone,
+        handoff,
+        created_at,
+        previous,
+        _,
+    ) = row
+    try:
+        planned = EPOCH + planned_at * MICROSECOND
+        return Run(
+            id=run_id,
+            namespace=namespace,
+            schedule_id=schedule_id,
+            lane=lane,
+            planned_at=planned,
+            fire_at=planned if fire_at == planned_at else EPOCH + fire_at * MICROSECOND,
+            state=_RUN_STATES[state],
+            source=SOURCES[source],
+            revision=revision,
+            queue=queue,
+            gates=gates,
+            priority=priority,
+            alone=alone == 1,
+            handoff=handoff == 1,
+            created_at=shared_instant(created_at),
+            previous=previous,
+        )
+    except (KeyError, TypeError, OverflowError) as error:
+        raise UnreadableRow(f"run {run_id} cannot be read: {error}", field="runs", value=run_id) from error
 
 
 def settled_row(run: Run, *, fence: int) -> tuple[Any, ...]:
@@ -192,7 +219,7 @@ def settled_row(run: Run, *, fence: int) -> tuple[Any, ...]:
         fence,
         run.state._value_,
         1 if run.state is RunState.READY else 0,
-        (run.fire_at - EPOCH) // MICROSECOND,
+        (run.fire_at - EPOCH) // MICROSECOND if run.state is RunState.READY else None,
         clean(run.reason) if run.reason else "",
         run.attempts,
         run.refunds,
@@ -220,8 +247,8 @@ def changed_row(run: Run, *, was: RunState, fence: int) -> tuple[Any, ...]:
     )
 
 
-def attempt_row(attempt: Attempt) -> tuple[Any, ...]:
-    """An ended lease to insert, in the order of the statement book."""
+def attempt_row(attempt: Attempt, *, started_at: int | None) -> tuple[Any, ...]:
+    """An ended lease to insert, in the order of the statement book; its start was reckoned for its run."""
     return (
         attempt.run_id,
         attempt.fence,
@@ -230,13 +257,14 @@ def attempt_row(attempt: Attempt) -> tuple[Any, ...]:
         attempt.holder,
         shared_int(attempt.leased_at),
         shared_int(attempt.lease_until),
-        to_int(attempt.started_at),
+        started_at,
         shared_int(attempt.ended_at),
         attempt.outcome,
         1 if attempt.charged else 0,
         clean(attempt.word) if attempt.word else "",
         clean(attempt.error) if attempt.error else "",
         text(attempt.result) if attempt.result is not None else "",
+        text(attempt.cost) if attempt.cost is not None else "",
     )
 
 
@@ -257,6 +285,7 @@ def read_attempt(row: Row) -> Attempt:
         word=row[11],
         error=row[12],
         result=_read_any(row[13]) if row[13] else None,
+        cost=_read_cost(row[14]) if row[14] else None,
     )
 
 
@@ -279,11 +308,6 @@ def line_of(gates: tuple[str, ...]) -> str:
 def gates_of(line: str) -> tuple[str, ...]:
     """The reverse of `line_of`."""
     return tuple(line.split("\n")) if line else ()
-
-
-def _asleep(run: Run) -> int:
-    """A ready run sleeps until its instant has come; waking is what puts it into its line."""
-    return 1 if run.state is RunState.READY and run.fire_at > run.created_at else 0
 
 
 def extra_of(run: Run) -> str:

@@ -118,8 +118,6 @@ class RunVerbs(Verbs):
         """The first held run of each schedule that has nothing of its own ready or leased."""
         if schedule_ids is None:
             return [read_run(row) for row in self._ask("freeable", {"limit": limit})]
-        if not self._ask("any_held", {}):
-            return []
         parameters = {"limit": limit, "ids": list(schedule_ids)}
         return [read_run(row) for row in self._ask("freeable_of", parameters)]
 

@@ -11,11 +11,11 @@ from timewright.core.hints import NO_HINTS, Hints
 from timewright.core.jitter import share
 from timewright.core.moments import EPOCH
 from timewright.core.schedule import Schedule, ScheduleState, Standing
+from timewright.core.shards import SMALLEST_PARTS
 from timewright.errors import TimewrightError, UnreadableRow
 from timewright.stores.rows import MICROSECOND, SOURCES, Row, text, to_instant, to_int
 
-SHARDS = 4096
-
+_NEVER = [None] * 4
 _SCHEDULE_STATES = {state.value: state for state in ScheduleState}
 
 _write_json = msgspec.json.Encoder().encode
@@ -39,7 +39,7 @@ def read_schedule(body: str) -> Schedule:
 
 def shard_of(schedule_id: str) -> int:
     """Which of the smallest shards a schedule falls into; larger ones are made of these."""
-    return int(share(schedule_id) * SHARDS)
+    return int(share(schedule_id) * SMALLEST_PARTS)
 
 
 def standing_row(standing: Standing) -> tuple[Any, ...]:
@@ -81,24 +81,28 @@ def advance_row(schedule_id: str, standing: Standing, last_run: str) -> tuple[An
 
 def read_standing(row: Row) -> Standing:
     """The reverse of `standing_row`."""
+    state, reason, cursor, planned, wakes, source, trail, failures, runs, missed, *moments, hints = row
     try:
-        next_at = to_instant(row[3])
+        next_at = to_instant(planned)
+        paused_at, paused_until, started, finished = (
+            moments if moments == _NEVER else map(to_instant, moments)
+        )
         return Standing(
-            state=_SCHEDULE_STATES[row[0]],
-            reason=row[1],
-            cursor=EPOCH + row[2] * MICROSECOND,
+            state=_SCHEDULE_STATES[state],
+            reason=reason,
+            cursor=EPOCH + cursor * MICROSECOND,
             next_at=next_at,
-            wake_at=next_at if row[4] == row[3] else to_instant(row[4]),
-            source=SOURCES[row[5]] if row[5] else None,
-            trail=_read_trail(row[6]) if row[6] else (),
-            failures=row[7],
-            runs=row[8],
-            missed=row[9],
-            paused_at=to_instant(row[10]),
-            paused_until=to_instant(row[11]),
-            last_started_at=to_instant(row[12]),
-            last_finished_at=to_instant(row[13]),
-            hints=_read_hints(row[14]) if row[14] else NO_HINTS,
+            wake_at=next_at if wakes == planned else to_instant(wakes),
+            source=SOURCES[source] if source else None,
+            trail=_read_trail(trail) if trail else (),
+            failures=failures,
+            runs=runs,
+            missed=missed,
+            paused_at=paused_at,
+            paused_until=paused_until,
+            last_started_at=started,
+            last_finished_at=finished,
+            hints=_read_hints(hints) if hints else NO_HINTS,
         )
     except (KeyError, TypeError, OverflowError, msgspec.MsgspecError, TimewrightError) as error:
         raise UnreadableRow(f"a stored schedule cannot be read: {error}", field="schedules") from error

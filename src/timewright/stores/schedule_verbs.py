@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from timewright.core.admission import Flight
-from timewright.core.moments import from_micros, micros
+from timewright.core.moments import ZERO, from_micros, micros
 from timewright.core.schedule import Schedule, ScheduleState
 from timewright.errors import Conflict, NotFound, UnreadableRow
 from timewright.ports import (
@@ -67,7 +67,14 @@ class ScheduleVerbs(Verbs):
         wanted = list(ids)
         if lock:
             self._ask("lock_schedules", {"ids": wanted})
-        return {due.schedule.id: due for due in self._read_due(self._ask("get_schedules", {"ids": wanted}))}
+        rows = self._ask("get_schedules", {"ids": wanted})
+        return {due.schedule.id: due for due in (self._read_due(rows) if lock else self._look_at(rows))}
+
+    def get_named(self, namespace: str, name: str) -> Due | None:
+        """A schedule by its name."""
+        return next(
+            iter(self._look_at(self._ask("get_named_schedule", {"namespace": namespace, "name": name}))), None
+        )
 
     def find_schedule(self, namespace: str, name: str) -> str | None:
         """The id of a schedule by its name."""
@@ -94,13 +101,11 @@ class ScheduleVerbs(Verbs):
                 "limit": limit + 1,
             },
         )
-        names = {row[0]: row[2] for row in rows[:limit]}
         lost: dict[str, str] = {}
-        due = self._read_due(self._ask("get_schedules", {"ids": list(names)}), lost=lost)
-        found = {one.schedule.id: one for one in due}
-        page = tuple(found[i] for i in names if i in found)
-        cursor = f"{rows[limit - 1][1]}\n{rows[limit - 1][2]}" if len(rows) > limit else ""
-        return Page(page, cursor, tuple(Unreadable(i, names[i], lost[i]) for i in names if i in lost))
+        page = tuple(self._look_at([row[:-2] for row in rows[:limit]], lost=lost))
+        names = {row[0]: row[-1] for row in rows[:limit]} if lost else {}
+        cursor = f"{rows[limit - 1][-2]}\n{rows[limit - 1][-1]}" if len(rows) > limit else ""
+        return Page(page, cursor, tuple(Unreadable(i, names[i], why) for i, why in lost.items()))
 
     def get_revisions(self, pairs: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Schedule]:
         """Schedules as they were at a revision."""
@@ -134,6 +139,12 @@ class ScheduleVerbs(Verbs):
         parameters |= {"shard": which - 1, "shards": shards}
         return self._read_due(self._ask("due_shard", parameters), now=now)
 
+    def foresee(self, *, until: datetime, limit: int) -> int:
+        """Read what the schedules say that are due by then, to decide them sooner; says how many."""
+        rows = self._ask("due_until", {"until": micros(until), "limit": limit})
+        self._schedules_of(rows)
+        return len(rows)
+
     def stand(self, rows: Sequence[Stood]) -> None:
         """Write where schedules stand."""
         steps = [advance_row(r.schedule_id, r.standing, r.last_run) for r in rows if r.is_step and r.last_run]
@@ -158,10 +169,22 @@ class ScheduleVerbs(Verbs):
         """Take a schedule whose row cannot be understood out of the way, and keep it."""
         self._ask("park_unreadable", {"id": schedule_id, "reason": f"unreadable: {reason}"[:2000]})
 
-    def next_wake(self) -> datetime | None:
-        """The earliest instant at which anything may be due."""
-        (row,) = self._ask("next_wake", {})
-        return to_instant(min((value for value in row if value is not None), default=None))
+    def next_wake(
+        self, *, shard: tuple[int, int] | None = (1, 1), patience: timedelta = ZERO
+    ) -> datetime | None:
+        """The earliest instant at which anything may be due; outside of the shard, only after patience."""
+        ((schedule, run),) = self._ask("next_wake", {})
+        if shard != (1, 1) and schedule is not None:
+            schedule = self._next_of_shard(shard, until=schedule + patience // timedelta(microseconds=1))
+        return to_instant(min((value for value in (schedule, run) if value is not None), default=None))
+
+    def _next_of_shard(self, shard: tuple[int, int] | None, *, until: int) -> int:
+        """The first of a shard before an instant, or that instant: how far is looked has a bound."""
+        if shard is None:
+            return until
+        which, shards = shard
+        rows = self._ask("next_of_shard", {"shard": which - 1, "shards": shards, "until": until})
+        return int(rows[0][0]) if rows else until
 
     def _check_names(self, rows: Sequence[Revised]) -> None:
         for row in rows:
@@ -192,6 +215,22 @@ class ScheduleVerbs(Verbs):
     def _revised_row(self, row: Revised) -> tuple[Any, ...]:
         s = row.schedule
         return (s.id, row.replaces, s.name, s.group or "", s.revision, *standing_row(row.standing))
+
+    def _look_at(self, rows: Sequence[Row], *, lost: dict[str, str] | None = None) -> list[Due]:
+        """The same for those who look again and again: a row that has not changed is not read again."""
+        revisions = self._speaker.revisions
+        revisions.known()
+        seen = [revisions.look(row) for row in rows]
+        new = [row for row, due in zip(rows, seen, strict=True) if due is None]
+        if not new:
+            return [due for due in seen if due is not None]
+        read = {due.schedule.id: due for due in self._read_due(new, lost=lost)}
+        if not self._speaker.drafting:
+            for row in new:
+                if row[0] in read:
+                    revisions.keep_look(row, read[row[0]])
+        pairs = zip(rows, seen, strict=True)
+        return [found for row, due in pairs if (found := due or read.get(row[0])) is not None]
 
     def _read_due(
         self, rows: Sequence[Row], *, now: datetime | None = None, lost: dict[str, str] | None = None

@@ -6,14 +6,13 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import apsw
 
 from timewright.clocks import SystemClock
-from timewright.core.moments import from_micros, micros
 from timewright.errors import (
     StoreUnavailable,
 )
@@ -31,6 +30,8 @@ from timewright.stores.file_safety import (
 from timewright.stores.hearing import FileEar
 from timewright.stores.migrate import Migration, migrations, pending
 from timewright.stores.revisions import Revisions
+from timewright.stores.sqlite_clock import HeldClock
+from timewright.stores.sqlite_glimpses import SqliteGlimpses
 from timewright.stores.sqlite_speaker import Onlooker, SqliteSpeaker
 from timewright.stores.sqlstore import SqlTransaction
 from timewright.stores.turn import Turn
@@ -40,11 +41,9 @@ T = TypeVar("T")
 BUSY_SECONDS = 10.0
 LARGEST_GROUP = 64
 CACHE_KIB = 16_384
-# More than there are statements in the book: one that is forgotten is parsed again each time.
-KEPT_STATEMENTS = 400
-FARTHEST_STEP = timedelta(hours=24)
-DOUBTED_SECONDS = 3600.0
-_MARK_EVERY = timedelta(seconds=1)
+# More than there are statements in the book: one that is forgotten is parsed again each time. The driver
+# keeps those that ran last, each row of a batch for itself, and never more than these.
+KEPT_STATEMENTS = 512
 
 
 class _Job(Generic[T]):
@@ -63,38 +62,28 @@ class SqliteStore:
     def __init__(self, path: str | os.PathLike[str] = ":memory:", *, clock: Clock | None = None) -> None:
         self.path = str(path)
         self._in_memory = self.path == ":memory:"
-        self._clock = clock or SystemClock()
+        self._clock = HeldClock(
+            clock or SystemClock(), connect=None if self._in_memory else self._open_reader
+        )
         self._waiting: deque[_Job[Any]] = deque()
         self._entry = threading.Lock()
         self._writing = Turn(self.path)
         self._readers: deque[SqliteSpeaker] = deque()
         self._closed = False
         self._revisions = Revisions()
+        self._glimpses = SqliteGlimpses(
+            self.path, self._revisions, connect=self._open_reader, now=self._clock.known
+        )
         check_library()
         with translated(self.path):
             self._writer = SqliteSpeaker(self._open_writer(), self._revisions)
             self._onlooker = Onlooker(self._writer.connection, self._revisions)
             self._prepare()
-        self._mark = self._read_mark()
-        self._marked = self._mark
-        self._doubted: tuple[datetime, float] | None = None
         self._identity = () if self._in_memory else identity(self.path)
 
     def now(self) -> datetime:
         """The host's clock, held above the highest instant this file has recorded."""
-        host = self._clock.now()
-        if self._mark is not None and host <= self._mark:
-            return self._mark
-        if self._mark is None or host - self._mark <= FARTHEST_STEP or self._is_confirmed(host):
-            self._mark, self._doubted = host, None
-        return host
-
-    def _is_confirmed(self, host: datetime) -> bool:
-        """A step of over a day moves the mark only if it lasts: a wrong reading must not freeze the file."""
-        monotonic = self._clock.monotonic()
-        if self._doubted is None or host < self._doubted[0]:
-            self._doubted = (host, monotonic)
-        return monotonic - self._doubted[1] >= DOUBTED_SECONDS
+        return self._clock.now()
 
     def write(self, work: Callable[[Any], T]) -> T:
         """Run `work` in one durable transaction; whoever waits meanwhile shares its commit."""
@@ -148,6 +137,11 @@ class SqliteStore:
         finally:
             self._writing.release()
 
+    @property
+    def glimpses(self) -> SqliteGlimpses | None:
+        """Reads that are over at once; whoever reads a store in memory may have to wait for its writer."""
+        return None if self._in_memory else self._glimpses
+
     def ear(self) -> FileEar | None:
         """What hears when another process has written; a store in memory is nobody else's."""
         return None if self._in_memory else FileEar(self.version)
@@ -156,6 +150,8 @@ class SqliteStore:
         """Give back every connection."""
         with self._entry, self._writing:
             self._closed = True
+            self._clock.close()
+            self._glimpses.close()
             while self._readers:
                 self._readers.pop().connection.close()
             self._writer.connection.close()
@@ -188,7 +184,7 @@ class SqliteStore:
                     self._perform(job, alone=len(group) == 1)
                 if connection.total_changes() != changes:
                     # A pass that found nothing to do must not cost the disk a write, nor stir others.
-                    self._note_mark()
+                    self._clock.note(self._writer)
                 connection.execute("COMMIT")
         except BaseException as error:
             if connection.in_transaction:
@@ -218,18 +214,6 @@ class SqliteStore:
             job.error = error
             connection.execute("ROLLBACK TO job")
         connection.execute("RELEASE job")
-
-    def _note_mark(self) -> None:
-        """Keep the highest instant in the file, at most once a second, in a commit that happens anyway."""
-        now = self.now()
-        mark = self._mark or now
-        if self._marked is None or mark - self._marked >= _MARK_EVERY:
-            self._writer.ask("put_meta", {"name": "high_water", "value": str(micros(mark))})
-            self._marked = mark
-
-    def _read_mark(self) -> datetime | None:
-        rows = self._writer.ask("get_meta", {"name": "high_water"})
-        return from_micros(int(rows[0][0])) if rows else None
 
     def _open_writer(self) -> apsw.Connection:
         if not self._in_memory:
@@ -262,6 +246,7 @@ class SqliteStore:
         connection.execute("BEGIN EXCLUSIVE")
         try:
             self._migrate(connection)
+            _forget_statistics(connection)
             connection.execute("COMMIT")
         finally:
             if connection.in_transaction:
@@ -287,6 +272,12 @@ class SqliteStore:
 def _plan_once(connection: apsw.Connection) -> None:
     """A plan that looks at the values is made anew for each: that costs ten times what the statement does."""
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+
+
+def _forget_statistics(connection: apsw.Connection) -> None:
+    """Those of a store that was almost empty would have every batch walk through all runs."""
+    if connection.table_exists("main", "sqlite_stat1"):
+        connection.execute("DELETE FROM sqlite_stat1; ANALYZE sqlite_schema")
 
 
 def _patient() -> Callable[[int], bool]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from importlib import resources
 
 from msgspec import Struct
@@ -36,13 +37,15 @@ DUE_COLUMNS = """
 class Statement(Struct, frozen=True):
     """One statement, ready for its database; `kinds` are those of the columns of the rows it is given.
 
-    Where `kept` is set the statement gives back the first column of every row that took effect.
+    Where `kept` is set the statement gives back the first column of every row that took effect. `varying`
+    are the places of the columns in which the rows of a batch differ, the first of them being the key.
     """
 
     name: str
     sql: str
     kinds: tuple[str, ...] = ()
     kept: bool = False
+    varying: tuple[int, ...] = ()
 
 
 class Dialect(Struct, frozen=True):
@@ -54,6 +57,7 @@ class Dialect(Struct, frozen=True):
     parameter: Callable[[str], str]
 
 
+@cache
 def load_book(dialect: Dialect) -> dict[str, Statement]:
     """Every statement of the book, by name, in one dialect."""
     text = resources.files("timewright.stores.sql").joinpath("statements.sql").read_text("utf-8")
@@ -81,11 +85,13 @@ def _spoken(name: str, columns: tuple[tuple[str, str], ...], body: str, dialect:
     body = body.replace("{run}", ", ".join(f"runs.{column}" for column in RUN_COLUMNS.split()))
     body = body.replace("{due}", DUE_COLUMNS.strip())
     kept = "{kept:" in body
+    varying = tuple(place for place, (column, _) in enumerate(columns) if column.endswith("*"))
+    columns = tuple((column.rstrip("*"), kind) for column, kind in columns)
     if columns:
         body = dialect.rows(body, columns)
     body = re.sub(r"\{(\w+)(?::(\w+))?\}", lambda m: dialect.phrase(m[1], m[2] or ""), body)
     body = _PARAMETER.sub(lambda m: dialect.parameter(m[1]), body)
-    return Statement(name, body.strip(), tuple(kind for _, kind in columns), kept)
+    return Statement(name, body.strip(), tuple(kind for _, kind in columns), kept, varying)
 
 
 def _sqlite_rows(body: str, columns: tuple[tuple[str, str], ...]) -> str:
@@ -104,7 +110,7 @@ def _postgres_rows(body: str, columns: tuple[tuple[str, str], ...]) -> str:
 
 
 def _sqlite_phrase(word: str, argument: str) -> str:
-    # What took effect is counted row by row, which costs less than RETURNING.
+    # What took effect is counted, which costs less than RETURNING.
     return f"IN (SELECT value FROM json_each(:{argument}))" if word == "in" else ""
 
 

@@ -34,7 +34,7 @@ class SqlStepVerbs(Verbs):
         return {row[0] for row in self._tell("take_over", told)} if told else set()
 
     def prolong(self, run_id: str, *, until: datetime, started_at: datetime | None = None) -> bool:
-        """Move the end of a lease; it also began, if an instant says so."""
+        """Move the end of a lease that was not asked to stop; it also began, if an instant says so."""
         parameters = {"id": run_id, "until": micros(until), "started_at": to_int(started_at)}
         return bool(self._ask("prolong", parameters))
 
@@ -45,9 +45,11 @@ class SqlStepVerbs(Verbs):
 
     def add_to_steps(self, rows: Sequence[StepRow]) -> list[StepRow]:
         """Add to the counts of steps, and set a state or a run where one is named; gives back the sums."""
-        return (
-            [_step(row) for row in self._tell("add_to_steps", [astuple(row) for row in rows])] if rows else []
-        )
+        told: dict[Row, Row] = {}
+        for row in map(astuple, rows):
+            before = told.get(row[:2])
+            told[row[:2]] = _both(before, row) if before is not None else row
+        return [_step(row) for row in self._tell("add_to_steps", list(told.values()))] if told else []
 
     def get_steps(self, parent: str, steps: Iterable[str] | None = None) -> dict[str, StepRow]:
         """The rows of some steps of a workflow run by name, or of all."""
@@ -74,3 +76,9 @@ class SqlStepVerbs(Verbs):
 
 def _step(row: Row) -> StepRow:
     return StepRow(**dict(zip(StepRow.__struct_fields__, row, strict=True)))
+
+
+def _both(first: Row, second: Row) -> Row:
+    """All that is told of one step at once: a server takes one row for each."""
+    counts = (a + b for a, b in zip(first[2:8], second[2:8], strict=True))
+    return (*first[:2], *counts, *(b or a for a, b in zip(first[8:], second[8:], strict=True)))

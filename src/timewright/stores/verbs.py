@@ -20,10 +20,12 @@ class Speaker(Protocol):
     """Runs statements of the book in one open transaction.
 
     `drafting` says that revisions were written which nobody has committed yet: they may still be undone.
+    `is_far` says that every statement is a journey to a server and back.
     """
 
     revisions: Revisions
     drafting: bool
+    is_far: bool
 
     def ask(self, name: str, parameters: Mapping[str, Any]) -> list[Row]:
         """Run one statement; gives back its rows."""

@@ -30,9 +30,9 @@ def perform(registered: Registered, context: Context | None, args: dict[str, Any
         value = registered.invoke(context, args)
         if inspect.isawaitable(value):
             value = _run(value)
-        return outcome_of(value)
+        return with_cost(outcome_of(value), context)
     except BaseException as error:  # noqa: BLE001 - the boundary: SystemExit and its like end the run, not us
-        return failure(error)
+        return with_cost(failure(error), context)
 
 
 async def perform_async(registered: Registered, context: Context | None, args: dict[str, Any]) -> Outcome:
@@ -43,14 +43,14 @@ async def perform_async(registered: Registered, context: Context | None, args: d
         value = registered.invoke(context, args)
         if inspect.isawaitable(value):
             value = await value
-        return outcome_of(value)
+        return with_cost(outcome_of(value), context)
     except CancelledError as error:
         task = current_task()
         if task is not None and task.cancelling():
             raise
-        return failure(error)
+        return with_cost(failure(error), context)
     except BaseException as error:  # noqa: BLE001 - the boundary: SystemExit would end the loop for everyone
-        return failure(error)
+        return with_cost(failure(error), context)
 
 
 def outcome_of(value: Any) -> Outcome:
@@ -95,6 +95,12 @@ def plain_text(text: str, *, limit: int) -> str:
 def with_result(outcome: Outcome, result: Any) -> Outcome:
     """The same outcome with another result."""
     return msgspec.structs.replace(outcome, result=result)
+
+
+def with_cost(outcome: Outcome, context: Context | None) -> Outcome:
+    """The same outcome with what the function said it cost."""
+    cost = context.spent.cost if context is not None else None
+    return outcome if cost is None else msgspec.structs.replace(outcome, cost=cost)
 
 
 def with_output(outcome: Outcome, output: str) -> Outcome:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
+from logging import Logger
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
 from timewright.clocks import SystemClock
+from timewright.core.costs import Cost, added, read_money, read_tokens
 from timewright.core.moments import ZERO, as_instant
+from timewright.errors import InvalidInput
+from timewright.targets.overheard import RUN_LOG
 
 if TYPE_CHECKING:
     from timewright.ports import Launch
@@ -107,17 +112,52 @@ _NAMES = Facts.__struct_fields__
 _values = attrgetter(*_NAMES)
 
 
+class Spent:
+    """What a function said it has cost so far."""
+
+    __slots__ = ("cost",)
+
+    def __init__(self) -> None:
+        self.cost: Cost | None = None
+
+
 class Context(Facts, frozen=True, kw_only=True):
     """The facts of a run, and two living things: whether it was cancelled, and how long it has left."""
 
     cancelled: Cancellation
     deadline: float
+    spent: Spent
 
     @classmethod
     def begin(cls, facts: Facts | Launch, *, cancelled: Cancellation) -> Context:
         """The context of work that starts now, from its facts or from the launch that has them."""
         told = dict(zip(_NAMES, _values(facts), strict=True))
-        return Context(**told, cancelled=cancelled, deadline=_monotonic() + facts.time_limit.total_seconds())
+        deadline = _monotonic() + facts.time_limit.total_seconds()
+        return Context(**told, cancelled=cancelled, deadline=deadline, spent=Spent())
+
+    def cost(
+        self, *, tokens: int | None = None, money: str | float | Decimal | None = None, currency: str = ""
+    ) -> None:
+        """Say what the work has cost, now or bit by bit; it is added up, and charged to its budgets."""
+        for field, said, read in (
+            ("tokens", tokens, read_tokens(tokens)),
+            ("money", money, read_money(money)),
+        ):
+            if said is not None and read is None:
+                raise InvalidInput(
+                    f"{field} {said!r} is not a cost",
+                    field=field,
+                    value=str(said)[:40],
+                    rule="a number that is not negative; tokens are whole",
+                    fix=f"context.cost({field}={'1200' if field == 'tokens' else repr('0.02')})",
+                )
+        said_now = Cost(tokens=read_tokens(tokens), money=read_money(money), currency=currency)
+        self.spent.cost = added(self.spent.cost, said_now)
+
+    @property
+    def log(self) -> Logger:
+        """Where to say how it goes: lines from INFO on are shown with the run while it is under way."""
+        return RUN_LOG
 
     @property
     def remaining(self) -> timedelta:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from timewright.core.run import Outcome
 from timewright.ports import Launch, Target, Work
+from timewright.ports.said import Spoken, said_by
 
 
 class Hiding(Protocol):
@@ -32,8 +33,9 @@ class Discreet:
         self._hiding = hiding
 
     def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> Work:
-        """Start the work; its outcome is told without secrets."""
-        return self._target.launch(launch, lambda outcome: done(self._hidden(outcome)))
+        """Start the work; what it says and its outcome are told without secrets."""
+        work = self._target.launch(launch, lambda outcome: done(self._hidden(outcome)))
+        return _DiscreetWork(work, self._hiding) if hasattr(work, "said") else work
 
     def close(self, *, grace: timedelta) -> None:
         """Close the target."""
@@ -47,3 +49,20 @@ class Discreet:
         if result is not None:
             fields["result"] = self._hiding.data(result)
         return replace(outcome, **fields) if fields else outcome
+
+
+class _DiscreetWork:
+    """Work whose words are told without secrets."""
+
+    def __init__(self, work: Work, hiding: Hiding) -> None:
+        self._work = work
+        self._hiding = hiding
+
+    def stop(self, reason: str) -> None:
+        """Ask it to end."""
+        self._work.stop(reason)
+
+    def said(self) -> Spoken | None:
+        """What it has said so far, without secrets."""
+        spoken = said_by(self._work)
+        return spoken.hidden(self._hiding.text) if spoken is not None else None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from weakref import WeakValueDictionary
@@ -18,11 +17,13 @@ from yarl import URL
 
 from timewright.core.moments import SECOND, spell_duration
 from timewright.core.refusals import refused
-from timewright.core.run import Cancelled, Failed, Outcome, Released, TimedOut
+from timewright.core.run import Failed, Outcome, Released, TimedOut
 from timewright.core.target import Http
 from timewright.errors import InvalidInput, NotAllowed, NotFound
 from timewright.ports import Clock, Launch
+from timewright.targets.costs import named_headers, with_cost
 from timewright.targets.egress import Egress
+from timewright.targets.errands import Attempt, Errands
 from timewright.targets.guard import ASKED, Asked, GuardedConnector
 from timewright.targets.http_answer import Answer, outcome_of, read_answer
 from timewright.targets.http_failure import NoAnswer, failure_of
@@ -36,8 +37,8 @@ from timewright.targets.http_request import (
     next_hop,
     prepare,
 )
-from timewright.targets.loop import LAST_WORD, Errand, LoopThread
-from timewright.targets.signing import Revealed, SecretLookup, reveal, sign
+from timewright.targets.loop import LAST_WORD, LoopThread
+from timewright.targets.signing import SecretLookup, reveal_aside, sign
 
 CONNECT = 5 * SECOND
 # Many requests to one name in the same instant ask the resolver once.
@@ -82,51 +83,23 @@ class HttpTarget:
         self._resolver = resolver
         self._agent = _agent()
         self._session: ClientSession | None = None
-        self._lock = threading.Lock()
-        self._calls: set[_Call] = set()
-        self._idle = threading.Event()
-        self._idle.set()
-        self._closed = False
+        self._errands = Errands(loop, given_back=_STOPPED)
 
-    def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> _Call:
+    def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> Attempt:
         """Send the request and return at once; `done` is called once, from the loop's thread.
 
-        Once closed, the run is given back at once, from the caller's own thread.
+        A request that is stopped has its connection closed, and what the other side made of it is not known.
         """
-        call = _Call(done)
-        with self._lock, suppress(NotAllowed, RuntimeError):
-            if not self._closed:
-                call.errand = self._loop.submit(self._attempt(launch), lambda task: self._ended(call, task))
-                self._calls.add(call)
-                self._idle.clear()
-                return call
-        done(_STOPPED)
-        return call
+        return self._errands.begin(lambda _: self._attempt(launch), done)
 
     def close(self, *, grace: timedelta) -> None:
         """Let requests end by themselves for that long, give the rest back, and close every connection."""
-        with self._lock:
-            self._closed = True
-        if not self._idle.wait(grace.total_seconds()):
-            with self._lock:
-                left = list(self._calls)
-            for call in left:
-                call.end(_STOPPED)
-            self._idle.wait(LAST_WORD.total_seconds())
+        self._errands.close(grace=grace)
         if self._session is not None:
             try:
                 self._loop.call(self._session.close(), timeout=LAST_WORD)
             except (NotAllowed, TimeoutError):
                 self._session.detach()
-
-    def _ended(self, call: _Call, task: asyncio.Task[Outcome]) -> None:
-        try:
-            call.done(call.ending if task.cancelled() else task.result())
-        finally:
-            with self._lock:
-                self._calls.discard(call)
-                if not self._calls:
-                    self._idle.set()
 
     async def _attempt(self, launch: Launch) -> Outcome:
         """The boundary: whatever goes wrong in here is an outcome, and tells no more than its kind."""
@@ -157,7 +130,7 @@ class HttpTarget:
 
     async def _call(self, target: Http, ready: Prepared, launch: Launch) -> Outcome:
         started, now = self._clock.monotonic(), self._clock.now()
-        revealed = await self._reveal(ready, launch)
+        revealed = await reveal_aside(ready.secrets, namespace=launch.namespace, lookup=self._secrets)
 
         def signed(body: bytes) -> Mapping[str, str]:
             return sign(body, key=revealed.values[ready.signer], at=now) if ready.signer is not None else {}
@@ -168,25 +141,21 @@ class HttpTarget:
         except NoAnswer as failed:
             return replace(failed.outcome, error=revealed.hide_text(failed.outcome.error))
         took = round(1000 * (self._clock.monotonic() - started))
-        return outcome_of(answer, duration_ms=took, revealed=revealed, now=self._clock.now())
+        outcome = outcome_of(answer, duration_ms=took, revealed=revealed, now=self._clock.now())
+        return with_cost(outcome, target)
 
     async def _follow(self, hop: Hop, target: Http, signed: Signed) -> Answer:
         """Make the request, and as many more as redirects are allowed; the last answer counts."""
-        left, most_bytes = target.redirects, target.max_response_kb * 1024
-        answer = await self._send(hop, most_bytes=most_bytes, follow=left > 0)
+        left, most_bytes, also = target.redirects, target.max_response_kb * 1024, named_headers(target)
+        answer = await self._send(hop, most_bytes=most_bytes, follow=left > 0, also=also)
         while isinstance(answer, Redirect):
             hop, left = next_hop(hop, answer, signed=signed), left - 1
-            answer = await self._send(hop, most_bytes=most_bytes, follow=left > 0)
+            answer = await self._send(hop, most_bytes=most_bytes, follow=left > 0, also=also)
         return answer
 
-    async def _reveal(self, ready: Prepared, launch: Launch) -> Revealed:
-        """Look up secrets on another thread: a lookup may read a file or ask a store."""
-        names = ready.secrets
-        if not names:
-            return Revealed()
-        return await asyncio.to_thread(reveal, names, namespace=launch.namespace, lookup=self._secrets)
-
-    async def _send(self, hop: Hop, *, most_bytes: int, follow: bool) -> Answer | Redirect:
+    async def _send(
+        self, hop: Hop, *, most_bytes: int, follow: bool, also: tuple[str, ...]
+    ) -> Answer | Redirect:
         """Make one request; a redirect that is to be followed is given back without its body."""
         asked = Asked(hop.url, most_bytes=HEAD_BYTES + CHUNK_OVERHEAD * most_bytes)
         ASKED.set(asked)
@@ -206,7 +175,7 @@ class HttpTarget:
             location = response.headers.get("Location")
             if follow and location is not None and response.status in REDIRECTS:
                 return Redirect(response.status, location)
-            return await read_answer(response, most_bytes=most_bytes, asked=asked)
+            return await read_answer(response, most_bytes=most_bytes, asked=asked, also=also)
         finally:
             response.close()
 
@@ -233,26 +202,6 @@ class HttpTarget:
                 await held.enter_async_context(own)
             await held.enter_async_context(self._slots)
             yield
-
-
-class _Call:
-    """A request under way."""
-
-    def __init__(self, done: Callable[[Outcome], None]) -> None:
-        self.done = done
-        self.ending: Outcome = _STOPPED
-        self.errand: Errand[Outcome] | None = None
-
-    def stop(self, reason: str) -> None:
-        """End the request; the connection is closed, and what the other side made of it is not known."""
-        self.end(Cancelled(reason=reason))
-
-    def end(self, outcome: Outcome) -> None:
-        """End the request with that outcome, unless it has ended or was ended before."""
-        if self.ending is _STOPPED:
-            self.ending = outcome
-        if self.errand is not None:
-            self.errand.cancel()
 
 
 def _check_tls(tls: ssl.SSLContext | None) -> None:

@@ -55,9 +55,15 @@ class Answer(Struct, frozen=True, kw_only=True):
     broken: bool = False
 
 
-async def read_answer(response: ClientResponse, *, most_bytes: int, asked: Asked) -> Answer:
-    """Read the body up to a ceiling that counts what it inflates to; the caller closes the connection."""
-    headers = {name: response.headers[name][:LONGEST_HEADER] for name in _KEPT if name in response.headers}
+async def read_answer(
+    response: ClientResponse, *, most_bytes: int, asked: Asked, also: tuple[str, ...] = ()
+) -> Answer:
+    """Read the body up to a ceiling that counts what it inflates to; the caller closes the connection.
+
+    `also` are headers that are kept beside the usual ones.
+    """
+    kept = (*_KEPT, *also)
+    headers = {name: response.headers[name][:LONGEST_HEADER] for name in kept if name in response.headers}
     answer = Answer(status=response.status, headers=headers)
     packed = _codings(response)
     if packed and (len(packed) > 1 or packed[0] not in _INFLATED):

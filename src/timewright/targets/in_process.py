@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from timewright.core.run import Outcome
 from timewright.errors import NotAllowed
+from timewright.ports.said import Spoken
 from timewright.targets.answers import (
     cancelled,
     closing,
@@ -17,13 +18,18 @@ from timewright.targets.answers import (
     perform_async,
     reason_of,
     timed_out,
+    with_cost,
 )
 from timewright.targets.context import Cancellation, Context
 from timewright.targets.deadlines import Deadlines
+from timewright.targets.excerpt import Excerpt
 from timewright.targets.once import Once
+from timewright.targets.overheard import EAR, listen
 from timewright.targets.registry import Registered
 from timewright.targets.threads import Piece, Threads
 from timewright.targets.watch import Timer, Watch
+
+OUTPUT_BYTES = 64 * 1024
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -121,7 +127,14 @@ class InProcess:
         self._cancelled = Cancellation()
         self._pid = os.getpid()
         self._verdict: Outcome | None = None
+        self._given: Context | None = None
         self._timers: list[Timer] = []
+        self._output: Excerpt | None = None
+        listen()
+
+    def said(self) -> Spoken | None:
+        """What the function has logged so far; from any thread."""
+        return self._output.spoken() if self._output is not None else None
 
     def stop(self, reason: str) -> None:
         """Ask the function to stop; if it goes on after its grace it is given up."""
@@ -149,11 +162,17 @@ class InProcess:
         """Its time limit is reached."""
         raise NotImplementedError
 
+    def _hear(self, line: str) -> None:
+        if self._output is None:
+            self._output = Excerpt(OUTPUT_BYTES)
+        self._output.feed(line.encode(errors="replace"))
+
     def _context(self) -> Context | None:
         """What the function is told, if it wants to know."""
         if not self._registered.takes.context:
             return None
-        return Context.begin(self._launch, cancelled=self._cancelled)
+        self._given = Context.begin(self._launch, cancelled=self._cancelled)
+        return self._given
 
     def _interrupt(self) -> bool:
         """Do what can be done to end it; says whether it has not even begun, and now never will."""
@@ -164,12 +183,12 @@ class InProcess:
         raise NotImplementedError
 
     def _give_up(self) -> None:
-        if self._verdict is not None and self._once(self._verdict):
+        if self._verdict is not None and self._once(with_cost(self._verdict, self._given)):
             self._abandon()
             self._forget()
 
     def _answer(self, outcome: Outcome) -> None:
-        self._once(self._verdict or outcome)
+        self._once(outcome if self._verdict is None else with_cost(self._verdict, self._given))
         self._forget()
 
     def _forget(self) -> None:
@@ -202,7 +221,9 @@ class OnThread(InProcess):
             self._answer(self._verdict)
             return
         self._site.deadlines.add(self, self._limit)
+        EAR.set(self._hear)
         outcome = perform(self._registered, self._context(), self._args)
+        EAR.set(None)
         self._leave_if_forked()
         self._answer(outcome)
 
@@ -240,6 +261,7 @@ class OnLoop(InProcess):
         return self
 
     async def _run(self) -> Outcome:
+        EAR.set(self._hear)
         outcome = await perform_async(self._registered, self._context(), self._args)
         self._leave_if_forked()
         return outcome

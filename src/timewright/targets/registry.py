@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from msgspec import Struct
 
@@ -17,6 +18,9 @@ from timewright.core.target import Call, Isolation
 from timewright.errors import Conflict, InvalidInput, NotFound, TimewrightError
 from timewright.targets.context import Context
 from timewright.targets.signature import Takes, is_async, takes_of
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,6 +36,8 @@ class Registered(Struct, frozen=True, kw_only=True):
     takes: Takes
     is_async: bool
     isolation: Isolation = "inherit"
+    entry: str = ""
+    """The entry point of the installed package that offers it, as `module:name`."""
 
     def invoke(self, context: Context | None, args: dict[str, Any]) -> Any:
         """Call it the way its signature asks for; one that takes no context need not be given one."""
@@ -41,6 +47,8 @@ class Registered(Struct, frozen=True, kw_only=True):
 
     def reference(self) -> str:
         """Where a worker subprocess finds it: `module:name`; refused when it could not."""
+        if self.entry:
+            return self.entry
         module, path = _home(self.function)
         why = _hidden(self.function, module=module, path=path)
         if why:
@@ -55,11 +63,19 @@ class Registered(Struct, frozen=True, kw_only=True):
 
 
 class Registry:
-    """The functions that may be called, by name; `app` is where a worker subprocess finds this very list."""
+    """The functions that may be called, by name; `app` is where a worker subprocess finds this very list.
 
-    def __init__(self, *, app: str = "") -> None:
+    Where those of `installed` packages count too, they are looked for when a name is not known, and at the
+    latest by `load_entry_points`. A function that was registered here goes before one that is installed.
+    """
+
+    def __init__(self, *, app: str = "", installed: bool = False) -> None:
         self.app = app
+        self.installed = installed
+        self.broken: dict[str, str] = {}
         self._functions: dict[str, Registered] = {}
+        self._looking = threading.RLock()
+        self._has_looked = False
 
     @overload
     def register(self, name: F) -> F: ...
@@ -78,12 +94,18 @@ class Registry:
         return add
 
     def add(
-        self, function: Callable[..., Any], *, name: str | None = None, isolation: Isolation = "inherit"
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        isolation: Isolation = "inherit",
+        entry: str = "",
     ) -> Registered:
         """Register a function; a name that is taken is refused."""
         named = check_name(name if name is not None else getattr(function, "__name__", ""), field="name")
-        if named in self._functions and self._functions[named].function is not function:
-            taken = self._functions[named].function
+        known = self._functions.get(named)
+        if known is not None and known.function is not function and not known.entry:
+            taken = known.function
             raise Conflict(
                 f"a function is already registered as {named!r}",
                 field="name",
@@ -97,6 +119,7 @@ class Registry:
             takes=takes_of(function),
             is_async=is_async(function),
             isolation=_checked_isolation(isolation),
+            entry=entry,
         )
         self._functions[named] = registered
         return registered
@@ -104,6 +127,17 @@ class Registry:
     def resolve(self, name: str) -> Registered:
         """The function of that name; NotFound with the nearest name when there is none."""
         found = self._functions.get(name)
+        if found is None and self.installed:
+            self.load_entry_points()
+            found = self._functions.get(name)
+        if found is None and name in self.broken:
+            raise NotFound(
+                f"the function {name!r} of an installed package cannot be used: {self.broken[name]}",
+                field="target.name",
+                value=name,
+                rule=f"an entry point of the group {ENTRY_POINTS} leads to a function",
+                fix="mend or remove the package, or register a function of that name here",
+            )
         if found is None:
             raise NotFound(
                 f"no function is registered as {shown(name)}",
@@ -116,19 +150,29 @@ class Registry:
 
     def reference(self, registered: Registered) -> str:
         """Where a worker subprocess finds one of these functions: through the app, or by its own module."""
-        return self.app or registered.reference()
+        return registered.reference() if registered.entry else self.app or registered.reference()
 
-    def load_entry_points(self, group: str = ENTRY_POINTS) -> dict[str, str]:
-        """Register what installed packages offer; one that cannot be imported is told, and stops no other."""
-        from importlib.metadata import entry_points
+    def load_entry_points(self) -> dict[str, str]:
+        """Register what installed packages offer, once; gives back what cannot be used, and why.
 
-        broken: dict[str, str] = {}
-        for point in entry_points(group=group):
-            try:
-                self.add(point.load(), name=point.name)
-            except Exception as error:  # noqa: BLE001 - somebody else's package: importing it may do anything
-                broken[point.name] = f"{type(error).__name__}: {error}"
-        return broken
+        One that cannot be imported stops no other.
+        """
+        with self._looking:
+            if not self._has_looked:
+                self._has_looked = True
+                for name, points in _offered(ENTRY_POINTS).items():
+                    if name not in self._functions:
+                        self._take(name, points)
+        return self.broken
+
+    def _take(self, name: str, points: list[EntryPoint]) -> None:
+        if len({point.value for point in points}) > 1:
+            self.broken[name] = f"{' and '.join(sorted(map(_origin, points)))} both offer it"
+            return
+        try:
+            self.add(points[0].load(), name=name, entry=points[0].value)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - importing somebody else's package may do anything
+            self.broken[name] = f"{_origin(points[0])}: {type(error).__name__}: {error}"
 
     def __contains__(self, name: str) -> bool:
         return name in self._functions
@@ -146,10 +190,10 @@ class Registry:
         return "register it with a decorator, or start with --app module:scheduler"
 
 
-def check_call(registry: Registry, target: Call) -> None:
+def check_call(registry: Registry, target: Call, *, args_later: bool = False) -> None:
     """Refuse a call that cannot succeed: an unknown function, or arguments that do not fit it."""
     registered = registry.resolve(target.name)
-    why = registered.takes.misfit(target.args)
+    why = "" if args_later else registered.takes.misfit(target.args)
     if why:
         raise InvalidInput(
             f"target.args do not fit {target.name!r}: {why}",
@@ -160,6 +204,20 @@ def check_call(registry: Registry, target: Call) -> None:
         )
     if "process" in (target.isolation, registered.isolation):
         registry.reference(registered)
+
+
+def _offered(group: str) -> dict[str, list[EntryPoint]]:
+    """What installed packages offer, by name."""
+    from importlib.metadata import entry_points
+
+    found: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=group):
+        found.setdefault(point.name, []).append(point)
+    return found
+
+
+def _origin(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.value
 
 
 def load_app(reference: str) -> Registry:

@@ -12,6 +12,7 @@ from timewright.core.run import Failed, Outcome, Succeeded
 from timewright.core.target import Shell
 from timewright.errors import NotAllowed, NotFound, TimewrightError
 from timewright.ports import Launch, Work
+from timewright.ports.said import Spoken
 from timewright.targets.answers import cancelled, closing, failed, failure, timed_out, with_result
 from timewright.targets.child import Child, Spawn, signal_name
 from timewright.targets.children import Children
@@ -128,10 +129,12 @@ class ShellTarget:
         if not isinstance(target, Shell):
             return Failed(error=f"a {type(target).__name__} is not a shell command", final=True)
         if self._allowed is False or self._allowed == ():
-            return Failed(error="shell targets are off; allow them with shell.allow", final=True)
+            return Failed(error="shell targets are off; allow them with the setting shell", final=True)
         check_shell(target)
         if not is_allowed(target.command, self._allowed):
-            return Failed(error=f"{target.command[0]!r} is not among the programs of shell.allow", final=True)
+            return Failed(
+                error=f"{target.command[0]!r} is not among the programs that commands may be", final=True
+            )
         return None
 
     def _end_all(self, grace: float) -> None:
@@ -142,7 +145,7 @@ class ShellTarget:
 
 
 class _Command:
-    """One command under way; everything but `stop` happens on the watch's thread."""
+    """One command under way; everything but `stop` and `said` happens on the watch's thread."""
 
     def __init__(self, shell: ShellTarget, launch: Launch, once: Once, revealed: Revealed) -> None:
         self._shell = shell
@@ -163,6 +166,13 @@ class _Command:
             self._children.watch.call(lambda: self.end(cancelled(reason), grace=self.grace))
         except NotAllowed:  # the watch is closed, and nothing it watched is left
             self._once(cancelled(reason))
+
+    def said(self) -> Spoken | None:
+        """What the command has said so far, without the secrets it was given; from any thread."""
+        child = self._child
+        if child is None or not child.output.size:
+            return None
+        return child.output.spoken(self._revealed if self._revealed.values else None)
 
     def start(self) -> None:
         """Start it, unless it was stopped before it began; then the stop, which is next in line, answers."""

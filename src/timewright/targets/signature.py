@@ -25,6 +25,8 @@ class Takes(Struct, frozen=True, kw_only=True):
 
     def misfit(self, args: dict[str, Any]) -> str:
         """Why these arguments do not fit, in words; "" when they do."""
+        if self.required <= args.keys() <= self.names:
+            return ""
         unknown = sorted(set(args) - self.names) if not self.others else []
         missing = sorted(self.required - set(args))
         if unknown:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -107,6 +108,13 @@ def reveal(
     What is sent in a header has one line; `lines` allows more, for an environment.
     """
     return Revealed({name: _value(name, namespace, lookup, lines=lines) for name in sorted(names)})
+
+
+async def reveal_aside(names: frozenset[str], *, namespace: str, lookup: SecretLookup | None) -> Revealed:
+    """The same from a loop, on another thread: a lookup may read a file or ask a store."""
+    if not names:
+        return Revealed()
+    return await asyncio.to_thread(reveal, names, namespace=namespace, lookup=lookup)
 
 
 def sign(body: bytes, *, key: str, at: datetime) -> dict[str, str]:

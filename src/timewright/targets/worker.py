@@ -34,6 +34,7 @@ from timewright.targets.messages import (
     frame,
     to_worker,
 )
+from timewright.targets.overheard import show_run_log
 from timewright.targets.registry import Registered, Registry, attribute, load_app
 
 TERMINATED = 128 + signal.SIGTERM
@@ -59,6 +60,7 @@ class Worker:
             # What a killed function printed last is worth most, and printing must never raise.
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+        show_run_log()
         threading.Thread(target=self._listen, name="timewright-listen", daemon=True).start()
         signal.signal(signal.SIGTERM, self._terminate)
         while not self._leaving:

@@ -1,6 +1,6 @@
 """Worker subprocesses, from outside: one job at a time each; they can be killed, and the dead are replaced.
 
-Everything here happens on the thread of the watch; only `run`, `stop` and `close` come from elsewhere.
+Everything here happens on the watch's thread; only `run`, `stop`, `said` and `close` come from elsewhere.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 from timewright.core.run import Failed, Outcome
 from timewright.errors import NotAllowed
+from timewright.ports.said import Spoken
 from timewright.targets.answers import cancelled, closing, failed, reason_of, timed_out, with_output
 from timewright.targets.child import Child, Spawn, Status
 from timewright.targets.children import Children
@@ -62,6 +63,13 @@ class Task:
     def stop(self, reason: str) -> None:
         """Ask it to end: TERM, then KILL after its grace; the answer is the reason."""
         self._workers.stop(self, cancelled(reason))
+
+    def said(self) -> Spoken | None:
+        """What the function has printed so far; from any thread."""
+        worker = self.worker
+        if worker is None or not self.was_called or not worker.child.output.size:
+            return None
+        return worker.child.output.spoken()
 
     def clock(self, timer: Timer | None) -> None:
         """Count another time from now on, or none."""

@@ -105,6 +105,7 @@ class Bench:
             before = len(self.facts)
             seconds = self.loop.step()
             self.loop.renew_once(now=self.now)
+            self.loop.launcher.keep_said(self.store, now=self.now)
             if seconds > 0 and len(self.facts) == before:
                 return self.facts[began:]
         raise AssertionError(f"still busy after {MOST_TICKS} ticks at {self.now.isoformat()}")

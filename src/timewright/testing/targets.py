@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from timewright.core.costs import Cost
 from timewright.core.moments import ZERO
 from timewright.core.run import Cancelled, Failed, Outcome, Succeeded, TimedOut
 from timewright.core.target import Call
@@ -27,13 +28,13 @@ class Act(Struct, frozen=True, kw_only=True):
     heeds_stop: bool = True
 
 
-def succeed(result: Any = None, *, word: str = "", after: timedelta = ZERO) -> Act:
-    """Do the work, at once or after a while."""
+def succeed(result: Any = None, *, word: str = "", after: timedelta = ZERO, cost: Cost | None = None) -> Act:
+    """Do the work, at once or after a while, and say what it cost."""
     words: dict[str, Succeeded] = {
-        "": Succeeded(result=result),
-        "useful": Succeeded(word="useful", result=result),
-        "noop": Succeeded(word="noop", result=result),
-        "skipped": Succeeded(word="skipped", result=result),
+        "": Succeeded(result=result, cost=cost),
+        "useful": Succeeded(word="useful", result=result, cost=cost),
+        "noop": Succeeded(word="noop", result=result, cost=cost),
+        "skipped": Succeeded(word="skipped", result=result, cost=cost),
     }
     return Act(outcome=words[word], after=after)
 

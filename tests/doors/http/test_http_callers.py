@@ -162,13 +162,14 @@ def test_requests_are_counted_in_the_namespace_of_the_key(stranger: Visitor, hou
 
 def test_one_caller_has_so_many_requests_under_way_and_others_are_not_held_up() -> None:
     turns, one, other = Turns(most=2), Caller(actor="one", key="k1"), Caller(actor="other", key="k2")
-    with turns.one_for(one), turns.one_for(one):
-        with pytest.raises(OverQuota), turns.one_for(one):
-            pass
-        with turns.one_for(other):
-            pass
-    with turns.one_for(one):
-        pass
+    mine = [turns.take(one), turns.take(one)]
+    with pytest.raises(OverQuota):
+        turns.take(one)
+    turns.leave(turns.take(other))
+    turns.leave(mine.pop())
+    mine.append(turns.take(one))
+    for whose in mine:
+        turns.leave(whose)
     assert not turns._under_way
 
 

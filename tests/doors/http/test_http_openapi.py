@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -123,3 +124,29 @@ def test_a_folder_gives_its_files_and_nothing_else(tmp_path: Path) -> None:
         assert files.get(name) is None, name
     assert Files(None).get("index.html") is None
     assert Files(tmp_path / "nowhere").get("index.html") is None
+
+
+def test_files_are_kept_by_a_browser_as_long_as_they_are_the_same(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text('<script src="v/0/main.js"></script>', encoding="utf-8")
+    (tmp_path / "main.js").write_text("1", encoding="utf-8")
+    files = Files(tmp_path)
+
+    def asked() -> tuple[str, str]:
+        page = files.get("index.html")
+        assert page is not None
+        assert page.headers["cache-control"] == "no-cache"
+        (named,) = re.findall(r'src="([^"]+)"', bytes(page.body).decode())
+        found = files.get(named)
+        assert found is not None
+        return named, found.headers["cache-control"]
+
+    before, kept = asked()
+    assert kept.endswith("immutable")
+    (tmp_path / "main.js").write_text("2 and more", encoding="utf-8")
+    os.utime(tmp_path / "main.js", ns=(1, 1))
+    after, kept = asked()
+    assert (after != before, kept.endswith("immutable")) == (True, True)
+    stale = files.get(before)
+    assert stale is not None
+    assert stale.headers["cache-control"] == "no-cache"
+    assert files.get("v/0/nothing.js") is None

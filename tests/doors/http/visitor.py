@@ -58,15 +58,19 @@ class Visitor:
     def send(self, method: str, path: str, body: bytes, headers: Iterable[tuple[str, str]]) -> Answer:
         """Send anything at all."""
         raw, _, query = path.partition("?")
+        pairs = [(name.lower(), value) for name, value in headers]
+        measured = not body or any(name == "content-length" for name, _ in pairs)
         scope = {
             "type": "http",
+            # A body that does not say how long it is comes by a later version.
+            "http_version": "1.1" if measured else "2",
             "method": method,
             "path": raw,
             "raw_path": raw.encode("latin-1"),
             "query_string": query.encode("latin-1"),
             "root_path": "",
             "scheme": "http",
-            "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers],
+            "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in pairs],
         }
         return self._loop.run_until_complete(self._sent(scope, body))
 

@@ -171,6 +171,14 @@ def check_rule(
 ) -> None:
     """Refuse a rule that names an unknown calendar, that nothing can roll under, or that allows nothing."""
     openings_of(rule, calendars)
+    if isinstance(trigger, After) and trigger.schedule and rule.roll is not Roll.SKIP:
+        raise InvalidInput(
+            f"{trigger.describe()} cannot move to another day",
+            field="calendar.roll",
+            value=rule.roll.value,
+            rule="what follows another schedule runs when that ends, or is skipped",
+            fix="roll: skip",
+        )
     if not rule.names or trigger.next_after(now) is None:
         return
     if rule.roll is not Roll.SKIP:

@@ -89,7 +89,7 @@ def notes_of(operation: Operation[Any], answer: Plain, settings: Settings) -> It
         yield f"note: there is more: --cursor {answer['cursor']}"
     for lost in answer.get("unreadable", ()):
         yield f"note: {lost['name'] or lost['id']} cannot be read ({lost['id']}): {lost['why']}"
-    for warning in answer.get("warnings", ()):
+    for warning in answer.get("kept", answer).get("warnings", ()):
         yield f"note: {warning}"
     if operation.name not in ("schedule create", "schedule put", "schedule update"):
         return

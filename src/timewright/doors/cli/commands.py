@@ -163,7 +163,7 @@ def _performing(operation: Operation[Any]) -> Callable[..., int]:
             return exit_code_for(operation.name, early)
         with session.context(operation, request) as context:
             if values.get("follow"):
-                _follow(session, context, request)
+                _follow(session, operation, context, request)
                 return 0
             answer = _explained(operation, context, request)
             if answer is None:
@@ -180,11 +180,14 @@ def _said(session: Session, answer: Mapping[str, Any]) -> list[str]:
     return findings_page(answer, screen_at(SystemClock().now()))
 
 
-def _follow(session: Session, context: Context, request: Mapping[str, Any]) -> None:
+def _follow(
+    session: Session, operation: Operation[Any], context: Context, request: Mapping[str, Any]
+) -> None:
     from timewright.doors.cli.follow import follow
+    from timewright.doors.cli.listen import listen
 
     with _until_interrupted():
-        follow(session, context, request)
+        (listen if operation.name == "run logs" else follow)(session, context, request)
 
 
 @contextmanager
@@ -217,6 +220,9 @@ def _beside(operation: Operation[Any]) -> list[click.Parameter]:
     """Options that only this door has."""
     if operation.name == "run list":
         text = "Tell about runs as they end, until Ctrl-C."
+        return [Option(["--follow"], is_flag=True, help=text)]
+    if operation.name == "run logs":
+        text = "Go on with what it says while it runs, until it is over."
         return [Option(["--follow"], is_flag=True, help=text)]
     if operation.request.spreads is not None:
         text = "Read the fields from a YAML or JSON file; - is the standard input."

@@ -11,6 +11,8 @@ from typing import Any
 from timewright.errors import InvalidInput
 
 LARGEST_TEXT = 256 * 1024
+# Of what is handed over whole, as much as the HTTP door takes.
+LARGEST_FILE = 4 * 1024 * 1024
 
 _RULE = "JSON or YAML, without anchors, aliases and tags, each name once"
 _FIX = "'{\"to\": \"ada\"}', or '{to: ada}'"
@@ -20,9 +22,9 @@ _MEANT = re.compile(r"^\s*(?:[\[{\"]|- )|: |\n")
 _NUMBER = re.compile(rf"{_WHOLE}(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 
 
-def read_data(text: str, *, field: str) -> Any:
+def read_data(text: str, *, field: str, largest: int = LARGEST_TEXT) -> Any:
     """What a text means as data; numbers, true, false and null are what they look like, all else is text."""
-    if len(text) > LARGEST_TEXT:
+    if len(text) > largest:
         raise _refused(field, f"has {len(text)} characters, which is too much")
     try:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
@@ -59,18 +61,18 @@ def number_in(text: str) -> int | float | str:
     return int(text) if re.fullmatch(_WHOLE, text) else float(text)
 
 
-def text_of(name: str, field: str) -> str:
+def text_of(name: str, field: str, *, largest: int = LARGEST_TEXT) -> str:
     """What a file holds, or the standard input for `-`."""
     try:
         if name == "-":
-            raw = sys.stdin.buffer.read(LARGEST_TEXT + 1)
+            raw = sys.stdin.buffer.read(largest + 1)
         else:
             with Path(name).open("rb") as file:
-                raw = file.read(LARGEST_TEXT + 1)
+                raw = file.read(largest + 1)
     except OSError as error:
         raise _refused(field, f"{name} cannot be read: {error.strerror or error}") from None
-    if len(raw) > LARGEST_TEXT:
-        raise _refused(field, f"{name} is larger than {LARGEST_TEXT // 1024} KiB")
+    if len(raw) > largest:
+        raise _refused(field, f"{name} is larger than {largest // 1024} KiB")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -11,6 +11,7 @@ from msgspec.structs import fields, replace
 
 from timewright.core.encoding import plain
 from timewright.core.schedule import Schedule
+from timewright.core.upstream import Need
 from timewright.doors.cli.words import said
 from timewright.operations import Operation, subjects
 
@@ -37,8 +38,11 @@ _METAVARS: dict[type[mi.Type], str] = {
 _SHORT: tuple[tuple[str, str, Kind, str], ...] = (
     ("When", "every", "text", "DURATION"),
     ("When", "cron", "text", "EXPRESSION"),
+    ("When", "rrule", "text", "RULE"),
     ("When", "zone", "text", "ZONE"),
-    ("When", "after", "text", "DURATION"),
+    ("When", "after", "text", "NAME|DURATION"),
+    ("When", "on", "text", "WORD"),
+    ("When", "delay", "text", "DURATION"),
     ("When", "at", "text", "INSTANT"),
     ("When", "manual", "flag", ""),
     ("When", "anchor", "text", "INSTANT"),
@@ -57,7 +61,7 @@ _SHORT: tuple[tuple[str, str, Kind, str], ...] = (
     ("Policies", "time_limit", "text", "DURATION"),
 )
 
-_WHEN = ("trigger", "start_at", "end_at", "max_runs", "calendar", "align")
+_WHEN = ("trigger", "start_at", "end_at", "max_runs", "calendar", "needs", "align")
 
 _ITSELF = ("name", "description", "group", "tags", "metadata", "preset")
 
@@ -144,7 +148,7 @@ def _field(field: mi.Field, default: Any, operation: str, section: str) -> Field
         help=said(operation, key),
         nullable=nullable,
         required=field.required,
-        metavar="WORD" if choices else _metavar(field.type, kind),
+        metavar="WORD" if choices else "FILE" if key == "file" else _metavar(field.type, kind),
         choices=choices,
         default=_default(default),
     )
@@ -166,14 +170,21 @@ def _kind_of(info: mi.Type) -> tuple[Kind, tuple[str, ...], bool]:
         return "number", (), False
     if isinstance(info, mi.BoolType):
         return "flag", (), False
-    if isinstance(info, mi.VarTupleType) and isinstance(info.item_type, _TEXTS):
+    if isinstance(info, mi.VarTupleType) and (isinstance(info.item_type, _TEXTS) or _is_need(info.item_type)):
         return "words", (), False
     return ("pairs" if isinstance(info, mi.DictType) else "data"), (), False
+
+
+def _is_need(info: mi.Type) -> bool:
+    """A need has a short form in one word."""
+    return isinstance(info, mi.StructType) and info.cls is Need
 
 
 def _metavar(info: mi.Type, kind: Kind) -> str:
     if isinstance(info, mi.UnionType):
         return _metavar(info.types[0], kind)
+    if isinstance(info, mi.VarTupleType) and _is_need(info.item_type):
+        return "NAME:DURATION"
     if isinstance(info, mi.VarTupleType) and kind == "words":
         return _metavar(info.item_type, "text")
     return _METAVARS.get(type(info)) or {"number": "N", "data": "DATA", "pairs": "NAME=VALUE"}.get(
@@ -200,7 +211,7 @@ def _section(cls: type[Struct], key: str) -> str:
 def _short() -> list[Field]:
     """The short ways to write a trigger, a target and a few policies."""
     # `after` and `at` mean an instant elsewhere; on a schedule they are a delay and the one instant.
-    words = {"after": "delay", "at": "once"}
+    words = {"after": "after_end", "at": "once"}
     return [
         Field(
             key=key,

@@ -12,7 +12,7 @@ from timewright.core.moments import from_ms, spell_duration
 from timewright.core.schedule import Schedule
 from timewright.core.shapes import Milliseconds
 from timewright.core.spellings import snake
-from timewright.doors.cli.data import number_in, read_data, read_file, read_loose, text_of
+from timewright.doors.cli.data import LARGEST_FILE, number_in, read_data, read_file, read_loose, text_of
 from timewright.doors.cli.fields import Field, model_of, options_of, subject_of
 from timewright.errors import InvalidInput
 from timewright.operations import Operation
@@ -21,7 +21,7 @@ from timewright.operations import Operation
 def payload_of(operation: Operation[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """The request that options and arguments spell; what was not given is not in it."""
     payload: dict[str, Any] = {}
-    if values.get("file"):
+    if values.get("file") and "file" not in operation.request.__struct_fields__:
         payload.update(read_file(values["file"]))
     subject = subject_of(operation)
     for field in (subject, *options_of(operation)) if subject is not None else options_of(operation):
@@ -70,6 +70,10 @@ def _read(field: Field, given: Any) -> Any:
             return _read_words(field, given)
         case "pairs":
             return _read_pairs(field, given)
+        case "data" if field.key == "file" and not given.lstrip().startswith(("{", "[")):
+            return read_data(
+                text_of(given, field.key, largest=LARGEST_FILE), field=field.key, largest=LARGEST_FILE
+            )
         case "data":
             return read_loose(given, field=field.key)
         case "request":
@@ -149,6 +153,8 @@ def _spelled(field: Field, value: Any) -> list[str]:
     if field.kind in ("flag", "switch"):
         off = field.flag.replace("--", "--no-", 1)
         return [field.flag] if value else [off] if field.kind == "switch" else []
+    if field.kind == "words" and any(isinstance(one, Mapping) for one in value):
+        return [field.flag, _as_data(value)]
     if field.kind == "words":
         return [word for one in value for word in (field.flag, str(plain(one)))]
     if field.kind == "pairs":

@@ -15,24 +15,32 @@ def logs_page(answer: Plain, screen: Screen) -> list[str]:
     """Each attempt with its end, then what it said, line by line as it was said."""
     lines = paragraph(screen, f"{answer['run']}   {answer['state']}")
     for one in answer["attempts"]:
-        ended = f": {one['error']}" if one["error"] else ""
-        lines += paragraph(screen, f"attempt {one['attempt']}   {one['outcome']}{ended}")
+        lines += heading(one, screen)
         for name, text in one["streams"].items():
             lines.append(screen.say(f"  {name}"))
             lines += [f"    {clean(line)}" for line in text.splitlines()]
         if not one["streams"]:
-            lines.append(screen.say("  it said nothing"))
-    return lines if answer["attempts"] else [*lines, screen.say("no attempt has ended yet")]
+            silent = "nothing yet" if one["ended_at"] is None else "nothing"
+            lines.append(screen.say(f"  it said {silent}"))
+    return lines if answer["attempts"] else [*lines, screen.say("no attempt has begun yet")]
+
+
+def heading(attempt: Plain, screen: Screen) -> list[str]:
+    """`attempt 2   failed: exit 1`."""
+    ended = f": {attempt['error']}" if attempt["error"] else ""
+    return paragraph(screen, f"attempt {attempt['attempt']}   {attempt['outcome']}{ended}")
 
 
 def feed_page(answer: Plain, screen: Screen) -> list[str]:
-    """What a feed holds; the text itself is for programs."""
+    """The text of a feed as it is, for a file that calendars read; on a terminal what it holds."""
+    if screen.width is None:
+        return str(answer["text"]).splitlines()
     more = ", and there is more" if answer["more"] else ""
     said = [
         ("events", f"{answer['events']}{more}"),
         ("schedules", str(answer["schedules"])),
         ("until", shown(answer["until"], screen)),
-        ("its text", "-o json has it as text"),
+        ("its text", "goes into a file: > night.ics"),
     ]
     return [*paragraph(screen, answer["content_type"]), *pairs(screen, said)]
 

@@ -43,6 +43,8 @@ def schedule_page(answer: Plain, screen: Screen) -> list[str]:
         ("when", answer["trigger"]),
         ("next", _times(answer["next"], screen)),
         ("because", retold(answer["decision"], now=screen.now, zone=screen.zone)),
+        ("waits for", "\n".join(_awaited(one, screen) for one in answer["upstream"])),
+        ("then", "\n".join(_after(one) for one in answer["downstream"])),
         ("what", _target(schedule["target"])),
         ("policies", "\n".join(f"{key}: {flow(value)}" for key, value in _changed(schedule))),
         ("group", schedule["group"] or ""),
@@ -70,6 +72,7 @@ def run_page(answer: Plain, screen: Screen) -> list[str]:
         ("delay", start_delay(run)),
         ("took", took(run)),
         ("source", run["source"]),
+        ("note", answer["note"]),
         ("reason", run["reason"] if run["error"] else ""),
         ("queue", run["queue"]),
         ("held by", run["holder"]),
@@ -95,6 +98,7 @@ def explanation(answer: Plain, screen: Screen) -> list[str]:
         ("planned", _exactly(moment, screen) if moment is not None else ""),
         ("there", _there(answer, moment, screen)),
         ("decision", decision),
+        ("note", answer["note"]),
         ("because", "\n".join(retold(one, now=screen.now, zone=screen.zone) for one in answer["because"])),
         ("attempts", "\n".join(map(_attempt, answer["attempts"]))),
         ("policy", "\n".join(f"{key}: {flow(value)}" for key, value in answer["policy"].items())),
@@ -146,10 +150,27 @@ def row_table(kind: type, rows: Sequence[Plain], screen: Screen) -> list[str]:
 
 
 def _times(rows: Sequence[Plain], screen: Screen) -> str:
-    """Instants below each other, all with seconds or all without."""
-    moments = [m for row in rows if (m := instant_in(row["planned_at"])) is not None]
-    seconds = any(moment.second for moment in moments)
-    return "\n".join(told_time(moment, screen, seconds=seconds) for moment in moments)
+    """Instants below each other, all with seconds or all without, each with its note."""
+    moments = [(m, _beside(row)) for row in rows if (m := instant_in(row["planned_at"])) is not None]
+    seconds = any(moment.second for moment, _ in moments)
+    told = ((told_time(moment, screen, seconds=seconds), note) for moment, note in moments)
+    return "\n".join(f"{time}   {note}" if note else time for time, note in told)
+
+
+def _beside(row: Plain) -> str:
+    """Why an occurrence will not run, and what someone wrote beside it."""
+    fate = f"{row['fate']}: {row['reason']}" if row["reason"] else ""
+    return "; ".join(part for part in (fate, row["note"]) if part)
+
+
+def _awaited(one: Plain, screen: Screen) -> str:
+    last = f"last {shown(one['met_at'], screen)}" if one["met_at"] else "not so far"
+    return f"{one['schedule']}: {one['words']} ({last})"
+
+
+def _after(one: Plain) -> str:
+    how = "runs after it" if one["kind"] == "after" else "needs it"
+    return f"{one['schedule']} {how} ({one['on']})"
 
 
 def _ago(schedule: Plain, screen: Screen) -> str:

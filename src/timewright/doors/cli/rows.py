@@ -166,6 +166,8 @@ def _preview(row: Row, screen: Screen) -> list[str]:
     there = datetime.fromisoformat(row["local"])
     same = there.utcoffset() == moment.astimezone(screen.zone).utcoffset()
     fate = "" if row["fate"] in ("fire", "run") else f"{row['fate']}: {row['reason']}".rstrip(": ")
+    by_hand = "by hand" if row["source"] == "manual" else ""
+    fate = "; ".join(part for part in (fate, by_hand, row["note"]) if part)
     return [
         next_time(moment, now=screen.now, zone=screen.zone),
         away(moment, now=screen.now),

@@ -127,9 +127,11 @@ def opened(session: Session, operation: Operation[Any], request: Mapping[str, An
         check_target,
         doorkeeper_for,
         open_store,
+        policies_of,
         surroundings_for,
         trial_on,
     )
+    from timewright.clocks import SystemClock
     from timewright.ids import TimedIds
 
     if session.server:
@@ -152,8 +154,12 @@ def opened(session: Session, operation: Operation[Any], request: Mapping[str, An
             tell=_nobody_listens,
         )
         keeper = doorkeeper_for(place, settings)
+        policies = policies_of(settings, namespace=namespace, clock=SystemClock())
+        if policies is not None and not operation.reads_only and not request.get("dry_run"):
+            policies.keep(store)
         yield replace(
             context,
+            policy_file=policies.look if policies is not None else None,
             by=replace(context.by, actor=_who()),
             doorkeeper=keeper,
             surroundings=surroundings_for(place, settings, config=session.config),

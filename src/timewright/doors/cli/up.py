@@ -140,7 +140,7 @@ class Engine:
 
     def _tell_trouble(self) -> None:
         pulse = self._house.loop.pulse
-        trouble = pulse.last_error if pulse.errors_in_a_row else ""
+        trouble = pulse.last_error if pulse.errors_in_a_row else self._policy_trouble()
         if trouble != self._trouble:
             # Also when nobody wants other words; and a closed terminal stops nobody.
             with suppress(OSError):
@@ -148,6 +148,14 @@ class Engine:
                     f"trouble: {clean(trouble)}; it is tried again" if trouble else "going on", err=True
                 )
         self._trouble = trouble
+
+    def _policy_trouble(self) -> str:
+        """Why nothing is leased from queues, if that is so; an edited file is in force from here on."""
+        try:
+            refusal = self._house.keep_policies()
+        except TimewrightError as error:
+            return error.message
+        return f"{refusal}; nothing is leased from queues" if refusal else ""
 
     def _what_is_left(self) -> str:
         try:
@@ -170,11 +178,11 @@ def run_instance(session: Session, *, role: Role, app: str | None, given: Mappin
     began = SystemClock().monotonic()
     settings = settings_for(session, given)
     outside = look(session.place)
-    registry = _load(app, place=session.place) if app else new_registry()
+    registry = _functions(session, settings, app) if role != "serve" else new_registry()
     door = _door(session, settings) if role != "worker" else None
     store = open_store(session.place)
     _check_clock(store.now())
-    house = _house(session, settings, store, registry, door, isolated=bool(app))
+    house = _house(session, settings, store, registry, door, isolated=len(registry) > 0)
     engine = Engine(session, house, door=door, runs=role != "serve")
     _keep_declared(engine.context, app)
     if role == "up" and settings.planner != "off":
@@ -218,6 +226,7 @@ def _house(
         observers=[door.hub] if door is not None else [],
         own_ports=[door.server.port] if door is not None else [],
         own_addresses=door.addresses if door is not None else [],
+        namespace=session.namespace,
     )
 
 
@@ -238,6 +247,16 @@ def _first_words(session: Session, context: Context, *, hints: bool) -> list[str
         text = f"{text}, next {upcoming[1]} {at} ({away(moment, now=now)})"
     ask = session.command("run list --follow")
     return [f"{text}. Look, in another terminal:", f"  {ask}"] if hints else [text]
+
+
+def _functions(session: Session, settings: Settings, app: str | None) -> Any:
+    """What schedules may call here: the functions of the app, and those that installed packages offer."""
+    installed = settings.entry_points
+    registry = _load(app, place=session.place) if app else new_registry()
+    registry.installed = installed
+    for name, why in (registry.load_entry_points() if installed else {}).items():
+        session.note(f"note: the function {name} of an installed package cannot be used: {why}")
+    return registry
 
 
 def _load(app: str, *, place: str) -> Any:

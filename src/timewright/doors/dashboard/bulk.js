@@ -8,7 +8,7 @@ import { attempt, button, confirm, quoted } from "./widgets.js";
 const MOST = 1000;
 
 export class Bulk {
-  // verbs: { pause: { path: (id) => [...], command: "timewright schedule pause", fits: (row) => true, danger } }
+  // verbs: { pause: { path: (id) => [...], command: "timewright schedule pause", text: "what it means", fits: (row) => true, danger } }
   constructor({ noun, verbs, path, field }) {
     Object.assign(this, { noun, verbs, path, field, rows: new Map() });
   }
@@ -37,13 +37,13 @@ export class Bulk {
   }
 
   async ask(verb) {
-    const { fits = () => true, command, danger, said = verb, path } = this.verbs[verb];
+    const { fits = () => true, command, danger, said = verb, path, text = "" } = this.verbs[verb];
     const rows = [...this.rows].filter(([, row]) => row);
     const fit = rows.filter(([, row]) => fits(row));
     const left = this.rows.size - fit.length;
     const names = fit.map(([id, row]) => quoted(row.name || id));
     const shown = names.length > 1 ? `for it in ${names.slice(0, 20).join(" ")}${names.length > 20 ? " …" : ""}; do ${command} "$it"; done` : `${command} ${names[0] || this.noun.toUpperCase()}`;
-    const answer = await confirm({ title: `${said} ${fit.length} ${this.noun}s?`, act: said, reason: true, danger, text: left ? `${left} of the chosen cannot be changed so and stay as they are.` : "Each is changed by itself; one that refuses stops the rest.", command: () => shown });
+    const answer = await confirm({ title: `${said} ${fit.length} ${this.noun}s?`, act: said, reason: true, danger, text: `${text} ${left ? `${left} of the chosen cannot be changed so and stay as they are.` : "Each is changed by itself; one that refuses stops the rest."}`.trim(), command: () => shown });
     if (!answer) return;
     const body = answer.reason ? { reason: answer.reason } : {};
     let done = 0;

@@ -110,28 +110,31 @@ export function heat(hours, { value, label, zone }) {
     h("tbody", null, days.map((row) => h("tr", { key: row.name }, h("th", { scope: "row" }, row.name), spot(row))))));
 }
 
-const short = (n) => (n >= 10000 ? `${Math.round(n / 1000)}k` : n >= 1000 ? `${(n / 1000).toFixed(1)}k` : String(Math.round(n)));
+const short = (n) => (n > 0 && n < 0.5 ? "<1" : n >= 10000 ? `${Math.round(n / 1000)}k` : n >= 1000 ? `${(n / 1000).toFixed(1)}k` : String(Math.round(n)));
 
-export function gauge(used, most, label) {
+export function gauge(used, most, label, said = `${used} of ${most}`) {
   const share = most ? Math.min(1, used / most) : 0;
   return h("div", { class: "gauge", role: "meter", "aria-label": label, "aria-valuemin": "0", "aria-valuemax": String(most), "aria-valuenow": String(used) },
-    h("div", { class: share >= 1 ? "full" : "", style: { width: `${share * 100}%` } }), h("span", null, `${used} of ${most}`));
+    h("div", { class: share >= 1 ? "full" : "", style: { width: `${share * 100}%` } }), h("span", null, said));
 }
 
 // Attempts of a run on one line of time: waited, ran, backed off.
-export function waterfall(run, attempts, nowMs) {
+export function waterfall(run, attempts, nowMs, begun) {
   const from = Date.parse(run.planned_at);
   const end = Math.max(from + 1, run.finished_at ? Date.parse(run.finished_at) : nowMs);
   const x = (iso) => Math.max(0, Math.min(100, ((Date.parse(iso) - from) / (end - from)) * 100));
-  const rows = [];
+  const rows = [], is = new Date(nowMs).toISOString();
   let last = run.planned_at;
   for (const one of attempts) {
-    if (between(last, one.leased_at) > 0.05) rows.push(bar(x(last), x(one.leased_at), "wait", `waited ${span(between(last, one.leased_at))}`));
+    if (between(last, one.leased_at) > 0.05) rows.push(bar(x(last), x(one.leased_at), "wait", `${last === run.planned_at ? "waited" : "backed off"} ${span(between(last, one.leased_at))}`));
     rows.push(bar(x(one.started_at || one.leased_at), x(one.ended_at), tone(one.outcome), `attempt ${one.number}: ${word(one.outcome)} after ${span(between(one.started_at || one.leased_at, one.ended_at))}${one.holder ? ` by ${one.holder}` : ""}`, sign(one.outcome)));
     last = one.ended_at;
   }
-  const is = new Date(nowMs).toISOString();
-  if (run.state === "leased") rows.push(bar(x(run.started_at || last), 100, "busy", `running since ${when(run.started_at || last)}`, "▶"));
+  if (run.state === "leased") {
+    const began = begun || run.started_at || last;
+    if (between(last, began) > 0.05) rows.push(bar(x(last), x(began), "wait", `${attempts.length ? "backed off" : "waited"} ${span(between(last, began))}`));
+    rows.push(bar(x(began), 100, "busy", `running for ${span(between(began, is))}, since ${when(began)}`, "▶"));
+  }
   else if (["ready", "held"].includes(run.state)) rows.push(bar(x(last), x(is), "wait", `waits until ${when(run.fire_at)}`));
   return h("ol", { class: "waterfall" }, rows.filter(Boolean));
 }

@@ -1,14 +1,14 @@
 // The shell: who is here, where we are, what to look at next; screens are loaded when they are first shown.
 
-import { enter, chosen, choose, get, listen, me, may } from "./api.js";
+import { enter, chosen, choose, forgetEarly, get, listen, me, may } from "./api.js";
 import { h, replace } from "./dom.js";
-import { failure, tickTimes, toast } from "./widgets.js";
+import { failure, place, tellTime, tickTimes, toast } from "./widgets.js";
 import { here, offset } from "./times.js";
 
 const SCREENS = [
   ["now", "Now", "./screens/now.js"],
-  ["schedules", "Schedules", "./screens/schedules.js"],
-  ["runs", "Runs", "./screens/runs.js"],
+  ["schedules", "Schedules", ([name, edit]) => `./screens/${!name ? "schedule_list" : edit === "edit" ? "create" : "schedule"}.js`],
+  ["runs", "Runs", ([id]) => `./screens/${id ? "run" : "run_list"}.js`],
   ["queues", "Queues", "./screens/queues.js"],
   ["workflows", "Workflows", "./screens/workflows.js"],
   ["forecast", "Forecast", "./screens/forecast.js"],
@@ -17,6 +17,7 @@ const SCREENS = [
   ["audit", "Audit", "./screens/audit.js"],
   ["settings", "Settings", "./screens/settings.js"],
 ];
+const ICON = new URL("icon.svg", import.meta.url).pathname;
 const HIDDEN = { create: "./screens/create.js" };
 
 let shown = { screen: null, name: "", path: [], params: {}, data: null, problem: null, asked: 0 };
@@ -26,7 +27,10 @@ let namespaces = [];
 let reopen = () => {};
 let closed = false;
 
-const screenFile = (wanted) => (SCREENS.find(([name]) => name === wanted) || [])[2] || HIDDEN[wanted];
+function screenFile({ name: wanted, path }) {
+  const file = (SCREENS.find(([name]) => name === wanted) || [])[2] || HIDDEN[wanted];
+  return typeof file === "function" ? file(path) : file;
+}
 
 function read() {
   const [path, query] = location.hash.replace(/^#/, "").split("?");
@@ -43,16 +47,18 @@ export function go(params) {
 
 async function route() {
   const next = read();
-  const file = screenFile(next.name);
+  const file = screenFile(next);
   const fresh = next.name !== shown.name || next.path.join("/") !== shown.path.join("/");
   if (!file) return show({ ...next, screen: null, problem: { message: `there is no screen ${next.name}`, fix: "choose one on the left" } });
   const module = await import(file);
   const screen = module.pick ? module.pick(next.path) : module.default;
   shown = { ...next, screen, data: fresh ? null : shown.data, problem: null, asked: 0 };
   enterNamespace(next.params.namespace);
-  draw();
+  // What comes at once is drawn once; who has to wait is shown where they are.
+  const waiting = setTimeout(draw, 60);
   await look();
-  if (fresh) { scrollTo(0, 0); const main = document.getElementById("main"); if (main) main.focus({ preventScroll: true }); }
+  clearTimeout(waiting);
+  if (fresh) { const here = document.querySelector(".side [aria-current]"); if (here) here.scrollIntoView({ block: "nearest", inline: "center" }); scrollTo(0, 0); const main = document.getElementById("main"); if (main) main.focus({ preventScroll: true }); }
 }
 
 // The namespace stays the one that was chosen last, and stands in the address so that it can be sent on.
@@ -63,7 +69,7 @@ function enterNamespace(asked) {
   if (before !== chosen()) reopen();
 }
 
-function show(next) { shown = { ...shown, ...next }; draw(); }
+function show(next) { shown = { ...shown, ...next }; paint(); }
 
 // One look at a time; whoever asks meanwhile is answered by one more look.
 let looking = false;
@@ -80,7 +86,7 @@ export async function look() {
   } finally {
     looking = false;
   }
-  draw();
+  paint();
   schedule();
   if (again) { again = false; look(); }
 }
@@ -99,7 +105,18 @@ function heard() {
   woken = setTimeout(look, 250);
 }
 
+// What can wait until the page is seen, waits.
+export const afterwards = (work) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(work, 0)));
+
+// Whoever has news says so; all that came since the last frame is drawn at once.
+let drawing = 0;
 export function draw() {
+  if (!drawing) drawing = requestAnimationFrame(paint);
+}
+
+export function paint() {
+  cancelAnimationFrame(drawing);
+  drawing = 0;
   if (closed) return;
   const app = document.getElementById("app");
   const title = (shown.screen && shown.screen.title(shown.path, shown.data)) || "Timewright";
@@ -110,7 +127,7 @@ export function draw() {
   } catch (problem) {
     body = failure(problem);
   }
-  replace(app, h("div", { class: "shell" }, side(), h("main", { id: "main", tabindex: "-1" },
+  replace(app, h("div", { class: "shell" }, side(), h("main", { id: "main", tabindex: "-1", "data-at": shown.data || shown.problem ? place(shown.name, ...shown.path) : null },
     h("header", { class: "top" }, h("h1", null, title), h("span", { class: "grow" }), status()),
     shown.problem ? failure(shown.problem) : null, body)));
   tickTimes(app);
@@ -124,7 +141,7 @@ function mark() { for (const row of rowsShown()) row.classList.toggle("picked", 
 
 function side() {
   const items = SCREENS.map(([name, text]) => h("li", { key: name }, h("a", { href: `#/${name}`, "aria-current": shown.name === name ? "page" : null }, text)));
-  return h("nav", { class: "side", "aria-label": "screens" }, h("a", { class: "brand", href: "#/now" }, h("img", { src: "icon.svg", alt: "", width: 22, height: 22 }), "Timewright"),
+  return h("nav", { class: "side", "aria-label": "screens" }, h("a", { class: "brand", href: "#/now" }, h("img", { src: ICON, alt: "", width: 22, height: 22 }), "Timewright"),
     h("ul", null, items), may("write") ? h("a", { class: "create", href: "#/create" }, "New schedule") : null,
     h("div", { class: "who" }, h("span", null, me().actor || "…"), h("span", { class: "mute" }, may("write") ? "may edit" : may("trigger") ? "may run" : "may look"),
       namespaces.length > 1 ? h("label", null, h("span", { class: "hidden" }, "namespace"), h("select", { name: "namespace", value: chosen() || "default", onchange: (e) => { location.hash = `#/now?namespace=${encodeURIComponent(e.target.value)}`; } }, namespaces.map((name) => h("option", { value: name, selected: name === (chosen() || "default") }, name)))) : chosen() ? h("span", { class: "mute" }, `in ${chosen()}`) : null));
@@ -167,10 +184,8 @@ function help() {
 }
 
 async function start() {
-  const entering = enter();
-  // The screens that people open first are fetched and asked for while the server says who is here.
-  const drawing = ["now", "schedules", "runs"].includes(read().name) ? route() : null;
-  try { await entering; } catch (problem) {
+  // What the first screen shows is already on its way, so that to know first who is here costs nothing.
+  try { await enter(); } catch (problem) {
     closed = true;
     return replace(document.getElementById("app"), h("div", { class: "closed" }, failure(problem), h("p", null, "Open the link that `timewright up` has printed; it works once.")));
   }
@@ -182,10 +197,13 @@ async function start() {
   });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
   setInterval(() => { if (!document.hidden) tickTimes(document); }, 1000);
-  await (drawing || route());
-  if (drawing) draw();
-  get(["namespaces"]).then((told) => { namespaces = [...new Set(["default", ...told.namespaces.map((one) => one.name)])]; draw(); }, () => {});
-  reopen = listen(heard, (is) => { if (live !== is) { live = is; draw(); schedule(); } });
+  document.addEventListener("mousemove", tellTime, { passive: true });
+  await route();
+  forgetEarly();
+  afterwards(() => {
+    get(["namespaces"]).then((told) => { namespaces = [...new Set(["default", ...told.namespaces.map((one) => one.name)])]; draw(); }, () => {});
+    reopen = listen(heard, (is) => { if (live !== is) { live = is; draw(); schedule(); } });
+  });
 }
 
 addEventListener("unhandledrejection", (event) => toast(String(event.reason && event.reason.message || event.reason), "bad"));

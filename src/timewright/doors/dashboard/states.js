@@ -23,6 +23,7 @@ const STATES = {
   archived: ["▢", "mute", "archived"],
   disabled: ["✖", "bad", "disabled"],
   waiting: ["○", "wait", "waiting"],
+  met: ["✔", "good", "met"],
   running: ["▶", "busy", "running"],
   alive: ["●", "good", "alive"],
   silent: ["∅", "warn", "silent"],
@@ -31,7 +32,7 @@ const STATES = {
 
 // Why an instant was chosen, in words.
 const SOURCES = {
-  "baseline-cron": "its cron expression", "baseline-interval": "its interval", "baseline-once": "its instant", "ai-interval": "a hint: interval",
+  "baseline-cron": "its cron expression", "baseline-interval": "its interval", "baseline-once": "its instant", "baseline-after": "the end of another schedule", "ai-interval": "a hint: interval",
   "ai-oneshot": "a hint: once", "clamped-min": "held back to its shortest", "clamped-max": "drawn in to its longest", paused: "paused", manual: "by hand",
   backfill: "filled in later", retry: "tried again",
 };

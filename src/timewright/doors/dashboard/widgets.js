@@ -10,14 +10,22 @@ export const place = (...parts) => "/" + parts.map(encodeURIComponent).join("/")
 export function time(iso, zone, mode = "when") {
   if (!iso) return h("span", { class: "mute" }, "—");
   const text = mode === "away" ? away(iso) : when(iso);
-  return h("time", { datetime: iso, title: whole(iso, zone), "data-away": mode === "away" ? iso : null }, text);
+  return h("time", { datetime: iso, "data-zone": zone, "data-away": mode === "away" ? iso : null }, text);
+}
+
+// An instant in every zone that matters is spelled when somebody points at it, not for all the others on the page.
+export function tellTime({ target }) {
+  const node = target.closest && target.closest("time[datetime]");
+  if (!node) return;
+  const text = whole(node.getAttribute("datetime"), node.dataset.zone);
+  if (node.title !== text) node.title = text;
 }
 
 // Prose of the server with its instants in this zone and its runs as links; whatever else it holds stays text.
 const TELLING = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))|(run_[0-9A-Z]{26})/g;
 export function prose(text, zone) {
   const parts = String(text || "").split(TELLING);
-  return parts.map((part, n) => (part === undefined ? "" : n % 3 === 1 ? time(part, zone) : n % 3 === 2 ? link(place("runs", part), `run …${part.slice(-6)}`) : part));
+  return parts.map((part, n) => (part === undefined ? "" : n % 3 === 1 ? time(part, zone) : n % 3 === 2 ? link(place("runs", part), `${/\brun $/.test(parts[n - 2] || "") ? "" : "run "}…${part.slice(-6)}`) : part));
 }
 
 export const both = (iso, zone) => h("span", { class: "both" }, time(iso, zone), " ", h("span", { class: "mute" }, time(iso, zone, "away")));
@@ -33,9 +41,12 @@ export function empty(text, command) {
 
 // A command with a button that copies it: whatever is done here can be done there.
 export function copied(command) {
-  return h("div", { class: "command" }, h("code", null, command),
+  return h("div", { class: "command" }, h("code", null, wholeWords(command)),
     h("button", { type: "button", class: "quiet", "aria-label": `copy: ${command}`, onclick: () => copy(command) }, "copy"));
 }
+
+// An option is not broken at its dashes; only a word that is longer than a line may be.
+const wholeWords = (command) => command.split(/( +)/).map((word) => (word.length > 1 && word.length < 36 ? h("span", { class: "word" }, word) : word));
 
 async function copy(text) {
   try { await navigator.clipboard.writeText(text); toast("copied"); } catch { toast("select the text and copy it by hand"); }

@@ -10,13 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
 from starlette.responses import Response
 
 from timewright.doors.http.agents import PATH as AGENTS
 from timewright.doors.http.agents import Agents
 from timewright.doors.http.asked import split_query
-from timewright.doors.http.callers import Callers, by_key_or_session, let_in, let_in_again
+from timewright.doors.http.calendar_feed import CalendarFeed
+from timewright.doors.http.callers import FEED, Callers, Entrance, by_key_or_session
 from timewright.doors.http.events import EventStream, Hub
 from timewright.doors.http.gate import Gate
 from timewright.doors.http.pages import Pages
@@ -24,13 +24,16 @@ from timewright.doors.http.performing import performers
 from timewright.doors.http.places import PREFIX
 from timewright.doors.http.probes import Probes, Pulse, acting_in
 from timewright.doors.http.problems import Refused, internal, problem_response
+from timewright.doors.http.replies import Reply, dressed
 from timewright.doors.http.routes import Routes
 from timewright.doors.http.threads import Threads
 from timewright.doors.http.turns import Turns
 from timewright.doors.http.visits import Receive, Scope, Send, Visit, no_content
 from timewright.errors import TimewrightError, Unauthorized
 from timewright.operations import Context
-from timewright.operations.access import Caller, demand
+from timewright.operations.access import demand
+from timewright.operations.at_once import glimpses_of
+from timewright.ports.glimpse import NotAtOnce
 
 THREADS = 32
 MOST_HEADERS = 100
@@ -38,14 +41,6 @@ VERSIONS = ("1.0", "1.1", "2", "3")
 FREE = ("healthz",)
 
 _LOG = logging.getLogger("timewright.http")
-_ALWAYS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-)
-_STRICT = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 
 class HttpDoor:
@@ -66,7 +61,7 @@ class HttpDoor:
     ) -> None:
         self._context = context
         self._gate = gate or Gate()
-        self._callers = callers
+        self._entrance = Entrance(context, callers)
         self._monotonic = monotonic
         self.hub = hub or Hub(secrets.token_hex(4))
         self._threads = Threads(THREADS)
@@ -81,42 +76,44 @@ class HttpDoor:
             await _refuse_other(scope, receive, send)
             return
         answer = await self._guarded(scope, receive)
-        await answer(scope, receive, _dressed(send, https=scope.get("scheme") == "https"))
+        if not isinstance(answer, Reply):
+            send = dressed(send, https=scope.get("scheme") == "https")
+        await answer(scope, receive, send)
 
     async def _guarded(self, scope: Scope, receive: Receive) -> Any:
-        docs = f"{scope.get('root_path', '').rstrip('/')}/docs"
         try:
             _check_head(scope)
             self._gate.check(scope["headers"])
             return await self._answered(Visit(scope, receive, context=self._context, at=self._monotonic()))
         except (TimewrightError, Refused) as error:
-            return problem_response(error, docs=docs)
+            return problem_response(error, docs=_docs_of(scope))
         except ConnectionAbortedError:
             return Response(status_code=400)
         except Exception:  # noqa: BLE001 - the one place where a fault of ours becomes an answer
             _LOG.exception("a request could not be answered: %s %s", scope["method"], scope["path"])
-            return problem_response(internal(), docs=docs)
+            return problem_response(internal(), docs=_docs_of(scope))
 
     async def _answered(self, visit: Visit) -> Any:
         if visit.segments != FREE:
             if self._pages.lets_in(visit):
                 return await self._pages.let_in(visit)
             try:
-                caller = await self._let_in(visit)
+                try:
+                    visit.context = self._entrance.at_once(visit)
+                except NotAtOnce:
+                    visit.context = await self._threads.run(lambda: self._entrance.let_in(visit))
             except Unauthorized:
                 if self._pages.is_page(visit):
                     return self._pages.closed(visit)
                 raise
-            visit.context = replace(visit.context, caller=caller)
         if visit.method == "OPTIONS":
             return no_content(headers={"allow": "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"})
         handler, visit.path = self.routes.find(visit.method, visit.segments)
-        with self._turns.one_for(visit.context.caller):
+        whose = self._turns.take(visit.context.caller)
+        try:
             return await handler(visit)
-
-    async def _let_in(self, visit: Visit) -> Caller:
-        known = let_in_again(visit) if self._callers is by_key_or_session else None
-        return known or await self._threads.run(lambda: let_in(visit, self._callers))
+        finally:
+            self._turns.leave(whose)
 
     async def _events(self, visit: Visit) -> EventStream | Response:
         """`/api/v1/events`: what happens from now on, or since the last id."""
@@ -133,9 +130,10 @@ class HttpDoor:
     def routes(self) -> Routes:
         """Who answers where; made when the first asks, so that a server is ready sooner."""
         routes = Routes()
-        for place, performing in performers(self._threads):
+        for place, performing in performers(self._threads, glimpses=glimpses_of(self._context)):
             routes.add(place.method, place.path, performing)
         routes.add("GET", (*PREFIX, "events"), self._events)
+        routes.add("GET", FEED, CalendarFeed(self._threads).answered)
         routes.add("GET", FREE, self._probes.alive)
         routes.add("GET", ("readyz",), self._probes.ready)
         routes.add("GET", ("overdue",), self._probes.overdue)
@@ -146,26 +144,15 @@ class HttpDoor:
         return routes
 
 
+def _docs_of(scope: Scope) -> str:
+    return f"{scope.get('root_path', '').rstrip('/')}/docs"
+
+
 def _check_head(scope: Scope) -> None:
     if scope.get("http_version", "1.1") not in VERSIONS:
         raise Refused(505, "unknown_version", "this version of HTTP is not spoken here", fix="HTTP/1.1")
     if len(scope["headers"]) > MOST_HEADERS:
         raise Refused(431, "too_many_headers", "too many headers", rule=f"at most {MOST_HEADERS}")
-
-
-def _dressed(send: Send, *, https: bool) -> Send:
-    """Send with the headers that every answer carries."""
-
-    async def sending(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            names = {name for name, _ in message["headers"]}
-            more = [*_ALWAYS, (b"content-security-policy", _STRICT), (b"cache-control", b"no-store")]
-            if https:
-                more.append((b"strict-transport-security", b"max-age=31536000"))
-            message = {**message, "headers": [*message["headers"], *(h for h in more if h[0] not in names)]}
-        await send(message)
-
-    return sending
 
 
 async def _refuse_other(scope: Scope, receive: Receive, send: Send) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from msgspec import Struct
 
 from timewright.doors.http.problems import Refused
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+# A name, its port and what lies between them.
+_LONGEST = 262
+_JUDGED = frozenset({b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode"})
 
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_]([a-z0-9_.-]{0,252}[a-z0-9_])?\.?)(:([0-9]{1,5}))?")
 _ORIGIN = re.compile(r"(https?)://([^/?#@\s]+)")
@@ -27,7 +32,7 @@ class Gate(Struct, frozen=True, kw_only=True):
         """Refuse a request for another host, or one that a page of another origin has sent."""
         found: dict[bytes, list[str]] = {}
         for name, value in headers:
-            if name in (b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode"):
+            if name in _JUDGED:
                 found.setdefault(name, []).append(value.decode("latin-1"))
         host = _only(found.get(b"host", []))
         if host is None or not self.answers_to(host):
@@ -40,7 +45,8 @@ class Gate(Struct, frozen=True, kw_only=True):
                 rule=f"one of: {', '.join(sorted(self.names))}",
                 fix="the address that `up` has printed, or: timewright up --host that.name",
             )
-        self._check_origin(found, host)
+        if len(found) > 1:
+            self._check_origin(found, host)
 
     def answers_to(self, authority: str) -> bool:
         """Whether a Host header names us."""
@@ -66,6 +72,11 @@ class Gate(Struct, frozen=True, kw_only=True):
 
 def parse_authority(text: str) -> tuple[str, int | None] | None:
     """Host and port of `host:port`, in lower case and without a last dot; nothing for what is neither."""
+    return _parsed(text) if len(text) <= _LONGEST else None
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> tuple[str, int | None] | None:
     match = _AUTHORITY.fullmatch(text.lower())
     if match is None:
         return None

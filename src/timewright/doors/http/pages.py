@@ -25,6 +25,7 @@ from timewright.operations.access import doorkeeper_of
 
 STATIC = Path(__file__).parent / "static"
 LARGEST_FILE = 8 * 1024 * 1024
+LASTING = "private, max-age=31536000, immutable"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -48,16 +49,36 @@ class Files:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder if folder is not None and folder.is_dir() else None
+        self._stamps: tuple[int, ...] = ()
+        self._hash = ""
 
     def get(self, name: str) -> Response | None:
-        """A file as an answer."""
+        """A file as an answer; `v/VERSION/name`, where the version is right, may be kept for ever.
+
+        A page names its files as of version 0, and is given out with the version that the files have.
+        """
+        version, name = _versioned(name)
         path = self._known.get(name)
         if path is None or path.stat().st_size > LARGEST_FILE:
             return None
         kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
         kind = "text/javascript" if path.suffix in (".js", ".mjs") else kind
-        headers = {"content-security-policy": POLICY, "cache-control": "no-cache"}
-        return Response(path.read_bytes(), media_type=kind, headers=headers)
+        body = path.read_bytes()
+        if path.suffix == ".html":
+            body = body.replace(b'"v/0/', f'"v/{self._version()}/'.encode())
+        lasting = version and version == self._version()
+        headers = {"content-security-policy": POLICY, "cache-control": LASTING if lasting else "no-cache"}
+        return Response(body, media_type=kind, headers=headers)
+
+    def _version(self) -> str:
+        """A hash of all the files; looked for again when one of them was changed."""
+        stamps = tuple(path.stat().st_mtime_ns for path in self._known.values())
+        if self._stamps != stamps:
+            whole = hashlib.sha256()
+            for name, path in sorted(self._known.items()):
+                whole.update(name.encode() + b"\0" + path.read_bytes())
+            self._stamps, self._hash = stamps, whole.hexdigest()[:12]
+        return self._hash
 
     @cached_property
     def _known(self) -> dict[str, Path]:
@@ -167,6 +188,13 @@ class Pages:
                 fix="/openapi.json lists the paths",
             )
         return found
+
+
+def _versioned(name: str) -> tuple[str, str]:
+    """The version that a name asks for, if it does, and of what."""
+    first, _, rest = name.partition("/")
+    version, slash, path = rest.partition("/")
+    return (version, path) if first == "v" and slash else ("", name)
 
 
 def _plain(text: str, *, status: int) -> Response:

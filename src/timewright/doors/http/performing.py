@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
-from urllib.parse import quote, urlencode
 
 import msgspec
-from starlette.responses import Response
 
-from timewright.doors.http.asked import payload_from, read_body, split_query
+from timewright.doors.http.asked import payload_from, read_body
+from timewright.doors.http.beside import headers_for, revision_in, versioned
+from timewright.doors.http.brief import Brief, brief_at
 from timewright.doors.http.places import Place, places_of
 from timewright.doors.http.problems import Refused
+from timewright.doors.http.recent import Recent
+from timewright.doors.http.replies import Reply
 from timewright.doors.http.sending import sendable
 from timewright.doors.http.threads import Threads
 from timewright.doors.http.visits import Visit
@@ -23,24 +24,34 @@ from timewright.operations.access import acting
 from timewright.operations.context import rehearse, together
 from timewright.operations.quotas import OUTSIDE
 from timewright.operations.repeats import Broom, once
+from timewright.ports.glimpse import Glimpses, NotAtOnce
 
 NAMESPACE = "timewright-namespace"
+_NAMESPACE = NAMESPACE.encode()
 _TAG = re.compile(r'"([0-9]{1,15})"')
 
 
 class Performing:
     """Answers one place of one operation."""
 
-    def __init__(self, place: Place, threads: Threads, broom: Broom) -> None:
+    def __init__(self, place: Place, threads: Threads, broom: Broom, *, brief: Brief | None = None) -> None:
         self._place = place
+        self._brief = brief
         self._threads = threads
         self._broom = broom
         self._noun = place.operation.noun
 
-    async def __call__(self, visit: Visit) -> Response:
-        """Read, perform on a thread, answer."""
+    async def __call__(self, visit: Visit) -> Reply:
+        """Read, perform at once or on a thread, answer."""
         place = self._place
-        context = acting(visit.context, visit.context.caller, visit.headers.get(NAMESPACE))
+        context = visit.context
+        if _NAMESPACE in visit.said:
+            context = acting(context, context.caller, visit.headers.get(NAMESPACE))
+        if self._brief is not None and visit.is_bare:
+            try:
+                return self._brief(visit, context)
+            except NotAtOnce:
+                pass
         body = await self._body(visit)
         payload = payload_from(place, path=visit.path, query=visit.query, body=body)
         match = self._expected(visit, payload)
@@ -111,52 +122,24 @@ class Performing:
 
     def _answer(
         self, visit: Visit, payload: Mapping[str, Any], answer: dict[str, Any], *, repeated: bool
-    ) -> Response:
-        headers: dict[str, str] = {}
-        revision = revision_in(answer, self._noun) if self._noun in versioned() else None
-        if revision is not None:
-            headers["etag"] = f'"{revision}"'
-        if answer.get("cursor"):
-            headers["link"] = f'<{_next(visit, str(answer["cursor"]))}>; rel="next"'
+    ) -> Reply:
+        headers = headers_for(visit, answer, self._noun)
         if repeated:
             headers["idempotency-replayed"] = "true"
         made = self._place.operation.verb == "create" or answer.get("change") == "created"
         status = 201 if made and payload.get("dry_run") is not True else 200
-        return Response(
-            msgspec.json.encode(answer), status_code=status, media_type="application/json", headers=headers
-        )
+        return Reply(msgspec.json.encode(answer), status=status, headers=headers)
 
 
-def performers(threads: Threads) -> list[tuple[Place, Performing]]:
+def performers(threads: Threads, *, glimpses: Glimpses | None) -> list[tuple[Place, Performing]]:
     """Every place of every operation on the list."""
     broom = Broom()
-    return [(place, Performing(place, threads, broom)) for one in operations for place in places_of(one)]
-
-
-@cache
-def versioned() -> frozenset[str]:
-    """The nouns whose things have revisions that a write may name."""
-    return frozenset(one.noun for one in operations if "revision" in one.request.__struct_fields__)
-
-
-def revision_in(answer: Mapping[str, Any], noun: str) -> int | None:
-    """The revision of the thing that an answer shows."""
-    for part in (answer, answer.get("kept")):
-        revision = _in(_in(part, noun), "revision")
-        if isinstance(revision, int):
-            return revision
-    return None
-
-
-def _in(part: object, name: str) -> object:
-    """What a part of an answer has under a name, whether it is spelled already or not."""
-    return part.get(name) if isinstance(part, Mapping) else getattr(part, name, None)
-
-
-def _next(visit: Visit, cursor: str) -> str:
-    pairs = [(name, value) for name, value in split_query(visit.query) if name != "cursor"]
-    path = "/".join(quote(part, safe="") for part in visit.segments)
-    return f"{visit.root}/{path}?{urlencode([*pairs, ('cursor', cursor)])}"
+    recent = Recent(glimpses) if glimpses is not None else None
+    return [
+        (place, Performing(place, threads, broom, brief=brief_at(place, recent)))
+        for one in operations
+        for place in places_of(one)
+    ]
 
 
 def _not_matched(error: TimewrightError) -> Refused:

@@ -9,6 +9,46 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0
 LARGEST_HEAD = 64 * 1024
+LARGEST_PIECE = 64 * 1024
+
+
+class Joined:
+    """A transport that sends what is written in one turn of the loop as one piece: a head with its body."""
+
+    __slots__ = ("_loop", "_parts", "_size", "_transport")
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        """Send it soon; whoever streams much without a pause is not waited for."""
+        if not self._parts:
+            self._loop.call_soon(self._send)
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size > LARGEST_PIECE:
+            self._send()
+
+    def is_closing(self) -> bool:
+        """Whether nothing more is sent."""
+        closing: bool = self._transport.is_closing()
+        return closing
+
+    def close(self) -> None:
+        """Send what was written, and close."""
+        self._send()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def _send(self) -> None:
+        parts, self._parts, self._size = self._parts, [], 0
+        if parts and not self._transport.is_closing():
+            self._transport.write(b"".join(parts))
 
 
 class Impatient(asyncio.Protocol):
@@ -21,7 +61,8 @@ class Impatient(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for the first request."""
-        super().connection_made(transport)
+        joined: Any = Joined(transport, self.loop)
+        super().connection_made(joined)
         self._wait()
 
     def data_received(self, data: bytes) -> None:

@@ -16,30 +16,38 @@ class Routes:
     """Patterns of segments, those without parameters first; `{name}` takes any one segment but none."""
 
     def __init__(self) -> None:
-        self._by_start: dict[Path, list[tuple[Path, dict[str, Handler]]]] = {}
+        self._plain: dict[Path, dict[str, Handler]] = {}
+        self._patterns: dict[tuple[int, Path], list[tuple[Path, dict[str, Handler]]]] = {}
         self.folders: dict[Path, Handler] = {}
 
     def add(self, method: str, path: Path, handler: Handler) -> None:
         """Answer a method at a path."""
-        rows = self._by_start.setdefault(_start(path), [])
+        if not _parameters(path):
+            self._plain.setdefault(path, {})[method] = handler
+            return
+        rows = self._patterns.setdefault((len(path), _start(path)), [])
         for known, methods in rows:
-            if _shape(known) == _shape(path) and known == path:
+            if known == path:
                 methods[method] = handler
                 return
         rows.append((path, {method: handler}))
-        rows.sort(key=lambda row: sum(part.startswith("{") for part in row[0]))
+        rows.sort(key=lambda row: _parameters(row[0]))
 
     def find(self, method: str, segments: Path) -> tuple[Handler, Mapping[str, str]]:
         """Who answers, and what the path names."""
-        allowed: set[str] = set()
-        for path, methods in (*self._by_start.get(segments[:STARTS], ()), *self._by_start.get((), ())):
-            named = _fits(path, segments)
-            if named is None:
-                continue
-            handler = methods.get("GET" if method == "HEAD" else method)
-            if handler is not None:
-                return handler, named
-            allowed |= set(methods)
+        wanted = "GET" if method == "HEAD" else method
+        methods = self._plain.get(segments, {})
+        if wanted in methods:
+            return methods[wanted], {}
+        allowed = set(methods)
+        for start in (segments[:STARTS], ()):
+            for path, methods in self._patterns.get((len(segments), start), ()):
+                named = _fits(path, segments)
+                if named is None:
+                    continue
+                if wanted in methods:
+                    return methods[wanted], named
+                allowed |= set(methods)
         for folder, handler in self.folders.items():
             if segments[: len(folder)] == folder and not allowed:
                 if method in ("GET", "HEAD"):
@@ -53,23 +61,21 @@ class Routes:
 def _start(path: Path) -> Path:
     """What a path is kept under: its first segments, or nothing if one of them is a parameter."""
     start = path[:STARTS]
-    return () if any(part.startswith("{") for part in start) else start
+    return () if _parameters(start) else start
+
+
+def _parameters(path: Path) -> int:
+    return sum(part.startswith("{") for part in path)
 
 
 def _fits(path: Path, segments: Path) -> dict[str, str] | None:
-    if len(path) != len(segments):
-        return None
     named: dict[str, str] = {}
     for wanted, found in zip(path, segments, strict=True):
-        if wanted.startswith("{") and found:
+        if wanted[:1] == "{" and found:
             named[wanted[1:-1]] = found
         elif wanted != found:
             return None
     return named
-
-
-def _shape(path: Path) -> Path:
-    return tuple("{}" if part.startswith("{") else part for part in path)
 
 
 def _nothing_here(segments: Path) -> Refused:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from datetime import timedelta
+from enum import Enum
+from functools import cache, lru_cache, partial
+from operator import attrgetter
+from types import NoneType
 from typing import Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 from msgspec import inspect as mi
 
 from timewright.core.encoding import encode, plain
 from timewright.core.schedule import Schedule
+from timewright.operations.identity import once_for_each
 
 # Instants in answers are in UTC, where both spellings are one.
 _THE_SAME = (
@@ -25,8 +32,10 @@ _THE_SAME = (
 )
 # May hold anything, and came as JSON.
 _AS_IT_CAME = frozenset({"metadata"})
-_MOST_RECENT = 512
-_RECENT: dict[int, tuple[Schedule, Any]] = {}
+_AS_THEY_ARE = frozenset({str, int, float, bool, NoneType})
+# Defaults that are one and the same value wherever they stand.
+_KEPT = (Struct, Enum, timedelta, tuple)
+_NOTHING = object()
 
 
 def sendable(value: Struct) -> dict[str, Any]:
@@ -49,18 +58,45 @@ def _left(value: Any) -> Any:
         return value if all(is_written_alike(one) for one in set(map(type, value))) else plain(value)
     if kind is Schedule:
         return _recent(value)
-    return value if issubclass(kind, Struct) and is_written_alike(kind) else plain(value)
+    if issubclass(kind, Struct):
+        return value if is_written_alike(kind) else _spelled(value)
+    return plain(value)
 
 
-def _recent(value: Schedule) -> Any:
-    """The spelling of a schedule: the same one is asked for again and again, and never changes."""
-    known = _RECENT.get(id(value))
-    if known is None or known[0] is not value:
-        if len(_RECENT) >= _MOST_RECENT:
-            _RECENT.clear()
-        # The value is kept as well, so that its place in memory stays its own.
-        known = _RECENT[id(value)] = (value, plain(value))
-    return known[1]
+@partial(once_for_each, most=512)
+def _recent(value: Schedule) -> dict[str, Any]:
+    """The same schedule is asked for again and again, and never changes."""
+    return _spelled(value)
+
+
+def _spelled(value: Struct) -> dict[str, Any]:
+    """What `encode` gives, with those parts in JSON already that are as they are by default."""
+    tag, fields, values_of = _outline(type(value))
+    made = dict(tag)
+    for (name, usual, spelled), found in zip(fields, values_of(value), strict=True):
+        if type(found) in _AS_THEY_ARE:
+            made[name] = found
+        else:
+            made[name] = spelled if found is usual else plain(found)
+    return made
+
+
+@cache
+def _outline(
+    kind: type[Struct],
+) -> tuple[dict[str, Any], tuple[tuple[str, Any, Any], ...], Callable[[Struct], tuple[Any, ...]]]:
+    """What a kind of value begins with, its fields with their defaults, and how to take them out."""
+    config, inner = kind.__struct_config__, kind.__struct_fields__
+    tag = {config.tag_field: config.tag} if config.tag_field is not None else {}
+    usual = (*[_NOTHING] * (len(inner) - len(kind.__struct_defaults__)), *kind.__struct_defaults__)
+    fields = tuple(
+        (name, one, Raw(msgspec.json.encode(plain(one))))
+        if isinstance(one, _KEPT)
+        else (name, _NOTHING, None)
+        for name, one in zip(kind.__struct_encode_fields__, usual, strict=True)
+    )
+    takes = attrgetter(*inner) if len(inner) > 1 else lambda one: tuple(getattr(one, name) for name in inner)
+    return tag, fields, takes
 
 
 def _alike(info: mi.Type, inside: frozenset[type]) -> bool:

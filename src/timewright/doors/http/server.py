@@ -133,7 +133,7 @@ def _take(bind: str, port: int) -> socket.socket:
         raise _no_address(bind, str(error)) from None
     try:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Head and body are two writes: held back, the second waits 40 ms for the reader's acknowledgement.
+        # Of two writes that follow each other the second would wait 40 ms for the reader's acknowledgement.
         taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if family == socket.AF_INET6:
             # Everywhere is everywhere; any other address is the one that was said.

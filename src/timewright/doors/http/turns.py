@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from timewright.errors import OverQuota
 from timewright.operations.access import Caller
 
@@ -17,13 +13,12 @@ class Turns:
 
     def __init__(self, most: int = MOST_AT_ONCE) -> None:
         self._most = most
-        self._under_way: Counter[str] = Counter()
+        self._under_way: dict[str, int] = {}
 
-    @contextmanager
-    def one_for(self, caller: Caller) -> Iterator[None]:
-        """Take a turn, or be refused while all of them are taken."""
+    def take(self, caller: Caller) -> str:
+        """Take a turn, or be refused while all of them are taken; gives back whose it is."""
         whose = caller.key or caller.actor
-        if self._under_way[whose] >= self._most:
+        if self._under_way.get(whose, 0) >= self._most:
             raise OverQuota(
                 "too many requests at once",
                 field="requests",
@@ -31,10 +26,13 @@ class Turns:
                 rule=f"at most {self._most} under way for one key",
                 fix="wait for an answer before the next question",
             )
-        self._under_way[whose] += 1
-        try:
-            yield
-        finally:
-            self._under_way[whose] -= 1
-            if not self._under_way[whose]:
-                del self._under_way[whose]
+        self._under_way[whose] = self._under_way.get(whose, 0) + 1
+        return whose
+
+    def leave(self, whose: str) -> None:
+        """Give a turn back."""
+        left = self._under_way[whose] - 1
+        if left:
+            self._under_way[whose] = left
+        else:
+            del self._under_way[whose]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -16,6 +17,9 @@ from timewright.operations import Context
 
 BODY_SECONDS = 20.0
 LONGEST_PATH = 8 * 1024
+
+_OF_A_BODY = frozenset({b"content-length", b"transfer-encoding", b"content-encoding"})
+_SAYS_SO = frozenset({"1.0", "1.1"})
 
 Scope = Any
 Receive = Callable[[], Awaitable[Any]]
@@ -32,16 +36,26 @@ class Visit:
         self.context = context
         self.at = at
         self.method: str = scope["method"]
-        self.headers = Headers(scope=scope)
+        self.said: dict[bytes, bytes] = dict(scope["headers"])
         self.query: str = scope.get("query_string", b"").decode("latin-1")
         self.root: str = scope.get("root_path", "").rstrip("/")
         self.segments = _segments(scope, self.root)
         self.path: Mapping[str, str] = {}
 
+    @cached_property
+    def headers(self) -> Headers:
+        """Every header, by name; most requests are answered without a look at more than two of them."""
+        return Headers(scope=self.scope)
+
     @property
     def docs(self) -> str:
         """Where the page is that says what problems mean."""
         return f"{self.root}/docs"
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether there is no body for sure; later versions of HTTP may have one without saying so."""
+        return self.scope.get("http_version") in _SAYS_SO and _OF_A_BODY.isdisjoint(self.said)
 
     async def body(self) -> bytes:
         """The whole body, unless it is too large or does not come."""
@@ -97,6 +111,8 @@ def _segments(scope: Scope, root: str) -> tuple[str, ...]:
     if len(raw) > LONGEST_PATH:
         raise Refused(414, "uri_too_long", "the path is too long", rule=f"at most {LONGEST_PATH} bytes")
     try:
+        if b"%" not in raw:
+            return tuple(raw.decode("utf-8").split("/")[1:])
         return tuple(unquote_to_bytes(part).decode("utf-8") for part in raw.split(b"/")[1:])
     except UnicodeDecodeError:
         raise Refused(

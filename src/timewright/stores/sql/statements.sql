@@ -4,6 +4,8 @@
 -- columns are then spoken of as v.a, v.b. `[sqlite]` or `[postgres]` marks the few that differ.
 -- {in:ids} is "one of the list"; {from} and {values} bring the rows; {lock} and {skip_locked} hold them;
 -- {kept:runs} gives back the ids of the rows that took effect, the id being the first column.
+-- A star marks the columns in which the rows of a batch differ: on SQLite, rows that differ in nothing else are
+-- brought together, and `x_kept` says who took effect where not all did.
 
 -- name: insert_schedules(id text, namespace text, name text, grouped text, revision bigint, state text, reason text, decided_to bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, hints text, shard bigint)
 INSERT INTO schedules (id, namespace, name, grouped, revision, state, reason, decided_to, next_at, wake_at, source,
@@ -52,6 +54,13 @@ ORDER BY s.wake_at, s.id
 LIMIT :limit
 {skip_locked:s}
 
+-- name: due_until
+-- What will be looked at then, without holding any of it.
+SELECT s.id, s.revision FROM schedules s
+WHERE s.wake_at IS NOT NULL AND s.wake_at <= :until
+ORDER BY s.wake_at, s.id
+LIMIT :limit
+
 -- name: due_shard
 -- The remainder is spelled out because a percent sign means something else on its way to PostgreSQL.
 SELECT {due}
@@ -74,19 +83,25 @@ SELECT id FROM schedules WHERE id {in:ids} ORDER BY id {lock}
 -- name: find_schedule
 SELECT id FROM schedules WHERE namespace = :namespace AND name = :name
 
+-- name: get_named_schedule
+SELECT {due}
+FROM schedules s
+WHERE s.namespace = :namespace AND s.name = :name
+
 -- name: list_schedules
-SELECT id, namespace, name FROM schedules
-WHERE (namespace, name) > (:after_namespace, :after_name)
-    AND namespace >= :first_namespace AND namespace <= :last_namespace
-    AND (:state = '' OR state = :state) AND (:grouped = '' OR grouped = :grouped)
-    AND (:prefix = '' OR substr(name, 1, length(:prefix)) = :prefix)
-ORDER BY namespace, name
+SELECT {due}, s.namespace, s.name
+FROM schedules s
+WHERE (s.namespace, s.name) > (:after_namespace, :after_name)
+    AND s.namespace >= :first_namespace AND s.namespace <= :last_namespace
+    AND (:state = '' OR s.state = :state) AND (:grouped = '' OR s.grouped = :grouped)
+    AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
+ORDER BY s.namespace, s.name
 LIMIT :limit
 
 -- name: get_revisions(schedule_id text, revision bigint) [postgres]
 SELECT r.schedule_id, r.revision, r.body FROM revisions r {join} r.schedule_id = v.schedule_id AND r.revision = v.revision
 
--- name: get_revisions(schedule_id text, revision bigint) [sqlite]
+-- name: get_revisions(schedule_id* text, revision* bigint) [sqlite]
 SELECT schedule_id, revision, body FROM revisions WHERE schedule_id = v.schedule_id AND revision = v.revision
 
 -- name: list_revisions
@@ -96,10 +111,17 @@ SELECT revision, body, at, actor, reason FROM revisions WHERE schedule_id = :id 
 SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL),
     (SELECT min(fire_at) FROM runs WHERE state = 'ready' AND asleep = 1)
 
+-- name: next_of_shard
+SELECT s.wake_at
+FROM schedules s
+WHERE s.wake_at IS NOT NULL AND s.wake_at <= :until AND s.shard - s.shard / :shards * :shards = :shard
+ORDER BY s.wake_at
+LIMIT 1
+
 -- name: next_lease_end
 SELECT min(lease_until) FROM runs WHERE state = 'leased'
 
--- name: insert_runs(id text, namespace text, schedule_id text, lane text, planned_at bigint, fire_at bigint, state text, asleep bigint, reason text, source text, revision bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id text, holder text, leased_at bigint, lease_until bigint, parent text, previous text, extra text)
+-- name: insert_runs(id* text, namespace text, schedule_id* text, lane text, planned_at* bigint, fire_at* bigint, state text, asleep bigint, reason text, source text, revision* bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, parent text, previous* text, extra text)
 -- The gate: the same occurrence twice is an ordinary "already there".
 INSERT INTO runs (id, namespace, schedule_id, lane, planned_at, fire_at, state, asleep, reason, source, revision, queue,
     line, priority, alone, handoff, fence, last_of, dropped, created_at, finished_at, lease_id, holder, leased_at,
@@ -107,6 +129,10 @@ INSERT INTO runs (id, namespace, schedule_id, lane, planned_at, fire_at, state, 
 {values}
 ON CONFLICT (planned_at, schedule_id, lane) DO NOTHING
 {kept:runs}
+
+-- name: insert_runs_kept(id* text, namespace text, schedule_id* text, lane text, planned_at* bigint, fire_at* bigint, state text, asleep bigint, reason text, source text, revision* bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, parent text, previous* text, extra text) [sqlite]
+-- Ids are new: whoever has a row has it from this.
+SELECT runs.id FROM runs WHERE runs.id = v.id
 
 -- name: link_runs(id text, previous text)
 UPDATE runs SET previous = v.previous {from} WHERE runs.id = v.id
@@ -192,7 +218,12 @@ WITH RECURSIVE lines (line) AS (
 SELECT line FROM lines WHERE line IS NOT NULL
 
 -- name: ready_runs
-SELECT {run} FROM runs
+-- Few columns, because most have never been leased: what else there is of a run is fetched where there is something.
+SELECT id, namespace, schedule_id, lane, planned_at, fire_at, state, source, revision, queue, priority, alone, handoff,
+    created_at, previous,
+    CASE WHEN fence = 0 AND attempts = 0 AND refunds = 0 AND reason = '' AND error = '' AND finished_at IS NULL
+        AND parent = '' AND extra = '' THEN 1 ELSE 0 END
+FROM runs
 WHERE state = 'ready' AND asleep = 0 AND handoff = :handoff AND line = :line
 ORDER BY priority, planned_at, id
 LIMIT :limit
@@ -237,15 +268,18 @@ INSERT INTO holds (gate, run_id, fence) {values}
 -- name: delete_holds
 DELETE FROM holds WHERE run_id {in:ids}
 
--- name: lease_runs(id text, fence bigint, lease_id text, holder text, leased_at bigint, lease_until bigint)
+-- name: lease_runs(id* text, fence bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint)
 -- The fence moves with every lease; whoever read an older one leases nothing. The state is spelled so that no
 -- statistics apply to it: taken when nothing was ready they promise one row, and PostgreSQL then compares every
 -- ready run with every grant.
 UPDATE runs SET state = 'leased', fence = runs.fence + 1, lease_id = v.lease_id, holder = v.holder,
-    leased_at = v.leased_at, lease_until = v.lease_until, started_at = NULL, cancel_at = NULL
+    leased_at = v.leased_at, lease_until = v.lease_until, started_at = NULL, cancel_at = NULL, reason = ''
 {from}
 WHERE runs.id = v.id AND runs.state || '' = 'ready' AND runs.fence = v.fence
 {kept:runs}
+
+-- name: lease_runs_kept(id* text, fence bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint) [sqlite]
+SELECT runs.id FROM runs WHERE runs.id = v.id AND runs.lease_id = v.lease_id AND runs.fence = v.fence + 1
 
 -- name: renew_leases(id text, fence bigint, lease_until bigint)
 -- What was promised is never taken back: a shorter length, or a clock read long ago, leaves the end where it was.
@@ -277,18 +311,25 @@ UPDATE runs SET state = 'parked', reason = 'unreadable', lease_id = '', holder =
     lease_until = NULL, cancel_at = NULL
 WHERE id {in:ids}
 
--- name: settle_runs(id text, fence bigint, state text, asleep bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, started_at bigint, finished_at bigint, word text, error text)
--- The fence decides: an answer from a lost lease names an old one and matches no row.
-UPDATE runs SET state = v.state, asleep = v.asleep, fire_at = v.fire_at, reason = v.reason, attempts = v.attempts,
-    refunds = v.refunds, started_at = v.started_at, finished_at = v.finished_at, word = v.word, error = v.error,
-    lease_id = '', holder = '', leased_at = NULL, lease_until = NULL, cancel_at = NULL
+-- name: settle_runs(id* text, fence bigint, state text, asleep bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, started_at* bigint, finished_at bigint, word text, error text)
+-- The fence decides: an answer from a lost lease names an old one and matches no row. A run that is over keeps the
+-- instant at which it could start.
+UPDATE runs SET state = v.state, asleep = v.asleep, fire_at = coalesce(v.fire_at, runs.fire_at), reason = v.reason,
+    attempts = v.attempts, refunds = v.refunds, started_at = v.started_at, finished_at = v.finished_at, word = v.word,
+    error = v.error, lease_id = '', holder = '', leased_at = NULL, lease_until = NULL, cancel_at = NULL
 {from}
 WHERE runs.id = v.id AND runs.state || '' = 'leased' AND runs.fence = v.fence
 {kept:runs}
 
--- name: insert_attempts(run_id text, fence bigint, number bigint, lease_id text, holder text, leased_at bigint, lease_until bigint, started_at bigint, ended_at bigint, outcome text, charged bigint, word text, error text, result text)
+-- name: settle_runs_kept(id* text, fence bigint, state text, asleep bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, started_at* bigint, finished_at bigint, word text, error text) [sqlite]
+-- Asked before their attempts are written: what ended under this fence earlier has one.
+SELECT runs.id FROM runs
+WHERE runs.id = v.id AND runs.fence = v.fence AND runs.state = v.state AND runs.finished_at IS v.finished_at
+    AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_id = runs.id AND a.fence = runs.fence)
+
+-- name: insert_attempts(run_id* text, fence bigint, number bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, started_at* bigint, ended_at bigint, outcome text, charged bigint, word text, error text, result text, cost text)
 INSERT INTO attempts (run_id, fence, number, lease_id, holder, leased_at, lease_until, started_at, ended_at, outcome,
-    charged, word, error, result)
+    charged, word, error, result, cost)
 {values}
 
 -- name: change_runs(id text, was text, fence bigint, state text, asleep bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, finished_at bigint, error text)
@@ -309,8 +350,9 @@ WHERE runs.id = v.id AND runs.state = 'leased' AND runs.cancel_at IS NULL
 -- name: failing
 SELECT id FROM schedules WHERE failures > 0 LIMIT :limit
 
--- name: any_held
-SELECT 1 FROM runs WHERE state = 'held' LIMIT 1
+-- name: what_waits
+-- Every end of a run asks both: is a run held behind another, and does a schedule ask for another's ends?
+SELECT (SELECT 1 FROM runs WHERE state = 'held' LIMIT 1), (SELECT 1 FROM links LIMIT 1)
 
 -- name: clear_streaks(id text)
 UPDATE schedules SET failures = 0 {from} WHERE schedules.id = v.id AND schedules.failures > 0
@@ -340,7 +382,7 @@ LIMIT :limit
 
 -- name: get_attempts
 SELECT run_id, fence, number, lease_id, holder, leased_at, lease_until, started_at, ended_at, outcome, charged, word,
-    error, result
+    error, result, cost
 FROM attempts WHERE run_id {in:ids} ORDER BY run_id, fence
 
 -- name: insert_objects(kind text, namespace text, name text, revision bigint, body text, at bigint)
@@ -382,6 +424,11 @@ SELECT value FROM meta WHERE name = :name
 -- name: put_meta
 INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
+-- name: raise_mark
+-- A number that never sinks, whoever writes it and however late.
+INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = excluded.value
+WHERE CAST(excluded.value AS BIGINT) > CAST(meta.value AS BIGINT)
+
 -- name: hold_meta
 -- Holds the row until the transaction ends, also one that was not there.
 INSERT INTO meta (name, value) VALUES (:name, '') ON CONFLICT (name) DO UPDATE SET value = meta.value
@@ -401,6 +448,20 @@ DELETE FROM runs WHERE id {in:ids} AND state IN ('succeeded', 'failed', 'skipped
 
 -- name: delete_attempts
 DELETE FROM attempts WHERE run_id {in:ids}
+
+-- name: put_said(run_id text, fence bigint, number bigint, at bigint, size bigint, cut bigint, body text)
+INSERT INTO said (run_id, fence, number, at, size, cut, body)
+{values}
+ON CONFLICT (run_id, fence) DO UPDATE SET at = excluded.at, size = excluded.size, cut = excluded.cut, body = excluded.body
+
+-- name: get_said
+SELECT run_id, fence, number, at, size, cut, body FROM said WHERE run_id {in:ids} ORDER BY run_id, fence
+
+-- name: drop_said(run_id text, fence bigint)
+DELETE FROM said WHERE (run_id, fence) IN ({values})
+
+-- name: delete_said
+DELETE FROM said WHERE run_id {in:ids}
 
 -- name: count_runs
 SELECT count(*) FROM runs
@@ -577,10 +638,14 @@ WHERE planned_at = :planned_at AND schedule_id = '' AND lane >= :first AND lane 
 ORDER BY lane
 
 -- name: count_namespace
--- For quotas: schedules in use and runs that wait, each counted no further than it matters.
+-- For quotas: schedules in use and runs that wait, each counted no further than it matters. Those in use are all
+-- but those that are over, because indexes alone can count both.
+WITH past (many) AS (SELECT count(*) FROM schedules
+    WHERE state <> 'active' AND state IN ('archived', 'finished') AND namespace = :namespace)
 SELECT
     (SELECT count(*) FROM (SELECT 1 FROM schedules
-        WHERE namespace = :namespace AND state NOT IN ('archived', 'finished') LIMIT :most_schedules) a),
+        WHERE namespace = :namespace LIMIT :most_schedules + (SELECT many FROM past)) a)
+        - (SELECT many FROM past),
     (SELECT count(*) FROM (
         SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 0 AND namespace = :namespace
         UNION ALL
@@ -662,10 +727,176 @@ ORDER BY id DESC
 
 -- name: list_resting_schedules
 -- What is not active is the smaller part, and has an index of its own.
-SELECT id, namespace, name FROM schedules
-WHERE state <> 'active' AND state = :state AND (namespace, name) > (:after_namespace, :after_name)
-    AND namespace >= :first_namespace AND namespace <= :last_namespace
-    AND (:grouped = '' OR grouped = :grouped)
-    AND (:prefix = '' OR substr(name, 1, length(:prefix)) = :prefix)
-ORDER BY namespace, name
+SELECT {due}, s.namespace, s.name
+FROM schedules s
+WHERE s.state <> 'active' AND s.state = :state AND (s.namespace, s.name) > (:after_namespace, :after_name)
+    AND s.namespace >= :first_namespace AND s.namespace <= :last_namespace
+    AND (:grouped = '' OR s.grouped = :grouped)
+    AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
+ORDER BY s.namespace, s.name
+LIMIT :limit
+
+-- name: delete_links
+DELETE FROM links WHERE downstream = :downstream
+
+-- name: insert_links(upstream text, downstream text, kind text, outcome text, delay bigint, met_at bigint, met_by text)
+INSERT INTO links (upstream, downstream, kind, outcome, delay, met_at, met_by)
+{values}
+
+-- name: links_of
+SELECT upstream, downstream, kind, outcome, delay, met_at, met_by FROM links
+WHERE downstream {in:ids} ORDER BY upstream, downstream, kind, outcome
+
+-- name: hold_links_of
+-- Whoever starts only if an end came, and whoever brings that end, hold the same row: neither misses the other.
+SELECT upstream, downstream, kind, outcome, delay, met_at, met_by FROM links
+WHERE downstream {in:ids} ORDER BY upstream, downstream, kind, outcome {lock}
+
+-- name: links_from
+SELECT upstream, downstream, kind, outcome, delay, met_at, met_by FROM links
+WHERE upstream {in:ids} ORDER BY upstream, downstream, kind, outcome
+
+-- name: meet_links(upstream text, downstream text, kind text, outcome text, met_at bigint, met_by text)
+UPDATE links SET met_at = v.met_at, met_by = v.met_by
+{from}
+WHERE links.upstream = v.upstream AND links.downstream = v.downstream AND links.kind = v.kind
+    AND links.outcome = v.outcome AND (links.met_at IS NULL OR links.met_at <= v.met_at)
+
+-- name: insert_follow_ups(downstream text, upstream_run text, upstream text, outcome text, due_at bigint)
+-- One run makes one occurrence, however often it is tried again and ends.
+INSERT INTO follow_ups (downstream, upstream_run, upstream, outcome, due_at)
+{values}
+ON CONFLICT (downstream, upstream_run) DO NOTHING
+
+-- name: rouse(id text, at bigint)
+UPDATE schedules SET
+    next_at = CASE WHEN schedules.state = 'active' AND schedules.source <> 'paused'
+        AND (schedules.next_at IS NULL OR schedules.next_at > v.at) THEN v.at ELSE schedules.next_at END,
+    source = CASE WHEN schedules.state = 'active' AND schedules.source <> 'paused'
+        AND (schedules.next_at IS NULL OR schedules.next_at > v.at) THEN 'baseline-after' ELSE schedules.source END,
+    wake_at = CASE WHEN schedules.wake_at IS NULL OR schedules.wake_at > v.at THEN v.at ELSE schedules.wake_at END
+{from}
+WHERE schedules.id = v.id
+
+-- name: open_follow_ups
+SELECT downstream, upstream_run, upstream, outcome, due_at, state, run_id FROM follow_ups
+WHERE state = 'open' AND downstream = :downstream ORDER BY due_at, upstream_run LIMIT :limit
+
+-- name: close_follow_ups(downstream text, upstream_run text, state text, run_id text)
+UPDATE follow_ups SET state = v.state, run_id = v.run_id
+{from}
+WHERE follow_ups.downstream = v.downstream AND follow_ups.upstream_run = v.upstream_run
+
+-- name: drop_follow_ups
+DELETE FROM follow_ups WHERE downstream = :downstream AND state = 'open'
+
+-- name: follow_ups_of
+SELECT downstream, upstream_run, upstream, outcome, due_at, state, run_id FROM follow_ups
+WHERE run_id <> '' AND run_id {in:ids}
+UNION
+SELECT downstream, upstream_run, upstream, outcome, due_at, state, run_id FROM follow_ups
+WHERE upstream_run {in:upstream_runs}
+ORDER BY due_at, downstream, upstream_run
+
+-- name: forget_follow_ups
+-- With the run that ended goes what it became: nobody can try it again.
+DELETE FROM follow_ups WHERE upstream_run {in:ids} AND state <> 'open'
+
+-- name: insert_waits(run_id text, schedule_id text)
+INSERT INTO waits (run_id, schedule_id) {values} ON CONFLICT (run_id) DO NOTHING
+
+-- name: waits_of
+SELECT run_id FROM waits WHERE schedule_id {in:ids} ORDER BY run_id
+
+-- name: delete_waits
+DELETE FROM waits WHERE run_id {in:ids}
+
+-- name: budgets_mark
+SELECT CAST(value AS BIGINT) FROM meta WHERE name = 'budgets'
+
+-- name: hold_mark
+INSERT INTO meta (name, value) VALUES ('budgets', '0') ON CONFLICT (name) DO UPDATE SET value = meta.value
+
+-- name: get_book
+SELECT kind, namespace, name, body FROM objects WHERE kind IN ('budget', 'provider') ORDER BY kind, namespace, name
+
+-- name: ensure_accounts(budget text, period bigint)
+INSERT INTO accounts (budget, period) {values} ON CONFLICT (budget, period) DO NOTHING
+
+-- name: hold_accounts
+SELECT budget, period, used, held FROM accounts WHERE budget {in:budgets} AND period >= :since
+ORDER BY budget, period {lock}
+
+-- name: read_accounts
+SELECT budget, period, used, held FROM accounts WHERE budget {in:budgets} AND period >= :since
+ORDER BY budget, period
+
+-- name: add_to_accounts(budget text, period bigint, used bigint, held bigint)
+INSERT INTO accounts (budget, period, used, held)
+{values}
+ON CONFLICT (budget, period) DO UPDATE SET used = accounts.used + excluded.used, held = accounts.held + excluded.held
+
+-- name: insert_charges(run_id text, fence bigint, budget text, period bigint, at bigint, used bigint, held bigint, open bigint)
+INSERT INTO charges (run_id, fence, budget, period, at, used, held, open)
+{values}
+
+-- name: open_charges
+SELECT run_id, fence, budget, period, at, used, held, open FROM charges
+WHERE run_id {in:ids} AND open = 1 ORDER BY run_id, fence, budget
+
+-- name: charges_of
+SELECT run_id, fence, budget, period, at, used, held, open FROM charges
+WHERE run_id {in:ids} ORDER BY run_id, fence, budget
+
+-- name: close_charges(run_id text, fence bigint, budget text, used bigint)
+UPDATE charges SET used = v.used, held = 0, open = 0
+{from}
+WHERE charges.run_id = v.run_id AND charges.fence = v.fence AND charges.budget = v.budget
+
+-- name: delete_charges
+DELETE FROM charges WHERE run_id {in:ids}
+
+-- name: uncount
+-- A budget that counts in other periods: what was taken since the one it is in began is counted there instead.
+UPDATE accounts SET
+    used = used - coalesce((SELECT sum(c.used) FROM charges c
+        WHERE c.budget = accounts.budget AND c.period = accounts.period AND c.at >= :period), 0),
+    held = held - coalesce((SELECT sum(c.held) FROM charges c
+        WHERE c.budget = accounts.budget AND c.period = accounts.period AND c.at >= :period), 0)
+WHERE budget = :budget
+
+-- name: recount
+INSERT INTO accounts (budget, period, used, held)
+SELECT :budget, :period, coalesce(sum(used), 0), coalesce(sum(held), 0) FROM charges
+WHERE budget = :budget AND at >= :period
+ON CONFLICT (budget, period) DO UPDATE SET used = accounts.used + excluded.used, held = accounts.held + excluded.held
+
+-- name: move_charges
+UPDATE charges SET period = :period WHERE budget = :budget AND at >= :period
+
+-- name: forget_charges
+DELETE FROM charges WHERE budget = :budget
+
+-- name: forget_accounts
+DELETE FROM accounts WHERE budget = :budget
+
+-- name: accounts_of
+SELECT period, used, held FROM accounts WHERE budget = :budget AND (used > 0 OR held > 0)
+ORDER BY period DESC LIMIT :limit
+
+-- name: count_deferred
+SELECT count(*) FROM runs WHERE state = 'ready' AND asleep = 1 AND namespace = :namespace
+    AND substr(reason, 1, length(:prefix)) = :prefix
+
+-- name: undefer
+-- What was deferred for this reason may start at once.
+UPDATE runs SET asleep = 0, fire_at = :now, reason = ''
+WHERE id IN (SELECT id FROM runs WHERE state = 'ready' AND asleep = 1 AND namespace = :namespace
+    AND substr(reason, 1, length(:prefix)) = :prefix)
+RETURNING id
+
+-- name: runs_ahead
+SELECT {run} FROM runs
+WHERE state = 'ready' AND asleep = 1 AND lane <> '' AND schedule_id {in:ids}
+ORDER BY fire_at, id
 LIMIT :limit

@@ -14,15 +14,15 @@ from timewright.engine.prune import Pruner
 from timewright.engine.tick import Limits, Tick
 from timewright.ids import TimedIds
 from timewright.testing.world.chance import Chance
-from timewright.testing.world.clocks import MINUTE, SECOND, SkewedClock
+from timewright.testing.world.clocks import SECOND, SkewedClock
 from timewright.testing.world.gated import GatedStore
 from timewright.testing.world.work import WorldTarget
 
 if TYPE_CHECKING:
-    from timewright.testing.world.run import Outlook, World
+    from timewright.testing.world.calling import Outlook
+    from timewright.testing.world.run import World
 
 KINDS = ("call", "http", "shell", "publish", "note", "workflow")
-NEVER = 1 << 62
 # The world wakes whoever has something to do, so nobody needs to look around in between.
 LONGEST_REST = timedelta(hours=6)
 SLOWEST_POLL = 5.0
@@ -103,8 +103,7 @@ class WorldWaker:
 
     def wake(self) -> None:
         """Tick soon."""
-        engine = self._engine
-        engine.alarm("step", engine.world.time.at + engine.chance.randrange(2_000), engine.step)
+        self._engine.call()
 
 
 class Engine(Actor):
@@ -115,7 +114,8 @@ class Engine(Actor):
     ) -> None:
         super().__init__(world, name, chance)
         self.limits = Limits(capacity=capacity, batch=50, admits=admits)
-        self._seen = -1
+        self.seen = -1
+        self._tries = 0
 
     def boot(self) -> None:
         """A fresh instance with an id of its own."""
@@ -125,9 +125,11 @@ class Engine(Actor):
         waker = WorldWaker(self)
         self.target = target = WorldTarget(self, holder)
         self.launcher = Launcher(
-            dict.fromkeys(KINDS, target), monotonic=self.clock.monotonic, wake=waker.wake
+            dict.fromkeys(KINDS, target), monotonic=self.clock.monotonic, wake=self.answered
         )
         self.tick = Tick(self.store, self.launcher, ids=self.ids, holder=holder, limits=self.limits)
+        # As in production, where the settling has a thread of its own.
+        self.tick.settles = False
         keep = world.scenario.keep_history
         self.loop = Loop(
             self.store,
@@ -139,8 +141,18 @@ class Engine(Actor):
             longest_rest=LONGEST_REST,
             pruner=Pruner(self.store, keep=keep) if keep is not None and self.limits.admits else None,
         )
-        self._seen = -1
+        self.seen = -1
+        self._tries = 0
         self.alarm("step", world.time.at + self.chance.micros(0, 1), self.step)
+
+    def call(self) -> None:
+        """Somebody wants a tick here, whatever else may be due."""
+        self.seen = -1
+        self.alarm("step", self.world.time.at + self.chance.randrange(2_000), self.step)
+
+    def answered(self) -> None:
+        """Work has come back: it is written soon."""
+        self.alarm("settle", self.world.time.at + self.chance.randrange(2_000), self.settle)
 
     def vanish(self) -> None:
         """Work inside the process dies with it; what runs elsewhere goes on."""
@@ -154,25 +166,44 @@ class Engine(Actor):
         """One pass through the rooms, unless there is nothing to do here."""
         world = self.world
         if not self._is_wanted():
-            self._arm(world.outlook())
             return
-        self._seen = world.version
+        self.seen = world.version
         self.busy.add("step")
         try:
             seconds = self.loop.step()
         except Exception as error:  # noqa: BLE001  supervised as in production
             world.trouble(self, error)
             seconds = self.loop._troubled(error)
-            self._seen = -1
+            self.seen = -1
         finally:
             self.busy.discard("step")
         world.steps += 1
         self._arm_beats()
         if seconds <= SLOWEST_POLL:
             wait = self.clock.true(seconds) if seconds == 0 else self._poll(seconds)
-            self.alarm("step", world.time.at + wait, self.step)
+            self.alarm("step", self._knock(world.time.at + wait), self.step)
         else:
-            self._arm(world.outlook())
+            world.caller.arm()
+
+    def _knock(self, at: int) -> int:
+        """Who finds the store away knocks every few seconds; only the knock that finds it back is lived."""
+        away = max(self.world.away_until, self.cut_off_until)
+        return at if at >= away else away + self.chance.randrange(int(SLOWEST_POLL * SECOND))
+
+    def settle(self) -> None:
+        """Write what has come back, beside the tick; what the store does not take is tried again."""
+        self.busy.add("settle")
+        try:
+            self.loop.settler.settle()
+            self._tries = 0
+        except Exception as error:  # noqa: BLE001  supervised as in production
+            self.world.trouble(self, error)
+            self._tries += 1
+            wait = self.clock.true(self.loop.troubled(error, tries=self._tries))
+            self.alarm("settle", self._knock(self.world.time.at + wait), self.settle)
+        finally:
+            self.busy.discard("settle")
+        self._arm_beats()
 
     def renew(self) -> None:
         """The beat that prolongs leases and hears of cancels; an error waits for the next beat."""
@@ -200,7 +231,7 @@ class Engine(Actor):
             self.alarm("stop", world.time.at + SECOND, self.stop)
             return
         holder, in_doubt = self.tick.holder, self.tick.in_doubt
-        self.busy |= {"step", "renew"}
+        self.busy |= {"step", "settle", "renew"}
         wait = timedelta(seconds=self.chance.choice((0, 2, 20)))
         self.loop.stop(wait=wait, grace=timedelta(seconds=2))
         # A grant whose answer was lost is in nobody's hands, and is left to its lease.
@@ -213,12 +244,9 @@ class Engine(Actor):
         world.close_store(self)
         world.at(world.time.at + self.chance.micros(1, 60), self.start)
 
-    def consider(self, outlook: Outlook) -> None:
-        """Look when something may be due, as soon as the usual rest would."""
-        if outlook.version != self._seen:
-            self._arm(outlook)
-        if self.launcher and outlook.stops != getattr(self, "_stops", 0):
-            self._stops = outlook.stops
+    def hear_of_stops(self) -> None:
+        """Someone was asked to stop; perhaps it runs here."""
+        if len(self.launcher):
             self.alarm("renew", self.world.time.at + self.chance.micros(0, 1), self.renew)
 
     def _poll(self, seconds: float) -> int:
@@ -226,24 +254,15 @@ class Engine(Actor):
         return int(seconds * SECOND) + (self.chance.randrange(int(SLOWEST_POLL * SECOND)))
 
     def _is_wanted(self) -> bool:
-        world, outlook = self.world, self.world.outlook()
-        if self._seen == -1 or self.launcher.has_answers or self.tick.in_doubt:
+        world = self.world
+        if self.seen == -1 or self.tick.in_doubt:
             return True
-        now = micros(world.now())
+        outlook, now = world.outlook(), micros(world.now())
         if outlook.asleep <= now or outlook.ends <= now or (self.limits.admits and outlook.due <= now):
             return True
-        if outlook.version == self._seen:
+        if outlook.version == self.seen:
             return False
-        return (outlook.ready and self.tick.room > 0) or self.chance.maybe(world.faults.rates.redundant)
-
-    def _arm(self, outlook: Outlook) -> None:
-        world = self.world
-        timed = min(outlook.asleep, outlook.ends, outlook.due if self.limits.admits else NEVER)
-        at = NEVER if timed == NEVER else world.when(timed) + self.chance.randrange(20_000)
-        if outlook.ready and outlook.version != self._seen and self.tick.room:
-            at = min(at, world.time.at + self.chance.randrange(MINUTE))
-        if at < self.alarms.get("step", NEVER):
-            self.alarm("step", at, self.step)
+        return (outlook.ready and self.tick.room > 0) or self.chance.maybe(world.redundant)
 
     def _arm_beats(self) -> None:
         """Beats only while something is under way, and only when they have something to do."""

@@ -9,6 +9,7 @@ from timewright.core.moments import from_micros
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
+NEVER = 1 << 62
 
 
 class TrueTime:

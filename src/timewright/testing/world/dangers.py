@@ -28,6 +28,7 @@ DANGERS = (
     "gap written",
     "catch-up limit reached",
     "hint clamped",
+    "client key known already",
     "source: ai-interval",
     "source: ai-oneshot",
     "source: backfill",
@@ -40,6 +41,13 @@ DANGERS = (
     "skipped: queue_full",
     "skipped: superseded",
 )
+
+# What others count and we cannot meet, and why.
+WITHOUT = {
+    "unique-key conflict": "the row of a schedule is locked from look to write, so nobody decides twice",
+    "slot reconciled": "a place under a ceiling is written and freed in the transaction of its lease",
+    "epoch hold entered": "a restored or copied store is not told from its original yet",
+}
 
 
 def unmet(counts: Mapping[str, int]) -> list[str]:

@@ -22,20 +22,20 @@ def new_world(scenario: Scenario, base: Base, **options: Any) -> World:
     chance = world.chance
     for number in range(scenario.instances):
         name = f"engine-{number}"
-        world.actors.append(Engine(world, name, chance.fork(name), capacity=scenario.capacity))
+        world.join(Engine(world, name, chance.fork(name), capacity=scenario.capacity))
     for number in range(scenario.workers):
         name = f"worker-{number}"
         engine = Engine(world, name, chance.fork(name), admits=False, capacity=scenario.capacity)
-        world.actors.append(engine)
+        world.join(engine)
     queues = [(namespace, queue) for namespace in NAMESPACES for queue in QUEUES]
     for number in range(scenario.holders):
         name = f"holder-{number}"
-        world.actors.append(Holder(world, name, chance.fork(name), queues))
+        world.join(Holder(world, name, chance.fork(name), queues))
     for number in range(scenario.reapers):
         name = f"reaper-{number}"
-        world.actors.append(Reaper(world, name, chance.fork(name)))
+        world.join(Reaper(world, name, chance.fork(name)))
     found(world)
-    world.actors.append(Person(world, "person", chance.fork("person"), an_hour=scenario.people))
+    world.join(Person(world, "person", chance.fork("person"), an_hour=scenario.people))
     for actor in world.actors:
         actor.start()
     brew(world)

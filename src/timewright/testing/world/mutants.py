@@ -30,10 +30,12 @@ Patches = list[tuple[Any, str, Any]]
 class Mutant(Struct, frozen=True, kw_only=True):
     """A fault in the protocol: functions that are replaced, statements and tables that lack a guard.
 
-    `redundant` says why nothing can be seen when this guard alone is gone, if that is so.
+    `owners` are the promises that it breaks; one must see it. `redundant` says why nothing can be seen
+    when this guard alone is gone, if that is so.
     """
 
     name: str
+    owners: tuple[str, ...] = ()
     patches: Callable[[], Patches] = list
     change: Change | None = None
     redundant: str = ""
@@ -272,6 +274,7 @@ AGAIN = sql("insert_attempts", "INSERT INTO", "INSERT OR REPLACE INTO")
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="the unique key is dropped, and the cursor is split",
+        owners=("I1", "I4", "I8"),
         patches=lambda: _split(cursor_first=False),
         change=no_key,
     ),
@@ -280,28 +283,44 @@ MUTANTS: tuple[Mutant, ...] = (
         change=no_key,
         redundant="the row of the schedule is locked from the look to the write, so nobody decides twice",
     ),
-    Mutant(name="the cursor is split, runs first", patches=lambda: _split(cursor_first=False)),
-    Mutant(name="the cursor is split, cursor first", patches=lambda: _split(cursor_first=True)),
-    Mutant(name="the ceiling is counted first", patches=_counted_first),
-    Mutant(name="the ceiling is forgotten at admission", patches=_gates_forgotten_at_admission),
-    Mutant(name="places are never freed", change=sql("delete_holds", r"WHERE ", "WHERE 1 = 0 AND ")),
+    Mutant(
+        name="the cursor is split, runs first",
+        owners=("I7", "I8"),
+        patches=lambda: _split(cursor_first=False),
+    ),
+    Mutant(
+        name="the cursor is split, cursor first", owners=("I3",), patches=lambda: _split(cursor_first=True)
+    ),
+    Mutant(name="the ceiling is counted first", owners=("I14",), patches=_counted_first),
+    Mutant(
+        name="the ceiling is forgotten at admission", owners=("I14",), patches=_gates_forgotten_at_admission
+    ),
+    Mutant(
+        name="places are never freed",
+        owners=("I15",),
+        change=sql("delete_holds", r"WHERE ", "WHERE 1 = 0 AND "),
+    ),
     Mutant(
         name="no fence at settle",
         change=sql("settle_runs", *NO_FENCE),
         redundant="an attempt is kept once for each fence, so a second end of a lease undoes its transaction",
     ),
     Mutant(
-        name="no fence at settle, and none in the attempts", change=both(sql("settle_runs", *NO_FENCE), AGAIN)
+        name="no fence at settle, and none in the attempts",
+        owners=("I11", "I13"),
+        change=both(sql("settle_runs", *NO_FENCE), AGAIN),
     ),
     Mutant(
         name="settled whatever its state",
+        owners=("I9", "I11", "I13"),
         change=both(sql("settle_runs", r"runs\.state \|\| '' = 'leased'", "runs.state <> ''"), AGAIN),
     ),
     Mutant(
         name="the fence is reused",
+        owners=("I10", "I11"),
         change=sql("lease_runs", r"fence = runs\.fence \+ 1", "fence = runs.fence"),
     ),
-    Mutant(name="no fence at renewal", change=sql("renew_leases", *NO_FENCE)),
+    Mutant(name="no fence at renewal", owners=("I11",), change=sql("renew_leases", *NO_FENCE)),
     Mutant(
         name="leased whatever its state",
         change=both(
@@ -310,20 +329,22 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         redundant="the plan of leases takes only runs that are ready, whatever the statements would allow",
     ),
-    Mutant(name="no charge on expiry", patches=_uncharged),
-    Mutant(name="a crash is refunded", patches=_refunded),
-    Mutant(name="the budget is ignored", patches=lambda: _verdict(attempts=0)),
-    Mutant(name="the planner reads its own clock", patches=lambda: _local("admit")),
-    Mutant(name="the reaper reads its own clock", patches=lambda: _local("reclaim")),
-    Mutant(name="the lessor reads its own clock", patches=lambda: _local("lease")),
+    Mutant(name="no charge on expiry", owners=("I18",), patches=_uncharged),
+    Mutant(name="a crash is refunded", owners=("I18",), patches=_refunded),
+    Mutant(name="the budget is ignored", owners=("I18", "I19"), patches=lambda: _verdict(attempts=0)),
+    Mutant(name="the planner reads its own clock", owners=("I5",), patches=lambda: _local("admit")),
+    Mutant(name="the reaper reads its own clock", owners=("I16",), patches=lambda: _local("reclaim")),
+    Mutant(name="the lessor reads its own clock", owners=("I5",), patches=lambda: _local("lease")),
     Mutant(
         name="emitted while paused",
+        owners=("I23",),
         patches=lambda: [(replan, "paused", lambda due, *a, **k: due.standing)],
     ),
-    Mutant(name="the cursor goes back at an edit", patches=_rewound),
-    Mutant(name="jitter by chance", patches=_random_jitter),
+    Mutant(name="the cursor goes back at an edit", owners=("I8",), patches=_rewound),
+    Mutant(name="jitter by chance", owners=("I5", "I20"), patches=_random_jitter),
     Mutant(
         name="what is unfinished is pruned",
+        owners=("I31",),
         change=both(
             sql("prunable", r"state IN \([^)]*\)", "state <> 'leased'"),
             sql("delete_runs", r"state IN \([^)]*\)", "state <> 'leased'"),
@@ -331,24 +352,36 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="held runs are forgotten",
+        owners=("I27",),
         patches=lambda: [(endings, "let_go", lambda *a, **k: []), (settle, "let_go", lambda *a, **k: [])],
     ),
-    Mutant(name="overlap is ignored", patches=_overlap_ignored, change=without_index("runs_one_in_flight")),
+    Mutant(
+        name="overlap is ignored",
+        owners=("I21",),
+        patches=_overlap_ignored,
+        change=without_index("runs_one_in_flight"),
+    ),
     Mutant(
         name="retries without backoff",
+        owners=("I20",),
         patches=lambda: [(lifecycle, "_retry_at", lambda run, outcome, **t: t["now"])],
     ),
-    Mutant(name="at_most_once is let again", patches=lambda: _verdict(delivery=Delivery.AT_LEAST_ONCE)),
-    Mutant(name="catch-up without a cap", patches=lambda: _choose(catch_up_limit=10_000)),
-    Mutant(name="catch-up without a window", patches=lambda: _choose(catch_up_window=None)),
-    Mutant(name="catch_up none is caught up", patches=_caught_up_all_the_same),
-    Mutant(name="what is missed leaves no row", patches=_silent),
-    Mutant(name="runs of another namespace", patches=_elsewhere),
+    Mutant(
+        name="at_most_once is let again",
+        owners=("I19", "I26"),
+        patches=lambda: _verdict(delivery=Delivery.AT_LEAST_ONCE),
+    ),
+    Mutant(name="catch-up without a cap", owners=("I22",), patches=lambda: _choose(catch_up_limit=10_000)),
+    Mutant(name="catch-up without a window", owners=("I22",), patches=lambda: _choose(catch_up_window=None)),
+    Mutant(name="catch_up none is caught up", owners=("I22",), patches=_caught_up_all_the_same),
+    Mutant(name="what is missed leaves no row", owners=("I3",), patches=_silent),
+    Mutant(name="runs of another namespace", owners=("I32",), patches=_elsewhere),
     Mutant(
         name="a client key is not remembered",
+        owners=("I39",),
         patches=lambda: [(by_hand, "_known", lambda tx, schedule_id, key: None)],
     ),
-    Mutant(name="hints without an end", patches=_immortal_hints),
+    Mutant(name="hints without an end", owners=("I25",), patches=_immortal_hints),
     Mutant(
         name="woken before its time",
         change=sql("awaken", r"fire_at <= \S+", "fire_at <= 9223372036854775807"),

@@ -13,21 +13,22 @@ from timewright.core.moments import micros
 from timewright.errors import OutcomeUnknown, Stale, StoreError, TimewrightError
 from timewright.ledger.replan import By
 from timewright.operations import Context, operations
-from timewright.testing.world.actors import NEVER, Actor
-from timewright.testing.world.clocks import MINUTE, SECOND
+from timewright.testing.world.actors import Actor
+from timewright.testing.world.clocks import MINUTE, NEVER, SECOND
 from timewright.testing.world.effects import Execution
 from timewright.testing.world.work import act_of
 
 if TYPE_CHECKING:
+    from timewright.testing.world.calling import Outlook
     from timewright.testing.world.chance import Chance
-    from timewright.testing.world.run import Outlook, World
+    from timewright.testing.world.run import World
 
 MOST_TRIES = 5
 MOST_HELD = 4
 
 _WAITING = """
-SELECT namespace, queue, min(fire_at) FROM runs WHERE state = 'ready' AND handoff = 1
-GROUP BY namespace, queue
+SELECT namespace, queue, fire_at FROM runs WHERE state = 'ready' AND asleep = 0 AND handoff = 1
+UNION ALL SELECT namespace, queue, fire_at FROM runs WHERE state = 'ready' AND asleep = 1 AND handoff = 1
 """
 
 

@@ -142,6 +142,8 @@ class Person(Outsider):
             return
         self._keys.append((namespace, name, key))
         found = self.insist("schedule run", namespace, schedule=name, client_key=key, force=force)["run"]
+        if self._runs.get(key) == found["id"]:
+            self.world.count("client key known already")
         self._runs[key] = found["id"]
         self.world.remember("asked", found["id"], about=found["schedule_id"], word=key)
 

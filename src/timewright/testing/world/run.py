@@ -26,8 +26,9 @@ from timewright.core.facts import (
 from timewright.core.moments import from_micros, micros, spell_instant
 from timewright.proof.report import Violation
 from timewright.proof.rows import Note
-from timewright.testing.world.actors import NEVER, Actor
+from timewright.testing.world.actors import Actor, Engine
 from timewright.testing.world.bases import Base
+from timewright.testing.world.calling import Caller, Outlook
 from timewright.testing.world.chance import Chance
 from timewright.testing.world.clocks import MINUTE, SECOND, SkewedClock, TrueTime
 from timewright.testing.world.effects import Sinks
@@ -38,27 +39,8 @@ from timewright.testing.world.workload import Scenario
 DEEPEST = 3
 MOST_MOVES_A_SECOND = 5_000
 
-_OUTLOOK = """
-SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL),
-    (SELECT min(fire_at) FROM runs WHERE state = 'ready' AND asleep = 1),
-    (SELECT min(lease_until) FROM runs WHERE state = 'leased'),
-    EXISTS (SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 0 AND handoff = 0),
-    EXISTS (SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 0 AND handoff = 1)
-"""
 _LIVE = "SELECT line, count(*) FROM runs WHERE state = 'leased' AND line <> '' GROUP BY line ORDER BY line"
 _GATES = "SELECT gate, most FROM gates ORDER BY gate"
-
-
-class Outlook(Struct, frozen=True):
-    """What may be due when, by the store's clock, as of a version of the store."""
-
-    version: int
-    due: int
-    asleep: int
-    ends: int
-    ready: bool
-    handoff: bool
-    stops: int
 
 
 class Event(Struct, order=False):
@@ -92,6 +74,7 @@ class World:
         self.sinks = Sinks()
         self.counts: Counter[str] = Counter()
         self.notes: list[Note] = []
+        self._withdrawn: dict[tuple[str, int], list[tuple[int, int]]] = {}
         self.trace: list[tuple[int, str, Fact]] = []
         self.troubles: Counter[str] = Counter()
         self.holders: dict[str, tuple[Actor, int]] = {}
@@ -108,15 +91,26 @@ class World:
         self.away_until = 0
         self.longest_wait = 0
         self.is_quiet = False
+        self.caller = Caller(self)
         self._watch = watch
         self._heap: list[tuple[int, int, Event]] = []
         self._seq = 0
-        self._outlook: Outlook | None = None
+        self._stops = 0
         self._depth = 0
         self._second = 0
         self._moves = 0
         self._levels: dict[str, tuple[int, int]] = {}
         self.actors: list[Actor] = []
+        self.engines: list[Engine] = []
+        self.others: list[Actor] = []
+
+    def join(self, actor: Actor) -> None:
+        """Somebody new moves in this world."""
+        self.actors.append(actor)
+        if isinstance(actor, Engine):
+            self.engines.append(actor)
+        else:
+            self.others.append(actor)
 
     # Time and events.
 
@@ -201,9 +195,15 @@ class World:
     def spread_word(self) -> None:
         """Something was committed: everyone looks whether that concerns them."""
         outlook = self.outlook()
-        for actor in self.actors:
+        self.caller.arm()
+        for actor in self.others:
             if actor.alive:
                 actor.consider(outlook)
+        if outlook.stops != self._stops:
+            self._stops = outlook.stops
+            for engine in self.engines:
+                if engine.alive:
+                    engine.hear_of_stops()
 
     # The store and its clock.
 
@@ -230,7 +230,8 @@ class World:
 
     def watch(self, actor: Actor, name: str, tx: Any) -> WatchedTransaction:
         """A transaction that is watched."""
-        watched = WatchedTransaction(tx, now=micros(self.now()), may_be_early=self.may_be_early)
+        now, early = micros(self.now()), self.may_be_early
+        watched = WatchedTransaction(tx, name=name, now=now, may_be_early=early)
         return self._watch(actor, name, watched) if self._watch is not None else watched
 
     def committed(self, watched: WatchedTransaction) -> None:
@@ -242,7 +243,7 @@ class World:
         at = micros(self.now())
         for kind, subject, fence, value, about, word in watched.seen:
             if kind == "asked to stop":
-                self._withdraw_promises(subject, fence, value)
+                self._withdrawn.setdefault((subject, fence), []).append((len(self.notes), value))
                 continue
             if kind.startswith("I"):
                 rows = ({"id": subject, "fence": fence, "schedule_id": about},)
@@ -258,21 +259,25 @@ class World:
         if watched.touches_gates:
             self._note_levels(at)
 
-    def _withdraw_promises(self, run_id: str, fence: int, until: int) -> None:
-        """Whoever is asked to stop keeps the lease only for the grace, whatever was promised before."""
-        self.notes = [
+    def kept_notes(self) -> tuple[Note, ...]:
+        """What was noted, but for promises that were withdrawn.
+
+        Whoever is asked to stop keeps the lease only for the grace, whatever was promised before.
+        """
+        return tuple(
             note
-            for note in self.notes
-            if note.kind != "renewed" or (note.subject, note.fence) != (run_id, fence) or note.value <= until
-        ]
+            for place, note in enumerate(self.notes)
+            if note.kind != "renewed"
+            or not any(
+                place < before and note.value > until
+                for before, until in self._withdrawn.get((note.subject, note.fence), ())
+            )
+        )
 
     def _note_levels(self, at: int) -> None:
-        """How full every ceiling is, read from the runs themselves and not from what guards them."""
-        live: Counter[str] = Counter()
-        for line, count in self.base.ask(_LIVE):
-            for gate in line.split("\n"):
-                live[gate] += count
-        for gate, most in self.base.ask(_GATES):
+        """How full every ceiling is after a commit."""
+        live = self.live_leases()
+        for gate, most in self.ceilings().items():
             level = (live[gate], most)
             if self._levels.get(gate) != level:
                 # Above a limit that was lowered is no grant, as long as the count does not rise.
@@ -281,20 +286,26 @@ class World:
                 note = Note(kind="held", at=at, subject=gate, value=live[gate], most=most, word=lowered)
                 self.notes.append(note)
 
+    @property
+    def redundant(self) -> float:
+        """How likely an engine looks although there is nothing to do."""
+        return self.faults.rates.redundant
+
     def outlook(self) -> Outlook:
-        """What may be due when; asked once for each version of the store."""
-        if self._outlook is None or self._outlook.version != self.version:
-            ((due, asleep, ends, ready, handoff),) = self.base.ask(_OUTLOOK)
-            self._outlook = Outlook(
-                self.version,
-                NEVER if due is None else due,
-                NEVER if asleep is None else asleep,
-                NEVER if ends is None else ends,
-                bool(ready),
-                bool(handoff),
-                self.counts["holder asked to stop"],
-            )
-        return self._outlook
+        """What may be due when."""
+        return self.caller.outlook()
+
+    def live_leases(self) -> Counter[str]:
+        """How full every ceiling is, read from the runs themselves and not from what guards them."""
+        live: Counter[str] = Counter()
+        for line, count in self.base.ask(_LIVE):
+            for gate in line.split("\n"):
+                live[gate] += count
+        return live
+
+    def ceilings(self) -> dict[str, int]:
+        """How many leases every ceiling allows."""
+        return dict(self.base.ask(_GATES))
 
     # What is seen.
 

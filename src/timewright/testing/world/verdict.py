@@ -109,7 +109,7 @@ def history_of(world: World) -> History:
     """Everything the checker looks at, with what only a simulator knows."""
     context = Context(store=world.base.store_of_all(), ids=TimedIds(), tell=lambda facts: None)
     found = gather(context, everyone=True)
-    return replace(found, effects=tuple(world.sinks.effects), notes=tuple(world.notes))
+    return replace(found, effects=tuple(world.sinks.effects), notes=world.kept_notes())
 
 
 def stranded(world: World) -> list[Violation]:

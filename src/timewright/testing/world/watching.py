@@ -14,14 +14,18 @@ from timewright.ports import Grant, Prune, Renewal, Renewed, Revised, Stood
 _FINISHED = "SELECT id, CASE WHEN lane = '' THEN schedule_id ELSE '' END, planned_at, state FROM runs"
 _LEFT = "SELECT id FROM runs"
 
+# The transaction in which leases that are over are taken back.
+RECLAIMS = "reclaim"
+
 Seen = tuple[str, str, int, int, str, str]
 
 
 class WatchedTransaction:
     """Passes every verb on; some are looked at on the way, and what they did is true after the commit."""
 
-    def __init__(self, tx: Any, *, now: int, may_be_early: set[str]) -> None:
+    def __init__(self, tx: Any, *, name: str, now: int, may_be_early: set[str]) -> None:
         self._tx = tx
+        self._takes_back = name == RECLAIMS
         self._true_now = now
         self._may_be_early = may_be_early
         self.seen: list[Seen] = []
@@ -55,6 +59,8 @@ class WatchedTransaction:
         self.counted += ["unique-key conflict"] * (len(runs) - len(new))
         self.touches_gates |= any(run.state is RunState.LEASED and run.gates for run in runs)
         for run in runs:
+            if run.state is RunState.LEASED and run.id in new:
+                self.seen.append(("leased", run.id, run.fence, 0, run.schedule_id, ""))
             if micros(run.planned_at) > self._true_now and run.id in new and self._is_early(run):
                 self.seen.append(
                     ("I5", run.id, run.fence, 0, run.schedule_id, "was admitted before its instant")
@@ -71,6 +77,7 @@ class WatchedTransaction:
         self.touches_gates |= any(grant.run.gates for grant in grants)
         granted: list[Run] = self._tx.lease_runs(grants)
         for run in granted:
+            self.seen.append(("leased", run.id, run.fence, 0, run.schedule_id, ""))
             if micros(run.fire_at) > self._true_now:
                 self.seen.append(
                     ("I5", run.id, run.fence, 0, run.schedule_id, "was leased before it may fire")
@@ -105,6 +112,9 @@ class WatchedTransaction:
             if kind == "reclaimed" and micros(attempt.lease_until) > self._true_now:
                 said = "was taken back before its lease was over"
                 self.seen.append(("I16", run.id, attempt.fence, 0, run.schedule_id, said))
+            if self._takes_back and attempt.outcome == "released" and run.id in kept:
+                said = "was lost, and its attempt was given back"
+                self.seen.append(("I18", run.id, attempt.fence, 0, run.schedule_id, said))
         self.touches_gates |= any(run.gates for run, _ in settled)
         return kept
 

@@ -7,7 +7,7 @@ import { clock, day, here, nextChange } from "../times.js";
 import { attempt, copied, failure, panel, place, quoted, table, time } from "../widgets.js";
 
 const EXAMPLES = [["*/5 * * * *", "every 5 minutes"], ["0 9 * * mon-fri", "9:00 on working days"], ["0 0 1 * *", "the first of the month"], ["0 3 * * sun#1", "3:00 on the first Sunday"], ["0 18 L * *", "18:00 on the last day of the month"]];
-const blank = () => ({ name: "", when: "every", every: "5m", cron: "0 9 * * mon-fri", once: "", zone: here, what: "note", note: "", http: "POST https://", call: "", handoff: "", overlap: "skip", catch_up: "last", max_attempts: "3", jitter: "", group: "", tags: "", description: "", reason: "" });
+const blank = () => ({ name: "", when: "every", every: "5m", cron: "0 9 * * mon-fri", once: "", delay: "15m", after: "", zone: here, what: "note", note: "", http: "POST https://", call: "", handoff: "", overlap: "skip", catch_up: "last", max_attempts: "3", jitter: "", group: "", tags: "", description: "", reason: "" });
 
 let draft = blank();
 let of = null; // the schedule that is edited, by name
@@ -35,7 +35,7 @@ export default {
 function drawn(schedule) {
   const { trigger, target } = schedule;
   const made = { ...blank(), name: schedule.name, zone: trigger.zone || here, overlap: schedule.overlap, catch_up: schedule.catch_up, max_attempts: String(schedule.retry.max_attempts), jitter: schedule.jitter === "0s" ? "" : schedule.jitter, group: schedule.group || "", tags: schedule.tags.join(", "), description: schedule.description };
-  Object.assign(made, trigger.kind === "cron" ? { when: "cron", cron: trigger.expression } : trigger.kind === "every" ? { when: "every", every: trigger.interval } : trigger.kind === "once" ? { when: "once", once: trigger.at } : { when: trigger.kind });
+  Object.assign(made, trigger.kind === "cron" ? { when: "cron", cron: trigger.expression } : trigger.kind === "every" ? { when: "every", every: trigger.interval } : trigger.kind === "once" ? { when: "once", once: trigger.at } : trigger.kind === "manual" ? { when: "manual" } : { when: "" });
   const spelled = { note: () => target.text, http: () => `${target.method} ${target.url}`, call: () => target.function || target.name, handoff: () => "" };
   if (spelled[target.kind]) Object.assign(made, { what: target.kind, [target.kind]: spelled[target.kind]() || "" });
   else made.what = "";
@@ -47,11 +47,15 @@ const choice = (name, label, options) => h("label", { class: "field" }, h("span"
 
 function change(name, value) { draft[name] = value; foresee(true); }
 
+const KINDS = [["every", "again and again"], ["cron", "by a cron expression"], ["once", "once"], ["delay", "so long after its last run has ended"], ["after", "after each success of another"], ["manual", "only when asked"]];
+
 function when() {
-  const kinds = [["every", "again and again"], ["cron", "by a cron expression"], ["once", "once"], ["manual", "only when asked"]];
-  return h("div", { class: "fields" }, choice("when", "kind", kinds),
+  if (!draft.when) return h("p", { class: "mute" }, "when it runs is left as it is");
+  return h("div", { class: "fields" }, choice("when", "kind", KINDS),
     draft.when === "every" ? field("every", "every", { placeholder: "90s, 15m, 1h30m, 7d" }) : null,
     draft.when === "cron" ? h("div", null, field("cron", "cron", { class: "mono", spellcheck: "false" }), parts(), h("p", { class: "examples" }, EXAMPLES.map(([text, said]) => h("button", { type: "button", class: "quiet", onclick: () => { change("cron", text); look(); } }, text, h("span", null, said))))) : null,
+    draft.when === "delay" ? field("delay", "after", { placeholder: "90s, 15m, 1h30m, 7d" }) : null,
+    draft.when === "after" ? field("after", "which schedule", { placeholder: "nightly-report" }) : null,
     draft.when === "once" ? field("once", "at, with an offset", { placeholder: "2026-12-24T18:00:00+01:00" }) : null,
     draft.when === "cron" ? field("zone", "zone", { list: "zones" }) : null, zones());
 }
@@ -90,6 +94,8 @@ function request() {
   if (draft.when === "cron") Object.assign(made, { cron: draft.cron, zone: draft.zone });
   else if (draft.when === "every") made.every = draft.every;
   else if (draft.when === "once") made.once = draft.once;
+  else if (draft.when === "delay") made.after = draft.delay;
+  else if (draft.when === "after") made.after = draft.after;
   else if (draft.when === "manual") made.manual = true;
   if (draft.what === "handoff") made.handoff = {};
   else if (draft.what) made[draft.what] = draft[draft.what];
@@ -105,6 +111,13 @@ function trigger() {
 
 async function foresee(redraw) {
   const mine = ++asked;
+  const open = { delay: `${draft.delay} after its last run has ended`, after: `each time ${draft.after || "the other"} has succeeded`, "": "as before" }[draft.when];
+  if (open) {
+    // Its times hang on how others end, and nobody knows them yet.
+    preview = { trigger: open, next: [], problem: null, change: null };
+    if (redraw) look();
+    return;
+  }
   try {
     const told = await read(["schedules", "-", "next"], { ...trigger(), count: 10 });
     const change = draft.when === "cron" ? await around(told.zone) : null;
@@ -139,7 +152,7 @@ const spelled = (local) => (local ? local.replace("T", " ").replace(/\.\d+/, "")
 function shown() {
   if (preview.problem) return failure(preview.problem);
   return h("div", null, h("p", null, preview.trigger), (preview.warnings || []).map((text) => h("p", { class: "warn" }, String(text.message || text))),
-    table("next times", [{ name: "here" }, { name: preview.zone || "UTC" }, { name: "in" }], preview.next.map((one) => ({ key: one.planned_at, cells: [h("span", null, day(one.planned_at), " ", clock(one.planned_at)), spelled(one.local), time(one.planned_at, preview.zone, "away")] }))), changes(preview));
+    !preview.next.length ? null : table("next times", [{ name: "here" }, { name: preview.zone || "UTC" }, { name: "in" }], preview.next.map((one) => ({ key: one.planned_at, cells: [h("span", null, day(one.planned_at), " ", clock(one.planned_at)), spelled(one.local), time(one.planned_at, preview.zone, "away")] }))), changes(preview));
 }
 
 function command() {

@@ -5,7 +5,7 @@ import { heat } from "../charts.js";
 import { h } from "../dom.js";
 import { queryBar } from "../query.js";
 import { day, minute, span } from "../times.js";
-import { copied, link, panel, place, table } from "../widgets.js";
+import { copied, link, panel, place, quoted, table } from "../widgets.js";
 
 const QUALIFIERS = { group: { said: "of which group" }, days: { said: "how many ahead", values: ["1", "7", "14", "31"] } };
 let pinned = "";
@@ -16,12 +16,13 @@ export default {
   view(data, _path, params, go) {
     const busy = [...data.hours].sort((a, b) => b.starts - a.starts)[0];
     const total = data.hours.reduce((sum, hour) => sum + hour.starts, 0);
-    const bar = queryBar({ qualifiers: QUALIFIERS, free: "group", hint: "a group, days:14", params, go });
+    const bar = queryBar({ qualifiers: QUALIFIERS, free: "group", hint: "press / to find: a group, days:14", params, go });
     const hover = (event) => { const cell = event.target.closest("[data-hour]"); if (cell) tell(data, cell.dataset.hour); };
     return h("div", { class: "screen" }, bar, h("p", { class: "lead" }, `${total.toLocaleString("en")} starts of ${data.schedules} schedules, if nothing changes`, data.more ? " (there is more than was counted)" : ""),
       h("div", { onmouseover: hover, onfocusin: hover }, panel("Starts an hour", h("div", null, heat(data.hours, { value: (hour) => hour.starts, label: "starts in each hour" }), h("div", { id: "hour", class: "hour", "aria-live": "polite" }, told(data.hours.find((hour) => hour.at === pinned) || busy))), { note: "point at an hour to see who" })),
       data.herds.length ? panel("Too many at once", herds(data), { note: "schedules that start in the same minute, and what would spread them" }) : null,
-      panel("Work an hour", heat(data.hours, { value: (hour) => hour.seconds, label: "seconds of work in each hour" }), { note: `in seconds, as long as runs usually take; together ${span(data.hours.reduce((sum, hour) => sum + hour.seconds, 0))}` }));
+      panel("Work an hour", heat(data.hours, { value: (hour) => hour.seconds / 60, label: "minutes of work in each hour" }), { note: `in minutes, as long as runs usually take; together ${span(data.hours.reduce((sum, hour) => sum + hour.seconds, 0))}` }),
+      copied(`timewright forecast${params.days ? ` --days ${quoted(params.days)}` : ""}${params.group ? ` --group ${quoted(params.group)}` : ""}`));
   },
 };
 

@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { delays, stacked } from "../charts.js";
 import { h } from "../dom.js";
-import { draw } from "../main.js";
+import { afterwards, draw } from "../main.js";
 import { badge, dot } from "../states.js";
 import { between, follow, seconds, span } from "../times.js";
 import { copied, empty, link, numbers, panel, place, table, time, verdict } from "../widgets.js";
@@ -24,7 +24,7 @@ export default {
   async load() {
     const [data, instances] = await Promise.all([get(["now"]), get(["instances"]).catch(() => ({ instances: [] }))]);
     follow(data.now);
-    condition();
+    afterwards(condition);
     return { ...data, instances: instances.instances };
   },
   view(data) {
@@ -69,8 +69,8 @@ function coming(data) {
 
 function failed(runs) {
   if (!runs.length) return h("p", { class: "mute" }, "nothing failed");
-  return table("runs that failed", [{ name: "run" }, { name: "when", kind: "tight" }, { name: "why" }], runs.slice(0, 8).map((run) => ({
-    key: run.id, to: place("runs", run.id), cells: [h("span", { class: "names one" }, badge(run.state), link(place("runs", run.id), run.schedule || run.queue || "by hand")), time(run.finished_at || run.planned_at, undefined, "away"), h("span", { class: "ellipsis short", title: run.error || run.reason }, run.error || run.reason)],
+  return table("runs that failed", [{ name: "run" }, { name: "when", kind: "tight" }, { name: "why", kind: "cut" }], runs.slice(0, 8).map((run) => ({
+    key: run.id, to: place("runs", run.id), cells: [h("span", { class: "names one" }, badge(run.state), link(place("runs", run.id), run.schedule || run.queue || "by hand")), time(run.finished_at || run.planned_at, undefined, "away"), h("span", { title: run.error || run.reason }, run.error || run.reason)],
   })));
 }
 

@@ -5,22 +5,41 @@ import { gauge } from "../charts.js";
 import { h } from "../dom.js";
 import { look } from "../main.js";
 import { badge } from "../states.js";
-import { attempt, button, confirm, copied, empty, facts, link, pager, panel, place, quoted, table, time } from "../widgets.js";
+import { attempt, both, button, confirm, copied, empty, facts, link, pager, panel, place, quoted, table, time } from "../widgets.js";
 
 const list = {
   title: () => "Queues",
   every: 4,
   async load(_path, params) {
-    const [queues, limits] = await Promise.all([get(["queues"], { cursor: params.cursor }), get(["limits"])]);
-    return { ...queues, limits: limits.limits };
+    const [queues, limits, budgets, providers] = await Promise.all([get(["queues"], { cursor: params.cursor }), get(["limits"]), get(["budgets"]).catch(() => ({ budgets: [] })), get(["providers"]).catch(() => ({ providers: [] }))]);
+    return { ...queues, limits: limits.limits, budgets: budgets.budgets, providers: providers.providers.filter((one) => one.closed_until) };
   },
   view(data, _path, params, go) {
     const rows = data.queues.map((q) => ({ key: q.queue, to: place("queues", q.queue), cells: [link(place("queues", q.queue), q.queue), gauge(q.in_flight, q.max_concurrent, `leases of ${q.queue}`), ...["ready", "held", "leased", "parked"].map((state) => (q.counts[state] ? h("span", null, badge(state), ` ${q.counts[state]}`) : h("span", { class: "mute" }, "0")))] }));
     return h("div", { class: "screen" },
-      rows.length ? panel("Queues", table("queues", [{ name: "queue" }, { name: "in use" }, { name: "ready" }, { name: "held" }, { name: "leased" }, { name: "parked" }], rows)) : empty("No queue has anything in it. To put something there:", "timewright queue add mail --payload '{\"to\": \"ada\"}'"),
-      data.limits.length ? panel("Named limits", table("limits", [{ name: "limit" }, { name: "in use" }], data.limits.map((one) => ({ key: one.limit, cells: [one.limit, gauge(one.in_flight, one.most, `uses of ${one.limit}`)] }))), { note: "schedules that name a limit share it" }) : null, pager(data, params, go));
+      rows.length ? panel("Queues", table("queues", [{ name: "queue" }, { name: "in use" }, { name: "ready" }, { name: "held" }, { name: "running" }, { name: "parked" }], rows)) : empty("No queue has anything in it. To put something there:", "timewright queue add mail --payload '{\"to\": \"ada\"}'"),
+      data.limits.length ? panel("Named limits", table("limits", [{ name: "limit" }, { name: "in use" }], data.limits.map((one) => ({ key: one.limit, cells: [one.limit, gauge(one.in_flight, one.most, `uses of ${one.limit}`)] }))), { note: "schedules that name a limit share it" }) : null,
+      data.budgets.length ? panel("Budgets", budgets(data.budgets), { note: "what is used up waits for the next period" }) : null,
+      data.providers.length ? panel("Closed providers", providers(data.providers), { note: "what names one waits, and is not failed" }) : null, pager(data, params, go));
   },
 };
+
+function budgets(rows) {
+  return table("budgets", [{ name: "budget" }, { name: "used" }, { name: "of", kind: "tight" }, { name: "left", kind: "tight" }, { name: "new in", kind: "tight" }], rows.map((one) => ({
+    key: one.budget, cells: [one.budget, gauge(Number(one.used) + Number(one.held), Number(one.limit), `use of ${one.budget}`, `${one.used}${Number(one.held) ? ` and ${one.held} held` : ""}`), `${one.limit} ${one.currency || one.unit} a ${one.period}`, one.left, time(one.until, one.zone, "away")],
+  })));
+}
+
+function providers(rows) {
+  return table("providers", [{ name: "provider" }, { name: "closed until", kind: "tight" }, { name: "why" }, { name: "waiting", kind: "tight" }, { name: "", kind: "tight" }], rows.map((one) => ({
+    key: one.provider, cells: [one.provider, both(one.closed_until), h("span", null, one.why, one.closed_by ? h("span", { class: "mute" }, ` by ${one.closed_by}`) : null), String(one.waiting), may("write") ? button("open", () => reopen(one)) : null],
+  })));
+}
+
+async function reopen(one) {
+  const answer = await confirm({ title: `Open ${one.provider} before its time?`, text: `${one.waiting} runs that wait for it may start at once.`, act: "open", reason: true, command: `timewright provider open ${quoted(one.provider)}` });
+  if (answer && (await attempt(() => post(["providers", one.provider, "open"], answer.reason ? { reason: answer.reason } : {}), "open"))) look();
+}
 
 const one = {
   title: ([name]) => name,
@@ -47,7 +66,7 @@ const one = {
 
 const named = (id, run) => h("span", { class: "names" }, link(place("runs", id), (run && run.schedule) || `…${id.slice(-6)}`), run && run.attempts ? h("span", { class: "tag" }, `${run.attempts} failed`) : null);
 
-const WAITS = { ceiling: "a free place", capacity: "room at an instance", backoff: "its backoff", held: "the run before it" };
+const WAITS = { ceiling: "a free place", capacity: "room at an instance", backoff: "its backoff", held: "the run before it", budget: "its budget", provider: "its provider" };
 const waits = (wait) => h("span", { title: wait.gate || wait.reason }, WAITS[wait.reason] || wait.reason, wait.gate ? h("span", { class: "mute" }, ` in ${String(wait.gate).replace(/^(queue|limit):[^/]*\//, "$1 ")}`) : "");
 
 function policy(told, name) {

@@ -3,46 +3,60 @@
 import { get, may, post } from "../api.js";
 import { waterfall } from "../charts.js";
 import { h } from "../dom.js";
-import { look } from "../main.js";
+import { look, paint } from "../main.js";
 import { badge, because, word } from "../states.js";
+import { follow, hear, stick } from "../tail.js";
 import { between, now, span } from "../times.js";
 import { attempt, button, confirm, copied, facts, json, link, panel, place, prose, quoted, table, time } from "../widgets.js";
 
 // What went out is what the schedule said at the revision the run was made of.
 async function request({ run, revision }) {
-  if (!run.schedule) return null;
+  if (!run.schedule) return { target: null };
   const told = await get(["schedules", run.schedule]).catch(() => null);
-  if (told && told.schedule.revision === revision) return told.schedule.target;
+  const zone = told ? told.schedule.trigger.zone : undefined;
+  if (told && told.schedule.revision === revision) return { target: told.schedule.target, zone };
   const kept = await get(["schedules", run.schedule, "revisions"], { limit: 200 }).catch(() => ({ revisions: [] }));
   const found = kept.revisions.find((one) => one.revision === revision);
-  return found ? found.schedule.target : null;
+  return { target: found ? found.schedule.target : null, zone };
 }
 
 const asked = new Map();
+let said = null;
+
+// While it is under way the output is heard each second, the rest less often.
+function listen(id) {
+  const shown = () => location.hash.startsWith(`#${place("runs", id)}`);
+  follow(id, { shown, fresh: (told) => { said = told; stick(paint); }, over: look });
+}
 
 export default {
   title: (_path, data) => (data ? `${data.run.schedule || data.run.queue || "Run by hand"} · ${word(data.run.state)}` : "Run"),
   every: 2,
   async load([id]) {
-    const [detail, why, logs] = await Promise.all([get(["runs", id]), get(["runs", id, "explain"]), get(["runs", id, "logs"]).catch(() => null)]);
+    const [detail, why, logs] = await Promise.all([get(["runs", id]), get(["runs", id, "explain"]), hear(id).catch(() => null)]);
     if (!asked.has(id)) { asked.clear(); asked.set(id, await request(detail)); }
-    return { ...detail, why, logs, target: asked.get(id) };
+    said = logs;
+    if (detail.run.state === "leased") listen(id);
+    return { ...detail, why, ...asked.get(id) };
   },
   view(data) {
     const { run, attempts, why } = data;
     return h("div", { class: "screen" },
-      h("div", { class: "lead" }, badge(run.state, run.reason), run.schedule ? link(place("schedules", run.schedule), run.schedule) : run.queue ? link(place("queues", run.queue), `queue ${run.queue}`) : h("span", null, "by hand"), h("span", null, "planned ", time(run.planned_at), " ", h("span", { class: "mute" }, time(run.planned_at, undefined, "away"))), h("span", { class: "tag" }, because(run.source)), run.reason ? h("span", { class: "mute" }, run.reason) : null),
+      h("div", { class: "lead" }, badge(run.state, run.reason), run.schedule ? link(place("schedules", run.schedule), run.schedule) : run.queue ? link(place("queues", run.queue), `queue ${run.queue}`) : h("span", null, "by hand"), h("span", null, "planned ", time(run.planned_at, data.zone), " ", h("span", { class: "mute" }, time(run.planned_at, data.zone, "away"))), h("span", { class: "tag" }, because(run.source)), run.reason ? h("span", { class: "mute" }, run.reason) : null),
       actions(run),
       run.error ? panel("What went wrong", h("pre", { class: "error", tabindex: "0" }, run.error)) : null,
       h("div", { class: "columns" },
-        h("div", null, panel("In time", waterfall(run, attempts, now())), panel("Why", h("div", null, h("p", null, prose(why.summary)), h("ul", { class: "because" }, why.because.map((text) => h("li", null, prose(text)))), trail(data.trail), why.remedies.map((r) => copied(r.command)))),
-          panel("Output", output(data.logs, run), { note: run.state === "leased" ? "of an attempt, when it ends" : "" })),
-        h("div", null, panel("Attempts", attemptsTable(attempts)), sent(data), came(attempts), panel("Identity", facts([
+        h("div", null, panel("In time", waterfall(run, attempts, now(), begun())), run.state === "leased" ? spoken(run) : null, panel("Why", h("div", null, h("p", null, prose(why.summary)), h("ul", { class: "because" }, why.because.map((text) => h("li", null, prose(text)))), trail(data.trail), why.remedies.map((r) => copied(r.command)))),
+          run.state === "leased" ? null : spoken(run)),
+        h("div", null, panel("Attempts", attemptsTable(attempts, data.zone)), sent(data), came(attempts), panel("Identity", facts([
           ["run", h("code", { class: "break" }, run.id)], ["idempotency key", h("code", { class: "break" }, data.key)], ["fence", run.fence], ["lease", data.lease_id ? h("code", { class: "break" }, data.lease_id) : ""], ["holder", run.holder],
           ["lease until", run.lease_until ? time(run.lease_until, undefined, "away") : ""], ["asked to stop by", run.cancel_at ? time(run.cancel_at) : ""], ["queue", run.queue], ["priority", run.priority], ["made of", data.revision ? `revision ${data.revision}` : ""], ["part of", data.parent ? link(place("runs", data.parent), `run …${data.parent.slice(-6)}`) : ""], ["fills in for", data.backfill_of ? link(place("runs", data.backfill_of), `run …${data.backfill_of.slice(-6)}`) : ""], ["missed before", run.missed || ""],
         ])))));
   },
 };
+
+// When the attempt under way began; the run itself only says when its last one did.
+const begun = () => ((said && said.attempts.find((one) => !one.ended_at)) || {}).started_at;
 
 function actions(run) {
   const command = `timewright run explain ${run.id}`;
@@ -57,10 +71,10 @@ function actions(run) {
   return h("div", { class: "buttons", role: "toolbar", "aria-label": "what can be done with this run" }, buttons, h("span", { class: "grow" }), copied(command));
 }
 
-function attemptsTable(attempts) {
+function attemptsTable(attempts, zone) {
   if (!attempts.length) return h("p", { class: "mute" }, "no attempt has ended yet");
   return table("attempts", [{ name: "#", kind: "tight" }, { name: "ended", kind: "tight" }, { name: "at", kind: "tight" }, { name: "ran", kind: "tight" }, { name: "what came" }], attempts.map((one) => ({
-    key: one.fence, cells: [String(one.number), badge(one.outcome), time(one.ended_at), span(between(one.started_at || one.leased_at, one.ended_at)) || "0 s", h("span", { class: "ellipsis", title: one.error }, one.error || one.word)],
+    key: one.fence, cells: [String(one.number), badge(one.outcome), time(one.ended_at, zone), span(between(one.started_at || one.leased_at, one.ended_at)) || "0 s", h("span", { class: "ellipsis", title: one.error }, one.error || one.word)],
   })));
 }
 
@@ -86,9 +100,12 @@ function came(attempts) {
   return panel("What came back", h("div", null, short.length ? facts(short.map(([name, value]) => [name, String(value)])) : null, whole ? json(last.result) : null), { note: `of attempt ${last.number}` });
 }
 
-// The end of what each attempt said, newest attempt first, as it was kept.
-function output(logs, run) {
-  const said = logs ? logs.attempts.filter((one) => Object.keys(one.streams).length) : [];
-  if (!said.length) return h("div", null, h("p", { class: "mute" }, run.state === "leased" ? "it has said nothing yet" : "it said nothing"), copied(`timewright run logs ${run.id}`));
-  return h("div", null, [...said].reverse().map((one) => h("div", { key: one.fence }, Object.entries(one.streams).map(([name, text]) => h("div", null, h("h3", null, `attempt ${one.attempt}, ${name}`), h("pre", { class: "json tail", tabindex: "0" }, text))))), copied(`timewright run logs ${run.id}`));
+// What each attempt said, newest attempt first, as far as it is kept; while one runs, as it comes.
+function spoken(run) {
+  const live = run.state === "leased";
+  const attempts = said ? said.attempts.filter((one) => Object.keys(one.streams).length) : [];
+  const words = attempts.length
+    ? [...attempts].reverse().map((one) => h("div", { key: one.fence }, Object.entries(one.streams).map(([name, text]) => h("div", { key: name }, h("h3", null, `attempt ${one.attempt}, ${name}`), h("pre", { class: `json tail${one.ended_at ? "" : " live"}`, tabindex: "0", "aria-label": `what attempt ${one.attempt} said` }, text)))))
+    : h("p", { class: "mute" }, live ? "it has said nothing yet" : "it said nothing");
+  return panel("Output", h("div", null, words, copied(`timewright run logs ${run.id}${live ? " --follow" : ""}`)), { note: live ? "as it comes, about a second behind" : "" });
 }

@@ -15,9 +15,9 @@ const QUALIFIERS = {
 };
 const fits = (...states) => (run) => states.includes(run.state);
 const bulk = new Bulk({ noun: "run", path: ["runs"], field: "runs", verbs: {
-  retry: { path: (id) => ["runs", id, "retry"], command: "timewright run retry", fits: fits("failed", "cancelled") },
-  cancel: { path: (id) => ["runs", id, "cancel"], command: "timewright run cancel", fits: fits("ready", "held", "leased", "parked"), danger: true },
-  reset: { path: (id) => ["runs", id, "reset"], command: "timewright run reset", fits: fits("parked") },
+  retry: { path: (id) => ["runs", id, "retry"], command: "timewright run retry", text: "The same runs once more, each with its next fence.", fits: fits("failed", "cancelled") },
+  cancel: { path: (id) => ["runs", id, "cancel"], command: "timewright run cancel", text: "Those that wait will not start; those that run are asked to stop and have their grace.", fits: fits("ready", "held", "leased", "parked"), danger: true },
+  reset: { path: (id) => ["runs", id, "reset"], command: "timewright run reset", text: "Their attempts are given back, and they may start again.", fits: fits("parked") },
 } });
 
 const filters = (params) => ({ schedule: params.schedule, state: params.state, queue: params.queue, tag: params.tag, since: params.since, until: params.until });
@@ -34,10 +34,13 @@ export default {
   },
 };
 
-const COLUMNS = [{ name: "fate", kind: "tight" }, { name: "of" }, { name: "planned", kind: "tight" }, { name: "late", kind: "tight" }, { name: "took", kind: "tight" }, { name: "attempts", kind: "tight" }, { name: "what came" }];
+const COLUMNS = [{ name: "fate", kind: "tight" }, { name: "run of" }, { name: "planned", kind: "tight" }, { name: "late", kind: "tight" }, { name: "took", kind: "tight" }, { name: "attempts", kind: "tight" }, { name: "what came" }];
+
+// Only attempts that failed are counted; one that succeeded or is under way is one more.
+const tries = (run) => String(run.attempts + (run.state === "leased" || run.state === "succeeded" ? 1 : 0) || "—");
 
 const line = (run) => ({
   key: run.id, label: run.id, to: place("runs", run.id),
   cells: [badge(run.state, run.reason), h("span", { class: "names" }, link(place("runs", run.id), run.schedule || run.queue || run.id.slice(0, 14)), byItself(run.source) ? null : h("span", { class: "tag" }, because(run.source)), run.dropped ? h("span", { class: "tag" }, `and ${run.dropped} more`) : null),
-    time(run.planned_at), span(between(run.planned_at, run.started_at)) || "—", span(between(run.started_at, run.finished_at)) || "—", String(run.attempts || (run.finished_at && run.started_at ? 1 : 0)), h("span", { class: "ellipsis", title: run.error || run.reason }, run.error || run.reason || run.word)],
+    time(run.planned_at), span(between(run.planned_at, run.started_at)) || "—", span(between(run.started_at, run.finished_at)) || "—", tries(run), h("span", { class: "ellipsis", title: run.error || run.reason }, run.error || run.reason || run.word)],
 });

@@ -25,8 +25,8 @@ export default {
     const { schedule, standing } = data;
     return h("div", { class: "screen" }, head(data, name), actions(data, name),
       h("div", { class: "columns" },
-        h("div", null, panel("Next", next(data), { note: schedule.trigger.zone || "" }), panel("Why", why(data, params, go)), schedule.adaptive ? panel("Hints", hints(data, name)) : null, panel("What it says", says(data))),
-        h("div", null, panel("Last 48", h("div", { class: "whole" }, strip(data.strip.marks, { label: name }), over(data)), { note: "a full mark ran, a low one did not" }), panel("Health", health(data.health)), panel("Runs", runs(data), { more: link(`/runs?schedule=${encodeURIComponent(name)}`, "all") }), panel("Revisions", revisions(data, name)))),
+        h("div", null, panel("Next", next(data), { note: schedule.trigger.zone || "" }), panel("Why", why(data, params, go)), chain(data), schedule.adaptive ? panel("Hints", hints(data, name)) : null, panel("What it says", says(data))),
+        h("div", null, panel("Last 48", data.strip.marks.length ? h("div", { class: "whole" }, strip(data.strip.marks, { label: name }), over(data)) : h("p", { class: "mute" }, "nothing has come of it yet"), { note: "a full mark ran, a low one did not" }), panel("Health", health(data.health)), panel("Runs", runs(data), { more: link(`/runs?schedule=${encodeURIComponent(name)}`, "all") }), panel("Revisions", revisions(data, name)))),
       standing.state === "archived" ? h("p", { class: "mute" }, "archived: it keeps its history and runs no more") : null);
   },
 };
@@ -41,7 +41,7 @@ function over({ strip: shown, trends }) {
 function head({ schedule, standing, trigger, in_flight: running, held }, name) {
   const zone = schedule.trigger.zone;
   return h("div", { class: "lead" }, badge(standing.state, standing.reason), h("span", null, prose(trigger)), schedule.group ? h("span", { class: "tag" }, schedule.group) : null, schedule.tags.map((tag) => h("span", { class: "tag" }, tag)),
-    standing.state === "active" ? h("span", null, "next ", both(standing.next_at, zone)) : h("span", { class: "mute" }, standing.reason),
+    standing.state === "active" ? (standing.next_at ? h("span", null, "next ", both(standing.next_at, zone)) : null) : h("span", { class: "mute" }, standing.reason),
     running ? h("span", null, badge("leased"), ` ${running}`) : null, held ? h("span", null, badge("held"), ` ${held}`) : null, schedule.description ? h("p", { class: "mute" }, schedule.description) : null);
 }
 
@@ -70,11 +70,11 @@ function actions({ schedule, standing }, name) {
   const buttons = [];
   if (may("trigger") && !gone) buttons.push(button("run now", () => act("run", { title: `Run ${name} now?`, act: "run now", text: "One run by hand; the plan stays as it is." }), { kind: "main" }));
   if (may("write") && active) buttons.push(button("pause", () => act("pause", pause)));
-  if (may("write") && !active && !gone) buttons.push(button("resume", () => act("resume", { title: `Resume ${name}?` }), { kind: "main" }));
+  if (may("write") && !active && !gone) buttons.push(button("resume", () => act("resume", { title: `Resume ${name}?`, text: `It goes on with its next time. What it missed is caught up as it says: ${schedule.catch_up}.` }), { kind: "main" }));
   if (may("trigger") && active && standing.next_at) buttons.push(button("skip next", () => act("skip", { title: `Skip the next occurrence of ${name}?`, act: "skip", text: `It was to run ${when(standing.next_at)}.` })), button("move next…", () => act("move", move)));
   if (may("trigger")) buttons.push(button("backfill…", preview));
   if (may("write")) buttons.push(h("a", { class: "button", href: `#${place("schedules", name, "edit")}` }, "edit"));
-  if (may("write") && !gone) buttons.push(button("archive", () => act("archive", { title: `Archive ${name}?`, danger: true, text: "It runs no more. Its history is kept, and a revision of it can be restored." }), { kind: "quiet" }));
+  if (may("write") && !gone) buttons.push(button("archive", () => act("archive", { title: `Archive ${name}?`, danger: true, text: "It runs no more and cannot be brought back. Its history is kept, and its name is free for another." }), { kind: "quiet" }));
   return buttons.length ? h("div", { class: "buttons", role: "toolbar", "aria-label": `what can be done with ${schedule.name}` }, buttons) : null;
 }
 
@@ -96,6 +96,15 @@ function why({ why: told }, params, go) {
     told.trail && told.trail.length ? h("div", null, h("h3", null, "What lost"), h("ul", { class: "because" }, told.trail.map((lost) => h("li", null, lost.at ? time(lost.at) : "", ` ${because(lost.source)}: `, prose(lost.why))))) : null,
     told.run && told.run.id ? h("p", null, link(place("runs", told.run.id), "the run")) : null,
     told.remedies.map((remedy) => copied(remedy.command)));
+}
+
+// Whom it waits for, with when that was last so, and who waits for it.
+function chain({ upstream = [], downstream = [], schedule }) {
+  if (!upstream.length && !downstream.length) return null;
+  const named = (one) => link(place("schedules", one.schedule), one.schedule);
+  const before = upstream.map((one) => h("li", { key: `u${one.kind}${one.schedule}` }, h("div", { class: "line" }, badge(one.met_at ? "met" : "waiting"), named(one), h("span", { class: "mute grow" }, one.kind === "after" ? `each ${one.on} starts a run` : prose(one.words)), one.met_at ? link(place("runs", one.met_by), time(one.met_at, schedule.trigger.zone, "away")) : h("span", { class: "mute" }, "not yet"))));
+  const behind = downstream.map((one) => h("li", { key: `d${one.kind}${one.schedule}` }, h("div", { class: "line" }, named(one), h("span", { class: "mute" }, `${one.kind === "after" ? "runs after it" : "needs it"}, on ${one.on}`))));
+  return panel("Chain", h("div", null, before.length ? [h("h3", null, "It waits for"), h("ul", { class: "lines" }, before)] : null, behind.length ? [h("h3", null, "These wait for it"), h("ul", { class: "lines" }, behind)] : null));
 }
 
 const WISHES = { interval: (hint) => `every ${hint.interval}`, one_shot: (hint) => ["once at ", time(hint.at)], pause: (hint) => ["quiet until ", time(hint.until)] };
@@ -123,10 +132,10 @@ async function wish(name) {
   if (await attempt(() => post(["hints", name, "interval"], given), "hinted")) look();
 }
 
-function says({ schedule }) {
+function says({ schedule, trigger: words }) {
   const { trigger, target } = schedule;
   return h("div", null, facts([
-    ["trigger", trigger.expression || trigger.interval || trigger.kind], ["zone", trigger.zone], ["clock changes", trigger.dst], ["target", `${target.kind} ${target.url || target.function || target.name || target.text || ""}`],
+    ["trigger", trigger.expression || (trigger.interval ? `every ${trigger.interval}` : words)], ["zone", trigger.zone], ["clock changes", trigger.dst], ["target", `${target.kind} ${target.url || target.function || target.name || target.text || ""}`],
     ["overlap", schedule.overlap], ["catch-up", `${schedule.catch_up} within ${schedule.catch_up_window}`], ["attempts", schedule.retry.max_attempts], ["exhausted", schedule.retry.exhausted], ["time limit", schedule.lease.time_limit],
     ["jitter", schedule.jitter === "0s" ? "" : schedule.jitter], ["queue", schedule.queue], ["limits", schedule.limits.join(", ")], ["created", h("span", null, time(schedule.created_at), ` by ${schedule.created_by || "?"} (${schedule.origin || "?"})`)],
   ]), h("details", null, h("summary", null, "all of it"), json(schedule)));
@@ -150,7 +159,7 @@ function revisions(data, name) {
     const sure = await confirm({ title: `Bring back revision ${revision}?`, act: "restore", reason: true, text: "It becomes a new revision; nothing is lost.", command: `timewright schedule restore ${name} --to ${revision}` });
     if (sure && (await attempt(() => post(["schedules", name, "restore"], { to: revision, ...(sure.reason ? { reason: sure.reason } : {}) }), "restored"))) look();
   };
-  return h("ol", { class: "lines" }, data.revisions.map((one, n) => h("li", { key: one.revision }, h("div", { class: "line" }, h("strong", null, `r${one.revision}`), time(one.at), h("span", { class: "mute" }, one.actor), h("span", { class: "grow ellipsis" }, one.reason), n > 0 && may("write") ? button("restore", () => restore(one.revision), { kind: "quiet" }) : null),
+  return h("ol", { class: "lines" }, data.revisions.map((one, n) => h("li", { key: one.revision }, h("div", { class: "line" }, h("strong", null, `r${one.revision}`), time(one.at), h("span", { class: "mute" }, one.actor), h("span", { class: "grow ellipsis" }, one.reason), n > 0 && may("write") && data.standing.state !== "archived" ? button("restore", () => restore(one.revision), { kind: "quiet" }) : null),
     one.changed.length && data.revisions[n + 1] ? changed(one, data.revisions[n + 1]) : null)));
 }
 

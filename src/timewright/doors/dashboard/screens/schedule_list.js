@@ -4,7 +4,7 @@ import { get, may, read } from "../api.js";
 import { Bulk } from "../bulk.js";
 import { strip } from "../charts.js";
 import { h } from "../dom.js";
-import { draw } from "../main.js";
+import { afterwards, draw } from "../main.js";
 import { queryBar } from "../query.js";
 import { badge, dot } from "../states.js";
 import { brief, seconds } from "../times.js";
@@ -13,7 +13,7 @@ import { both, empty, link, pager, panel, place, prose, table } from "../widgets
 const STATES = [["", "all"], ["active", "active"], ["paused", "paused"], ["parked", "parked"], ["finished", "finished"], ["archived", "archived"]];
 const QUALIFIERS = { state: { said: "in which state", values: STATES.slice(1).map(([value]) => value) }, group: { said: "of which group" }, tag: { said: "with which tag" } };
 const verb = (name, more = {}) => ({ path: (id) => ["schedules", id, name], command: `timewright schedule ${name}`, ...more });
-const bulk = new Bulk({ noun: "schedule", path: ["schedules"], field: "schedules", verbs: { pause: verb("pause", { fits: (row) => row.state === "active" }), resume: verb("resume", { fits: (row) => ["paused", "parked"].includes(row.state) }), run: verb("run", { said: "run now" }), archive: verb("archive", { danger: true, fits: (row) => row.state !== "archived" }) } });
+const bulk = new Bulk({ noun: "schedule", path: ["schedules"], field: "schedules", verbs: { pause: verb("pause", { text: "None of them starts again until it is resumed.", fits: (row) => row.state === "active" }), resume: verb("resume", { text: "They go on with their next times, and catch up as each says.", fits: (row) => ["paused", "parked"].includes(row.state) }), run: verb("run", { said: "run now", text: "One run of each by hand; their plans stay as they are." }), archive: verb("archive", { danger: true, text: "They run no more; their history is kept.", fits: (row) => row.state !== "archived" }) } });
 const filters = (params) => ({ state: params.state, name_starts: params.q, group: params.group, tag: params.tag });
 
 // The lines are shown at once; what became of the last occurrences is filled in when it comes.
@@ -30,7 +30,7 @@ export default {
   every: 5,
   async load(_path, params) {
     const page = await get(["schedules"], { limit: 50, cursor: params.cursor, ...filters(params) });
-    remember(page.schedules.map((row) => row.id));
+    afterwards(() => remember(page.schedules.map((row) => row.id)));
     return page;
   },
   view(data, _path, params, go) {
@@ -44,9 +44,12 @@ export default {
 
 const COLUMNS = [{ name: "", kind: "narrow" }, { name: "name" }, { name: "when" }, { name: "next", kind: "tight" }, { name: "last 48", kind: "wide" }, { name: "takes", kind: "tight" }];
 
+// The words of a trigger name its zone, where it has one.
+const zoneOf = (row) => (/([A-Z]\w+\/[\w/+-]+) time/.exec(row.trigger) || [])[1];
+
 function line(row, history) {
   const took = history && history.duration.median !== null ? h("span", { title: "half take less, and nineteen in twenty" }, brief(seconds(history.duration.median)), h("span", { class: "mute" }, ` – ${brief(seconds(history.duration.p95))}`)) : "—";
-  const next = row.state === "active" ? both(row.next_at) : h("span", { class: "both" }, badge(row.state, row.reason), row.reason ? h("span", { class: "mute ellipsis short", title: row.reason }, row.reason) : null);
+  const next = row.state === "active" ? both(row.next_at, zoneOf(row)) : h("span", { class: "both" }, badge(row.state, row.reason), row.reason ? h("span", { class: "mute ellipsis short", title: row.reason }, row.reason) : null);
   return {
     key: row.id, label: row.name, to: place("schedules", row.name),
     cells: [dot(row), h("span", { class: "names" }, link(place("schedules", row.name), row.name), row.group ? h("span", { class: "tag" }, row.group) : null, row.tags.map((tag) => h("span", { class: "tag" }, tag))),

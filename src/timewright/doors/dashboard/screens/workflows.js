@@ -4,7 +4,7 @@ import { get, may, post } from "../api.js";
 import { h } from "../dom.js";
 import { look } from "../main.js";
 import { badge, sign, tone, word } from "../states.js";
-import { between, now, span } from "../times.js";
+import { between, now, span, when } from "../times.js";
 import { attempt, button, confirm, copied, empty, facts, json, link, pager, panel, place, quoted, table, time } from "../widgets.js";
 
 const list = {
@@ -47,7 +47,7 @@ const one = {
     const drawn = graph.run ? runs.find((one) => one.id === graph.run) : null;
     const done = graph.steps.filter((step) => ["succeeded", "skipped"].includes(step.state)).length;
     return h("div", { class: "screen" }, may("trigger") ? h("div", { class: "buttons" }, button("run now", run, { kind: "main" })) : null,
-      panel("Steps", h("div", null, drawing(graph), graph.run ? null : copied(`timewright workflow graph ${quoted(name)}`)), { note: graph.run ? `as in run …${graph.run.slice(-6)}${drawn ? `, planned ${new Date(drawn.planned_at).toISOString().slice(0, 10)}` : ""}: ${done} of ${graph.steps.length} done` : `version ${graph.version}`, more: graph.run ? link(place("runs", graph.run), "the run") : null }),
+      panel("Steps", h("div", null, drawing(graph), graph.run ? null : copied(`timewright workflow graph ${quoted(name)}`)), { note: graph.run ? `as in run …${graph.run.slice(-6)}${drawn ? `, planned ${when(drawn.planned_at)}` : ""}: ${done} of ${graph.steps.length} done` : `version ${graph.version}`, more: graph.run ? link(place("runs", graph.run), "the run") : null }),
       h("div", { class: "columns" },
         h("div", null, panel("Runs", runs.length ? table("runs", [{ name: "planned", kind: "tight" }, { name: "fate", kind: "tight" }, { name: "took" }, { name: "" }], runs.map((each) => ({ key: each.id, cells: [link(place("runs", each.id), time(each.planned_at)), badge(each.state, each.reason), span(between(each.started_at, each.finished_at || new Date(now()).toISOString())), each.id === graph.run ? h("span", { class: "mute" }, "drawn above") : button("draw", () => go({ ...params, run: each.id }), { kind: "quiet" })] }))) : h("p", { class: "mute" }, "it has not run yet"))),
         h("div", null, panel("Each step", table("steps", [{ name: "step" }, { name: "state", kind: "tight" }, { name: "needs" }, { name: "why" }], graph.steps.map((step) => ({ key: step.step, to: step.run ? place("runs", step.run) : null, cells: [step.run ? link(place("runs", step.run), step.step) : step.step, step.state ? badge(step.state) : "", step.needs.join(", "), h("span", { class: "ellipsis", title: step.reason }, step.reason)] })))),

@@ -1,0 +1,50 @@
+"""The store's clock as it was last read, counted on since then, and whether it stepped."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from timewright.core.facts import ClockStepped, Fact
+from timewright.ports import Clock, Store
+
+LARGEST_STEP = timedelta(seconds=2)
+
+
+class Reading:
+    """What the store's clock showed at the last tick, beside what the monotonic one did."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.at = datetime.min.replace(tzinfo=UTC)
+        self.taken = False
+        self._store = store
+        self._clock = clock
+        self._moment = 0.0
+        self._is_held = False
+
+    def take(self, now: datetime) -> list[Fact]:
+        """Wall against monotonic: a step or a suspend is seen and told; catch-up treats it as an outage."""
+        moment, was_taken = self._clock.monotonic(), self.taken
+        passed, went = timedelta(seconds=moment - self._moment), now - self.at
+        self.at, self._moment, self.taken = now, moment, True
+        if not was_taken:
+            return []
+        by = self._once_if_held(went - passed, now=now, stands=went < passed / 2)
+        if abs(by) < LARGEST_STEP:
+            return []
+        treated = "outage" if by > timedelta(0) else "hold"
+        return [ClockStepped(at=now, by_seconds=by.total_seconds(), treated_as=treated)]
+
+    def now(self) -> datetime:
+        """The store's clock, counted on from the last tick: nobody has to be asked."""
+        if not self.taken:
+            return self._store.now()
+        return self.at + timedelta(seconds=self._clock.monotonic() - self._moment)
+
+    def _once_if_held(self, by: timedelta, *, now: datetime, stands: bool) -> timedelta:
+        """A store that holds its clock stands still until the host's, set back, has caught up: told once."""
+        behind = self._clock.now() - now
+        if behind > -LARGEST_STEP:
+            self._is_held = False
+        elif stands:
+            by, self._is_held = timedelta(0) if self._is_held else behind, True
+        return by

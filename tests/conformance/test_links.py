@@ -1,0 +1,295 @@
+"""Schedules that wait for each other: what they ask for, the ends that came, the runs that wait."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import wait
+from datetime import datetime
+from functools import partial
+from itertools import permutations
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.conformance.builders import NOON, TICK, add, leased, make_run
+from tests.conformance.databases import Database
+from tests.conformance.together import all_at_once, held_open, meanwhile
+from timewright.core.moments import HOUR, MINUTE
+from timewright.core.run import IN_FLIGHT, Run, RunState
+from timewright.core.upstream import On
+from timewright.errors import Conflict
+from timewright.ports import Change, Store
+from timewright.ports.links import Link, Waiting
+from timewright.stores.statements import SQLITE, load_book
+
+MANY = 120
+
+
+OVER_OR_HELD = [state for state in RunState if state not in IN_FLIGHT]
+
+
+def link(upstream: str, downstream: str, **fields: Any) -> Link:
+    fields.setdefault("kind", "needs")
+    fields.setdefault("on", On.SUCCESS)
+    return Link(upstream=upstream, downstream=downstream, **fields)
+
+
+def ask_for(store: Store, downstream: str, *links: Link) -> None:
+    store.write(lambda tx: tx.put_links(downstream, links))
+
+
+def asked_by(store: Store, *downstreams: str) -> list[Link]:
+    return list(store.read(lambda tx: tx.links_of(downstreams)))
+
+
+def meet(store: Store, *links: Link) -> None:
+    store.write(lambda tx: tx.meet_links(links))
+
+
+def waiting(store: Store, *schedule_ids: str) -> list[str]:
+    return list(store.read(lambda tx: tx.waits_of(schedule_ids)))
+
+
+def ahead(store: Store, *schedule_ids: str, limit: int = 1000) -> list[Run]:
+    return list(store.read(lambda tx: tx.runs_ahead(schedule_ids, limit=limit)))
+
+
+def by_hand(schedule_id: str, *, fire_at: datetime, **fields: Any) -> Run:
+    """A run that a person made for an instant ahead."""
+    fields.setdefault("lane", f"by-hand-{fire_at.isoformat()}")
+    return make_run(schedule_id, fire_at=fire_at, alone=False, **fields)
+
+
+def over(run: Run) -> Change:
+    return Change(replace(run, state=RunState.SKIPPED, finished_at=NOON), run.state, run.fence)
+
+
+def test_what_a_schedule_asks_for_is_found_from_both_its_ends_in_one_order(store: Store) -> None:
+    kinds = [(kind, on) for kind in ("after", "needs") for on in sorted(On)]
+    links = [
+        link("b", "x", delay=MINUTE + TICK, kind="after"),
+        *(link("a", "x", kind=kind, on=on) for kind, on in kinds),
+        link("a", "y", met_at=NOON + TICK, met_by="run_1"),
+    ]
+    in_order = sorted(links, key=lambda one: (one.upstream, one.downstream, one.kind, one.on))
+    ask_for(store, "y", links[-1])
+    ask_for(store, "x", *links[:-1])
+    assert asked_by(store, "y", "x", "y", "nobody") == in_order
+    assert asked_by(store, "y") == [links[-1]]
+    assert store.read(lambda tx: tx.links_from(["b", "a", "a", "nobody"])) == in_order
+    assert store.read(lambda tx: tx.links_from(["b"])) == [links[0]]
+    assert store.write(lambda tx: tx.links_of(["x", "y"], lock=True)) == in_order
+
+
+def test_no_links_are_asked_of_nobody(store: Store) -> None:
+    ask_for(store, "x", link("a", "x"))
+    assert asked_by(store) == asked_by(store, "a") == []
+    assert store.write(lambda tx: tx.links_of([], lock=True)) == []
+    assert store.read(lambda tx: tx.links_from([])) == store.read(lambda tx: tx.links_from(["x"])) == []
+    meet(store)
+    assert asked_by(store, "x") == [link("a", "x")]
+
+
+def test_what_a_schedule_asks_for_now_stands_in_place_of_all_it_asked_for_before(store: Store) -> None:
+    ask_for(store, "x", link("a", "x"), link("b", "x", kind="after"))
+    ask_for(store, "y", link("a", "y"))
+    for _ in range(2):
+        ask_for(store, "x", link("b", "x", on=On.END, met_at=NOON, met_by="run_1"))
+        assert asked_by(store, "x") == [link("b", "x", on=On.END, met_at=NOON, met_by="run_1")]
+    ask_for(store, "x")
+    ask_for(store, "nobody")
+    assert asked_by(store, "x", "y", "nobody") == [link("a", "y")]
+
+
+def test_the_same_link_told_twice_is_refused_and_what_was_asked_for_stays(store: Store) -> None:
+    ask_for(store, "x", link("a", "x"))
+    with pytest.raises(Conflict):
+        ask_for(store, "x", link("b", "x"), link("b", "x", delay=HOUR))
+    assert asked_by(store, "x") == [link("a", "x")]
+
+
+def test_the_last_end_of_a_link_is_noted_and_an_earlier_one_never_displaces_it(store: Store) -> None:
+    one, other = link("a", "x"), link("a", "x", on=On.FAILURE)
+    ask_for(store, "x", one, other)
+    for at, by, last in (
+        (1, "run_1", "run_1"),
+        (3, "run_3", "run_3"),
+        (2, "run_2", "run_3"),
+        (3, "run_4", "run_4"),
+    ):
+        meet(store, replace(one, met_at=NOON + at * TICK, met_by=by))
+        found = asked_by(store, "x")
+        assert [(row.on, row.met_by) for row in found] == [(On.FAILURE, ""), (On.SUCCESS, last)]
+    assert found[1].met_at == NOON + 3 * TICK
+
+
+def test_of_several_ends_that_come_together_the_last_one_counts_in_whatever_order(store: Store) -> None:
+    names = ["x", "y", "z", "u", "v", "w"]
+    for name, order in zip(names, permutations((1, 2, 3)), strict=True):
+        ask_for(store, name, link("a", name))
+        meet(store, *(link("a", name, met_at=NOON + n * HOUR, met_by=f"run_{n}") for n in order))
+    assert [(row.met_at, row.met_by) for row in asked_by(store, *names)] == [(NOON + 3 * HOUR, "run_3")] * 6
+
+
+def test_an_end_that_nobody_asks_for_makes_no_link(store: Store) -> None:
+    meet(store, link("a", "x", met_at=NOON, met_by="run_1"))
+    assert asked_by(store, "x") == []
+
+
+def test_many_links_are_written_met_and_read_at_once(store: Store) -> None:
+    links = [link(f"up_{n:03}", "x", delay=n * TICK) for n in range(MANY)]
+    ask_for(store, "x", *reversed(links))
+    met = [replace(one, met_at=NOON + n * TICK, met_by=f"run_{n}") for n, one in enumerate(links)]
+    meet(store, *reversed(met))
+    assert asked_by(store, "x") == met
+    assert store.read(lambda tx: tx.links_from(one.upstream for one in met)) == met
+
+
+def test_of_two_who_would_make_a_ring_together_the_second_sees_the_first(database: Database) -> None:
+    stores = [database.open(), database.open()]
+
+    def point(me: str, at: str) -> Any:
+        def work(tx: Any) -> bool:
+            tx.hold_links()
+            if tx.links_of([at]):
+                return False
+            tx.put_links(me, [link(at, me)])
+            return True
+
+        return work
+
+    with (
+        held_open(stores[0], point("x", "y")) as held,
+        meanwhile(lambda: stores[1].write(point("y", "x"))) as second,
+    ):
+        assert held.first is True
+        assert wait([second], timeout=0.1).not_done
+        held.release()
+    assert second.result() is False
+    pairs = [("a", "b"), ("b", "a"), ("a", "b"), ("b", "a")]
+    answers = all_at_once([partial(stores[n % 2].write, point(*pair)) for n, pair in enumerate(pairs)])
+    assert {tuple(pairs[n]) for n, answer in enumerate(answers) if answer is True} in (
+        {("a", "b")},
+        {("b", "a")},
+    )
+    assert len(asked_by(stores[0], "a", "b")) == 1
+
+
+def test_whoever_starts_only_if_an_end_came_misses_none_that_is_about_to(database: Database) -> None:
+    starter, bringer = database.open(), database.open()
+    asked, met = link("a", "x"), link("a", "x", met_at=NOON, met_by="run_1")
+    ask_for(starter, "x", asked)
+    with (
+        held_open(bringer, lambda tx: tx.meet_links([met])) as held,
+        meanwhile(lambda: starter.write(lambda tx: tx.links_of(["x"], lock=True))) as second,
+    ):
+        assert wait([second], timeout=0.1).not_done
+        held.release()
+    assert second.result() == [met]
+
+
+def test_an_end_comes_after_whoever_looked_for_it_and_held_the_link(database: Database) -> None:
+    starter, bringer = database.open(), database.open()
+    ask_for(starter, "x", link("a", "x"))
+    met = link("a", "x", met_at=NOON, met_by="run_1")
+
+    def bring(tx: Any) -> list[str]:
+        tx.meet_links([met])
+        return list(tx.waits_of(["x"]))
+
+    with (
+        held_open(
+            starter,
+            lambda tx: tx.links_of(["x"], lock=True),
+            lambda tx, _: tx.add_waits([("run_9", "x")]),
+        ) as held,
+        meanwhile(lambda: bringer.write(bring)) as second,
+    ):
+        assert held.first == [link("a", "x")]
+        assert wait([second], timeout=0.1).not_done
+        held.release()
+    assert second.result() == ["run_9"]
+
+
+def test_runs_that_wait_are_found_by_their_schedules_until_they_wait_no_more(store: Store) -> None:
+    waits = [(f"run_{n:03}", f"sch_{n % 2}") for n in range(MANY)]
+    store.write(lambda tx: tx.add_waits(waits[::-1]))
+    store.write(lambda tx: tx.add_waits([*waits[:2], ("run_000", "sch_1"), ("run_000", "sch_1")]))
+    store.write(lambda tx: tx.add_waits([]))
+    assert waiting(store, "sch_1", "sch_0", "sch_1", "nobody") == [run_id for run_id, _ in waits]
+    assert waiting(store, "sch_0") == [run_id for run_id, _ in waits[::2]]
+    assert waiting(store) == waiting(store, "nobody") == []
+    for _ in range(2):
+        store.write(lambda tx: tx.drop_waits(run_id for run_id, _ in [*waits[:-2], ("nobody", "")]))
+        store.write(lambda tx: tx.drop_waits([]))
+        assert waiting(store, "sch_0", "sch_1") == [run_id for run_id, _ in waits[-2:]]
+
+
+def test_what_an_end_may_concern_is_told_while_it_is_there(store: Store) -> None:
+    def what() -> Waiting:
+        found: Waiting = store.read(lambda tx: tx.what_waits())
+        return found
+
+    held = [make_run("sch_1", state=RunState.HELD, planned_at=NOON + n * HOUR) for n in range(3)]
+    assert what() == Waiting(held=False, linked=False)
+    add(store, make_run("sch_1"), make_run("sch_2", state=RunState.PARKED))
+    assert what() == Waiting(held=False, linked=False)
+    add(store, *held)
+    assert what() == Waiting(held=True, linked=False)
+    ask_for(store, "x", link("a", "x"), link("b", "x"))
+    assert what() == Waiting(held=True, linked=True)
+    store.write(lambda tx: tx.change_runs([over(run) for run in held]))
+    assert what() == Waiting(held=False, linked=True)
+    ask_for(store, "x")
+    assert what() == Waiting(held=False, linked=False)
+
+
+def test_runs_made_by_hand_for_an_instant_ahead_are_told_the_earliest_first(store: Store) -> None:
+    made = [by_hand(f"sch_{n % 2}", fire_at=NOON + n * MINUTE) for n in range(1, MANY)]
+    alike = [by_hand("sch_0", fire_at=NOON + TICK, lane=f"lane-{n}") for n in (2, 1)]
+    add(store, *reversed(made), *reversed(alike))
+    every = [*alike, *made]
+    assert ahead(store, "sch_1", "sch_0", "sch_1", "nobody") == every
+    assert ahead(store, "sch_1", "sch_0", limit=3) == every[:3]
+    assert ahead(store, "sch_1") == made[::2]
+    assert ahead(store, "sch_0", limit=0) == ahead(store) == ahead(store, "nobody") == []
+
+
+def test_what_is_not_by_hand_or_not_ahead_or_not_of_the_schedule_is_not_told(store: Store) -> None:
+    later = NOON + HOUR
+    told = by_hand("sch_1", fire_at=later)
+    now, started = by_hand("sch_1", fire_at=NOON), by_hand("sch_1", fire_at=NOON, lane="started")
+    add(store, told, now, started, make_run("sch_1", fire_at=later), make_run(fire_at=later))
+    add(store, *(by_hand("sch_1", fire_at=later, lane=s.value, state=s) for s in OVER_OR_HELD))
+    assert len(leased(store, started)) == 1
+    assert ahead(store, "sch_1") == [told]
+
+
+def test_an_instant_that_has_come_is_ahead_no_more(store: Store) -> None:
+    first, second = (by_hand("sch_1", fire_at=NOON + n * HOUR) for n in (1, 2))
+    add(store, first, second)
+    assert store.write(lambda tx: tx.ready_runs(now=NOON + HOUR - TICK, limit=10)) == []
+    assert ahead(store, "sch_1") == [first, second]
+    assert store.write(lambda tx: tx.ready_runs(now=NOON + HOUR, limit=10)) == [first]
+    assert ahead(store, "sch_1") == [second]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_each_question_walks_the_index_that_was_made_for_it(database: Database) -> None:
+    database.open()
+    made_for = {
+        "runs_ahead": ["runs_ahead"],
+        "what_waits": ["runs_held", "links_downstream"],
+        "links_of": ["links_downstream"],
+        "waits_of": ["waits_schedule"],
+        "open_follow_ups": ["follow_ups_open"],
+        "follow_ups_of": ["follow_ups_run", "follow_ups_upstream"],
+        "child_runs": ["runs_parent"],
+        "lane_runs": ["runs_occurrence"],
+    }
+    for statement, indexes in made_for.items():
+        sql = re.sub(r":\w+", "'5'", load_book(SQLITE)[statement].sql)
+        steps = [str(row[3]) for row in database.sql(f"EXPLAIN QUERY PLAN {sql}")]
+        walked = [step for step in steps if re.match(r"(SCAN|SEARCH) (runs|links|waits|follow_ups)\b", step)]
+        assert [re.sub(r".* INDEX (\w+).*", r"\1", step) for step in walked] == indexes, statement

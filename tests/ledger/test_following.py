@@ -1,0 +1,366 @@
+"""One schedule after another: every end that counts makes one occurrence, whatever breaks in between."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from msgspec.json import encode
+from msgspec.structs import replace
+
+from tests.ledger.bench import ADA, TICK, Bench, Unsure, at
+from timewright.core.calendars import Calendar, CalendarRule
+from timewright.core.moments import DAY, HOUR, MINUTE
+from timewright.core.policies import Exhausted, Overlap, Retry
+from timewright.core.run import Cancelled, Failed, Outcome, Run, RunState, Succeeded
+from timewright.core.schedule import Schedule
+from timewright.core.triggers import Every, Manual, after
+from timewright.errors import InvalidInput, NotAllowed, NotFound
+from timewright.ledger.backfill import backfill
+from timewright.ledger.by_hand import skip_next
+from timewright.ledger.replan import archive
+from timewright.ledger.settle import cancel, reopen
+from timewright.ledger.shelf import CALENDAR
+from timewright.ports import Prune, Stored
+
+ONCE = Retry(max_attempts=1)
+BAD = Failed(error="no")
+
+
+def pair(
+    bench: Bench, on: str = "success", *, delay: timedelta = timedelta(0), **fields: object
+) -> tuple[Schedule, Schedule]:
+    """A schedule that fails at once where it fails, and one that follows it."""
+    load = bench.schedule("load", Manual(), retry=ONCE, overlap=Overlap.ALLOW)
+    return load, bench.schedule("report", after("load", on, delay), **fields)
+
+
+def ends(bench: Bench, load: Schedule, outcome: Outcome | None = None) -> Run:
+    """One run of the upstream, by hand, that ends so now."""
+    made = bench.run_now(load, force=True)
+    (leased,) = [run for run in bench.lease() if run.id == made.id]
+    bench.settle(leased, outcome=outcome)
+    return bench.run(made)
+
+
+def planned(bench: Bench, schedule: Schedule) -> list[tuple[float, str]]:
+    bench.rest(1)
+    bench.admit()
+    return bench.fates(schedule)
+
+
+def open_ends(bench: Bench, schedule: Schedule) -> int:
+    """How many ends a schedule has heard of and not decided."""
+    return len(bench.store.read(lambda tx: tx.open_follow_ups(schedule.id, limit=9)))
+
+
+@pytest.mark.parametrize(
+    ("on", "outcome", "follows"),
+    [
+        ("success", Succeeded(), True),
+        ("success", BAD, False),
+        ("failure", Succeeded(), False),
+        ("failure", BAD, True),
+        ("end", Succeeded(), True),
+        ("end", BAD, True),
+        ("end", Cancelled(), True),
+        ("failure", Cancelled(), False),
+    ],
+)
+def test_an_end_of_the_wanted_kind_makes_one_occurrence_and_no_other_does(
+    bench: Bench, on: str, outcome: Outcome, follows: bool
+) -> None:
+    load, report = pair(bench, on)
+    bench.go(5)
+    ends(bench, load, outcome)
+    assert planned(bench, report) == ([(5, "ready")] if follows else [])
+    assert planned(bench, report) == ([(5, "ready")] if follows else [])
+
+
+def test_a_run_that_is_parked_for_a_person_has_failed_for_those_who_follow(bench: Bench) -> None:
+    load = bench.schedule("load", Manual(), retry=replace(ONCE, exhausted=Exhausted.PARK))
+    report = bench.schedule("report", after("load", "failure"))
+    ends(bench, load, BAD)
+    assert [word for _, word in planned(bench, report)] == ["ready"]
+
+
+def test_what_was_skipped_cancelled_before_it_began_or_is_a_backfill_makes_nothing(bench: Bench) -> None:
+    load = bench.schedule("load", Every(MINUTE), retry=ONCE)
+    report = bench.schedule("report", after("load", "end"))
+    bench.go(1)
+    bench.admit()
+    (first,) = bench.runs(load)
+    cancel(bench.store, first.id, actor="ada", reason="no", now=bench.now)
+    skip_next(bench.store, load.id, ids=bench.ids, by=ADA, now=bench.now)
+    backfill(bench.store, load.id, since=at(1), until=at(1), ids=bench.ids, by=ADA, now=bench.now)
+    bench.work()
+    assert {fate for _, fate in bench.fates(load)} == {"cancelled", "by_hand", "succeeded"}
+    assert planned(bench, report) == []
+
+
+def test_a_run_that_is_replaced_while_it_waits_to_be_tried_again_has_ended(bench: Bench) -> None:
+    load = bench.schedule("load", Every(MINUTE), retry=Retry(max_attempts=2), overlap=Overlap.REPLACE)
+    report = bench.schedule("report", after("load", "end"), overlap=Overlap.ALLOW)
+    bench.go(1)
+    bench.admit()
+    bench.settle(*bench.lease(), outcome=BAD)
+    assert planned(bench, report) == []
+    bench.go(2)
+    bench.admit()
+    assert bench.fates(load)[0] == (1, "cancelled")
+    assert planned(bench, report) == [(2, "ready")]
+
+
+def test_two_ends_at_one_instant_are_two_occurrences_a_microsecond_apart(bench: Bench) -> None:
+    load, report = pair(bench, overlap=Overlap.ALLOW)
+    bench.go(1)
+    for _ in range(3):
+        bench.run_now(load, force=True)
+    bench.settle(*bench.lease())
+    bench.admit()
+    assert len(bench.runs(report)) == 1, "the second is not due yet, by a microsecond"
+    bench.rest(1)
+    bench.admit()
+    assert [run.planned_at for run in bench.runs(report)] == [at(1), at(1) + TICK, at(1) + 2 * TICK]
+
+
+def test_a_delay_is_seen_as_the_next_time_and_decided_when_it_is_over(bench: Bench) -> None:
+    load, report = pair(bench, delay=10 * MINUTE)
+    ends(bench, load)
+    bench.admit()
+    assert (bench.standing(report).next_at, bench.runs(report)) == (at(10), [])
+    bench.go(4)
+    ends(bench, load)
+    assert bench.standing(report).next_at == at(10)
+    bench.go(10)
+    bench.admit()
+    assert bench.fates(report) == [(10, "ready")]
+    assert bench.standing(report).next_at == at(14)
+
+
+@pytest.mark.parametrize(
+    ("overlap", "fates"),
+    [
+        (Overlap.SKIP, ["ready", "overlap"]),
+        (Overlap.QUEUE, ["ready", "held"]),
+        (Overlap.ALLOW, ["ready", "ready"]),
+        (Overlap.REPLACE, ["cancelled", "ready"]),
+    ],
+)
+def test_whoever_follows_keeps_its_own_overlap(bench: Bench, overlap: Overlap, fates: list[str]) -> None:
+    load, report = pair(bench, overlap=overlap)
+    bench.run_now(load, force=True)
+    bench.run_now(load, force=True)
+    for run in bench.lease():
+        bench.settle(run)
+        bench.rest(1)
+    for _ in range(3):
+        bench.admit()
+    assert [word for _, word in bench.fates(report)] == fates
+
+
+def test_an_end_while_it_is_paused_is_recorded_and_never_caught_up(bench: Bench) -> None:
+    load, report = pair(bench)
+    bench.pause(report)
+    bench.go(1)
+    ends(bench, load)
+    assert planned(bench, report) == [(1, "paused")]
+    bench.resume(report)
+    bench.go(2)
+    ends(bench, load)
+    assert planned(bench, report) == [(1, "paused"), (2, "ready")]
+
+
+def test_an_end_whose_delay_ends_in_a_pause_is_recorded_too(bench: Bench) -> None:
+    load, report = pair(bench, delay=10 * MINUTE)
+    ends(bench, load)
+    bench.go(5)
+    bench.pause(report, until=at(20))
+    bench.go(20)
+    bench.admit()
+    assert bench.fates(report) == [(10, "paused")]
+    assert bench.standing(report).state.value == "active"
+
+
+def test_a_calendar_a_window_and_a_count_keep_what_follows_from_running(bench: Bench) -> None:
+    closed = Calendar(name="closed", dates=(at(0).date(),))
+    row = Stored(kind=CALENDAR, namespace="default", name="closed", body=encode(closed), at=bench.now)
+    bench.store.write(lambda tx: tx.put_objects([row]))
+    load = bench.schedule("load", Manual(), overlap=Overlap.ALLOW)
+    off = bench.schedule("off", after("load"), calendar=CalendarRule(except_=("closed",)))
+    late = bench.schedule("late", after("load"), start_at=at(60))
+    once = bench.schedule("once", after("load"), max_runs=1, overlap=Overlap.ALLOW)
+    for _ in range(2):
+        ends(bench, load)
+        bench.rest(1)
+        bench.admit()
+    assert [word for _, word in bench.fates(off)] == ["excluded", "excluded"]
+    assert bench.fates(late) == []
+    assert len(bench.runs(once)) == 1
+    assert bench.standing(late).next_at is None
+
+
+def test_a_run_that_is_tried_again_and_fails_again_makes_no_second_occurrence(bench: Bench) -> None:
+    load, report = pair(bench, "failure", overlap=Overlap.ALLOW)
+    failed = ends(bench, load, BAD)
+    bench.rest(1)
+    reopen(bench.store, failed.id, actor="ada", now=bench.now)
+    bench.work(BAD)
+    assert len(planned(bench, report)) == 1
+
+
+def test_what_is_left_out_by_hand_stays_out(bench: Bench) -> None:
+    load, report = pair(bench, delay=10 * MINUTE)
+    ends(bench, load)
+    bench.rest(1)
+    skip_next(bench.store, report.id, ids=bench.ids, by=ADA, now=bench.now)
+    bench.go(11)
+    assert planned(bench, report) == [(10, "by_hand")]
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_commit_that_breaks_makes_neither_none_nor_two(unsure: tuple[Bench, Unsure], applied: bool) -> None:
+    bench, store = unsure
+    load, report = pair(bench)
+    bench.run_now(load)
+    (run,) = bench.lease()
+    store.break_next(applied)
+    bench.settle(run)
+    bench.rest(1)
+    store.break_next(applied)
+    bench.admit()
+    assert len(planned(bench, report)) == 1
+
+
+def test_chains_reach_their_end(bench: Bench) -> None:
+    load, report = pair(bench)
+    mail = bench.schedule("mail", after("report"))
+    ends(bench, load)
+    for _ in range(3):
+        bench.rest(1)
+        bench.admit()
+        bench.work()
+    assert [[word for _, word in bench.fates(one)] for one in (report, mail)] == [
+        ["succeeded"],
+        ["succeeded"],
+    ]
+
+
+def test_a_ring_is_refused_with_its_path(bench: Bench) -> None:
+    load, _ = pair(bench)
+    mail = bench.schedule("mail", after("report"))
+    with pytest.raises(InvalidInput, match="load waits for mail waits for report waits for load"):
+        bench.revise(replace(load, trigger=after("mail")))
+    with pytest.raises(InvalidInput, match="self waits for self"):
+        bench.schedule("self", after("self"))
+    assert bench.due(load).schedule.trigger == Manual()
+    assert bench.due(mail).schedule.revision == 1
+
+
+def test_a_name_nobody_has_is_refused_with_the_nearest(bench: Bench) -> None:
+    pair(bench)
+    with pytest.raises(NotFound, match="'laod'") as refusal:
+        bench.schedule("mail", after("laod"))
+    assert (refusal.value.field, refusal.value.fix) == ("trigger.schedule", "did you mean load?")
+
+
+def test_what_others_wait_for_keeps_its_name_and_is_not_retired(bench: Bench) -> None:
+    load, report = pair(bench)
+    with pytest.raises(NotAllowed, match="report waits for its ends"):
+        archive(bench.store, load.id, by=ADA, now=bench.now)
+    with pytest.raises(NotAllowed, match="cannot be renamed"):
+        bench.revise(replace(load, name="loader"))
+    archive(bench.store, report.id, by=ADA, now=bench.now)
+    bench.revise(replace(load, name="loader"))
+    archive(bench.store, load.id, by=ADA, now=bench.now)
+
+
+def test_other_words_forget_the_ends_of_another_that_were_still_to_come(bench: Bench) -> None:
+    load, report = pair(bench, delay=10 * MINUTE)
+    other = bench.schedule("other", Manual())
+    ends(bench, load)
+    bench.revise(replace(report, trigger=after("other")))
+    ends(bench, other)
+    bench.go(15)
+    assert [word for _, word in planned(bench, report)] == ["ready"]
+    bench.revise(replace(bench.due(report).schedule, trigger=Every(HOUR, at(0))))
+    ends(bench, other)
+    assert len(planned(bench, report)) == 1
+
+
+def test_old_ends_are_forgotten_with_the_runs_they_were_of(bench: Bench) -> None:
+    load, report = pair(bench)
+    ends(bench, load)
+    planned(bench, report)
+    bench.work()
+    bench.clock.advance(2 * DAY)
+    bench.store.write(lambda tx: tx.prune(Prune(older_than=bench.now - DAY)))
+    assert bench.runs(load) == []
+    assert open_ends(bench, report) == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_histories_give_exactly_the_occurrences_that_ended_so(
+    unsure: tuple[Bench, Unsure], another: Callable[[str], Bench], seed: int
+) -> None:
+    """Ends of every kind, broken commits and two instances that admit by turns."""
+    bench, store = unsure
+    dice, other = random.Random(seed), another("other")
+    load = bench.schedule("load", Manual(), retry=ONCE, overlap=Overlap.ALLOW)
+    on = {
+        word: bench.schedule(word, after("load", word), overlap=Overlap.ALLOW)
+        for word in ("success", "failure", "end")
+    }
+    expected = dict.fromkeys(on, 0)
+    for _ in range(25):
+        for _ in range(dice.randint(1, 3)):
+            bench.run_now(load, force=True)
+        outcomes: list[Outcome] = [Succeeded(), BAD, Cancelled()]
+        outcome = dice.choice(outcomes)
+        leased = [run for run in bench.lease() if run.schedule_id == load.id]
+        if dice.random() < 0.4:
+            store.break_next(dice.random() < 0.5)
+        bench.settle(*leased, outcome=outcome)
+        told = {
+            "success": isinstance(outcome, Succeeded),
+            "failure": isinstance(outcome, Failed),
+            "end": True,
+        }
+        expected = {word: expected[word] + told[word] * len(leased) for word in on}
+        bench.rest(dice.choice([0, 1]))
+        dice.choice([bench, other]).admit()
+    bench.rest(1)
+    while bench.admit().full or other.admit().full:
+        pass
+    made = {word: len(bench.runs(schedule)) for word, schedule in on.items()}
+    left = {word: open_ends(bench, schedule) for word, schedule in on.items()}
+    assert (made, left) == (expected, dict.fromkeys(on, 0))
+
+
+def test_instances_that_race_make_each_occurrence_once(bench: Bench, another: Callable[[str], Bench]) -> None:
+    load, report = pair(bench, overlap=Overlap.ALLOW)
+    for _ in range(40):
+        bench.run_now(load, force=True)
+    workers = [another(f"worker-{i}") for i in range(2)]
+    shares = [worker.lease(20) for worker in workers]
+    bench.rest(5)
+
+    def race(worker: Bench, share: list[Run]) -> None:
+        for run in share:
+            worker.settle(run)
+            worker.admit()
+
+    threads = [threading.Thread(target=race, args=pair_) for pair_ in zip(workers, shares, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for _ in range(50):
+        bench.rest(1)
+        bench.admit()
+    rows = bench.runs(report)
+    assert len(rows) == 40
+    assert {run.state for run in rows} == {RunState.READY}
