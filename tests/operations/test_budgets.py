@@ -83,6 +83,18 @@ def test_whoever_waits_for_a_budget_says_so_wherever_it_is_asked(house: House) -
     assert house.ask("budget get", budget="day")["waiting"] == 1
 
 
+def test_what_is_to_come_says_that_a_budget_leaves_nothing_for_it(house: House) -> None:
+    house.ask("budget set", budget="day", unit="requests", limit=1)
+    house.ask("schedule create", name="job", every="1h", note="hello", budgets=["day"])
+    house.bench.advance(hours=1)
+    before = " ".join(house.ask("schedule explain", schedule="job", last=True)["because"])
+    coming = " ".join(house.ask("schedule explain", schedule="job")["because"])
+    assert "budget day" not in before
+    assert "budget day leaves nothing until 2026-03-11T00:00:00Z: 1 requests used or held" in coming
+    tomorrow = house.ask("schedule explain", schedule="job", at="2026-03-11T01:00:00Z")
+    assert "budget day" not in " ".join(tomorrow["because"])
+
+
 def test_a_provider_is_closed_shown_and_opened(house: House) -> None:
     make(house, provider="openai")
     row = house.ask("provider close", provider="openai", until="2026-03-10T18:00:00Z", reason="quota")

@@ -119,6 +119,16 @@ def _hindrance(
     if load.window is not None and until is not None:
         why = told_window(load.window)
         found.append(Deferral(run=run, waits=Waits.PROVIDER, name=load.provider, until=until, why=why))
+    for name, until, why in used_up(load, accounts, taken, now=now):
+        found.append(Deferral(run=run, waits=Waits.BUDGET, name=name, until=until, why=why))
+    return max(found, key=lambda one: one.until, default=None)
+
+
+def used_up(
+    load: Load, accounts: Mapping[Place, Account], taken: Mapping[Place, int], *, now: datetime
+) -> list[tuple[str, datetime, str]]:
+    """The budgets that leave no room for another attempt: each with the end of its period, and why."""
+    found = []
     for budget in load.budgets:
         period = budget.at(now)
         place = (budget.key, period.start)
@@ -127,8 +137,8 @@ def _hindrance(
         wanted = expected(budget, load.estimate)
         if spent + max(wanted, 1) > budget.limit:
             why = f"{_used(budget, spent, wanted)}; a new {_called(budget)} begins then"
-            found.append(Deferral(run=run, waits=Waits.BUDGET, name=budget.name, until=period.end, why=why))
-    return max(found, key=lambda one: one.until, default=None)
+            found.append((budget.name, period.end, why))
+    return found
 
 
 def _used(budget: Budget, spent: int, wanted: int) -> str:

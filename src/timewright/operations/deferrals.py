@@ -1,4 +1,4 @@
-"""Why a run waits for a budget or a provider, and what a closed provider means for what is to come."""
+"""Why a run waits for a budget or a provider, and what they mean for what is to come."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from timewright.core.leasing import Waits
 from timewright.core.moments import spell_instant
 from timewright.core.run import Run
 from timewright.core.schedule import Schedule
+from timewright.core.spending import used_up
 from timewright.operations.reasons import Told, remedy
 from timewright.ports import Transaction
 
@@ -29,12 +30,20 @@ def tell_deferred(run: Run, *, now: datetime) -> Told | None:
     return Told(because=because, policy=("budgets",), remedies=(remedy("budget get", (kind, name)),))
 
 
-def tell_closed(
-    tx: Transaction, schedule: Schedule, at: datetime | None, *, now: datetime
-) -> tuple[str, ...]:
-    """What a closed provider means for an occurrence to come."""
-    load = tx.book().of_schedule(schedule) if schedule.provider else None
-    until = load.window.closed_until(now=now) if load is not None and load.window is not None else None
-    if load is None or load.window is None or until is None or (at is not None and at >= until):
+def tell_ahead(tx: Transaction, schedule: Schedule, at: datetime | None, *, now: datetime) -> tuple[str, ...]:
+    """What a closed provider and budgets that are used up mean for an occurrence to come."""
+    load = tx.book().of_schedule(schedule)
+    if load is None:
         return ()
-    return (f"provider {load.provider} is {told_window(load.window)}; nothing of it starts before then",)
+    when, told = at or now, []
+    until = load.window.closed_until(now=now) if load.window is not None else None
+    if load.window is not None and until is not None and when < until:
+        told.append(
+            f"provider {load.provider} is {told_window(load.window)}; nothing of it starts before then"
+        )
+    accounts = tx.read_accounts(load.places(when))
+    told += [
+        f"budget {name} leaves nothing until {spell_instant(end)}: {why}"
+        for name, end, why in used_up(load, accounts, {}, now=when)
+    ]
+    return tuple(told)

@@ -17,7 +17,7 @@ from timewright.core.zones import zone
 from timewright.ledger.notes import notes_of
 from timewright.ledger.shelf import calendars_for, terms_for
 from timewright.operations.context import Context
-from timewright.operations.deferrals import tell_closed
+from timewright.operations.deferrals import tell_ahead
 from timewright.operations.dependencies import tell_links, tell_unmet
 from timewright.operations.examples import FAILED_RUN
 from timewright.operations.fates import tell_run
@@ -105,7 +105,7 @@ def explain_schedule(context: Context, ask: Explain) -> Explanation:
             told = _written(tx, run, due.schedule, closed=closed, now=now)
             return replace(told, at=ask.at) if ask.at is not None else told
         foreseen = unwritten(tx, due, ask.at, settings=context.settings, now=now)
-        because = (*foreseen.because, *tell_closed(tx, due.schedule, foreseen.at, now=now))
+        because = (*foreseen.because, *tell_ahead(tx, due.schedule, foreseen.at, now=now))
         foreseen = replace(foreseen, because=because)
         return _noted(tx, due.schedule, _foreseen(due, foreseen, last=ask.last))
 
