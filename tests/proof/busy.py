@@ -72,6 +72,7 @@ SCHEDULES: tuple[dict[str, Any], ...] = (
         "retry": {"max_attempts": 1},
     },
     {"name": "by-hand", "cron": "*/30 * * * *"},
+    {"name": "spender", "every": "7m", "budgets": ["day"]},
 )
 
 
@@ -83,6 +84,7 @@ def busy_day(store: Store, clock: ManualClock) -> House:
     )
     house.ask("calendar put", name="sundays", weekly=[{"days": [6]}])
     house.ask("limit set", limit="api", most=2)
+    house.ask("budget set", budget="day", unit="requests", limit=1000)
     house.ask("queue policy set", queue="mail", max_concurrent=2, ageing="1m", lease="2m")
     for words in SCHEDULES:
         house.ask("schedule create", **words, **({} if "note" in words else {"note": words["name"]}))

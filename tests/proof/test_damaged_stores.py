@@ -57,6 +57,16 @@ DAMAGE: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "nothing followed",
         (f"DELETE FROM runs WHERE id = ({run_of('follower', nth=3)})",),
     ),
+    "a budget that forgot what was taken": (
+        "I42",
+        "and its charges are",
+        ("UPDATE accounts SET used = 0 WHERE budget = 'default/day'",),
+    ),
+    "a charge of a lease that never was": (
+        "I42",
+        "never leased so",
+        ("UPDATE charges SET fence = 99 WHERE budget = 'default/day'",),
+    ),
     "a gap that counts too few": (
         "I4",
         "counts 3",

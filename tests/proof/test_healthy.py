@@ -72,6 +72,7 @@ def test_what_is_under_way_is_never_called_broken() -> None:
     house = House(store=SqliteStore(":memory:", clock=(clock := ManualClock(START))), clock=clock)
     house.ask("calendar put", name="nights", weekly=[{"days": [6], "end": "00:40"}])
     house.ask("calendar put", name="sundays", weekly=[{"days": [6]}])
+    house.ask("budget set", budget="day", unit="requests", limit=5)
     for words in SCHEDULES:
         house.ask("schedule create", **words, note="x")
     for step in range(24):
@@ -105,4 +106,4 @@ def test_an_empty_store_keeps_its_promises() -> None:
     answer = house.ask("verify")
     assert answer["holds"]
     assert answer["runs"] == 0
-    assert len(answer["promises"]) == 36
+    assert len(answer["promises"]) == 37

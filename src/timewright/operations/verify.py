@@ -14,8 +14,10 @@ from timewright.operations.registry import Request, operations
 from timewright.ports import Transaction
 from timewright.proof import Finding, History, Report, check
 from timewright.proof.rows import (
+    AccountRow,
     AttemptRow,
     AuditRow,
+    ChargeRow,
     GateRow,
     HoldRow,
     ObjectRow,
@@ -127,6 +129,8 @@ class _Gathering:
             holds=tuple(row for row in self._all(HoldRow) if self._is_ours(row.gate)),
             objects=tuple(self._all(ObjectRow)),
             audit=tuple(self._all(AuditRow, most=MOST_LINES)),
+            accounts=tuple(row for row in self._all(AccountRow) if self._is_of_ours(row.budget)),
+            charges=self._charges(),
             meta=dict(self._meta()),
         )
 
@@ -176,8 +180,17 @@ class _Gathering:
                 return
             last = page[-1][0]
 
+    def _charges(self) -> tuple[ChargeRow, ...] | None:
+        rows = tuple(self._all(ChargeRow))
+        if len(rows) >= MOST_OTHERS:
+            return None
+        return tuple(row for row in rows if self._is_of_ours(row.budget))
+
     def _is_ours(self, gate: str) -> bool:
-        return self._namespace is None or gate.partition(":")[2].startswith(f"{self._namespace}/")
+        return self._is_of_ours(gate.partition(":")[2])
+
+    def _is_of_ours(self, name: str) -> bool:
+        return self._namespace is None or name.startswith(f"{self._namespace}/")
 
 
 def _told(report: Report) -> Verified:

@@ -184,11 +184,33 @@ class Note(Struct, frozen=True, kw_only=True):
     values: tuple[int, ...] = ()
 
 
+class AccountRow(Struct, frozen=True, kw_only=True):
+    """How much of a budget was used in a period, and is held by what is under way."""
+
+    budget: str
+    period: int
+    used: int
+    held: int
+
+
+class ChargeRow(Struct, frozen=True, kw_only=True):
+    """What one lease took from one budget; one that is open is not known yet."""
+
+    run_id: str
+    fence: int
+    budget: str
+    period: int
+    used: int
+    held: int
+    open: bool
+
+
 class History(Struct, frozen=True, kw_only=True):
     """Everything the checker looks at: one consistent picture, perhaps only from an instant on.
 
     With `since`, runs that were made before it are there only while they are unfinished. `cut` says that
-    there were more rows than may be looked at, and `since` is then where those that are here begin.
+    there were more rows than may be looked at, and `since` is then where those that are here begin. Charges
+    are there all or not at all.
     """
 
     namespace: str | None = None
@@ -202,6 +224,8 @@ class History(Struct, frozen=True, kw_only=True):
     holds: tuple[HoldRow, ...] = ()
     objects: tuple[ObjectRow, ...] = ()
     audit: tuple[AuditRow, ...] = ()
+    accounts: tuple[AccountRow, ...] = ()
+    charges: tuple[ChargeRow, ...] | None = ()
     meta: Mapping[str, str] = {}
     effects: tuple[Effect, ...] | None = None
     notes: tuple[Note, ...] | None = None

@@ -13,8 +13,10 @@ from msgspec import Struct
 from timewright.core.moments import micros
 from timewright.ids import first_id
 from timewright.proof.rows import (
+    AccountRow,
     AttemptRow,
     AuditRow,
+    ChargeRow,
     GateRow,
     HoldRow,
     ObjectRow,
@@ -217,6 +219,22 @@ def _audit(row: Row) -> AuditRow:
     )
 
 
+def _account(row: Row) -> AccountRow:
+    return AccountRow(budget=row[0], period=row[1], used=row[2], held=row[3])
+
+
+def _charge(row: Row) -> ChargeRow:
+    return ChargeRow(
+        run_id=row[0],
+        fence=row[1],
+        budget=intern(row[2]),
+        period=row[3],
+        used=row[4],
+        held=row[5],
+        open=row[6] == 1,
+    )
+
+
 _TABLES: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     ScheduleRow: ("history_schedules", _schedule),
     RevisionRow: ("history_revisions", _revision),
@@ -225,6 +243,8 @@ _TABLES: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     HoldRow: ("history_holds", _hold),
     ObjectRow: ("history_objects", _object),
     AuditRow: ("history_audit", _audit),
+    AccountRow: ("history_accounts", _account),
+    ChargeRow: ("history_charges", _charge),
 }
 
 _PARAMETERS: dict[Any, tuple[str, ...]] = {
@@ -232,6 +252,8 @@ _PARAMETERS: dict[Any, tuple[str, ...]] = {
     AuditRow: ("namespace", "since"),
     GateRow: (),
     HoldRow: (),
+    AccountRow: (),
+    ChargeRow: (),
 }
 
 # Where a page begins, from the last row of the page before.
@@ -250,4 +272,13 @@ _PLACES: dict[Any, Callable[[Any], dict[str, Any]]] = {
         "after_name": row.name if row else "",
     },
     AuditRow: lambda row: {"before": row.seq if row else 2**62},
+    AccountRow: lambda row: {
+        "after": row.budget if row else "",
+        "after_period": row.period if row else 0,
+    },
+    ChargeRow: lambda row: {
+        "after": row.run_id if row else "",
+        "after_fence": row.fence if row else 0,
+        "after_budget": row.budget if row else "",
+    },
 }

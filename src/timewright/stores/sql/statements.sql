@@ -537,6 +537,15 @@ WHERE (kind, namespace, name) > (:after_kind, :after_namespace, :after_name)
     AND kind IN ('queue', 'limit', 'calendar') AND (:namespace = '' OR namespace = :namespace)
 ORDER BY kind, namespace, name LIMIT :limit
 
+-- name: history_accounts
+SELECT budget, period, used, held FROM accounts WHERE (budget, period) > (:after, :after_period)
+ORDER BY budget, period LIMIT :limit
+
+-- name: history_charges
+SELECT run_id, fence, budget, period, used, held, open FROM charges
+WHERE (run_id, fence, budget) > (:after, :after_fence, :after_budget)
+ORDER BY run_id, fence, budget LIMIT :limit
+
 -- name: history_audit
 SELECT seq, at, namespace, actor, origin, action, subject, before, after, reason FROM audit
 WHERE seq < :before AND at >= :since AND (:namespace = '' OR namespace = :namespace) ORDER BY seq DESC LIMIT :limit
