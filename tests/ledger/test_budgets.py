@@ -9,42 +9,36 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.databases import Database
 from tests.ledger.bench import ADA, NOON, Bench, Unsure, at, kinds
 from timewright.core.budgets import Account, Budget, Charge, Unit
 from timewright.core.costs import Cost, millionths
 from timewright.core.leasing import Waits
-from timewright.core.moments import DAY, HOUR, MINUTE
+from timewright.core.moments import DAY, HOUR, MINUTE, micros
 from timewright.core.policies import Overlap, Retry
 from timewright.core.run import Failed, Lost, Released, Run, RunState, Succeeded
 from timewright.core.schedule import Schedule
 from timewright.core.target import Call, Http
 from timewright.core.triggers import Every, Manual
 from timewright.errors import InvalidInput, NotAllowed, NotFound
+from timewright.ids import TimedIds
 from timewright.ledger.budget_shelf import close_provider, delete_budget, open_provider, set_budget
 from timewright.ledger.lease import plan_queue
+from timewright.operations.context import Context
+from timewright.operations.verify import gather
 from timewright.ports import Stored
-from timewright.proof.charged import AccountRow, ChargeRow, accounts_that_do_not_add_up, charges_of_nobody
+from timewright.proof import check
 
 MIDNIGHT = datetime(2026, 3, 11, tzinfo=UTC)
 CROWD = 24
 
 
 @pytest.fixture(autouse=True)
-def adds_up(database: Database, bench: Bench) -> Iterator[None]:
+def adds_up(bench: Bench) -> Iterator[None]:
     """After every test, each account is the sum of its charges, and each charge is a lease's."""
     yield
-    accounts = database.sql("SELECT budget, period, used, held FROM accounts")
-    rows = database.sql("SELECT run_id, fence, budget, period, used, held, open FROM charges")
-    ended = {(row[0], row[1]) for row in database.sql("SELECT run_id, fence FROM attempts")}
-    live = {(row[0], row[1]) for row in database.sql("SELECT id, fence FROM runs WHERE state = 'leased'")}
-    kept = [
-        ChargeRow(run_id=r[0], fence=r[1], budget=r[2], period=r[3], used=r[4], held=r[5], open=r[6] == 1)
-        for r in rows
-    ]
-    sums = [AccountRow(budget=row[0], period=row[1], used=row[2], held=row[3]) for row in accounts]
-    assert list(accounts_that_do_not_add_up(sums, kept, pruned=False)) == []
-    assert list(charges_of_nobody(kept, ended=ended, live=live)) == []
+    context = Context(store=bench.store, ids=TimedIds(), tell=lambda facts: None)
+    history = gather(context, everyone=True)
+    assert check(history, now=micros(bench.now), only=["I42"]).violations == ()
 
 
 def budget(

@@ -16,12 +16,15 @@ const verb = (name, more = {}) => ({ path: (id) => ["schedules", id, name], comm
 const bulk = new Bulk({ noun: "schedule", path: ["schedules"], field: "schedules", verbs: { pause: verb("pause", { text: "None of them starts again until it is resumed.", fits: (row) => row.state === "active" }), resume: verb("resume", { text: "They go on with their next times, and catch up as each says.", fits: (row) => ["paused", "parked"].includes(row.state) }), run: verb("run", { said: "run now", text: "One run of each by hand; their plans stay as they are." }), archive: verb("archive", { danger: true, text: "They run no more; their history is kept.", fits: (row) => row.state !== "archived" }) } });
 const filters = (params) => ({ state: params.state, name_starts: params.q, group: params.group, tag: params.tag });
 
-// The lines are shown at once; what became of the last occurrences is filled in when it comes.
+// A screenful of lines is shown at once; the others, and what became of the last occurrences, when that comes.
+const SCREENFUL = 20;
 let strips = new Map();
+let whole = false;
 async function remember(ids) {
   if (!ids.length) return;
   const told = await read(["schedules", "strips"], { schedules: ids }).catch(() => ({ strips: [] }));
   strips = new Map(told.strips.map((one) => [one.schedule_id, one]));
+  whole = true;
   draw();
 }
 
@@ -34,7 +37,7 @@ export default {
     return page;
   },
   view(data, _path, params, go) {
-    const rows = data.schedules.map((row) => line(row, strips.get(row.id)));
+    const rows = data.schedules.slice(0, whole ? undefined : SCREENFUL).map((row) => line(row, strips.get(row.id)));
     const bar = queryBar({ qualifiers: QUALIFIERS, free: "q", hint: "press / to find: a name, group:billing, tag:finance …", states: STATES, params, go });
     const none = Object.keys(params).length ? empty("No schedule fits these filters.") : empty("No schedules yet. The first one:", "timewright schedule create hello --every 5s --note 'hello'");
     return h("div", { class: "screen" }, bar, bulk.bar(data.schedules, { filters: filters(params), more: Boolean(data.cursor || params.cursor) }),
@@ -53,6 +56,6 @@ function line(row, history) {
   return {
     key: row.id, label: row.name, to: place("schedules", row.name),
     cells: [dot(row), h("span", { class: "names" }, link(place("schedules", row.name), row.name), row.group ? h("span", { class: "tag" }, row.group) : null, row.tags.map((tag) => h("span", { class: "tag" }, tag))),
-      h("span", null, prose(row.trigger), h("span", { class: "mute" }, ` · ${row.target}`)), next, strip(history ? history.marks : [], { label: row.name }), took],
+      h("span", null, prose(row.trigger), h("span", { class: "mute" }, ` · ${row.target}`)), next, history ? strip(history.marks, { label: row.name }) : null, took],
   };
 }
