@@ -26,7 +26,6 @@ from timewright.proof.spans import instant
 
 SETTLED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 STEPS = frozenset({"schedule.pause", "schedule.resume", "schedule.archive"})
-LIVE = frozenset({"ready", "leased", "held"})
 
 
 class View:

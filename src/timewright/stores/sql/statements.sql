@@ -463,9 +463,6 @@ DELETE FROM said WHERE (run_id, fence) IN ({values})
 -- name: delete_said
 DELETE FROM said WHERE run_id {in:ids}
 
--- name: count_runs
-SELECT count(*) FROM runs
-
 -- name: nth_newest_run
 SELECT id FROM runs ORDER BY id DESC LIMIT 1 OFFSET :offset
 

@@ -56,13 +56,3 @@ class Sinks:
     def stale(self) -> int:
         """Effects that a sink without a fence would have taken from a lost lease."""
         return sum(effect.fenced and not effect.applied for effect in self.effects)
-
-    def most_at_once(self, at: int) -> int:
-        """The largest number of executions of one run that were under way at the same time."""
-        worst, by_key = 0, dict[str, list[Execution]]()
-        for execution in self.executions:
-            by_key.setdefault(execution.key, []).append(execution)
-        for group in by_key.values():
-            spans = [(e.began, e.ended if e.ended is not None else at) for e in group]
-            worst = max(worst, *(sum(b <= began < e for b, e in spans) for began, _ in spans))
-        return worst
