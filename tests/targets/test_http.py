@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +16,7 @@ import pytest
 from msgspec.structs import force_setattr
 
 from tests.targets.calls import NOON, Caller, Names, Pending, launch_of
-from tests.targets.peers import DATA, Peer, Talk, answer, silence
+from tests.targets.peers import DATA, PATIENCE, Peer, Talk, answer, silence
 from timewright.core.run import Cancelled, Failed, Outcome, Released, Succeeded, TimedOut
 from timewright.core.target import Http, Note
 from timewright.errors import InvalidInput
@@ -327,6 +330,30 @@ def test_a_certificate_that_does_not_prove_the_name_is_refused(
     assert outcome.error.startswith(f"the certificate of good.test:{peer.port} was refused: ")
     assert why in outcome.error.lower()
     assert peer.heard == []
+
+
+def test_a_server_that_takes_no_leave_over_tls_holds_no_connection() -> None:
+    """The farewell is left unread: only the end of the connection itself counts."""
+    answered = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as aside:
+
+        def serve() -> None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(DATA / "tls" / "good.pem")
+            with context.wrap_socket(listening.accept()[0], server_side=True) as secured:
+                secured.recv(65536)
+                secured.sendall(answered)
+                with socket.socket(fileno=secured.detach()) as bare:
+                    bare.settimeout(PATIENCE)
+                    with suppress(ConnectionResetError):
+                        while bare.recv(65536):
+                            continue
+
+        served = aside.submit(serve)
+        url = f"https://127.0.0.1:{listening.getsockname()[1]}/"
+        with Caller(tls=tls()) as caller:
+            assert isinstance(caller.call(Http(url=url)), Succeeded)
+            served.result(2 * PATIENCE)
 
 
 def test_a_server_without_tls_is_not_spoken_to_in_the_clear(caller: Caller) -> None:

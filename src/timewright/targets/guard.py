@@ -37,6 +37,18 @@ class Asked:
         self.refused: dict[str, None] = {}
         self.approved: set[Address | None] = set()
         self.connected = False
+        self._transport: asyncio.Transport | None = None
+
+    def meet(self, transport: asyncio.Transport | None) -> str:
+        """Note the one connection there will be; gives the address at its other end."""
+        self.connected = True
+        self._transport = transport
+        return _peer(transport)
+
+    def part(self) -> None:
+        """End the connection now: a farewell over TLS would wait for the other side's, which may never come."""
+        if self._transport is not None:
+            self._transport.abort()
 
     @property
     def overrun(self) -> bool:
@@ -82,8 +94,7 @@ class GuardedConnector(TCPConnector):
             if asked.refused and not asked.approved:
                 raise EgressBlocked(self._egress.refusal(asked.refused, to=asked.url)) from None
             raise
-        asked.connected = True
-        peer = _peer(connection.transport)
+        peer = asked.meet(connection.transport)
         if parse_address(peer) not in asked.approved or not self._egress.allows(peer, to=asked.url):
             connection.close()
             raise EgressBlocked(self._egress.refusal([peer], to=asked.url))

@@ -169,15 +169,17 @@ class HttpTarget:
                 skip_auto_headers=("Content-Type",),
                 ssl=self._tls or True,
             )
+            try:
+                location = response.headers.get("Location")
+                if follow and location is not None and response.status in REDIRECTS:
+                    return Redirect(response.status, location)
+                return await read_answer(response, most_bytes=most_bytes, asked=asked, also=also)
+            finally:
+                response.close()
         except (ClientError, OSError) as error:
             raise NoAnswer(failure_of(error, asked)) from None
-        try:
-            location = response.headers.get("Location")
-            if follow and location is not None and response.status in REDIRECTS:
-                return Redirect(response.status, location)
-            return await read_answer(response, most_bytes=most_bytes, asked=asked, also=also)
         finally:
-            response.close()
+            asked.part()
 
     def _open_session(self) -> ClientSession:
         if self._session is None:
