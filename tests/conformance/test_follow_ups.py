@@ -45,7 +45,7 @@ def note(store: Store, *rows: FollowUp) -> None:
 
 
 def undecided(store: Store, downstream: str = "down", *, limit: int = 1000) -> list[FollowUp]:
-    return list(store.read(lambda tx: tx.open_follow_ups(downstream, limit=limit)))
+    return list(store.read(lambda tx: tx.open_follow_ups([downstream], limit=limit))[downstream])
 
 
 def followed(store: Store, run_ids: Iterable[str] = (), upstream_runs: Iterable[str] = ()) -> list[FollowUp]:

@@ -289,7 +289,7 @@ def test_each_question_walks_the_index_that_was_made_for_it(database: Database) 
         "lane_runs": ["runs_occurrence"],
     }
     for statement, indexes in made_for.items():
-        sql = re.sub(r":\w+", "'5'", load_book(SQLITE)[statement].sql)
+        sql = re.sub(r":\w+|\?\d+", "'5'", load_book(SQLITE)[statement].sql)
         steps = [str(row[3]) for row in database.sql(f"EXPLAIN QUERY PLAN {sql}")]
         walked = [step for step in steps if re.match(r"(SCAN|SEARCH) (runs|links|waits|follow_ups)\b", step)]
         assert [re.sub(r".* INDEX (\w+).*", r"\1", step) for step in walked] == indexes, statement

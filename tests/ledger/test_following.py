@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from msgspec.json import encode
@@ -18,6 +19,7 @@ from timewright.core.policies import Exhausted, Overlap, Retry
 from timewright.core.run import Cancelled, Failed, Outcome, Run, RunState, Succeeded
 from timewright.core.schedule import Schedule
 from timewright.core.triggers import Every, Manual, after
+from timewright.core.upstream import Need
 from timewright.errors import InvalidInput, NotAllowed, NotFound
 from timewright.ledger.backfill import backfill
 from timewright.ledger.by_hand import skip_next
@@ -25,6 +27,8 @@ from timewright.ledger.replan import archive
 from timewright.ledger.settle import cancel, reopen
 from timewright.ledger.shelf import CALENDAR
 from timewright.ports import Prune, Stored
+from timewright.stores.postgres_speaker import PostgresSpeaker
+from timewright.stores.sqlite_speaker import SqliteSpeaker
 
 ONCE = Retry(max_attempts=1)
 BAD = Failed(error="no")
@@ -54,7 +58,7 @@ def planned(bench: Bench, schedule: Schedule) -> list[tuple[float, str]]:
 
 def open_ends(bench: Bench, schedule: Schedule) -> int:
     """How many ends a schedule has heard of and not decided."""
-    return len(bench.store.read(lambda tx: tx.open_follow_ups(schedule.id, limit=9)))
+    return len(bench.store.read(lambda tx: tx.open_follow_ups([schedule.id], limit=9))[schedule.id])
 
 
 @pytest.mark.parametrize(
@@ -364,3 +368,42 @@ def test_instances_that_race_make_each_occurrence_once(bench: Bench, another: Ca
     rows = bench.runs(report)
     assert len(rows) == 40
     assert {run.state for run in rows} == {RunState.READY}
+
+
+def questions(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> list[str]:
+    """The statements that the store was given meanwhile."""
+    given: list[str] = []
+
+    def noting(plain: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(speaker: Any, name: str, *rest: Any) -> Any:
+            given.append(name)
+            return plain(speaker, name, *rest)
+
+        return noted
+
+    with monkeypatch.context() as patch:
+        for speaker in (SqliteSpeaker, PostgresSpeaker):
+            for verb in ("ask", "tell"):
+                patch.setattr(speaker, verb, noting(getattr(speaker, verb)))
+        work()
+    return given
+
+
+def test_many_who_follow_or_need_cost_no_more_questions_than_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, _ = pair(bench)
+    need = (Need(schedule="load", within=HOUR, wait=HOUR),)
+    bench.schedule("needs", Every(MINUTE), needs=need, overlap=Overlap.ALLOW)
+    asked: list[list[str]] = []
+    for many in (0, 9):
+        for number in range(many):
+            bench.schedule(f"report-{number}", after("load", "success", timedelta(0)))
+            bench.schedule(f"needs-{number}", Every(MINUTE), needs=need, overlap=Overlap.ALLOW)
+        ends(bench, load)
+        bench.rest(60)
+        asked.append(questions(monkeypatch, lambda: (bench.admit(), bench.lease(100))))
+        bench.settle(*bench.store.read(lambda tx: tx.leased_runs()))
+    assert asked[1] == asked[0]
+    assert "open_follow_ups" in asked[1]
+    assert "links_of" in asked[1] or "hold_links_of" in asked[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -22,12 +22,13 @@ from timewright.core.shards import WHOLE, Shard, check_shard
 from timewright.core.target import Handoff
 from timewright.errors import Conflict, OutcomeUnknown
 from timewright.ledger.endings import parked
-from timewright.ledger.following import close, take_ends
+from timewright.ledger.following import close, ends_heard, take_ends
 from timewright.ledger.lease import found_again
 from timewright.ledger.shelf import Calendars, calendars_for
 from timewright.ledger.supersede import make_way
 from timewright.ledger.telling import new_run, schedule_stopped
 from timewright.ports import Due, Ids, Stood, Store, Transaction
+from timewright.ports.links import FollowUp
 
 MOST_RACES = 3
 
@@ -74,6 +75,7 @@ def admit_due(
         calendars = calendars_for(tx, [d.schedule for d in due])
         taken = offer if offer is not None and _in_order(due, room=offer.capacity) else None
         admission = AdmissionPass(tx, ids=ids, now=now, offer=taken, batch=batch)
+        admission.hear(due)
         for d in due:
             admission.take(d, calendars)
         admission.write()
@@ -166,11 +168,18 @@ class AdmissionPass:
         self._owners: dict[str, Schedule] = {}
         self._stood: list[Stood] = []
         self._ends: list[tuple[Schedule, Followed]] = []
+        self._heard: dict[str, list[FollowUp]] = {}
         self._book: Book | None = None
+
+    def hear(self, due: Iterable[Due]) -> None:
+        """Read for all who follow, at once, which ends they have to decide."""
+        self._heard |= ends_heard(self._tx, due)
 
     def take(self, due: Due, calendars: Calendars) -> Standing:
         """Decide what is due of one schedule; its error stops that schedule and no other."""
         schedule, standing, flight = due.schedule, due.standing, due.flight
+        if follows(schedule.trigger) and schedule.id not in self._heard:
+            self.hear([due])
         try:
             following = next_on_time(schedule, standing, flight=flight, now=self._now)
             if following is None and follows(schedule.trigger):
@@ -193,7 +202,7 @@ class AdmissionPass:
 
     def _follow(self, due: Due, calendars: Calendars) -> Standing:
         """Decide the ends of another's runs that a schedule has heard of."""
-        followed, more = take_ends(self._tx, due, calendars, now=self._now)
+        followed, more = take_ends(due, self._heard[due.schedule.id], calendars, now=self._now)
         admission = followed.admission
         self.more = self.more or more or admission.more
         standing = self._stand(due, admission.standing, newest=self._add_runs(due, admission))
@@ -206,8 +215,7 @@ class AdmissionPass:
         if len(new) != len(self._runs):
             self._relink(new)
         self._tx.stand(self._stood)
-        for schedule, followed in self._ends:
-            close(self._tx, schedule, followed, self._runs)
+        close(self._tx, self._ends, self._runs)
         for run in self._runs:
             self.facts += new_run(run, now=self._now)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
 
 from timewright.core.decision import Decision, Source
 from timewright.core.facts import Fact, RunFreed
-from timewright.core.following import End, Followed, ends_as, follow
+from timewright.core.following import End, Followed, ends_as, follow, follows
 from timewright.core.lifecycle import RunEvent, run_after
 from timewright.core.moments import LATEST_STORED
 from timewright.core.run import Reason, Run, RunState
@@ -34,7 +34,12 @@ def pass_on(tx: Transaction, ended: Sequence[Run], *, now: datetime) -> list[Fac
     links = tx.links_from({run.schedule_id for run in heard}) if heard else []
     if not links:
         return []
-    met = [(link, run) for run in heard for link in links if _fits(link, run, counts[run.id])]
+    asking: dict[str, list[Link]] = {}
+    for link in links:
+        asking.setdefault(link.upstream, []).append(link)
+    met = [
+        (link, run) for run in heard for link in asking.get(run.schedule_id, ()) if link.on in counts[run.id]
+    ]
     follow_ups = [_follow_up(link, run, now=now) for link, run in met if link.kind == "after"]
     tx.add_follow_ups(follow_ups)
     tx.rouse([(one.downstream, one.due_at) for one in follow_ups])
@@ -43,9 +48,16 @@ def pass_on(tx: Transaction, ended: Sequence[Run], *, now: datetime) -> list[Fac
     return [*_roused(tx, follow_ups, now=now), *(release(tx, waited, now=now) if waited else ())]
 
 
-def take_ends(tx: Transaction, due: Due, calendars: Calendars, *, now: datetime) -> tuple[Followed, bool]:
+def ends_heard(tx: Transaction, due: Iterable[Due]) -> dict[str, list[FollowUp]]:
+    """What those who follow have heard of and not decided: as many as one pass takes, and one more."""
+    followers = [one.schedule.id for one in due if follows(one.schedule.trigger)]
+    return tx.open_follow_ups(followers, limit=MOST_AT_ONCE + 1) if followers else {}
+
+
+def take_ends(
+    due: Due, rows: Sequence[FollowUp], calendars: Calendars, *, now: datetime
+) -> tuple[Followed, bool]:
     """Decide the ends that a schedule has heard of; says too whether there are more than one pass takes."""
-    rows = tx.open_follow_ups(due.schedule.id, limit=MOST_AT_ONCE + 1)
     ends = [End(run_id=row.upstream_run, due_at=row.due_at) for row in rows[:MOST_AT_ONCE]]
     followed = follow(
         due.schedule,
@@ -58,29 +70,33 @@ def take_ends(tx: Transaction, due: Due, calendars: Calendars, *, now: datetime)
     return followed, len(rows) > MOST_AT_ONCE
 
 
-def close(tx: Transaction, schedule: Schedule, followed: Followed, runs: Sequence[Run]) -> None:
+def close(tx: Transaction, decided: Sequence[tuple[Schedule, Followed]], runs: Sequence[Run]) -> None:
     """Note what became of ends: the run of each, by its instant."""
-    if not followed.taken:
-        return
-    made = {run.planned_at: run.id for run in runs if run.schedule_id == schedule.id}
-    rows = []
-    for end, at in followed.taken:
-        run_id = made.get(at, "") if at is not None else ""
-        if at is not None and not run_id:
-            there = tx.find_occurrence(schedule.id, at)
-            run_id = there.id if there is not None else ""
-        rows.append(
-            FollowUp(
-                downstream=schedule.id,
-                upstream_run=end.run_id,
-                upstream="",
-                on=On.END,
-                due_at=end.due_at,
-                state="done" if at is not None else "void",
-                run_id=run_id,
-            )
+    made = {(run.schedule_id, run.planned_at): run.id for run in runs}
+    rows = [
+        FollowUp(
+            downstream=schedule.id,
+            upstream_run=end.run_id,
+            upstream="",
+            on=On.END,
+            due_at=end.due_at,
+            state="done" if at is not None else "void",
+            run_id=_made_at(tx, schedule, at, made) if at is not None else "",
         )
+        for schedule, followed in decided
+        for end, at in followed.taken
+    ]
     tx.close_follow_ups(rows)
+
+
+def _made_at(
+    tx: Transaction, schedule: Schedule, at: datetime, made: Mapping[tuple[str, datetime], str]
+) -> str:
+    """The run of an instant; one that was there already, because someone else came first, is looked up."""
+    if (schedule.id, at) in made:
+        return made[schedule.id, at]
+    there = tx.find_occurrence(schedule.id, at)
+    return there.id if there is not None else ""
 
 
 def weighed(tx: Transaction, runs: Sequence[Run], *, now: datetime) -> dict[str, Wait | Unmet]:
@@ -90,7 +106,7 @@ def weighed(tx: Transaction, runs: Sequence[Run], *, now: datetime) -> dict[str,
     """
     new = [run for run in runs if not run.lane and not run.fence]
     found = tx.get_schedules({run.schedule_id for run in new}) if new else {}
-    met = {i: last_ends(tx, due.schedule, lock=True) for i, due in found.items()}
+    met = last_ends(tx, found, lock=True)
     weights = {
         run.id: weigh(
             found[run.schedule_id].schedule.needs, met[run.schedule_id], planned_at=run.planned_at, now=now
@@ -126,10 +142,6 @@ def _given_up(run: Run, found: Unmet, *, now: datetime) -> Change:
 
 def _missing(found: Wait) -> str:
     return f"{Reason.NEEDS.value}: waits for {found.need.describe()}"
-
-
-def _fits(link: Link, run: Run, counts: frozenset[On]) -> bool:
-    return link.upstream == run.schedule_id and link.on in counts
 
 
 def _follow_up(link: Link, run: Run, *, now: datetime) -> FollowUp:

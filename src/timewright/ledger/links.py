@@ -20,6 +20,8 @@ MOST_LINKED = 10_000
 # How far back the last end that counts is looked for when a link is made.
 MOST_LOOKED_BACK = 1_000
 
+Met = dict[tuple[str, On], datetime]
+
 _GONE = (ScheduleState.ARCHIVED,)
 
 
@@ -180,12 +182,12 @@ def names_by_id(tx: Transaction, ids: Iterable[str]) -> dict[str, str]:
     return {i: due.schedule.name for i, due in tx.get_schedules(wanted).items()} if wanted else {}
 
 
-def last_ends(tx: Transaction, schedule: Schedule, *, lock: bool = False) -> dict[tuple[str, On], datetime]:
-    """When what a schedule needs last came, by name and end."""
-    links = [one for one in tx.links_of([schedule.id], lock=lock) if one.kind == "needs"]
+def last_ends(tx: Transaction, schedule_ids: Iterable[str], *, lock: bool = False) -> dict[str, Met]:
+    """When what schedules need last came, for each by name and end."""
+    found: dict[str, Met] = {one: {} for one in schedule_ids}
+    links = [one for one in tx.links_of(found, lock=lock) if one.kind == "needs"]
     names = names_by_id(tx, {one.upstream for one in links})
-    return {
-        (names[one.upstream], one.on): one.met_at
-        for one in links
-        if one.met_at is not None and one.upstream in names
-    }
+    for one in links:
+        if one.met_at is not None and one.upstream in names:
+            found[one.downstream][names[one.upstream], one.on] = one.met_at
+    return found

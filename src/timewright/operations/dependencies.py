@@ -77,7 +77,7 @@ def tell_waiting(story: Story) -> Told | None:
     run, schedule = story.run, story.schedule
     if run.state is not RunState.READY or not waits(run) or schedule is None:
         return None
-    met = last_ends(story.tx, schedule)
+    met = last_ends(story.tx, [schedule.id])[schedule.id]
     unmet = [
         need
         for need in schedule.needs
@@ -122,7 +122,7 @@ def tell_links(tx: Transaction, run: Run) -> tuple[str, ...]:
 
 def tell_needs(tx: Transaction, schedule: Schedule, *, at: datetime, now: datetime) -> tuple[str, ...]:
     """What an occurrence that is still to come will need, and whether that is there already."""
-    met = last_ends(tx, schedule) if schedule.needs else {}
+    met = last_ends(tx, [schedule.id])[schedule.id] if schedule.needs else {}
     told = []
     for need in schedule.needs:
         last = met.get((need.schedule, need.on))

@@ -85,8 +85,8 @@ class LinkVerbs(Protocol):
         """Let schedules that follow be looked at by an instant, if they are not looked at before."""
         ...
 
-    def open_follow_ups(self, downstream: str, *, limit: int) -> list[FollowUp]:
-        """The ends a schedule has not decided yet, the earliest first."""
+    def open_follow_ups(self, downstreams: Iterable[str], *, limit: int) -> dict[str, list[FollowUp]]:
+        """The ends that schedules have not decided yet, at most `limit` of each, the earliest first."""
         ...
 
     def close_follow_ups(self, rows: Sequence[FollowUp]) -> None:

@@ -68,10 +68,13 @@ class SqlLinkVerbs(Verbs):
         if earliest:
             self._tell("rouse", sorted(earliest.items()))
 
-    def open_follow_ups(self, downstream: str, *, limit: int) -> list[FollowUp]:
-        """The ends a schedule has not decided yet, the earliest first."""
-        asked = {"downstream": downstream, "limit": limit}
-        return [_follow_up(row) for row in self._ask("open_follow_ups", asked)]
+    def open_follow_ups(self, downstreams: Iterable[str], *, limit: int) -> dict[str, list[FollowUp]]:
+        """The ends that schedules have not decided yet, at most `limit` of each, the earliest first."""
+        found: dict[str, list[FollowUp]] = {one: [] for one in sorted(set(downstreams))}
+        if found:
+            for row in self._tell("open_follow_ups", [(one, limit) for one in found]):
+                found[row[0]].append(_follow_up(row))
+        return found
 
     def close_follow_ups(self, rows: Sequence[FollowUp]) -> None:
         """Note what became of ends."""

@@ -784,9 +784,18 @@ UPDATE schedules SET
 {from}
 WHERE schedules.id = v.id
 
--- name: open_follow_ups
+-- name: open_follow_ups(downstream text, most bigint) [sqlite]
 SELECT downstream, upstream_run, upstream, outcome, due_at, state, run_id FROM follow_ups
-WHERE state = 'open' AND downstream = :downstream ORDER BY due_at, upstream_run LIMIT :limit
+WHERE state = 'open' AND downstream = v.downstream ORDER BY due_at, upstream_run LIMIT v.most
+
+-- name: open_follow_ups(downstream text, most bigint) [postgres]
+-- For each the earliest, so that one who has heard of very many reads no more of them than the others.
+SELECT f.downstream, f.upstream_run, f.upstream, f.outcome, f.due_at, f.state, f.run_id
+{from} CROSS JOIN LATERAL (
+    SELECT downstream, upstream_run, upstream, outcome, due_at, state, run_id FROM follow_ups
+    WHERE state = 'open' AND downstream = v.downstream ORDER BY due_at, upstream_run LIMIT v.most
+) f
+ORDER BY f.due_at, f.upstream_run
 
 -- name: close_follow_ups(downstream text, upstream_run text, state text, run_id text)
 UPDATE follow_ups SET state = v.state, run_id = v.run_id
