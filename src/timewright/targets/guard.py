@@ -46,7 +46,7 @@ class Asked:
         return _peer(transport)
 
     def part(self) -> None:
-        """End the connection at once: a farewell over TLS waits for the other side's, which may never come."""
+        """End the connection now: a farewell over TLS waits for the other side's, which may never come."""
         if self._transport is not None:
             self._transport.abort()
 
