@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["postgres_url"]
 
+PATIENCE = 60_000.0
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGUMENTS = [
     "--no-sandbox",
@@ -86,7 +87,7 @@ class Site:
         request.add_header("authorization", f"Bearer {key or self.key}")
         if body is not None:
             request.add_header("content-type", "application/json")
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return json.loads(answer.read() or b"{}")
 
     def api(self, method: str, path: str, data: Any = None) -> Any:
@@ -134,7 +135,7 @@ def _serving(folder: Path, store: str) -> Iterator[Site]:
         finally:
             site.release()
             process.terminate()
-            process.wait(30)
+            process.wait(60)
 
 
 def _new_key(site: Site, link: str) -> str:
@@ -163,8 +164,9 @@ def _new_key(site: Site, link: str) -> str:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A browser for the tests of one file; while it is open no other event loop can run in this thread."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield opened
@@ -180,7 +182,7 @@ def open_page(browser: Browser, site: Site, *, key: str = "", **how: Any) -> Ite
     """A page that is let in; whatever it complains about fails the test."""
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **how})
     page = context.new_page()
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(PATIENCE)
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)

@@ -17,6 +17,8 @@ export function enter() {
   return entered;
 }
 
+export const leave = () => ask("DELETE", "/session");
+
 export const me = () => session;
 export const may = (scope) => session.scopes.includes(scope);
 export const chosen = () => namespace;
@@ -44,7 +46,7 @@ async function ask(method, path, body, headers = {}) {
   try {
     answer = await (early(method, path) || fetch(path, init));
   } catch {
-    throw new Problem(0, { code: "away", detail: "the server does not answer", fix: "is timewright up still running?" });
+    throw new Problem(0, { code: "away", detail: "The server does not answer. This page looks again by itself, and goes on when it is back.", fix: "timewright up" });
   }
   const text = await answer.text();
   let data = {};

@@ -1,7 +1,7 @@
 // Pictures from rectangles and lines, drawn as SVG.
 
 import { h } from "./dom.js";
-import { sign, tone, word } from "./states.js";
+import { reasoned, sign, tone, word } from "./states.js";
 import { between, clock, day, minute, seconds, span, when } from "./times.js";
 import { place } from "./widgets.js";
 
@@ -31,7 +31,7 @@ export function strip(marks, { cells = 48, label = "" } = {}) {
   });
   const tell = (n) => {
     const mark = shown[n], took = between(mark.started_at, mark.finished_at);
-    return `${when(mark.planned_at)} ${word(stateOf(mark))}${mark.dropped ? ` × ${mark.dropped}` : ""}${mark.reason ? ` (${mark.reason})` : ""}${took !== null ? `, ${span(took)}` : ""}`;
+    return `${when(mark.planned_at)} ${word(stateOf(mark))}${mark.dropped ? ` × ${mark.dropped}` : ""}${mark.reason ? ` (${reasoned(mark.reason)})` : ""}${took !== null ? `, ${span(took)}` : ""}`;
   };
   const counts = [...sums].map(([state, count]) => `${count} ${word(state)}`).join(", ");
   const props = { viewBox: `0 0 ${cells * 7} 20`, "aria-label": `${label} last ${shown.length} occurrences: ${counts || "none yet"}`, class: "strip" };
@@ -135,8 +135,13 @@ export function waterfall(run, attempts, nowMs, begun) {
     if (between(last, began) > 0.05) rows.push(bar(x(last), x(began), "wait", `${attempts.length ? "backed off" : "waited"} ${span(between(last, began))}`));
     rows.push(bar(x(began), 100, "busy", `running for ${span(between(began, is))}, since ${when(began)}`, "▶"));
   }
-  else if (["ready", "held"].includes(run.state)) rows.push(bar(x(last), x(is), "wait", `waits until ${when(run.fire_at)}`));
+  else if (["ready", "held"].includes(run.state)) rows.push(bar(x(last), x(is), "wait", waiting(run, nowMs)));
   return h("ol", { class: "waterfall" }, rows.filter(Boolean));
+}
+
+function waiting(run, nowMs) {
+  if (run.state === "held") return `has waited ${span(between(run.planned_at, new Date(nowMs).toISOString()))} for the run before it`;
+  return Date.parse(run.fire_at) > nowMs ? `waits until ${when(run.fire_at)}` : `has been due since ${when(run.fire_at)}`;
 }
 
 function bar(from, to, kind, text, mark = "") {

@@ -19,6 +19,7 @@ const STATES = {
   released: ["↩", "mute", "released"],
   active: ["●", "good", "active"],
   paused: ["‖", "warn", "paused"],
+  pending_approval: ["?", "warn", "waits for approval"],
   finished: ["◼", "mute", "finished"],
   archived: ["▢", "mute", "archived"],
   disabled: ["✖", "bad", "disabled"],
@@ -37,6 +38,17 @@ const SOURCES = {
   backfill: "filled in later", retry: "tried again",
 };
 export const because = (source) => SOURCES[source] || String(source || "");
+
+// Why a run did not come to its end, or has none yet; what the server says beyond these words is shown as it is.
+const REASONS = {
+  overlap: "the run before it was still under way", missed: "its time passed while nobody looked", paused: "it was paused", queue_full: "its queue was full",
+  superseded: "a newer occurrence took its place", deadline: "it could not start before its deadline", budget: "its budget was used up", provider: "its provider was closed",
+  excluded: "a calendar leaves this time out", replaced: "a newer run took its place", exhausted: "every attempt was used", unknown: "nobody knows how it ended",
+  unresolved: "something it names was not there", unreadable: "its row could not be read", by_hand: "somebody asked for it", needs: "what it needs had not happened",
+};
+export const reasoned = (reason) => REASONS[reason] || String(reason || "").replaceAll("_", " ");
+// Whose run it is; a step of a workflow and a run by hand have no schedule.
+export const subject = (run) => run.schedule || run.queue || (run.holder === "workflow" ? "a workflow" : "a step, or by hand");
 export const byItself = (source) => String(source || "").startsWith("baseline");
 
 export const known = (state) => STATES[state] || ["·", "mute", String(state || "").replaceAll("_", " ")];

@@ -37,11 +37,3 @@ export function follow(run, { shown, fresh, over }) {
     else follow(run, { shown, fresh, over });
   }, EVERY);
 }
-
-// A reader at the end stays at the end; one who has scrolled up is left alone.
-const atEnd = (node) => node.scrollHeight - node.scrollTop - node.clientHeight < 24;
-export function stick(draw) {
-  const away = new Set([...document.querySelectorAll("pre.tail")].filter((node) => !atEnd(node)));
-  draw();
-  for (const node of document.querySelectorAll("pre.tail")) if (!away.has(node)) node.scrollTop = node.scrollHeight;
-}

@@ -5,28 +5,43 @@ let ahead = 0; // milliseconds that the server's clock is ahead of this browser'
 export const follow = (iso) => { if (iso) ahead = Date.parse(iso) - Date.now(); };
 export const now = () => Date.now() + ahead;
 export const offset = () => ahead;
-export const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+// What this browser's zone is called; to ask costs more than to draw a page, so that nobody does before they must.
+let named = "";
+export const here = () => (named = named || Intl.DateTimeFormat().resolvedOptions().timeZone);
 
 const cache = new Map();
-function shape(zone, options) {
-  const key = zone + JSON.stringify(options);
-  if (!cache.has(key)) cache.set(key, new Intl.DateTimeFormat("en-GB", { timeZone: zone, ...options }));
+function shape(of, options) {
+  const key = of + JSON.stringify(options);
+  if (!cache.has(key)) cache.set(key, new Intl.DateTimeFormat("en-GB", { timeZone: of, ...options }));
   return cache.get(key);
 }
 
-const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
-const DAY = { weekday: "short", day: "2-digit", month: "short" };
+const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const NUMBERS = { year: "numeric", month: "numeric", day: "numeric", hour: "numeric", minute: "numeric", second: "numeric", hourCycle: "h23" };
+const two = (number) => String(number).padStart(2, "0");
 
-export const clock = (iso, zone = here) => (iso ? shape(zone, CLOCK).format(new Date(iso)) : "");
-export const minute = (iso, zone = here) => clock(iso, zone).slice(0, 5);
-export const day = (iso, zone = here) => shape(zone, DAY).format(new Date(iso));
+// The wall clock of a zone, shifted so that its UTC fields are what the clock shows; without a zone that of this browser.
+function wall(iso, of) {
+  const at = new Date(iso);
+  if (!of) return new Date(at.getTime() - at.getTimezoneOffset() * 60_000);
+  const part = Object.fromEntries(shape(of, NUMBERS).formatToParts(at).map(({ type, value }) => [type, Number(value)]));
+  return new Date(Date.UTC(part.year, part.month - 1, part.day, part.hour, part.minute, part.second));
+}
+
+const clockOf = (at) => `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}:${two(at.getUTCSeconds())}`;
+const dayOf = (at) => `${DAYS[at.getUTCDay()]} ${two(at.getUTCDate())} ${MONTHS[at.getUTCMonth()]}`;
+export const clock = (iso, of) => (iso ? clockOf(wall(iso, of)) : "");
+export const minute = (iso, of) => clock(iso, of).slice(0, 5);
+export const day = (iso, of) => dayOf(wall(iso, of));
 
 // Today's instants need no date; others do.
-export function when(iso, zone = here) {
+export function when(iso, of) {
   if (!iso) return "";
-  const same = day(iso, zone) === day(new Date(now()).toISOString(), zone) && Math.abs(Date.parse(iso) - now()) < 86_400_000;
-  const year = new Date(iso).getUTCFullYear() !== new Date(now()).getUTCFullYear() ? ` ${new Date(iso).getUTCFullYear()}` : "";
-  return same ? clock(iso, zone) : `${day(iso, zone)}${year} ${clock(iso, zone)}`;
+  const at = wall(iso, of), today = wall(now(), of);
+  const year = at.getUTCFullYear() !== today.getUTCFullYear() ? ` ${at.getUTCFullYear()}` : "";
+  return !year && dayOf(at) === dayOf(today) ? clockOf(at) : `${dayOf(at)}${year} ${clockOf(at)}`;
 }
 
 const offsetAt = (ms, zone) => shape(zone, { timeZoneName: "longOffset" }).formatToParts(new Date(ms)).find((part) => part.type === "timeZoneName").value;
@@ -42,10 +57,11 @@ export function nextChange(zone, from = now()) {
   return { at: new Date(at).toISOString(), from: began, to: offsetAt(at + 60_000, zone) };
 }
 
-export function whole(iso, zone) {
+const WHOLE = { weekday: "short", day: "2-digit", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "shortOffset" };
+export function whole(iso, of) {
   if (!iso) return "";
-  const zones = [...new Set([here, zone || here, "UTC"])];
-  const spell = (z) => `${shape(z, { ...DAY, year: "numeric", ...CLOCK, timeZoneName: "shortOffset" }).format(new Date(iso))} (${z})`;
+  const zones = [...new Set([here(), of || here(), "UTC"])];
+  const spell = (z) => `${shape(z, WHOLE).format(new Date(iso))} (${z})`;
   return zones.map(spell).join("\n");
 }
 
@@ -74,6 +90,12 @@ export function brief(seconds) {
   const [unit, length] = UNITS.find(([, size]) => seconds >= size);
   const many = seconds / length;
   return `${many < 10 && unit !== "m" ? many.toFixed(1).replace(/\.0$/, "") : Math.round(many)} ${unit}`;
+}
+
+// What people mean by 4h is an instant, four hours from now; an instant is itself.
+export function instant(text) {
+  const ahead = /^(\d+(\.\d+)?(ms|w|d|h|m|s))+$/.test(text.trim()) ? seconds(text) : null;
+  return ahead === null ? text : new Date(Math.round(now() / 1000 + ahead) * 1000).toISOString().replace(".000Z", "Z");
 }
 
 export const until = (iso) => (Date.parse(iso) - now()) / 1000;

@@ -2,16 +2,20 @@
 
 import { h } from "./dom.js";
 import { Problem } from "./api.js";
-import { away, until, when, whole } from "./times.js";
+import { away, span, until, when, whole } from "./times.js";
 
 export const link = (to, ...children) => h("a", { href: `#${to}` }, ...children);
 export const place = (...parts) => "/" + parts.map(encodeURIComponent).join("/");
 
 export function time(iso, zone, mode = "when") {
   if (!iso) return h("span", { class: "mute" }, "—");
-  const text = mode === "away" ? away(iso) : when(iso);
-  return h("time", { datetime: iso, "data-zone": zone, "data-away": mode === "away" ? iso : null }, text);
+  if (mode === "when") return h("time", { datetime: iso, "data-zone": zone }, when(iso));
+  return h("time", { datetime: iso, "data-zone": zone, "data-away": mode, class: isLate(iso, mode) ? "warn" : null }, distance(iso, mode));
 }
+
+// What was to come and has not is late, and says so; a few seconds are the time it takes to hear of it.
+const isLate = (iso, mode) => mode === "due" && until(iso) < -5;
+const distance = (iso, mode) => (mode === "for" ? span(Math.max(0, -until(iso))) : isLate(iso, mode) ? `late by ${span(-until(iso))}` : mode === "due" && until(iso) < 0 ? "now" : away(iso));
 
 // An instant in every zone that matters is spelled when somebody points at it, not for all the others on the page.
 export function tellTime({ target }) {
@@ -28,7 +32,7 @@ export function prose(text, zone) {
   return parts.map((part, n) => (part === undefined ? "" : n % 3 === 1 ? time(part, zone) : n % 3 === 2 ? link(place("runs", part), `${/\brun $/.test(parts[n - 2] || "") ? "" : "run "}…${part.slice(-6)}`) : part));
 }
 
-export const both = (iso, zone) => h("span", { class: "both" }, time(iso, zone), " ", h("span", { class: "mute" }, time(iso, zone, "away")));
+export const both = (iso, zone, mode = "away") => !iso ? time(iso) : h("span", { class: "both" }, time(iso, zone), " ", h("span", { class: "mute" }, time(iso, zone, mode)));
 
 export function panel(title, body, { more, id, note } = {}) {
   return h("section", { class: "panel", "aria-label": title, id },
@@ -45,6 +49,9 @@ export function copied(command) {
     h("button", { type: "button", class: "quiet", "aria-label": `copy: ${command}`, onclick: () => copy(command) }, "copy"));
 }
 
+// A way out that is one command can be copied, any other is read.
+export const remedy = (fix) => (!fix ? null : /^timewright [^,;]+$/.test(fix) ? copied(fix) : h("div", { class: "mute" }, fix));
+
 // An option is not broken at its dashes; only a word that is longer than a line may be.
 const wholeWords = (command) => command.split(/( +)/).map((word) => (word.length > 1 && word.length < 36 ? h("span", { class: "word" }, word) : word));
 
@@ -58,7 +65,7 @@ export function table(caption, columns, rows, { selected, choose, chooseAll } = 
     columns.map((c) => h("th", { scope: "col", class: c.kind || null }, c.name)));
   const body = rows.map((row) => h("tr", { key: row.key, class: "row", "data-to": row.to || null, "data-tone": row.tone || null },
     choose ? h("td", { class: "narrow" }, h("input", { type: "checkbox", "aria-label": `choose ${row.label || row.key}`, checked: selected.has(row.key), onchange: () => choose(row.key) })) : null,
-    columns.map((c, n) => h("td", { class: c.kind || null, "data-name": c.name }, row.cells[n]))));
+    columns.map((c, n) => h("td", { class: row.cells[n] === "—" ? `${c.kind || ""} none` : c.kind || null, "data-name": c.name }, row.cells[n]))));
   return h("div", { class: "scroll" }, h("table", { class: columns.length <= 3 ? "few" : null }, h("caption", { class: "hidden" }, caption), h("thead", null, head), h("tbody", null, body)));
 }
 
@@ -82,8 +89,9 @@ export function explain(problem) {
 }
 
 export function failure(problem) {
-  const [first, ...more] = explain(problem instanceof Problem ? problem : { message: String(problem.message || problem) });
-  return h("div", { class: "failure", role: "alert" }, h("strong", null, first), more.map((line) => h("div", { class: "mute" }, line)));
+  const { fix = "", ...told } = problem instanceof Problem ? { ...problem, message: problem.message } : { message: String(problem.message || problem), fix: problem.fix };
+  const [first, ...more] = explain(told);
+  return h("div", { class: "failure", role: "alert" }, h("strong", null, first), more.map((line) => h("div", { class: "mute" }, line)), fix.startsWith("timewright ") ? remedy(fix) : fix ? h("div", { class: "mute" }, `try: ${fix}`) : null);
 }
 
 // Ask before what cannot be taken back: what will happen, the command that does the same, and a way out.
@@ -97,7 +105,7 @@ export function confirm({ title, text, command, act = "do it", reason = false, f
     const told = (given) => (typeof command === "string" && reason && given.reason ? ` --reason ${quoted(given.reason)}` : "");
     const form = h("form", { method: "dialog", onsubmit: (e) => { e.preventDefault(); close(values); } },
       h("h2", null, title), text ? h("p", null, text) : null,
-      fields.map((f) => { values[f.name] = f.value || ""; return h("label", null, f.label, input(f.name, { type: f.type || "text", value: f.value || "", placeholder: f.placeholder || "", required: f.required })); }),
+      fields.map((f) => { values[f.name] = f.value || ""; const box = input(f.name, { type: f.type || "text", value: f.value || "", placeholder: f.placeholder || "", required: f.required }); return [h("label", null, f.label, box), f.choices ? chosen(f, box) : null]; }),
       reason ? h("label", null, "Why (kept with the change)", input("reason", { type: "text", maxlength: 2000 })) : null,
       same,
       h("div", { class: "buttons" }, h("button", { type: "button", class: "quiet", onclick: () => close(null) }, "leave it"),
@@ -110,6 +118,12 @@ export function confirm({ title, text, command, act = "do it", reason = false, f
     const first = dialog.querySelector("input, button.main, button.danger");
     if (first) first.focus();
   });
+}
+
+// What is meant most often is one press away; the field takes whatever else is meant.
+function chosen({ label, choices }, box) {
+  const take = (value) => { box.value = value; box.dispatchEvent(new Event("input")); };
+  return h("div", { class: "chips", role: "group", "aria-label": label }, choices.map(([value, said]) => button(said, () => take(value), { kind: "chip" })));
 }
 
 // One word of a command, as a shell reads it.
@@ -138,7 +152,8 @@ export function pager(data, params, go) {
 // Countdown texts move by themselves between two looks at the server.
 export function tickTimes(root) {
   for (const node of root.querySelectorAll("time[data-away]")) {
-    const text = away(node.dataset.away);
+    const iso = node.getAttribute("datetime"), text = distance(iso, node.dataset.away);
+    node.classList.toggle("warn", isLate(iso, node.dataset.away));
     if (node.firstChild && node.firstChild.data !== text) node.firstChild.data = text;
   }
   for (const node of root.querySelectorAll("[data-since]")) {

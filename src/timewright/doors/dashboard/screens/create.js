@@ -7,7 +7,7 @@ import { clock, day, here, nextChange } from "../times.js";
 import { attempt, copied, failure, panel, place, quoted, table, time } from "../widgets.js";
 
 const EXAMPLES = [["*/5 * * * *", "every 5 minutes"], ["0 9 * * mon-fri", "9:00 on working days"], ["0 0 1 * *", "the first of the month"], ["0 3 * * sun#1", "3:00 on the first Sunday"], ["0 18 L * *", "18:00 on the last day of the month"]];
-const blank = () => ({ name: "", when: "every", every: "5m", cron: "0 9 * * mon-fri", once: "", delay: "15m", after: "", zone: here, what: "note", note: "", http: "POST https://", call: "", handoff: "", overlap: "skip", catch_up: "last", max_attempts: "3", jitter: "", group: "", tags: "", description: "", reason: "" });
+const blank = () => ({ name: "", when: "every", every: "5m", cron: "0 9 * * mon-fri", once: "", delay: "15m", after: "", zone: here(), what: "note", note: "", http: "POST https://", call: "", handoff: "", overlap: "skip", catch_up: "last", max_attempts: "3", jitter: "", group: "", tags: "", description: "", reason: "" });
 
 let draft = blank();
 let of = null; // the schedule that is edited, by name
@@ -34,7 +34,7 @@ export default {
 
 function drawn(schedule) {
   const { trigger, target } = schedule;
-  const made = { ...blank(), name: schedule.name, zone: trigger.zone || here, overlap: schedule.overlap, catch_up: schedule.catch_up, max_attempts: String(schedule.retry.max_attempts), jitter: schedule.jitter === "0s" ? "" : schedule.jitter, group: schedule.group || "", tags: schedule.tags.join(", "), description: schedule.description };
+  const made = { ...blank(), name: schedule.name, zone: trigger.zone || here(), overlap: schedule.overlap, catch_up: schedule.catch_up, max_attempts: String(schedule.retry.max_attempts), jitter: schedule.jitter === "0s" ? "" : schedule.jitter, group: schedule.group || "", tags: schedule.tags.join(", "), description: schedule.description };
   Object.assign(made, trigger.kind === "cron" ? { when: "cron", cron: trigger.expression } : trigger.kind === "every" ? { when: "every", every: trigger.interval } : trigger.kind === "once" ? { when: "once", once: trigger.at } : trigger.kind === "manual" ? { when: "manual" } : { when: "" });
   const spelled = { note: () => target.text, http: () => `${target.method} ${target.url}`, call: () => target.function || target.name, handoff: () => "" };
   if (spelled[target.kind]) Object.assign(made, { what: target.kind, [target.kind]: spelled[target.kind]() || "" });
@@ -68,7 +68,7 @@ function parts() {
 }
 
 function zones() {
-  const names = Intl.supportedValuesOf ? Intl.supportedValuesOf("timeZone") : [here, "UTC"];
+  const names = Intl.supportedValuesOf ? Intl.supportedValuesOf("timeZone") : [here(), "UTC"];
   return h("datalist", { id: "zones" }, names.map((value) => h("option", { value })));
 }
 

@@ -4,7 +4,7 @@ import { get, may, post } from "../api.js";
 import { gauge } from "../charts.js";
 import { h } from "../dom.js";
 import { look } from "../main.js";
-import { badge } from "../states.js";
+import { tone } from "../states.js";
 import { attempt, both, button, confirm, copied, empty, facts, link, pager, panel, place, quoted, table, time } from "../widgets.js";
 
 const list = {
@@ -12,12 +12,14 @@ const list = {
   every: 4,
   async load(_path, params) {
     const [queues, limits, budgets, providers] = await Promise.all([get(["queues"], { cursor: params.cursor }), get(["limits"]), get(["budgets"]).catch(() => ({ budgets: [] })), get(["providers"]).catch(() => ({ providers: [] }))]);
-    return { ...queues, limits: limits.limits, budgets: budgets.budgets, providers: providers.providers.filter((one) => one.closed_until) };
+    // Who names a budget and how many wait for it is told of one at a time.
+    const detailed = await Promise.all(budgets.budgets.slice(0, 20).map((one) => get(["budgets", one.budget]).catch(() => one)));
+    return { ...queues, limits: limits.limits, budgets: [...detailed, ...budgets.budgets.slice(20)], providers: providers.providers.filter((one) => one.closed_until) };
   },
   view(data, _path, params, go) {
-    const rows = data.queues.map((q) => ({ key: q.queue, to: place("queues", q.queue), cells: [link(place("queues", q.queue), q.queue), gauge(q.in_flight, q.max_concurrent, `leases of ${q.queue}`), ...["ready", "held", "leased", "parked"].map((state) => (q.counts[state] ? h("span", null, badge(state), ` ${q.counts[state]}`) : h("span", { class: "mute" }, "0")))] }));
+    const rows = data.queues.map((q) => ({ key: q.queue, to: place("queues", q.queue), cells: [link(place("queues", q.queue), q.queue), gauge(q.in_flight, q.max_concurrent, `leases of ${q.queue}`), ...["ready", "held", "leased", "parked"].map((state) => h("span", { class: q.counts[state] ? tone(state) : "mute" }, String(q.counts[state] || 0)))] }));
     return h("div", { class: "screen" },
-      rows.length ? panel("Queues", table("queues", [{ name: "queue" }, { name: "in use" }, { name: "ready" }, { name: "held" }, { name: "running" }, { name: "parked" }], rows)) : empty("No queue has anything in it. To put something there:", "timewright queue add mail --payload '{\"to\": \"ada\"}'"),
+      rows.length ? panel("Queues", table("queues", [{ name: "queue" }, { name: "in use" }, { name: "ready", kind: "tight" }, { name: "held", kind: "tight" }, { name: "running", kind: "tight" }, { name: "parked", kind: "tight" }], rows)) : empty("No queue has anything in it. To put something there:", "timewright queue add mail --payload '{\"to\": \"ada\"}'"),
       data.limits.length ? panel("Named limits", table("limits", [{ name: "limit" }, { name: "in use" }], data.limits.map((one) => ({ key: one.limit, cells: [one.limit, gauge(one.in_flight, one.most, `uses of ${one.limit}`)] }))), { note: "schedules that name a limit share it" }) : null,
       data.budgets.length ? panel("Budgets", budgets(data.budgets), { note: "what is used up waits for the next period" }) : null,
       data.providers.length ? panel("Closed providers", providers(data.providers), { note: "what names one waits, and is not failed" }) : null, pager(data, params, go));
@@ -25,8 +27,8 @@ const list = {
 };
 
 function budgets(rows) {
-  return table("budgets", [{ name: "budget" }, { name: "used" }, { name: "of", kind: "tight" }, { name: "left", kind: "tight" }, { name: "new in", kind: "tight" }], rows.map((one) => ({
-    key: one.budget, cells: [one.budget, gauge(Number(one.used) + Number(one.held), Number(one.limit), `use of ${one.budget}`, `${one.used}${Number(one.held) ? ` and ${one.held} held` : ""}`), `${one.limit} ${one.currency || one.unit} a ${one.period}`, one.left, time(one.until, one.zone, "away")],
+  return table("budgets", [{ name: "budget" }, { name: "used" }, { name: "of", kind: "tight" }, { name: "left", kind: "tight" }, { name: "new", kind: "tight" }, { name: "used by" }], rows.map((one) => ({
+    key: one.budget, cells: [one.budget, gauge(Number(one.used) + Number(one.held), Number(one.limit), `use of ${one.budget}`, `${one.used}${Number(one.held) ? ` and ${one.held} held` : ""}`), `${one.limit} ${one.currency || one.unit} a ${one.period}`, one.left, time(one.until, one.zone, "away"), h("span", { class: "names" }, (one.named_by || []).map((name) => link(place("schedules", name), name)), one.waiting ? h("span", { class: "warn" }, `${one.waiting} ${one.waiting === 1 ? "run waits" : "runs wait"} for the next period`) : null)],
   })));
 }
 

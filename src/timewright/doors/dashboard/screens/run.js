@@ -4,8 +4,8 @@ import { get, may, post } from "../api.js";
 import { waterfall } from "../charts.js";
 import { h } from "../dom.js";
 import { look, paint } from "../main.js";
-import { badge, because, word } from "../states.js";
-import { follow, hear, stick } from "../tail.js";
+import { badge, because, reasoned, word } from "../states.js";
+import { follow, hear } from "../tail.js";
 import { between, now, span } from "../times.js";
 import { attempt, button, confirm, copied, facts, json, link, panel, place, prose, quoted, table, time } from "../widgets.js";
 
@@ -26,7 +26,7 @@ let said = null;
 // While it is under way the output is heard each second, the rest less often.
 function listen(id) {
   const shown = () => location.hash.startsWith(`#${place("runs", id)}`);
-  follow(id, { shown, fresh: (told) => { said = told; stick(paint); }, over: look });
+  follow(id, { shown, fresh: (told) => { said = told; paint(); }, over: look });
 }
 
 export default {
@@ -42,13 +42,13 @@ export default {
   view(data) {
     const { run, attempts, why } = data;
     return h("div", { class: "screen" },
-      h("div", { class: "lead" }, badge(run.state, run.reason), run.schedule ? link(place("schedules", run.schedule), run.schedule) : run.queue ? link(place("queues", run.queue), `queue ${run.queue}`) : h("span", null, "by hand"), h("span", null, "planned ", time(run.planned_at, data.zone), " ", h("span", { class: "mute" }, time(run.planned_at, data.zone, "away"))), h("span", { class: "tag" }, because(run.source)), run.reason ? h("span", { class: "mute" }, run.reason) : null),
+      h("div", { class: "lead" }, badge(run.state, reasoned(run.reason)), run.schedule ? link(place("schedules", run.schedule), run.schedule) : run.queue ? link(place("queues", run.queue), `queue ${run.queue}`) : h("span", null, "by hand"), h("span", null, "planned ", time(run.planned_at, data.zone), " ", h("span", { class: "mute" }, time(run.planned_at, data.zone, "away"))), h("span", { class: "tag" }, because(run.source)), run.reason ? h("span", { class: "mute" }, reasoned(run.reason)) : null, data.note ? h("p", null, h("strong", null, "Note: "), data.note) : null),
       actions(run),
       run.error ? panel("What went wrong", h("pre", { class: "error", tabindex: "0" }, run.error)) : null,
       h("div", { class: "columns" },
         h("div", null, panel("In time", waterfall(run, attempts, now(), begun())), run.state === "leased" ? spoken(run) : null, panel("Why", h("div", null, h("p", null, prose(why.summary)), h("ul", { class: "because" }, why.because.map((text) => h("li", null, prose(text)))), trail(data.trail), why.remedies.map((r) => copied(r.command)))),
-          run.state === "leased" ? null : spoken(run)),
-        h("div", null, panel("Attempts", attemptsTable(attempts, data.zone)), sent(data), came(attempts), panel("Identity", facts([
+          run.state === "leased" || !attempts.length ? null : spoken(run)),
+        h("div", null, panel("Attempts", attemptsTable(attempts, data.zone)), sent(data), came(attempts), spent(data.charges), panel("Identity", facts([
           ["run", h("code", { class: "break" }, run.id)], ["idempotency key", h("code", { class: "break" }, data.key)], ["fence", run.fence], ["lease", data.lease_id ? h("code", { class: "break" }, data.lease_id) : ""], ["holder", run.holder],
           ["lease until", run.lease_until ? time(run.lease_until, undefined, "away") : ""], ["asked to stop by", run.cancel_at ? time(run.cancel_at) : ""], ["queue", run.queue], ["priority", run.priority], ["made of", data.revision ? `revision ${data.revision}` : ""], ["part of", data.parent ? link(place("runs", data.parent), `run …${data.parent.slice(-6)}`) : ""], ["fills in for", data.backfill_of ? link(place("runs", data.backfill_of), `run …${data.backfill_of.slice(-6)}`) : ""], ["missed before", run.missed || ""],
         ])))));
@@ -72,7 +72,7 @@ function actions(run) {
 }
 
 function attemptsTable(attempts, zone) {
-  if (!attempts.length) return h("p", { class: "mute" }, "no attempt has ended yet");
+  if (!attempts.length) return h("p", { class: "mute" }, "it has not begun, or its first attempt has not ended yet");
   return table("attempts", [{ name: "#", kind: "tight" }, { name: "ended", kind: "tight" }, { name: "at", kind: "tight" }, { name: "ran", kind: "tight" }, { name: "what came" }], attempts.map((one) => ({
     key: one.fence, cells: [String(one.number), badge(one.outcome), time(one.ended_at, zone), span(between(one.started_at || one.leased_at, one.ended_at)) || "0 s", h("span", { class: "ellipsis", title: one.error }, one.error || one.word)],
   })));
@@ -98,6 +98,11 @@ function came(attempts) {
   const short = plain ? Object.entries(last.result).filter(([, value]) => ["number", "boolean"].includes(typeof value) || (typeof value === "string" && value.length < 80)) : [];
   const whole = !plain || short.length < Object.keys(last.result).length;
   return panel("What came back", h("div", null, short.length ? facts(short.map(([name, value]) => [name, String(value)])) : null, whole ? json(last.result) : null), { note: `of attempt ${last.number}` });
+}
+
+function spent(charges = []) {
+  if (!charges.length) return null;
+  return panel("What it cost", table("charges", [{ name: "budget" }, { name: "attempt", kind: "tight" }, { name: "used", kind: "tight" }, { name: "held", kind: "tight" }], charges.map((one) => ({ key: one.budget + one.fence, cells: [one.budget, String(one.fence), one.used, one.held] }))));
 }
 
 // What each attempt said, newest attempt first, as far as it is kept; while one runs, as it comes.

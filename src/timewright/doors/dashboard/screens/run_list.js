@@ -3,9 +3,10 @@
 import { get, may } from "../api.js";
 import { Bulk } from "../bulk.js";
 import { h } from "../dom.js";
+import { afterwards, draw } from "../main.js";
 import { queryBar, QUEUE_NAMES, SCHEDULE_NAMES } from "../query.js";
-import { badge, because, byItself } from "../states.js";
-import { between, span } from "../times.js";
+import { badge, because, byItself, reasoned, subject } from "../states.js";
+import { between, span, until } from "../times.js";
 import { empty, link, pager, panel, place, table, time } from "../widgets.js";
 
 const STATES = [["", "all"], ["leased", "running"], ["ready", "ready"], ["held", "held"], ["succeeded", "succeeded"], ["failed", "failed"], ["parked", "parked"], ["skipped", "skipped"], ["cancelled", "cancelled"]];
@@ -22,25 +23,43 @@ const bulk = new Bulk({ noun: "run", path: ["runs"], field: "runs", verbs: {
 
 const filters = (params) => ({ schedule: params.schedule, state: params.state, queue: params.queue, tag: params.tag, since: params.since, until: params.until });
 
+// A screenful of lines is painted first, the others right after it.
+const SCREENFUL = 20;
+let whole = false;
+
 export default {
   title: () => "Runs",
   every: 4,
-  load: (_path, params) => get(["runs"], { limit: 50, cursor: params.cursor, ...filters(params) }),
+  async load(_path, params) {
+    const page = await get(["runs"], { limit: 50, cursor: params.cursor, ...filters(params) });
+    if (!whole) afterwards(() => { whole = true; draw(); });
+    return page;
+  },
   view(data, _path, params, go) {
-    const rows = data.runs.map(line);
+    const rows = data.runs.slice(0, whole ? undefined : SCREENFUL).map(line);
     return h("div", { class: "screen" }, queryBar({ qualifiers: QUALIFIERS, free: "schedule", hint: "press / to find: a schedule, state:failed, since:1d …", states: STATES, params, go }),
       bulk.bar(data.runs, { filters: filters(params), more: Boolean(data.cursor || params.cursor) }),
-      rows.length ? panel("Runs", table("runs", COLUMNS, rows, may("trigger") ? bulk.handles : {})) : empty("No run fits. What is coming:", "timewright schedule list"), pager(data, params, go));
+      rows.length ? panel("Runs", table("runs", COLUMNS, rows, may("trigger") ? bulk.handles : {})) : Object.keys(params).some((name) => name !== "namespace") ? empty(["No run fits. ", link("/runs", "Show every run"), ", or see what is coming:"], "timewright schedule list") : empty("Nothing has run yet. What is coming:", "timewright schedule list"), pager(data, params, go));
   },
 };
 
-const COLUMNS = [{ name: "fate", kind: "tight" }, { name: "run of" }, { name: "planned", kind: "tight" }, { name: "late", kind: "tight" }, { name: "took", kind: "tight" }, { name: "attempts", kind: "tight" }, { name: "what came" }];
+const COLUMNS = [{ name: "fate", kind: "tight" }, { name: "run of", kind: "main" }, { name: "planned", kind: "tight" }, { name: "late", kind: "tight" }, { name: "took", kind: "tight" }, { name: "attempts", kind: "tight" }, { name: "what came" }];
 
 // Only attempts that failed are counted; one that succeeded or is under way is one more.
 const tries = (run) => String(run.attempts + (run.state === "leased" || run.state === "succeeded" ? 1 : 0) || "—");
 
+// What came of it, or what it waits for: one that has no end yet says why.
+function outcome(run) {
+  if (run.state === "held") return h("span", { class: "mute" }, "waits for the run before it");
+  if (run.state === "ready" && until(run.fire_at) > 0) return h("span", { class: "mute" }, run.attempts ? "tries again " : "may start ", time(run.fire_at, undefined, "away"));
+  if (run.state === "ready") return h("span", { class: "mute" }, run.queue ? `waits in queue ${run.queue}` : "waits for a free place", " since ", time(run.fire_at));
+  if (run.state === "leased") return h("span", { class: "mute" }, run.cancel_at ? "was asked to stop" : run.holder ? `at ${run.holder.length > 20 ? `…${run.holder.slice(-6)}` : run.holder}` : "", run.started_at ? [", for ", time(run.started_at, undefined, "for")] : null);
+  const text = run.error || reasoned(run.reason) || run.word;
+  return h("span", { class: "ellipsis", title: text }, text);
+}
+
 const line = (run) => ({
   key: run.id, label: run.id, to: place("runs", run.id),
-  cells: [badge(run.state, run.reason), h("span", { class: "names" }, link(place("runs", run.id), run.schedule || run.queue || run.id.slice(0, 14)), byItself(run.source) ? null : h("span", { class: "tag" }, because(run.source)), run.dropped ? h("span", { class: "tag" }, `and ${run.dropped} more`) : null),
-    time(run.planned_at), span(between(run.planned_at, run.started_at)) || "—", span(between(run.started_at, run.finished_at)) || "—", tries(run), h("span", { class: "ellipsis", title: run.error || run.reason }, run.error || run.reason || run.word)],
+  cells: [badge(run.state, reasoned(run.reason)), h("span", { class: "names" }, link(place("runs", run.id), subject(run)), run.schedule || run.queue ? null : h("span", { class: "mute" }, `…${run.id.slice(-6)}`), byItself(run.source) ? null : h("span", { class: "tag" }, because(run.source)), run.dropped ? h("span", { class: "tag" }, `and ${run.dropped} more`) : null),
+    time(run.planned_at), span(between(run.planned_at, run.started_at)) || "—", span(between(run.started_at, run.finished_at)) || "—", tries(run), outcome(run)],
 });

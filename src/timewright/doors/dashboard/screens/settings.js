@@ -1,9 +1,9 @@
 // The doctor, keys, limits, calendars and namespaces, as far as this caller may see them.
 
-import { get, may, post } from "../api.js";
+import { get, may, me, post } from "../api.js";
 import { h } from "../dom.js";
-import { look } from "../main.js";
-import { attempt, button, confirm, copied, empty, facts, json, panel, prose, quoted, table, time, verdict } from "../widgets.js";
+import { look, out } from "../main.js";
+import { attempt, button, confirm, empty, facts, json, panel, prose, quoted, remedy, table, time, verdict } from "../widgets.js";
 
 const quietly = (work) => work.catch(() => null);
 const RANK = { fail: 0, warn: 1, ok: 2 };
@@ -20,7 +20,7 @@ export default {
   view({ keys, limits, calendars, namespaces, doctor, reminders }) {
     return h("div", { class: "screen columns" },
       h("div", null, doctor ? panel("Doctor", checks(doctor), { note: said(doctor) }) : null, namespaces && namespaces.namespaces.length ? panel("Namespaces", h("div", null, namespaces.namespaces.map((one) => h("details", { key: one.name }, h("summary", null, one.name), facts(Object.entries(one).filter(([name]) => name !== "name").map(([name, value]) => [name.replaceAll("_", " "), typeof value === "object" ? JSON.stringify(value) : String(value)])))))) : null),
-      h("div", null, keys ? panel("Keys", keyTable(keys), { more: button("new key", newKey) }) : null,
+      h("div", null, panel("You", facts([["name", me().actor], ["may", me().scopes.join(", ")], ["in", me().namespaces.join(", ").replace("*", "every namespace")]]), { more: button("sign out", out, { kind: "quiet" }) }), keys ? panel("Keys", keyTable(keys), { more: button("new key", newKey) }) : null,
         panel("Named limits", limits && limits.limits.length ? table("limits", [{ name: "limit" }, { name: "most" }, { name: "in use" }], limits.limits.map((one) => ({ key: one.limit, cells: [one.limit, String(one.most), String(one.in_flight)] }))) : empty("No limit is set. One for a shared service:", "timewright limit set crm-api --most 5")),
         panel("Calendars", calendars && calendars.calendars.length ? h("div", null, calendars.calendars.map((one) => h("details", { key: one.name }, h("summary", null, one.name), json(one)))) : empty("No calendar yet. Days on which nothing runs:", "timewright calendar put holidays --yearly 12-25")),
         panel("Reminders", reminders && reminders.reminders.length ? table("reminders", [{ name: "text" }, { name: "when" }, { name: "next", kind: "tight" }], reminders.reminders.map((one) => ({ key: one.id, cells: [one.text, prose(one.when), time(one.next_at, undefined, "away")] }))) : empty("No reminder is set.", "timewright reminder set 'call the bank' --after 2h"))));
@@ -32,10 +32,10 @@ function said(doctor) {
   return bad ? `${bad} of ${doctor.findings.length} want a look` : `all ${doctor.findings.length} are well`;
 }
 
-// What wants a look comes first; a fix that is one command can be copied, any other is read.
+// What wants a look comes first.
 function checks(doctor) {
   const rows = doctor.findings.map((one, n) => [one, n]).sort(([a, n], [b, m]) => RANK[a.status] - RANK[b.status] || n - m);
-  return table("checks", [{ name: "", kind: "tight" }, { name: "check", kind: "tight" }, { name: "says" }], rows.map(([one, n]) => ({ key: one.check + n, cells: [verdict(one.status), one.check, h("div", null, one.says, one.fix ? (/^timewright [^,;]+$/.test(one.fix) ? copied(one.fix) : h("div", { class: "mute" }, one.fix)) : null)] })));
+  return table("checks", [{ name: "", kind: "tight" }, { name: "check", kind: "tight" }, { name: "says" }], rows.map(([one, n]) => ({ key: one.check + n, cells: [verdict(one.status), one.check, h("div", null, one.says, remedy(one.fix))] })));
 }
 
 function keyTable(keys) {

@@ -2,8 +2,9 @@
 
 import { get, may, post } from "../api.js";
 import { h } from "../dom.js";
+import { drawing } from "../graph.js";
 import { look } from "../main.js";
-import { badge, sign, tone, word } from "../states.js";
+import { badge } from "../states.js";
 import { between, now, span, when } from "../times.js";
 import { attempt, button, confirm, copied, empty, facts, json, link, pager, panel, place, quoted, table, time } from "../widgets.js";
 
@@ -46,7 +47,7 @@ const one = {
     };
     const drawn = graph.run ? runs.find((one) => one.id === graph.run) : null;
     const done = graph.steps.filter((step) => ["succeeded", "skipped"].includes(step.state)).length;
-    return h("div", { class: "screen" }, may("trigger") ? h("div", { class: "buttons" }, button("run now", run, { kind: "main" })) : null,
+    return h("div", { class: "screen" }, may("trigger") ? h("div", { class: "buttons" }, button("run now", run, { kind: "main" }), drawn && drawn.state === "leased" ? under(drawn.id) : null) : null,
       panel("Steps", h("div", null, drawing(graph), graph.run ? null : copied(`timewright workflow graph ${quoted(name)}`)), { note: graph.run ? `as in run …${graph.run.slice(-6)}${drawn ? `, planned ${when(drawn.planned_at)}` : ""}: ${done} of ${graph.steps.length} done` : `version ${graph.version}`, more: graph.run ? link(place("runs", graph.run), "the run") : null }),
       h("div", { class: "columns" },
         h("div", null, panel("Runs", runs.length ? table("runs", [{ name: "planned", kind: "tight" }, { name: "fate", kind: "tight" }, { name: "took" }, { name: "" }], runs.map((each) => ({ key: each.id, cells: [link(place("runs", each.id), time(each.planned_at)), badge(each.state, each.reason), span(between(each.started_at, each.finished_at || new Date(now()).toISOString())), each.id === graph.run ? h("span", { class: "mute" }, "drawn above") : button("draw", () => go({ ...params, run: each.id }), { kind: "quiet" })] }))) : h("p", { class: "mute" }, "it has not run yet"))),
@@ -55,27 +56,13 @@ const one = {
   },
 };
 
-const WIDE = 190, TALL = 62, BOX = 156, HIGH = 42;
-
-// Layers from left to right, each in the middle of its column; a line from each step to those that need it.
-export function drawing(graph) {
-  const layers = new Map();
-  for (const step of graph.steps) layers.set(step.layer, [...(layers.get(step.layer) || []), step]);
-  const most = Math.max(1, ...[...layers.values()].map((layer) => layer.length));
-  const spots = new Map();
-  for (const [layer, steps] of layers) steps.forEach((step, n) => spots.set(step.step, { step, x: (layer - 1) * WIDE + 6, y: 6 + ((most - steps.length) / 2 + n) * TALL }));
-  const width = layers.size * WIDE - (WIDE - BOX) + 12, height = most * TALL - (TALL - HIGH) + 12;
-  const lines = [...spots.values()].flatMap(({ step, x, y }) => step.needs.map((need) => spots.get(need)).filter(Boolean).map((from) =>
-    h("path", { d: `M${from.x + BOX} ${from.y + HIGH / 2} C ${from.x + BOX + 18} ${from.y + HIGH / 2}, ${x - 18} ${y + HIGH / 2}, ${x} ${y + HIGH / 2}`, class: "edge" })));
-  const boxes = [...spots.values()].map(({ step, x, y }) => {
-    const state = step.state ? `${sign(step.state)} ${word(step.state)}${step.left ? `, ${step.left} left` : ""}` : "";
-    const box = h("g", null, h("title", null, `${step.step}${state ? `: ${word(step.state)}` : ""}${step.reason ? `\n${step.reason}` : ""}`), h("rect", { x, y, width: BOX, height: HIGH, rx: 7, class: `step stroke-${tone(step.state)}` }),
-      h("text", { x: x + 11, y: y + (state ? 18 : 26), class: "name" }, cut(step.step)), state ? h("text", { x: x + 11, y: y + 33, class: `said fill-${tone(step.state)}` }, state) : null);
-    return step.run ? h("svg:a", { href: `#${place("runs", step.run)}`, "aria-label": `${step.step}: ${word(step.state)}` }, box) : box;
+// What can be done with the run that is drawn, while it is under way.
+function under(run) {
+  const act = (verb, said, path, text, danger) => button(said, async () => {
+    const answer = await confirm({ title: `${said}?`, text, act: verb, reason: true, danger, command: `timewright ${path[0].slice(0, -1)} ${verb} ${run}` });
+    if (answer && (await attempt(() => post([...path, verb], answer.reason ? { reason: answer.reason } : {}), `${verb}: done`))) look();
   });
-  return h("div", { class: "scroll" }, h("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "drawing", role: "img", "aria-label": `steps of ${graph.workflow}` }, lines, boxes));
+  return [act("pause", "pause this run", ["workflows", run], "No further step starts; what is under way goes on."), act("resume", "resume this run", ["workflows", run], "Its steps go on where they stopped; a run that is not paused stays as it is."), act("cancel", "cancel this run", ["runs", run], "No further step starts, and what is under way is asked to stop.", true)];
 }
-
-const cut = (text) => (text.length > 19 ? `${text.slice(0, 18)}…` : text);
 
 export const pick = (path) => (path.length ? one : list);
