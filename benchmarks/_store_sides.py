@@ -27,6 +27,7 @@ from timewright.ledger.lease import lease_ready
 from timewright.ledger.settle import Answer, settle_answers
 from timewright.ports import Revised, Store
 from timewright.stores.file_safety import LOG_PAGES
+from timewright.stores.sqlite import CACHE_KIB
 
 HOLDER = "bench"
 LEASE = timedelta(seconds=300)
@@ -141,7 +142,10 @@ class RawSqlite(Raw):
         super().__init__()
         self._db = apsw.Connection(path)
         self._db.set_busy_timeout(10_000)
-        self._db.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -16384")
+        # One at a time: the driver stops at the first that gives back a row.
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         self._db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
 
     def add(self, many: int) -> None:

@@ -25,7 +25,7 @@ async def main() -> None:
     """Wait for the first run."""
     async with app:
         await asyncio.to_thread(ran.wait, 10)
-        print((await app.call("schedule get", schedule="poll"))["standing"]["state"])
+        print((await app.schedules.get("poll"))["standing"]["state"])
     print("done")
 
 

@@ -1,11 +1,13 @@
-"""What every test lives under: fixed chance, and no way out to the network."""
+"""What every test lives under: fixed chance, interrupts that are heard, and no way out to the network."""
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
+import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +19,29 @@ settings.register_profile(
 settings.register_profile("full", parent=settings.get_profile("ci"), derandomize=False, max_examples=2000)
 settings.load_profile("full" if os.environ.get("TIMEWRIGHT_FULL") else "ci")
 
+OURS = {"TIMEWRIGHT_FULL", "TIMEWRIGHT_SEEDS"}
+PROXIES = {"http_proxy", "https_proxy", "all_proxy"}
+for name in list(os.environ):
+    # What somebody has set for themselves, and the way out to the network, are not for tests.
+    if (name.startswith("TIMEWRIGHT_") and name not in OURS) or name.lower() in PROXIES:
+        del os.environ[name]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So it is in the background of a shell: no process that a test starts would hear an interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 LOCAL_FAMILIES = {getattr(socket, "AF_UNIX", None), getattr(socket, "AF_NETLINK", None)}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without a search for garbage: what is collected stays, and is not looked through again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 class NetworkRefused(AssertionError):

@@ -54,6 +54,9 @@ class TimewrightError(Exception):
         self.value = value
         self.rule = rule
         self.fix = fix
+        # Notes stand below a traceback, which is all that a program shows that did not expect us.
+        for line in self._beside():
+            self.add_note(line)
 
     def within(self, prefix: str) -> TimewrightError:
         """The same error, seen from the object that contains the field."""
@@ -72,11 +75,11 @@ class TimewrightError(Exception):
 
     def explain(self) -> str:
         """The whole story on a few lines: what happened, where, the rule, and the remedy."""
-        lines = [self.message]
-        for label, text in (("field", self.where), ("rule", self.rule), ("try", self.fix)):
-            if text:
-                lines.append(f"  {label:<7} {text}")
-        return "\n".join(lines)
+        return "\n".join([self.message, *self._beside()])
+
+    def _beside(self) -> list[str]:
+        said = (("field", self.where), ("rule", self.rule), ("try", self.fix))
+        return [f"  {label:<7} {text}" for label, text in said if text]
 
 
 class InvalidInput(TimewrightError):

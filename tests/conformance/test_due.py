@@ -29,6 +29,7 @@ from timewright.core.moments import HOUR, MINUTE
 from timewright.core.run import RunState
 from timewright.core.schedule import Schedule, ScheduleState
 from timewright.ports import Stood, Store
+from timewright.ports.outlook import Outlook
 
 
 def due(store: Store, *, now: datetime = NOON, limit: int = 100, since: datetime | None = None) -> list[str]:
@@ -139,7 +140,7 @@ def test_two_claimers_at_the_same_time_never_get_the_same_schedule(database: Dat
     with held_open(one, claim, advance) as held:
         with meanwhile(lambda: two.write(lambda tx: advance(tx, claim(tx)))) as other:
             if database.kind == "postgres":
-                other.result(10)  # has passed over what is held, while it is held
+                other.result(60)  # has passed over what is held, while it is held
             held_names = held.release()
         assert sorted(held_names + other.result()) == [f"s{n}" for n in range(6)]
 
@@ -154,12 +155,12 @@ def test_postgres_passes_over_rows_that_another_holds_and_sqlite_waits_for_them(
     with held_open(one, claim) as held, meanwhile(lambda: due(two)) as other:
         assert held.first == ["held"]
         if database.kind == "postgres":
-            assert other.result(10) == ["free"]
+            assert other.result(60) == ["free"]
         else:
             with pytest.raises(TimeoutError):
                 other.result(0.2)
         held.release()
-        assert other.result(10) == (["free"] if database.kind == "postgres" else ["held", "free"])
+        assert other.result(60) == (["free"] if database.kind == "postgres" else ["held", "free"])
 
 
 def test_standing_is_written_for_many_and_read_back(store: Store) -> None:
@@ -254,13 +255,35 @@ def test_the_store_knows_when_the_first_live_lease_ends(store: Store) -> None:
     assert store.read(lambda tx: tx.next_lease_end()) == NOON + HOUR
 
 
+def test_one_look_tells_what_each_question_alone_would(store: Store) -> None:
+    def look(*, more: bool = True) -> Outlook:
+        return store.read(lambda tx: tx.outlook(holder="worker-1", ends=more, held=more))
+
+    assert look() == Outlook(has_ends=True)
+    put(store, waking("s", NOON + 3 * HOUR))
+    runs = [make_run(), make_run(fire_at=NOON + 2 * HOUR), make_run(state=RunState.HELD), make_run()]
+    add(store, *runs)
+    leased(store, runs[0], length=HOUR)
+    seen = look()
+    assert (seen.due, seen.asleep, seen.wake_at) == (NOON + 3 * HOUR, NOON + 2 * HOUR, NOON + 2 * HOUR)
+    assert (seen.ready, seen.lease_end, seen.freeable) == (True, NOON + HOUR, True)
+    assert seen.asked == ()
+    quick = look(more=False)
+    assert (quick.lease_end, quick.freeable, quick.wake_at) == (None, False, seen.wake_at)
+    store.write(lambda tx: tx.ask_to_cancel([(runs[0].id, NOON + MINUTE)], at=NOON, reason="enough"))
+    assert [run.id for run in look(more=False).asked] == [runs[0].id]
+    assert look().lease_end == NOON + MINUTE
+
+
 def test_whoever_serves_a_shard_wakes_for_its_own_at_once_and_for_others_later(store: Store) -> None:
     put(store, *[waking(f"s{n}", NOON + n * MINUTE) for n in range(20)])
     mine = {row.schedule.id for row in _part_at(store, (2, 2))}
     first = min(n for n in range(20) if _id_of(store, f"s{n}") in mine)
 
     def wake(shard: tuple[int, int] | None, patience: timedelta) -> datetime | None:
-        return store.read(lambda tx: tx.next_wake(shard=shard, patience=patience))
+        seen = store.read(lambda tx: tx.outlook(holder="w0", shard=shard, patience=patience)).wake_at
+        assert seen == store.read(lambda tx: tx.next_wake(shard=shard, patience=patience))
+        return seen
 
     assert wake((1, 1), HOUR) == NOON
     assert wake((2, 2), HOUR) == NOON + first * MINUTE

@@ -147,7 +147,7 @@ def test_whoever_holds_a_gate_is_waited_for(database: Database) -> None:
         with pytest.raises(TimeoutError):
             other.result(0.2)
         held.release()
-        assert other.result(20)[MAIL].free == 0, "counted after the first has committed, not before"
+        assert other.result(60)[MAIL].free == 0, "counted after the first has committed, not before"
 
 
 def test_gates_in_any_order_are_no_deadlock(database: Database) -> None:

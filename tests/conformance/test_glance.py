@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
 import pytest
+from msgspec.structs import replace
 
-from tests.conformance.builders import NOON, make_run, make_schedule, make_standing, revised
+from tests.conformance.builders import (
+    NOON,
+    ended,
+    leased,
+    make_run,
+    make_schedule,
+    make_standing,
+    revised,
+    settle,
+)
 from tests.conformance.databases import Database
 from timewright.core.moments import HOUR, MINUTE
 from timewright.core.run import RunState
@@ -39,6 +50,46 @@ def test_what_failed_is_listed_newest_first_with_every_filter(store: Store) -> N
     page = store.read(lambda tx: tx.find_runs(RunFilter(namespace="default", state=RunState.FAILED, limit=2)))
     assert [run.id for run in page.rows] == newest[:2]
     assert found(cursor=page.cursor) == newest[2:]
+
+
+def test_what_stands_where_is_counted_up_to_a_bound(store: Store) -> None:
+    states = [RunState.LEASED, RunState.READY, RunState.PARKED, RunState.FAILED, RunState.SUCCEEDED]
+    runs = [
+        make_run(f"sch_{n}_{state}", state=state, planned_at=NOON + n * MINUTE, fire_at=NOON)
+        for n in range(3)
+        for state in states
+    ]
+    asleep = make_run("sch_a", planned_at=NOON, fire_at=NOON + HOUR)
+    foreign = [make_run("sch_f", state=state, planned_at=NOON, namespace="other") for state in states[:1]]
+    store.write(lambda tx: tx.add_runs([*runs, asleep, *foreign]))
+
+    def counted(namespace: str, *, since: datetime, most: int) -> tuple[int, int, int, int]:
+        found = store.read(lambda tx: tx.count_standing(namespace, failed_since=since, most=most))
+        return found.leased, found.ready, found.parked, found.failed
+
+    assert counted("default", since=NOON, most=9) == (3, 4, 3, 3)
+    assert counted("default", since=NOON + MINUTE, most=9) == (3, 4, 3, 2)
+    assert counted("default", since=NOON, most=2) == (2, 2, 2, 2)
+    assert counted("other", since=NOON, most=9) == (1, 0, 0, 0)
+
+
+def test_what_lies_behind_is_told_with_its_fate_and_how_late_it_began(store: Store) -> None:
+    began = make_run("sch_3", planned_at=NOON, fire_at=NOON + MINUTE)
+    runs = [
+        make_run("sch_1", state=RunState.SKIPPED, planned_at=NOON - HOUR),
+        make_run("sch_2", state=RunState.SKIPPED, planned_at=NOON),
+        make_run("sch_4", state=RunState.SKIPPED, planned_at=NOON, namespace="other"),
+    ]
+    store.write(lambda tx: tx.add_runs([began, *runs]))
+    (held,) = leased(store, began, at=NOON + HOUR)
+    run, attempt = ended(held)
+    settle(store, (replace(run, started_at=attempt.started_at), attempt))
+    past = store.read(lambda tx: tx.past("default", since=NOON, limit=9))
+    assert sorted((one.state, one.planned_at, one.late_by) for one in past) == [
+        ("skipped", NOON, None),
+        ("succeeded", NOON, HOUR - MINUTE),
+    ]
+    assert len(store.read(lambda tx: tx.past("default", since=NOON, limit=1))) == 1
 
 
 def test_what_does_not_run_is_listed_by_name_in_pages(store: Store) -> None:

@@ -228,7 +228,7 @@ def test_two_reclaimers_at_the_same_time_never_settle_the_same_lease(database: D
     with held_open(one, take_back) as held, meanwhile(lambda: two.write(take_back)) as other:
         mine = held.first
         held.release()
-        theirs = other.result(20)
+        theirs = other.result(60)
     assert mine | theirs == {run.id for run in runs}
     assert mine & theirs == set()
 

@@ -198,7 +198,7 @@ def test_the_hammer_notices_when_the_gate_is_read_and_not_held(database: Databas
         runs = tx.ready_runs(now=NOON, limit=AT_ONCE)
         gates = tx.hold_gates({gate for run in runs for gate in run.gates})
         with suppress(threading.BrokenBarrierError):
-            barrier.wait(0.05)
+            barrier.wait(2.0)
         return lease_planned(tx, runs, gates, holder=holder)
 
     mutated = Mutated(database, "hold_gates", r"FOR UPDATE.*", "")

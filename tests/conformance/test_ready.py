@@ -52,9 +52,9 @@ def test_only_ready_runs_may_start(store: Store) -> None:
 def test_whether_anything_waits_for_a_taker_in_an_engine_is_told_without_a_list(
     store: Store, run: Run, waits: bool
 ) -> None:
-    assert not store.read(lambda tx: tx.any_ready())
+    assert not store.read(lambda tx: tx.outlook(holder="w0")).ready
     add(store, run)
-    assert store.read(lambda tx: tx.any_ready()) is waits
+    assert store.read(lambda tx: tx.outlook(holder="w0")).ready is waits
 
 
 def test_the_smaller_priority_comes_first_then_the_older_then_the_smaller_id(store: Store) -> None:
@@ -184,5 +184,5 @@ def test_two_leasers_at_the_same_time_never_lease_the_same_run(database: Databas
     with held_open(one, take) as held, meanwhile(lambda: two.write(take)) as other:
         mine = [run.id for run in held.first]
         held.release()
-        theirs = [run.id for run in other.result(20)]
+        theirs = [run.id for run in other.result(60)]
     assert sorted(mine + theirs) == sorted(run.id for run in runs)

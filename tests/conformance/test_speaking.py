@@ -35,7 +35,7 @@ from timewright.core.schedule import Schedule, ScheduleState, is_step
 from timewright.errors import NotAllowed
 from timewright.ports import Stood, Store, Transaction
 from timewright.stores.postgres import _BEGIN_WRITE, _prepare_if_ours
-from timewright.stores.postgres_speaker import numbers, texts
+from timewright.stores.postgres_speaker import _BEGIN_LOOK, numbered, numbers, texts
 from timewright.stores.revisions import KEPT_SECONDS, MOST_KEPT, Revisions
 from timewright.stores.statements import POSTGRES, SQLITE, load_book
 
@@ -258,9 +258,12 @@ def test_no_text_can_end_its_place_in_an_array(column: list[str]) -> None:
 
 
 EVERY_TICK = [
+    "outlook",
     "due_schedules",
     "due_shard",
     "advance",
+    "insert_advanced",
+    "move_on",
     "stand",
     "insert_runs",
     "any_asleep",
@@ -313,3 +316,58 @@ def test_a_claim_takes_what_is_due_in_the_order_of_its_index(database: Database)
     steps = "\n".join(row[0] for row in plan)
     assert "Index Scan using schedules_wake" in steps
     assert "Sort" not in steps
+
+
+BY_THEIR_KEYS = [
+    "stand",
+    "lease_runs",
+    "settle_runs",
+    "change_runs",
+    "renew_leases",
+    "clear_streaks",
+    "due_schedules",
+    "ready_runs",
+    "get_runs",
+]
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_what_is_planned_once_for_all_values_finds_its_rows_by_their_keys(database: Database) -> None:
+    database.open()
+    book = numbered(load_book(POSTGRES))
+    samples = {"bigint": "1", "text": "'a'", "bigint[]": "'{}'", "text[]": "'{}'"}
+    with psycopg.connect(database.place, autocommit=True) as connection:
+        connection.execute(_BEGIN_WRITE)
+        for name in BY_THEIR_KEYS:
+            connection.execute(f"PREPARE one AS {book[name].sql}".encode())
+            types = "SELECT parameter_types::text[] FROM pg_prepared_statements WHERE name = 'one'"
+            given = ", ".join(samples[kind] for kind in connection.execute(types).fetchall()[0][0])
+            plan = connection.execute(f"EXPLAIN EXECUTE one({given})".encode()).fetchall()
+            connection.execute("DEALLOCATE one")
+            steps = "\n".join(row[0] for row in plan)
+            assert not re.search("Seq Scan|Hash Join|Merge Join", steps), f"{name}\n{steps}"
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_look_walks_no_table_however_empty_it_was_when_it_was_planned(database: Database) -> None:
+    database.open()
+    sql = load_book(POSTGRES)["outlook"].sql
+    with psycopg.connect(database.place, autocommit=True) as connection:
+        connection.execute(_BEGIN_LOOK)
+        plan = connection.execute(f"EXPLAIN {sql}", {"holder": "w0", "ends": 1, "held": 1}).fetchall()
+    assert "Seq Scan" not in "\n".join(row[0] for row in plan)
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_look_is_prepared_and_outlasts_a_server_that_forgot_it(store: Any) -> None:
+    add(store, make_run())
+
+    def look(tx: Any) -> bool:
+        assert all(tx.outlook(holder="w0").ready for _ in range(6))
+        tx._speaker._connection.execute("DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$")
+        ready: bool = tx.outlook(holder="w0").ready
+        return ready
+
+    assert store._prepares
+    assert store.read(look)
+    assert not store._prepares

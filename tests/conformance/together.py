@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Held:

@@ -149,14 +149,13 @@ def readings(zone: str, start: datetime, end: datetime, step: timedelta = MINUTE
     """Every reading from `start` up to and including `end`."""
     info = ZoneInfo(zone)
     instant = start
-    before = (instant - SECOND).astimezone(info)
+    expected = (instant - SECOND).astimezone(info).replace(tzinfo=None, fold=0) + SECOND
     while instant <= end:
         local = instant.astimezone(info)
-        bare = local.replace(tzinfo=None)
-        expected = before.replace(tzinfo=None) + (step if instant > start else SECOND)
+        bare = local.replace(tzinfo=None, fold=0)
         lost = tuple(_steps(expected, bare, step)) if bare > expected else ()
-        yield Reading(instant, bare.replace(fold=0), bool(local.fold), lost)
-        before = local
+        yield Reading(instant, bare, bool(local.fold), lost)
+        expected = bare + step
         instant += step
 
 

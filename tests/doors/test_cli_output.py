@@ -159,10 +159,13 @@ def test_an_instant_that_nobody_planned_stays_one(house: House) -> None:
     assert "after" in said.out
 
 
-def test_elsewhere_a_time_of_day_is_refused_and_the_long_way_shown(house: House) -> None:
-    said = ask(house, "schedule", "pause", "nightly-report", "--until", "18:00")
-    assert said.code == 1
-    assert "try     2026-03-10T12:00:00Z or 2026-03-10T13:00:00+01:00" in said.err
+def test_elsewhere_a_time_of_day_is_todays_and_a_date_without_an_offset_is_refused(house: House) -> None:
+    words = ["schedule", "pause", "nightly-report", "--dry-run", "--until"]
+    said = ask(house, *words, "18:00", TZ="Europe/Berlin")
+    assert "until Tue 2026-03-10 18:00 +01:00" in said.out
+    refused = ask(house, *words, "2026-03-11 18:00", TZ="Europe/Berlin")
+    assert refused.code == 1
+    assert "try     2026-03-11 18:00Z, or with an offset: 2026-03-11 18:00+01:00" in refused.err
 
 
 def test_a_row_that_cannot_be_read_is_told_beside_the_list(house: House) -> None:

@@ -37,6 +37,9 @@ def add(a, b=1):
 """
 
 
+# A first run may be at midnight, and on a machine that has other things to do.
+TIME = r"[^,(]*\d\d:\d\d[^,(]*"
+LENGTH = r"[\d.]+ m?s"
 HOSTED = """
 from timewright import Scheduler, every
 
@@ -58,7 +61,7 @@ def ended(process: subprocess.Popen[str], number: int) -> tuple[float, str]:
     """Ask a process to end; how long it took, and its last words."""
     began = time.monotonic()
     process.send_signal(number)
-    _, words = process.communicate(timeout=20)
+    _, words = process.communicate(timeout=60)
     return time.monotonic() - began, words
 
 
@@ -76,26 +79,26 @@ def test_the_first_run_from_an_empty_folder_to_a_clean_stop(here: Path) -> None:
         )
         assert words[-3].startswith("  only this machine can connect")
         assert re.fullmatch(
-            r"ready in \d\.\d s — nothing scheduled yet\. Try, in another terminal:", words[-2]
+            r"ready in \d+\.\d s — nothing scheduled yet\. Try, in another terminal:", words[-2]
         )
         suggested = words[-1].strip().removeprefix("timewright ")
         assert suggested == "schedule create hello --every 5s --note 'hello'"
         made = run(here, *suggested.replace("5s", "1s").replace("'", "").split())
         assert re.fullmatch(
-            r"sch_\w{26}   hello   every 1s   next \S{8} \((in 1 s|now)\), \S{8}, \S{8}\n", made.out
+            rf"sch_\w{{26}}   hello   every 1s   next {TIME} \(.+\), {TIME}, {TIME}\n", made.out
         )
         with started(here, "run", "list", "--schedule", "hello", "--follow") as following:
             told = lines_until(following.stdout, "hello")
             _, complaint = ended(following, signal.SIGINT)
             assert (following.returncode, complaint) == (0, "")
         assert re.fullmatch(
-            r"\d\d:\d\d:\d\d  ✔ succeeded  attempt 1 +\d+ ms +start delay +\d+ ms +hello", told[0]
+            rf"{TIME}  ✔ succeeded  attempt 1 +{LENGTH} +start delay +{LENGTH} +hello", told[0]
         )
         refused = ask(None, "schedule", "create", "oops", "--cron", "0 0 31 2 *", "--note", "x")
         assert refused.code == 1
         assert refused.err.splitlines()[-1].startswith("  try     '0 0 28 2 *'")
         seconds, words_at_the_end = ended(engine, signal.SIGTERM)
-        assert (engine.returncode, seconds < 5) == (0, True)
+        assert (engine.returncode, seconds < 30) == (0, True)
         assert "1 schedule and the history are kept in ./timewright.db" in words_at_the_end
     kept = ask(None, "run", "list", "--schedule", "hello", "-o", "json").data["runs"]
     assert kept
@@ -108,7 +111,7 @@ def test_a_store_that_is_there_is_said_to_be_and_its_next_time_told(here: Path) 
         words = lines_until(engine.stderr, "run list")
         assert "./other.db (existing, durable)" in words[0]
         assert re.fullmatch(
-            r"ready in \d\.\d s — 1 schedule, next later .*\. Look, in another terminal:", words[-2]
+            r"ready in \d+\.\d s — 1 schedule, next later .*\. Look, in another terminal:", words[-2]
         )
         assert words[-1] == "  timewright run list --follow --store other.db"
         ended(engine, signal.SIGINT)
@@ -124,7 +127,7 @@ def test_work_under_way_is_waited_for_and_a_second_interrupt_gives_it_back(here:
         engine.send_signal(signal.SIGINT)
         assert "1 run under way" in lines_until(engine.stderr, "stopping")[-1]
         seconds, words = ended(engine, signal.SIGINT)
-        assert (engine.returncode, seconds < 5) == (130, True)
+        assert (engine.returncode, seconds < 30) == (130, True)
         assert "stopped at once" in words
     state = ask(None, "run", "list", "-o", "json", "--state", "ready").data["runs"]
     assert [row["reason"] for row in state] == ["released at stop"]
@@ -198,7 +201,7 @@ def test_a_clock_that_was_never_set_is_refused() -> None:
 def await_state(state: str, schedule: str = "", *, store: str = "timewright.db") -> str:
     """The first run that gets there; another process brings it there, so in real time."""
     filters = ["--schedule", schedule] if schedule else []
-    deadline, pause = time.monotonic() + 15, threading.Event()
+    deadline, pause = time.monotonic() + 60, threading.Event()
     while time.monotonic() < deadline:
         said = ask(None, "--store", store, "run", "list", "--state", state, "--limit", "1", "-q", *filters)
         if said.code == 0 and said.lines:

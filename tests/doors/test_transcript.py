@@ -38,7 +38,7 @@ def refresh(ctx):
 
 
 with app:
-    assert ran.wait(20)
+    assert ran.wait(60)
 print("it ran")
 """
 
@@ -135,12 +135,12 @@ def up_says_where_everything_is_and_what_to_type_next(engine: Engine) -> None:
 def a_schedule_is_made_and_its_runs_are_followed(newcomer: Newcomer, engine: Engine) -> None:
     assert engine.poll() is None
     made = newcomer.types("timewright", "schedule", "create", "hello", "--every", "1s", "--note", "hello")
-    assert re.match(r"sch_\w{26}   hello   every 1s   next \d\d:\d\d:\d\d ", made.out)
+    assert re.match(r"sch_\w{26}   hello   every 1s   next .*\d\d:\d\d", made.out)
     with newcomer.starts("timewright", "run", "list", "--schedule", "hello", "--follow") as following:
         told = lines_until(following.stdout, "succeeded")
         following.send_signal(signal.SIGINT)
-        following.communicate(timeout=20)
-    assert re.match(r"\d\d:\d\d:\d\d  ✔ succeeded  attempt 1 .* ms   start delay .* hello", told[-1])
+        following.communicate(timeout=60)
+    assert re.match(r".*\d\d:\d\d.*  ✔ succeeded  attempt 1 .* m?s   start delay .* hello", told[-1])
 
 
 def a_call_of_this_machine_is_made_with_a_note_that_says_why_it_may_be(newcomer: Newcomer) -> None:
@@ -190,7 +190,7 @@ def the_same_works_inside_a_program(newcomer: Newcomer) -> None:
 
 def it_stops_when_it_is_told_to_and_says_what_it_leaves_where(newcomer: Newcomer, engine: Engine) -> None:
     engine.send_signal(signal.SIGINT)
-    _, words = engine.communicate(timeout=20)
+    _, words = engine.communicate(timeout=60)
     assert engine.returncode == 0
     assert "2 schedules and the history are kept in ./timewright.db" in words
     kept = newcomer.types("timewright", "run", "list", "--schedule", "hello", "-o", "json").data["runs"]

@@ -16,7 +16,7 @@ from timewright.testing.clock import ManualClock
 from timewright.testing.targets import ScriptedTarget
 
 T = TypeVar("T")
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class FaultyStore:

@@ -70,7 +70,7 @@ def test_a_store_that_keeps_us_waiting_does_not_keep_us_from_ending(bench: Fault
     bench.faults.open.clear()
     bench.loop.waker.wake()
     ending, seconds = stopped(bench)
-    assert seconds < 5, "and not the ten that the store would take"
+    assert seconds < 30, "and not the minute that the store would take"
     assert ending.unwritten == 1
     assert "the store does not answer" in ending.in_words()
     assert "1 runs could not be given back and are left to their leases" in ending.in_words()
@@ -95,7 +95,7 @@ def test_a_scheduler_whose_server_died_ends_soon_and_says_what_it_left(
         until(lambda: app.house.loop.pulse.errors_in_a_row, "the trouble to be seen")
         began = time.monotonic()
         app.stop()
-        assert time.monotonic() - began < 10, "stop_wait is thirty seconds, and nothing is under way"
+        assert time.monotonic() - began < 25, "stop_wait is thirty seconds, and nothing is under way"
     (said,) = [record.getMessage() for record in caplog.records if record.name == "timewright"]
     assert said.startswith("stopped, but the store does not answer (StoreUnavailable")
     until(lambda: not ours(), "every thread to be gone")

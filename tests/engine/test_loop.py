@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from time import monotonic
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,18 +23,28 @@ from tests.engine.faults import (
 from tests.engine.fleet import until
 from timewright.core import ordinary
 from timewright.core.backoff import Constant
-from timewright.core.facts import AnswerStale, Fact, LeaseLost, RunReleased, RunSucceeded, TickFinished
+from timewright.core.facts import (
+    AnswerStale,
+    AttemptStarted,
+    Fact,
+    LeaseLost,
+    RunLeased,
+    RunReleased,
+    RunSucceeded,
+    TickFinished,
+)
 from timewright.core.policies import CatchUp, Delivery, LeaseTerms, Retry
-from timewright.core.run import Attempt, Run, RunState, Succeeded
+from timewright.core.run import Attempt, Outcome, Run, RunState, Succeeded
 from timewright.core.schedule import ScheduleState
 from timewright.core.triggers import Once, every
 from timewright.engine.launch import BACKSTOP
-from timewright.engine.loop import AFTER_ERROR, PASSED_OVER
-from timewright.engine.rest import EventWaker
+from timewright.engine.loop import AFTER_ERROR, AWAKE
+from timewright.engine.rest import WATCHED, EventWaker
 from timewright.engine.tick import Limits
 from timewright.errors import StoreUnavailable
 from timewright.ledger.lease import lease_ready
 from timewright.ledger.settle import cancel
+from timewright.ports import Launch
 from timewright.testing.bench import START, Bench
 from timewright.testing.clock import ManualClock
 from timewright.testing.targets import fail, hang, succeed, vanish
@@ -133,7 +145,6 @@ def test_a_rest_ends_when_a_lease_of_anyone_may_be_over(bench: Bench) -> None:
 def test_what_lies_far_back_is_found_at_once_and_not_by_spinning(bench: Bench) -> None:
     bench.advance(minutes=5)
     bench.schedule("past", Once(bench.now - timedelta(hours=2)), catch_up=CatchUp.LAST)
-    assert bench.loop.step() == PASSED_OVER
     bench.loop.step()
     assert the_run(bench, "past").leased_at == bench.now
 
@@ -155,13 +166,47 @@ def test_a_run_that_waits_for_room_does_not_keep_the_loop_spinning() -> None:
     assert bench.loop.step() == 1.0, "whoever ends wakes it; until then there is nothing to look at"
 
 
-def test_a_rest_is_ended_by_whoever_wakes_it_also_before_it_begins() -> None:
-    waker = EventWaker()
+@pytest.mark.parametrize("punctual", [False, True])
+def test_a_rest_is_ended_by_whoever_wakes_it_also_before_it_begins(punctual: bool) -> None:
+    waker = EventWaker(punctual=punctual)
     waker.wake()
     assert waker.rest(60.0) is True
     assert waker.rest(0.0) is False
     threading.Timer(0.01, waker.wake).start()
     assert waker.rest(60.0) is True
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.0001, WATCHED, 0.003])
+def test_a_punctual_rest_is_never_too_short(seconds: float) -> None:
+    waker = EventWaker(punctual=True)
+    began = monotonic()
+    assert waker.rest(seconds) is False
+    assert monotonic() - began >= seconds
+
+
+def test_a_punctual_rest_is_ended_also_in_the_moment_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    waker = EventWaker(punctual=True)
+    monkeypatch.setattr("timewright.engine.rest.WATCHED", 60.0)
+    monkeypatch.setattr("timewright.engine.rest.give_way", waker.wake)
+    patient = EventWaker(punctual=True)
+    monkeypatch.setattr(patient, "_event", waker._event)
+    assert patient.rest(30.0) is True
+
+
+@pytest.mark.parametrize(("ahead", "waits"), [(0.002, [0.003]), (0.5, []), (-0.5, [])])
+def test_an_end_is_written_after_a_start_that_is_due_in_a_moment_and_waits_no_longer(
+    bench: Bench, ahead: float, waits: list[float]
+) -> None:
+    bench.loop.step()
+    rests: list[float] = []
+    settler: Any = bench.loop.settler
+    settler._patience = SimpleNamespace(rest=rests.append)
+    bench.loop._rests_until = bench.now + timedelta(seconds=ahead)
+    settler._gather()
+    assert rests == pytest.approx(waits)
+    bench.loop._rests_until = AWAKE
+    settler._gather()
+    assert len(rests) == len(waits), "whoever is awake is not waited for"
 
 
 def test_an_outcome_wakes_the_loop_so_that_it_is_written_at_once(bench: Bench) -> None:
@@ -194,7 +239,7 @@ def test_a_store_that_is_away_is_asked_again_ever_less_often_and_then_all_is_wel
 
 def test_an_error_nobody_thought_of_does_not_end_the_loop(faulty: Faulty) -> None:
     faulty.faults.error = ZeroDivisionError("a bug")
-    faulty.faults.failing_writes = 2
+    faulty.faults.failing_reads = 2
     faulty.loop.waker = waker = PacedWaker()
     faulty.loop.start()
     assert [waker.next_rest() for _ in range(3)] == [0.1, 0.5, 60.0]
@@ -223,7 +268,7 @@ def test_what_a_room_made_true_is_told_although_the_next_room_fails(faulty: Faul
 
     def settle_and_fail(**arguments: Any) -> list[Fact]:
         facts = settle(**arguments)
-        faulty.faults.failing_writes = 1
+        faulty.faults.failing_reads = 1
         return facts
 
     faulty.loop.tick.settle = settle_and_fail  # type: ignore[method-assign]
@@ -468,7 +513,7 @@ def test_the_watch_ends_work_although_the_store_answers_nobody(faulty: Faulty) -
     until(lambda: faulty.target.under_way, "the work to begin")
     faulty.faults.open.clear()
     faulty.clock.advance(seconds=29.5)
-    until(lambda: faulty.target.under_way[0].over, "the watch to end it", seconds=5)
+    until(lambda: faulty.target.under_way[0].over, "the watch to end it", seconds=45)
     faulty.faults.open.set()
     faulty.loop.stop(wait=timedelta(0))
 
@@ -645,6 +690,34 @@ def test_the_renewal_does_not_spin_while_the_stop_waits(faulty: Faulty) -> None:
     faulty.target.under_way[0].end(Succeeded())
     stopping.join()
     assert the_run(faulty, "a").state is RunState.SUCCEEDED
+
+
+def test_nobody_is_told_of_an_end_before_its_start_however_quick_it_was() -> None:
+    bench = Bench()
+    bench.loop.tick.settles = False
+    bench.schedule("a", every("1h"))
+    settling = threading.Thread(target=bench.loop.settler.settle)
+
+    class Quick:
+        """Has ended, and its end is written, before its launch returns."""
+
+        def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> Any:
+            done(Succeeded())
+            settling.start()
+            until(lambda: the_run(bench, "a").state is RunState.SUCCEEDED, "the end to be written")
+            return CannotStop()
+
+        def close(self, *, grace: timedelta) -> None:
+            pass
+
+    bench.loop.launcher._targets = {"note": Quick()}
+    bench.clock.advance(hours=1)
+    bench.loop.step()
+    settling.join()
+    order = [
+        type(fact) for fact in bench.facts if isinstance(fact, RunLeased | AttemptStarted | RunSucceeded)
+    ]
+    assert order == [RunLeased, AttemptStarted, RunSucceeded]
 
 
 def test_a_pass_that_did_something_says_what_and_one_that_did_not_is_silent(bench: Bench) -> None:

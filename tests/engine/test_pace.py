@@ -306,4 +306,4 @@ def test_whoever_waits_behind_a_ceiling_starts_when_the_one_before_ends(file: st
         app.schedules.run(schedule="second")
         until(lambda: app.runs.list(state="ready")["runs"], "the second to wait")
         go_on.set()
-        until(lambda: order == ["first", "second"], "the second to begin", seconds=10)
+        until(lambda: order == ["first", "second"], "the second to begin", seconds=45)

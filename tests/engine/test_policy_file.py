@@ -75,6 +75,16 @@ def test_what_the_file_says_is_in_force_a_second_after_it_was_edited(instance: I
     assert {("queue.put", "file"), ("queue.delete", "file")} <= actions
 
 
+def test_whoever_sets_it_without_knowing_the_file_is_overruled_by_it(instance: Instance) -> None:
+    instance.write('{"mail": {"max_concurrent": 3}}')
+    unaware = replace(instance.house.context(), policy_file=None)
+    operations["queue policy set"](unaware, {"queue": "mail", "max_concurrent": 9})
+    assert instance.ceiling("mail") == (9, "set")
+    instance.clock.advance(seconds=30)
+    instance.look()
+    assert instance.ceiling("mail") == (3, "file")
+
+
 def test_a_file_of_one_policy_is_about_the_default_queue(instance: Instance) -> None:
     policy = {
         "schemaVersion": 1,

@@ -20,7 +20,7 @@ from timewright.core.schedule import ScheduleState
 from timewright.core.target import Handoff
 from timewright.core.triggers import After, Cron, Every, Once
 from timewright.ledger import admit as admitting
-from timewright.ledger.admit import Offer
+from timewright.ledger.admit import Offer, admit_due
 from timewright.ledger.policy import put_calendar
 from timewright.ports import Stood, Stored
 from timewright.stores.sqlstore import SqlTransaction
@@ -58,6 +58,22 @@ def test_two_instances_on_one_database_admit_each_occurrence_once(
         assert sum(kinds(a.facts).count("RunAdmitted") for a in answers) == 20
     for job in jobs:
         assert bench.fates(job) == [(1, "ready"), (2, "ready"), (3, "ready")]
+
+
+def test_what_starts_at_once_is_dated_when_its_place_was_free_however_long_its_instance_stood_still(
+    bench: Bench,
+) -> None:
+    job = bench.schedule()
+    bench.go(1)
+    bench.admit(offer=Offer(holder="b", capacity=5))
+    (first,) = bench.runs(job)
+    bench.go(2)
+    stale = bench.now
+    bench.rest(10)
+    bench.settle(first)
+    bench.rest(1)
+    admit_due(bench.store, ids=bench.ids, now=stale, limit=10, offer=Offer(holder="a", capacity=5))
+    assert bench.runs(job)[-1].leased_at == bench.now
 
 
 def test_an_occurrence_that_is_there_already_is_an_ordinary_no_op(bench: Bench) -> None:

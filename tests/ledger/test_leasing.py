@@ -19,7 +19,7 @@ from timewright.core.schedule import ScheduleState
 from timewright.core.target import Handoff
 from timewright.core.triggers import After, Once
 from timewright.errors import UnreadableRow
-from timewright.ledger.lease import plan_queue, renew
+from timewright.ledger.lease import lease_ready, plan_queue, renew
 from timewright.ledger.policy import set_limit, set_queue_policy
 from timewright.ports import Renewal, Stored
 
@@ -157,6 +157,21 @@ def test_instances_that_race_never_pass_a_ceiling(bench: Bench, another: Callabl
         live = bench.store.read(lambda tx: tx.leased_runs())
         assert len(live) == len(leased) == 5, round_
         bench.settle(*leased)
+
+
+def test_one_that_stood_still_dates_its_lease_when_the_place_was_free(
+    bench: Bench, another: Callable[[str], Bench]
+) -> None:
+    bench.enqueue(1, 2)
+    (held,) = bench.lease(handoff=True)
+    slow, read_before = another("slow"), bench.now
+    bench.rest(10)
+    bench.settle(held)
+    bench.rest(1)
+    late = lease_ready(slow.store, ids=slow.ids, holder="slow", capacity=1, handoff=True, now=read_before)
+    (lease,) = late.leases
+    assert lease.run.leased_at == bench.now
+    assert lease.run.lease_until == bench.now + lease.terms.lease.length
 
 
 def test_every_path_back_to_ready_goes_through_the_same_gate(bench: Bench) -> None:

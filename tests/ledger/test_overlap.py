@@ -99,6 +99,19 @@ def test_queue_runs_in_the_order_of_the_plan_and_turns_away_what_does_not_fit(be
     assert [run.planned_at for run in order] == [at(1), at(2), at(3)]
 
 
+def test_one_that_waited_its_turn_is_not_called_late_when_it_comes(bench: Bench) -> None:
+    job = bench.schedule(overlap=Overlap.QUEUE)
+    bench.go(1)
+    bench.admit()
+    (run,) = bench.lease()
+    bench.go(2)
+    bench.admit()
+    bench.go(2.8)
+    bench.settle(run)
+    assert bench.runs(job)[-1].fire_at == bench.now
+    assert bench.store.read(lambda tx: tx.next_wake()) == bench.now
+
+
 def test_a_failed_predecessor_lets_the_next_one_go_only_when_it_is_out_of_attempts(bench: Bench) -> None:
     job = bench.schedule(overlap=Overlap.QUEUE, retry=Retry(max_attempts=2))
     for minute in (1, 2):

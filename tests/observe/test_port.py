@@ -12,23 +12,17 @@ from timewright.errors import InvalidInput
 from timewright.observe.port import CONTENT_TYPE, MetricsPort
 from timewright.settings import Settings
 from timewright.stores.sqlite import SqliteStore
+from timewright.testing.faults.ports import free_port
 
 
 def get(port: int, path: str) -> tuple[int, str, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
         return answer.status, answer.headers["Content-Type"], answer.read().decode()
     finally:
         connection.close()
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def house_on(port: int) -> House:
@@ -48,17 +42,17 @@ def test_the_numbers_are_given_and_nothing_else() -> None:
         get(port.port, "/metrics")
 
 
-def test_an_instance_opens_its_port_when_it_starts_and_closes_it_when_it_stops(free_port: int) -> None:
-    house = house_on(free_port)
+def test_an_instance_opens_its_port_when_it_starts_and_closes_it_when_it_stops() -> None:
+    house = house_on(port := free_port())
     house.start()
     try:
-        status, _, text = get(free_port, "/metrics")
+        status, _, text = get(port, "/metrics")
         assert (status, "timewright_store_up 1.0" in text) == (200, True)
     finally:
         house.stop()
         house.close()
     with pytest.raises(ConnectionRefusedError):
-        get(free_port, "/metrics")
+        get(port, "/metrics")
 
 
 def test_a_port_that_is_taken_is_refused_by_name() -> None:

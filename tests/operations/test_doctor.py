@@ -252,6 +252,17 @@ def test_a_store_on_a_server_is_looked_at_from_outside(postgres_url: str, postgr
     assert abs(around.condition.clock_offset or 0) < 5
 
 
+def test_a_pooler_that_names_a_process_of_its_own_is_seen_and_not_listened_through(
+    postgres_url: str, postgres_template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("psycopg.ConnectionInfo.backend_pid", property(lambda _: -56393023))
+    with fresh_database(postgres_url, template=postgres_template) as place:
+        around = surroundings_for(place, Settings())()
+    assert (around.condition.pooled, around.condition.notified_after) == (True, None)
+    told = found(around)
+    assert (told["pooler"].status, "notify" in told) == ("warn", False)
+
+
 def test_the_command_prints_a_line_a_finding_and_fails_when_something_does(here: Path) -> None:
     ask(None, "schedule", "create", "hello", "--every", "1h", "--note", "x")
     well = ask(None, "doctor")

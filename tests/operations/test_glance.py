@@ -87,6 +87,29 @@ def test_the_load_ahead_is_what_the_schedules_will_do(place: House) -> None:
     assert load["more"] is False
 
 
+def test_the_load_ahead_names_the_budgets_that_will_not_last(place: House) -> None:
+    place.ask("budget set", budget="crm", unit="requests", limit=30, period="15m")
+    place.ask("budget set", budget="tokens", unit="tokens", limit=3000)
+    place.ask("budget set", budget="enough", unit="requests", limit=5000)
+    every = {"every": "1m", "note": "x", "estimate": {"tokens": 10}}
+    place.ask("schedule create", name="calm", budgets=["crm", "enough"], **every)
+    place.ask("schedule create", name="thirsty", budgets=["tokens"], **every)
+    assert place.ask("forecast", days=1)["shortfalls"] == [
+        {
+            "budget": "tokens",
+            "since": "2026-03-10T00:00:00Z",
+            "until": "2026-03-11T00:00:00Z",
+            "limit": "3000 tokens",
+            "expected": "7200 tokens",
+            "schedules": ["thirsty"],
+        }
+    ]
+    place.ask("schedule create", name="eager", every="20s", note="y", budgets=["crm"])
+    crm, _ = place.ask("forecast", days=1)["shortfalls"]
+    assert (crm["budget"], crm["limit"], crm["expected"]) == ("crm", "120 requests", "240 requests")
+    assert crm["schedules"] == ["eager", "calm"]
+
+
 def test_the_load_ahead_counts_the_time_that_runs_usually_take(place: House) -> None:
     place.ask("schedule create", name="heavy", every="2h", call="heavy")
     place.bench.target.script("heavy", succeed(after=timedelta(minutes=4)))

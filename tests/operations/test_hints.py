@@ -31,6 +31,15 @@ def test_a_one_shot_hint_is_used_up_by_the_run_that_used_it(house: House) -> Non
     assert house.ask("hint list", schedule="orders-poll")["hints"]["one_shot"] is None
 
 
+def test_a_one_shot_may_be_said_from_now_and_only_in_one_way(house: House) -> None:
+    hinted = house.ask("hint once", schedule="orders-poll", after="90s")
+    assert (hinted["next_at"], hinted["source"]) == ("2026-03-10T12:01:30Z", "ai-oneshot")
+    for fields in ({}, {"at": "2026-03-10T12:01:30Z", "after": "90s"}, {"after": "-1s"}):
+        with pytest.raises(TimewrightError) as refusal:
+            house.ask("hint once", fields, schedule="orders-poll")
+        assert refusal.value.field in ("at", "after")
+
+
 def test_a_one_shot_that_is_not_earlier_changes_nothing(house: House) -> None:
     hinted = house.ask("hint once", schedule="orders-poll", at="2026-03-10T12:20:00Z")
     assert (hinted["next_at"], hinted["source"]) == ("2026-03-10T12:03:00Z", "baseline-interval")

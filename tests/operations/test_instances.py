@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from tests.operations.house import NOON, House
 from timewright.engine.presence import TELL_EVERY, Presence
+from timewright.ledger.key_shelf import EVERYWHERE
+from timewright.ledger.roster import Instance, tell_of
+from timewright.ports import Stored, Transaction
 from timewright.testing.clock import ManualClock
 
 
@@ -73,3 +77,18 @@ def test_whoever_was_silent_for_a_day_is_forgotten() -> None:
     place.bench.clock.advance(timedelta(days=1, seconds=1))
     present(place, "ins_2").beat()
     assert told(place) == {"ins_2": "alive"}
+
+
+def test_one_that_is_long_gone_is_forgotten_however_many_live_longer(place: House) -> None:
+    old, later = NOON - timedelta(days=2), "ins_z"
+
+    def work(tx: Transaction) -> None:
+        names = [*(f"ins_a{number:03}" for number in range(120)), later]
+        row = partial(Stored, kind="instance", namespace=EVERYWHERE, revision=1, body=b"{}")
+        tx.put_objects([row(name=name, at=old if name == later else NOON) for name in names])
+        one = Instance(id="ins_b", host="h", version="1", started_at=NOON, capacity=1)
+        tell_of(tx, one, now=NOON)
+
+    place.store.write(work)
+    newest = place.store.read(lambda tx: tx.newest_objects("instance", namespace=EVERYWHERE, limit=1))
+    assert newest[0].name == "ins_b"

@@ -72,7 +72,7 @@ def test_every_noun_and_verb_that_is_promised_is_on_the_list() -> None:
         "provider": "close open list",
         "calendar": "put get list refresh delete",
         "group": "pause resume",
-        "reminder": "set list cancel",
+        "reminder": "set list snooze cancel",
         "audit": "list verify",
         "key": "create list get revoke rotate",
         "secret": "set list delete rotate",

@@ -52,7 +52,7 @@ def test_a_schedule_that_cannot_be_read_does_not_hide_its_runs_or_those_of_other
     bad = empty.bench.find("bad")
     damage(empty, "UPDATE schedules SET state = 'dreaming' WHERE id = ?", bad)
     found = empty.ask("run list")["runs"]
-    assert sorted(row["schedule"] for row in found) == ["", "good"]
+    assert sorted(row["schedule"] for row in found) == ["bad", "good"]
     assert bad in {row["schedule_id"] for row in found}
 
 

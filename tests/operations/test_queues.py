@@ -165,8 +165,9 @@ def test_a_lease_must_be_named(house: House) -> None:
         with pytest.raises(InvalidInput) as refusal:
             house.ask("queue complete", fields)
         assert refusal.value.field == "lease"
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound) as over:
         house.ask("queue complete", lease=f"{LEASE}9")
+    assert "answer again with run and fence" in str(over.value.fix)
     with pytest.raises(InvalidInput) as refusal:
         house.ask("queue lease", queue="mail", length="0.5s")
     assert refusal.value.field == "length"

@@ -45,10 +45,23 @@ def test_a_cancelled_reminder_does_not_come(place: House) -> None:
     assert place.ask("reminder list")["reminders"] == []
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_a_snoozed_reminder_comes_once_more_also_when_it_is_over(place: House, before: bool) -> None:
+    place.ask("reminder set", text="tea", after="30m", name="tea")
+    place.bench.advance(minutes=10 if before else 31)
+    snoozed = place.ask("reminder snooze", reminder="tea", after="1h")
+    assert snoozed["at"] == spell_instant(NOON + timedelta(minutes=70 if before else 91))
+    place.bench.advance(hours=2)
+    runs = place.ask("run list", schedule="tea")["runs"]
+    assert [run["state"] for run in runs] == ["succeeded", "succeeded"]
+    assert snoozed["run"] in [run["id"] for run in runs]
+
+
 def test_a_schedule_that_is_no_reminder_is_not_cancelled_as_one(place: House) -> None:
     place.ask("schedule create", name="report", every="1h", note="not a reminder")
-    with pytest.raises(NotFound):
-        place.ask("reminder cancel", reminder="report")
+    for verb in ("cancel", "snooze"):
+        with pytest.raises(NotFound):
+            place.ask(f"reminder {verb}", reminder="report")
     assert place.ask("reminder list")["reminders"] == []
 
 

@@ -196,4 +196,5 @@ def test_following_at_the_command_line_tells_each_line_once_and_ends_with_the_ru
     assert listener.is_over
     said = ask(house, "run", "logs", "report", "--follow")
     assert (said.code, said.lines.count("  one")) == (0, 1)
+    assert "there is more" not in ask(house, "run", "logs", "report").err
     assert '"output": "one\\ntwo"' in ask(house, "run", "logs", "report", "--follow", "-o", "json").out

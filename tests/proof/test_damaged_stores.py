@@ -67,6 +67,11 @@ DAMAGE: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "never leased so",
         ("UPDATE charges SET fence = 99 WHERE budget = 'default/day'",),
     ),
+    "a lease that no budget was charged for": (
+        "I44",
+        "was leased and not charged to day",
+        ("DELETE FROM charges WHERE budget = 'default/day'",),
+    ),
     "a gap that counts too few": (
         "I4",
         "counts 3",

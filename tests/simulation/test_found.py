@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from timewright import every
 from timewright.core.moments import micros
-from timewright.core.policies import JitterSide
+from timewright.core.policies import CatchUp, JitterSide
 from timewright.core.run import RunState
 from timewright.core.schedule import ScheduleState
 from timewright.core.triggers import Once, anchored
@@ -23,7 +23,7 @@ from timewright.proof.checking import check
 from timewright.stores.sqlite import SqliteStore
 from timewright.testing.bench import START, Bench
 from timewright.testing.clock import ManualClock
-from timewright.testing.targets import fail, hang
+from timewright.testing.targets import fail, hang, succeed
 
 PERSON = By(actor="person")
 HOUR = timedelta(hours=1)
@@ -209,3 +209,17 @@ def test_what_ends_while_an_instance_stops_is_not_dated_ahead_of_the_clock_of_th
     (run,) = bench.runs("report")
     (ended,) = store.read(lambda tx: tx.get_attempts([run.id]))[run.id]
     assert ended.ended_at <= store.now()
+
+
+def test_verify_knows_that_a_pause_was_over_when_someone_resumed_a_schedule_that_still_caught_up() -> None:
+    bench = Bench()
+    bench.schedule("report", every("10m"), catch_up=CatchUp.ALL, catch_up_limit=1)
+    bench.target.script("report", succeed(after=timedelta(minutes=20)))
+    until = (bench.now + timedelta(minutes=25)).isoformat()
+    ask(bench, "schedule pause", schedule="report", until=until)
+    bench.clock.advance(timedelta(hours=2))
+    bench.advance(minutes=30)
+    assert bench.standing("report").state is ScheduleState.PAUSED
+    ask(bench, "schedule resume", schedule="report")
+    bench.advance(hours=4)
+    assert [broken for broken in verified(bench) if broken.startswith("I23")] == []

@@ -11,7 +11,8 @@ import pytest
 from timewright.testing import simulate
 from timewright.testing.world.bases import MemoryBase
 from timewright.testing.world.chance import Chance
-from timewright.testing.world.mutants import BY_NAME, switched_on
+from timewright.testing.world.mutants import BY_NAME
+from timewright.testing.world.mutating import switched_on
 from timewright.testing.world.verdict import live
 from timewright.testing.world.workload import scenario
 
@@ -31,7 +32,7 @@ def replayed(seed: int, *, hash_seed: str) -> str:
 
 
 def test_the_same_seed_gives_the_same_history_whatever_the_order_of_sets() -> None:
-    assert replayed(3, hash_seed="1") == replayed(3, hash_seed="2")
+    assert replayed(9, hash_seed="1") == replayed(9, hash_seed="2")
 
 
 def test_the_same_seed_gives_the_same_history_twice_in_one_process() -> None:

@@ -41,6 +41,11 @@ SAVED_DENSE = {
     18: "a clock that stood, under which the checker took many passes for one",
 }
 
+# The same for those in which schedules stand in relation to each other.
+SAVED_RELATED = {
+    10001: "a pause that was over and still written down, which the checker took for one that someone ended",
+}
+
 
 def command(seed: int, **options: object) -> str:
     said = " ".join(f"--{name} {value}" for name, value in options.items())
@@ -55,11 +60,18 @@ def test_the_promises_hold_for_fresh_seeds(first: int, witness: Any) -> None:
 
 @pytest.mark.parametrize("seed", SAVED)
 def test_the_promises_hold_where_they_once_did_not(seed: int, witness: Any) -> None:
-    witness(live(scenario(seed, hours=HOURS), MemoryBase()), replay=command(seed, hours=HOURS))
+    world = scenario(seed, hours=HOURS, relations=False)
+    witness(live(world, MemoryBase()), replay=f"{command(seed, hours=HOURS)} --alone")
 
 
 @pytest.mark.parametrize("seed", SAVED_DENSE)
 def test_the_promises_hold_where_they_once_did_not_in_little_time(seed: int, witness: Any) -> None:
+    result = live(scenario(seed, hours=2, size="dense", relations=False), MemoryBase())
+    witness(result, replay=f"{command(seed, hours=2, size='dense')} --alone")
+
+
+@pytest.mark.parametrize("seed", SAVED_RELATED)
+def test_the_promises_hold_where_they_once_did_not_between_schedules(seed: int, witness: Any) -> None:
     result = live(scenario(seed, hours=2, size="dense"), MemoryBase())
     witness(result, replay=command(seed, hours=2, size="dense"))
 

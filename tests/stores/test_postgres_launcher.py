@@ -24,7 +24,7 @@ from timewright.testing.postgres import (
     shared_postgres,
 )
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 SHARES = """
 import sys
 from pathlib import Path

@@ -22,7 +22,7 @@ from timewright.testing.clock import ManualClock
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def launch_of(target: AnyTarget, **changes: Any) -> Launch:
@@ -37,7 +37,7 @@ def launch_of(target: AnyTarget, **changes: Any) -> Launch:
         attempt=2,
         planned_at=NOON,
         fire_at=NOON,
-        time_limit=30 * SECOND,
+        time_limit=60 * SECOND,
         grace=SECOND,
     )
     return replace(plain, **changes)

@@ -17,7 +17,7 @@ from typing import Self
 from timewright.targets.loop import LoopThread
 
 DATA = Path(__file__).parent / "data"
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class Heard:

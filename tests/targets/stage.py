@@ -17,10 +17,10 @@ from timewright.ports import Launch, Target, Work
 
 T = TypeVar("T")
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
-def launch_of(target: AnyTarget, *, limit: float = 10.0, grace: float = 5.0, **told: Any) -> Launch:
+def launch_of(target: AnyTarget, *, limit: float = 60.0, grace: float = 30.0, **told: Any) -> Launch:
     facts: dict[str, Any] = {
         "run_id": "run_1",
         "namespace": "default",

@@ -215,6 +215,15 @@ def test_an_app_is_found_by_its_name_or_alone_in_its_module(
         with pytest.raises(InvalidInput, match="leads to no scheduler") as refusal:
             load_app(reference)
         assert refusal.value.fix == "--app myapp:scheduler"
+    with pytest.raises(InvalidInput, match=r"\(broken_app.py, line 1\)"):
+        load_app("broken_app")
+    (tmp_path / "bad_app.py").write_text("from timewright import Cron\n\nCron('0 9 * *')\n")
+    with pytest.raises(InvalidInput, match=r"it has 4 fields \(bad_app.py, line 3\)"):
+        load_app("bad_app")
+    for reference, fix in (("an_app.py", "--app an_app:app"), ("jobs/mine.py:jobs", "--app jobs.mine:jobs")):
+        with pytest.raises(InvalidInput) as refusal:
+            load_app(reference)
+        assert refusal.value.fix == fix
 
 
 def test_functions_of_installed_packages_are_found_and_a_broken_one_stops_no_other(
@@ -378,7 +387,7 @@ def test_a_function_is_told_about_its_run() -> None:
     assert (context.fence, context.attempt, context.missed, context.fired_by) == (3, 2, 4, (1,))
     assert (context.zone, context.next_at, context.previous_at) == ("Europe/Berlin", later, None)
     assert (context.source, context.payload, context.metadata) == ("baseline-cron", {"n": 1}, {"team": "a"})
-    assert timedelta(0) < context.remaining <= timedelta(seconds=10)
+    assert timedelta(0) < context.remaining <= timedelta(seconds=60)
     assert not context.cancelled
     with pytest.raises(AttributeError):
         context.missed = 0  # type: ignore[misc]
@@ -390,7 +399,7 @@ def test_a_launch_returns_while_the_function_is_still_at_it() -> None:
     with nothing_left():
         target = CallTarget(registry)
         _, ear = begin(target, call("gate"))
-        assert gate.entered.acquire(timeout=5)
+        assert gate.entered.acquire(timeout=60)
         assert ear.heard == []
         gate.go.set()
         assert ear.wait() == Succeeded()
@@ -403,8 +412,8 @@ def test_no_more_threads_work_at_once_than_there_may_be() -> None:
     with nothing_left():
         target = CallTarget(registry, threads=2)
         ears = [begin(target, call("gate"))[1] for _ in range(6)]
-        assert gate.entered.acquire(timeout=5)
-        assert gate.entered.acquire(timeout=5)
+        assert gate.entered.acquire(timeout=60)
+        assert gate.entered.acquire(timeout=60)
         gate.go.set()
         assert [ear.wait() for ear in ears] == [Succeeded()] * 6
         assert gate.most == 2
@@ -459,7 +468,7 @@ def test_a_thread_that_does_not_stop_is_given_up_after_its_grace() -> None:
     with nothing_left():
         target = CallTarget(registry)
         work, ear = begin(target, call("gate"), grace=0.05)
-        assert gate.entered.acquire(timeout=5)
+        assert gate.entered.acquire(timeout=60)
         work.stop("by_hand")
         assert ear.wait() == Cancelled(reason="by_hand")
         until(lambda: target.leaked == 1)
@@ -475,7 +484,7 @@ def test_a_call_that_waits_for_a_thread_is_cancelled_without_being_made() -> Non
     with nothing_left():
         target = CallTarget(registry, threads=1)
         _, first = begin(target, call("gate"))
-        assert gate.entered.acquire(timeout=5)
+        assert gate.entered.acquire(timeout=60)
         work, second = begin(target, call("call"), grace=60)
         work.stop("by_hand")
         assert second.wait() == Cancelled(reason="by_hand")
@@ -517,7 +526,7 @@ def test_a_function_that_blocks_the_loop_is_reported_on_time_and_threads_do_not_
     with nothing_left():
         target = CallTarget(registry)
         _, ear = begin(target, call("block"), limit=0.1, grace=0.05)
-        assert gate.entered.acquire(timeout=5)
+        assert gate.entered.acquire(timeout=60)
         assert outcome_of(target, call("add", a=1)).result == 2
         assert isinstance(ear.wait(), TimedOut)
         until(lambda: target.leaked == 1)
@@ -595,7 +604,7 @@ def test_closing_does_not_wait_for_a_thread_that_never_stops() -> None:
     with nothing_left():
         target = CallTarget(registry)
         _, ear = begin(target, call("gate"))
-        assert gate.entered.acquire(timeout=5)
+        assert gate.entered.acquire(timeout=60)
         target.close(grace=timedelta(seconds=0.05))
         assert isinstance(ear.wait(), Released)
         assert target.leaked == 1
@@ -616,7 +625,7 @@ def test_a_hung_thread_does_not_keep_the_program_from_ending() -> None:
         "entered.wait()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", source], env={"PYTHONPATH": os.pathsep.join(sys.path)}, timeout=20, check=False
+        [sys.executable, "-c", source], env={"PYTHONPATH": os.pathsep.join(sys.path)}, timeout=60, check=False
     )
     assert done.returncode == 0
 
@@ -630,7 +639,7 @@ def test_threads_that_never_come_back_have_a_limit_too() -> None:
     for _ in range(2):
         piece = Piece(gate)
         threads.give(piece)
-        assert gate.entered.acquire(timeout=5)
+        assert gate.entered.acquire(timeout=60)
         assert threads.abandon(piece)
         assert not threads.abandon(piece)
     with pytest.raises(OverQuota) as refusal:
@@ -640,7 +649,7 @@ def test_threads_that_never_come_back_have_a_limit_too() -> None:
     until(lambda: threads.leaked == 0)
     ended = threading.Event()
     threads.give(Piece(ended.set))
-    assert ended.wait(5)
+    assert ended.wait(60)
     threads.close(grace=5)
     assert threads.count == 0
 
@@ -650,11 +659,11 @@ def test_work_that_waits_gets_the_place_of_a_thread_that_was_given_up() -> None:
     threads = Threads(limit=1)
     stuck = Piece(gate)
     threads.give(stuck)
-    assert gate.entered.acquire(timeout=5)
+    assert gate.entered.acquire(timeout=60)
     threads.give(Piece(ended.set))
     assert not ended.is_set()
     assert threads.abandon(stuck)
-    assert ended.wait(5)
+    assert ended.wait(60)
     gate.go.set()
     until(lambda: threads.leaked == 0)
     threads.close(grace=5)
@@ -663,11 +672,11 @@ def test_work_that_waits_gets_the_place_of_a_thread_that_was_given_up() -> None:
 def test_a_thread_with_nothing_to_do_leaves_after_a_while() -> None:
     threads, ended = Threads(idle_seconds=0.02), threading.Event()
     threads.give(Piece(ended.set))
-    assert ended.wait(5)
+    assert ended.wait(60)
     until(lambda: threads.count == 0)
     again = threading.Event()
     threads.give(Piece(again.set))
-    assert again.wait(5)
+    assert again.wait(60)
     threads.close(grace=5)
 
 
@@ -683,7 +692,7 @@ def test_a_callback_that_raises_is_shown_and_stops_no_other(monkeypatch: pytest.
         watch.call(bad)
         watch.later(0.0, bad)
         watch.later(0.01, heard.set)
-        assert heard.wait(5)
+        assert heard.wait(60)
         watch.close()
     assert [found.exc_type for found in shown] == [ValueError, ValueError]
 
@@ -698,7 +707,7 @@ def test_timers_fire_in_order_and_cancelled_ones_never() -> None:
             timer.cancel()
             timer.cancel()
         watch.later(0.6, ended.set)
-        assert ended.wait(5)
+        assert ended.wait(60)
         assert heard == [1, 3]
         assert len(watch._timers) < len(cancelled) // 2
         watch.close()

@@ -114,6 +114,6 @@ def test_an_answer_says_what_it_cost_where_its_target_says(
     body = json.dumps({"usage": {"total_tokens": 321, "price": 0.0125}}).encode()
     headers = {"Content-Type": "application/json", "X-Tokens": "12", "X-Price": "3"}
     peer.scripts["/"] = answer(200, body, **headers)
-    outcome = caller.call(Http(url=peer.url(), **told), time_limit=20 * SECOND)
+    outcome = caller.call(Http(url=peer.url(), **told), time_limit=60 * SECOND)
     assert isinstance(outcome, Succeeded)
     assert outcome.cost == cost

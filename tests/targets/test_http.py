@@ -115,7 +115,7 @@ def test_waiting_for_a_place_counts_against_the_run_and_not_against_the_request(
         peer.until(lambda it: len(it.heard) == 1)
         second = caller.launch(Http(url=peer.url()), time_limit=SHORTLY)
         assert isinstance(second.outcome(), TimedOut)
-        third = caller.launch(Http(url=peer.url(), timeout=timedelta(seconds=1)))
+        third = caller.launch(Http(url=peer.url(), timeout=timedelta(seconds=30)))
         first.stop("done waiting")
         assert isinstance(third.outcome(), Succeeded)
 
@@ -195,17 +195,17 @@ def test_closing_waits_for_what_ends_in_its_grace(peer: Peer) -> None:
     closing = threading.Event()
 
     async def when_closing(talk: Talk) -> None:
-        await asyncio.to_thread(closing.wait, 10)
+        await asyncio.to_thread(closing.wait, 60)
         await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
     peer.scripts["/"] = when_closing
     caller = Caller()
     pending = caller.launch(Http(url=peer.url()))
     peer.until(lambda it: len(it.heard) == 1)
-    closer = threading.Thread(target=caller.close, kwargs={"grace": timedelta(seconds=10)})
+    closer = threading.Thread(target=caller.close, kwargs={"grace": timedelta(seconds=60)})
     closer.start()
     closing.set()
-    closer.join(20)
+    closer.join(60)
     assert isinstance(pending.outcome(), Succeeded)
 
 

@@ -42,7 +42,7 @@ def caller() -> Iterator[Caller]:
 
 def ask(caller: Caller, peer: Peer, script: Script, **changes: Any) -> Outcome:
     """One request to a peer that answers so; afterwards nothing is connected any more."""
-    limit = changes.pop("time_limit", timedelta(seconds=20))
+    limit = changes.pop("time_limit", timedelta(seconds=60))
     peer.scripts["/"] = script
     before = peer.connections
     outcome = caller.call(Http(url=peer.url(), **changes), time_limit=limit)

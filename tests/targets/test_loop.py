@@ -40,7 +40,7 @@ class Ends:
 
     def wait(self, count: int = 1) -> None:
         for _ in range(count):
-            assert self._told.acquire(timeout=10)
+            assert self._told.acquire(timeout=60)
 
 
 async def word() -> str:
@@ -81,9 +81,9 @@ def test_a_call_gives_back_the_result_or_the_error(loop: LoopThread) -> None:
     async def fail() -> None:
         raise LookupError("no")
 
-    assert loop.call(word(), timeout=10 * SECOND) == "done"
+    assert loop.call(word(), timeout=60 * SECOND) == "done"
     with pytest.raises(LookupError, match="no"):
-        loop.call(fail(), timeout=10 * SECOND)
+        loop.call(fail(), timeout=60 * SECOND)
 
 
 def test_a_call_that_takes_too_long_is_ended(loop: LoopThread) -> None:
@@ -97,7 +97,7 @@ def test_a_call_that_takes_too_long_is_ended(loop: LoopThread) -> None:
 
     with pytest.raises(TimeoutError):
         loop.call(slow(), timeout=SECOND / 20)
-    assert ended.wait(10)
+    assert ended.wait(60)
 
 
 def test_closing_waits_for_what_ends_by_itself_and_cancels_the_rest(loop: LoopThread) -> None:
@@ -112,13 +112,13 @@ def test_closing_waits_for_what_ends_by_itself_and_cancels_the_rest(loop: LoopTh
 
     loop.submit(patient(), ends.tell)
     loop.submit(for_ever(), ends.tell)
-    assert begun.wait(10)
+    assert begun.wait(60)
 
     async def release() -> str:
         released.set()
         return "released"
 
-    loop.call(release(), timeout=10 * SECOND)
+    loop.call(release(), timeout=60 * SECOND)
     loop.close(grace=SECOND / 5)
     assert sorted(how for how, _ in ends.seen) == ["cancelled", "done"]
 
@@ -140,7 +140,7 @@ def test_the_threads_that_look_up_names_end_with_the_loop(loop: LoopThread) -> N
     async def borrow() -> str:
         return await asyncio.to_thread(lambda: threading.current_thread().name)
 
-    assert loop.call(borrow(), timeout=10 * SECOND).startswith("under-test-lookup")
+    assert loop.call(borrow(), timeout=60 * SECOND).startswith("under-test-lookup")
 
 
 def test_what_an_errand_leaves_running_ends_with_the_loop(loop: LoopThread) -> None:
@@ -152,7 +152,7 @@ def test_what_an_errand_leaves_running_ends_with_the_loop(loop: LoopThread) -> N
         left.copy().pop().add_done_callback(lambda task: ended.set())
         return "done"
 
-    assert loop.call(leaves_something_behind(), timeout=10 * SECOND) == "done"
+    assert loop.call(leaves_something_behind(), timeout=60 * SECOND) == "done"
     loop.close(grace=NOTHING)
     assert ended.is_set()
 
@@ -193,6 +193,6 @@ def test_an_errand_that_raises_an_exit_ends_alone(loop: LoopThread, exit_kind: t
         told.set()
 
     loop.submit(leave(), tell)
-    assert told.wait(10)
+    assert told.wait(60)
     assert isinstance(ended[0], exit_kind)
-    assert loop.call(word(), timeout=10 * SECOND) == "done"
+    assert loop.call(word(), timeout=60 * SECOND) == "done"

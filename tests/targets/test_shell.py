@@ -557,8 +557,8 @@ def test_what_has_answered_is_not_changed_by_a_stop(shell: ShellTarget, tmp_path
 def test_a_command_stopped_before_it_began_is_never_started(shell: ShellTarget, tmp_path: Path) -> None:
     hold, held = threading.Event(), threading.Event()
     shell.children.watch.call(held.set)
-    shell.children.watch.call(lambda: hold.wait(10))
-    assert held.wait(5)
+    shell.children.watch.call(lambda: hold.wait(60))
+    assert held.wait(60)
     work, ear = begin(shell, script(": > $1", str(tmp_path / "x")))
     work.stop("by_hand")
     hold.set()

@@ -12,7 +12,7 @@ from timewright.targets import deadlines
 from timewright.targets.deadlines import Deadlines
 from timewright.targets.threads import Piece, Threads
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 def staying(began: threading.Event, until: threading.Event) -> Callable[[], object]:

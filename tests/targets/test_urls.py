@@ -97,8 +97,8 @@ def test_any_text_is_a_url_or_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("filler", ["a", ".", "a.", "[", "%25", "é", "：", "xn--"])
 def test_the_longest_text_is_refused_or_read_in_little_time(filler: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     for size in (LONGEST_URL - 10, 1_000_000):
         with pytest.raises(InvalidInput):
             parse_url("http://" + filler * (size // len(filler)))
-    assert time.perf_counter() - started < 1
+    assert time.thread_time() - started < 1

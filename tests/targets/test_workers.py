@@ -101,7 +101,7 @@ def test_a_function_is_told_about_its_run_and_nothing_of_our_secrets(
     result = outcome_of(target, call("tell"), missed=4, payload={"n": 1}).result
     assert (result["run"], result["missed"], result["fence"]) == ("run_1", 4, 3)
     assert result["planned_at"] == "2026-03-10T12:00:00Z"
-    assert 0 < result["remaining"] <= 10
+    assert 0 < result["remaining"] <= 60
     assert result["pid"] != os.getpid()
     assert result["env"]["TIMEWRIGHT_RUN_MISSED"] == "4"
     assert result["env"]["TIMEWRIGHT_RUN_PAYLOAD"] == '{"n":1}'
@@ -366,7 +366,7 @@ def run_python(*arguments: str, path: Path | None = None) -> str:
     places = [*([str(path)] if path else []), *sys.path]
     environment = {"PYTHONPATH": os.pathsep.join(places), "PATH": os.environ["PATH"]}
     done = subprocess.run(
-        [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     return done.stdout + done.stderr
 

@@ -246,7 +246,7 @@ def test_a_real_executor_is_asked_over_http_and_reports_back(engine: Engine, tmp
         url = f"http://127.0.0.1:{engine.server_address[1]}/start"
         app.workflows.put(name="flow", steps=[note("a")], executor={"url": url})
         app.workflows.run(workflow="flow", user="ada")
-        assert engine.heard.wait(20)
+        assert engine.heard.wait(60)
         ((body, key),) = engine.asked
         assert (body["workflow_id"], body["version"], body["user_id"]) == ("flow", 1, "ada")
         assert key == f'"{body["idempotency_key"]}"' or key == body["idempotency_key"]
@@ -254,5 +254,5 @@ def test_a_real_executor_is_asked_over_http_and_reports_back(engine: Engine, tmp
         while app.runs.get(run=body["run_id"])["run"]["holder"] != EXECUTOR:
             assert not pause.wait(0.02)
         app.runs.report(run=body["run_id"], fence=body["fence"], outcome="SUCCESS")
-        assert ended.wait(20)
+        assert ended.wait(60)
         assert app.runs.get(run=body["run_id"])["run"]["state"] == "succeeded"

@@ -16,7 +16,7 @@ from tests.conformance.databases import Database
 from timewright import Scheduler
 
 WAITING = 4
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def until(condition: Callable[[], Any]) -> Any:

@@ -29,5 +29,5 @@ def test_a_chain_does_not_wait_for_the_engine_to_look_again(tmp_path: Path) -> N
         app.workflows.put(name="chain", steps=steps)
         app.on_completed(lambda fact: done.set() if getattr(fact, "run_id", "") == run else None)
         run = app.workflows.run(workflow="chain")["run"]["id"]
-        assert done.wait(30), "the engine rests up to a minute; nobody called it"
+        assert done.wait(45), "the engine rests up to a minute; nobody called it"
     assert order == names

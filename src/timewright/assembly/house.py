@@ -62,7 +62,7 @@ class House:
         self.registry = registry
         self.clock = clock or SystemClock()
         self.ids = TimedIds()
-        self.waker = EventWaker()
+        self.waker = EventWaker(punctual=True)
         self.instance = self.ids.new("instance", now=store.now())
         self.redaction = Redaction()
         self.watch = Watch(settings, clock=self.clock, redact=self.redaction.text)

@@ -15,7 +15,9 @@ from msgspec import Struct
 from msgspec import inspect as mi
 
 from timewright.core.backoff import Constant, Exponential, Ladder, Steady, Stretch
-from timewright.core.calendars import CalendarRule
+from timewright.core.calendars import CalendarRule, WeeklyHours
+from timewright.core.calendars.spoken import hours_shape, rule_shape
+from timewright.core.foreign import SAID_HERE
 from timewright.core.policies import PRIORITIES, LeaseTerms, Retry
 from timewright.core.refusals import join, missing, refuse_from, refused, unknown
 from timewright.core.run import Cancelled, Failed, Lost, Released, Started, Succeeded, TimedOut
@@ -110,7 +112,8 @@ def names_of(raw: Any, cls: type, path: str = "") -> dict[str, Any]:
         raise refused(path, raw, "is not a mapping", rule=rule, fix="{name: value}")
     known, aliases = _names(cls)
     given: dict[str, Any] = {}
-    pairs = [(_path_of(key, known, aliases, path), key, value) for key, value in raw.items()]
+    foreign = SAID_HERE.get(cls, {})
+    pairs = [(_path_of(key, known, aliases, path, foreign), key, value) for key, value in raw.items()]
     # Whole parts first, so that a short name may then set one field inside a part.
     for where, key, value in sorted(pairs, key=lambda pair: len(pair[0])):
         timed = snake(key).endswith("_ms") and snake(key) not in known
@@ -179,7 +182,9 @@ def _example(name: str) -> str:
     return examples.get(name, f"add {name}")
 
 
-def _path_of(key: Any, known: Mapping[str, Path], aliases: Mapping[str, Path], path: str) -> Path:
+def _path_of(
+    key: Any, known: Mapping[str, Path], aliases: Mapping[str, Path], path: str, foreign: Mapping[str, str]
+) -> Path:
     if not isinstance(key, str) or len(key) > LONGEST_KEY:
         raise refused(path, key, "is not a field name", rule="field names are short text", fix=_LEAVE_OUT)
     word = snake(key)
@@ -188,7 +193,7 @@ def _path_of(key: Any, known: Mapping[str, Path], aliases: Mapping[str, Path], p
         found = known.get(name) or aliases.get(name)
         if found is not None:
             return found
-    raise unknown(path, key, known, also=aliases)
+    raise unknown(path, key, known, also=aliases, meant=foreign.get(word, ""))
 
 
 def _put(given: dict[str, Any], where: Path, value: Any, path: str) -> None:
@@ -226,6 +231,10 @@ def _opened(raw: Any, cls: type, path: str) -> Any:
         return {"max_attempts": raw}
     if cls is LeaseTerms and isinstance(raw, str | timedelta | Milliseconds):
         return {"length": raw}
+    if cls is WeeklyHours and isinstance(raw, str):
+        return hours_shape(raw, path)
+    if cls is CalendarRule and isinstance(raw, str):
+        return rule_shape(raw, path)
     if cls is CalendarRule and isinstance(raw, Mapping):
         return {
             key: [value] if isinstance(value, str) and key != "roll" else value for key, value in raw.items()

@@ -16,7 +16,7 @@ from timewright.core.calendars import Calendar
 from timewright.core.catch_up import Flight
 from timewright.core.decision import Source
 from timewright.core.governor import NO_CALENDARS
-from timewright.core.ordinary import on_time
+from timewright.core.ordinary import next_on_time
 from timewright.core.run import Reason, Run
 from timewright.core.schedule import Schedule, Standing
 from timewright.core.triggers import ZONED, AnyOf
@@ -84,13 +84,13 @@ def forecast_on_time(schedule: Schedule, standing: Standing, *, count: int) -> t
     The first instant must be the trigger's own next one. Nothing if the case is not as ordinary.
     """
     at, source = standing.next_at, standing.source
-    if at is None or source is None or on_time(schedule, standing, flight=IDLE, now=at) is None:
+    if at is None or source is None or next_on_time(schedule, standing, flight=IDLE, now=at) is None:
         return None
     name = _zone_of(schedule, ())
-    there = zone(name)
+    there = zone(name) if name != "UTC" else None
     found: list[Preview] = []
     while at is not None and len(found) < count:
-        local = at.astimezone(there).isoformat()
+        local = (at.astimezone(there) if there is not None else at).isoformat()
         found.append(Preview(planned_at=at, fire_at=at, source=source, fate="fire", zone=name, local=local))
         at = schedule.trigger.next_after(at)
     return tuple(found)

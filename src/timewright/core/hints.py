@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from timewright.core.moments import MINUTE, SECOND, bounded, check_stored, spell_duration
+from timewright.core.moments import MINUTE, SECOND, bounded, check_stored, spell_duration, spell_instant
 from timewright.errors import InvalidInput
 
 Reason = Annotated[str, Meta(max_length=2000)]
@@ -85,23 +85,23 @@ def check_hint(
         raise InvalidInput(
             f"hint.ttl {spell_duration(max(ttl, timedelta(0)))} is out of range",
             field="hint.ttl",
-            value=str(ttl),
+            value=spell_duration(max(ttl, timedelta(0))),
             rule="1s to 24h",
             fix="ttl: 60m",
         )
     if interval is not None and interval < SHORTEST_INTERVAL:
         raise InvalidInput(
-            f"hint.interval {interval} is below the floor for hints",
+            f"hint.interval {spell_duration(max(interval, timedelta(0)))} is below the floor for hints",
             field="hint.interval",
-            value=str(interval),
+            value=spell_duration(max(interval, timedelta(0))),
             rule=f"at least {spell_duration(SHORTEST_INTERVAL)}",
             fix=f"interval: {spell_duration(SHORTEST_INTERVAL)}",
         )
     if at is not None and check_stored(at, field="hint.at") < now:
         raise InvalidInput(
-            f"hint.at {at.isoformat()} is in the past",
+            f"hint.at {spell_instant(at)} is in the past",
             field="hint.at",
-            value=at.isoformat(),
+            value=spell_instant(at),
             rule="an instant that is not before now",
             fix="now, or later",
         )

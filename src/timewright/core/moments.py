@@ -42,6 +42,8 @@ _RFC3339 = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?"
     r"([Zz]|[+-][0-9]{2}:[0-9]{2})?"
 )
+# Days and weeks of the calendar are spoken of elsewhere; what is always as long may be written out.
+_WORD = re.compile(r"(?<=[0-9]) *(?:(s)ec(?:ond)?s?|(m)in(?:ute)?s?|(h)(?:ou)?rs?)(?![a-z])(?: +(?=[0-9]))?")
 _DURATION_RULE = "a number and a unit (s, m, h, d, w), largest first, or ISO 8601 without years and months"
 _DURATION_FIX = "90s, 15m, 1h30m, 1.5h, 7d, PT15M"
 
@@ -58,6 +60,8 @@ def from_micros(value: int) -> datetime:
 
 def as_instant(moment: datetime, *, field: str = "instant") -> datetime:
     """The same instant in UTC; a datetime without an offset is refused."""
+    if moment.tzinfo is UTC:
+        return moment
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidInstant(
             f"{field} {moment.isoformat()} has no offset",
@@ -66,7 +70,7 @@ def as_instant(moment: datetime, *, field: str = "instant") -> datetime:
             rule="an instant says which offset it means",
             fix=f"{moment.isoformat()}Z, or with an offset: {moment.isoformat()}+01:00",
         )
-    return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return moment.astimezone(UTC)
 
 
 def parse_instant(text: str, *, field: str = "instant") -> datetime:
@@ -106,9 +110,11 @@ def parse_instant(text: str, *, field: str = "instant") -> datetime:
 
 
 def parse_duration(text: str, *, field: str = "duration") -> timedelta:
-    """Read `90s`, `15m`, `1h30m`, `1.5h`, `7d` or `PT15M`; months and years are not durations."""
+    """Read `90s`, `15m`, `1h30m`, `1.5h`, `7d`, `5 minutes` or `PT15M`; months and years are no durations."""
     trimmed = text.strip(" \t") if len(text) <= 64 else ""
     total = _iso_micros(trimmed) if trimmed[:1] in ("P", "p") else _unit_micros(trimmed.lower())
+    if total is None:
+        total = _unit_micros(_shortened(trimmed))
     if total is not None and total > LONGEST_DURATION // _MICROSECOND:
         raise _too_long(_shown(text), field=field)
     if total is None:
@@ -120,6 +126,21 @@ def parse_duration(text: str, *, field: str = "duration") -> timedelta:
             fix=_duration_hint(trimmed),
         )
     return bounded(timedelta(microseconds=total), field=field)
+
+
+def as_duration(length: str | timedelta, *, field: str = "duration") -> timedelta:
+    """The same length of time, also from its text; a bare number says no unit and is refused."""
+    if isinstance(length, str):
+        return parse_duration(length, field=field)
+    if isinstance(length, timedelta):
+        return length
+    raise InvalidDuration(
+        f"{field} {_shown(str(length))} is not a duration",
+        field=field,
+        value=_shown(str(length)),
+        rule="text with a unit, or a timedelta",
+        fix=_duration_hint(str(length)[:64]),
+    )
 
 
 def bounded(duration: timedelta, *, field: str = "duration") -> timedelta:
@@ -224,6 +245,12 @@ def _unit_micros(text: str) -> int | None:
     return total if text and position == len(text) else None
 
 
+def _shortened(text: str) -> str:
+    """`5 minutes` as `5m`, `1 hour 30 min` as `1h30m`, and `hour` as `1h`."""
+    text = f"1{text}" if text.lower() in ("second", "minute", "hour") else text
+    return _WORD.sub(lambda found: next(filter(None, found.groups())), text.lower())
+
+
 def _iso_micros(text: str) -> int | None:
     found = _ISO.fullmatch(text.upper())
     if found is None or text[-1:] in "PpTt":
@@ -242,6 +269,9 @@ def _duration_hint(text: str) -> str:
         return f"{text[1:]}: a duration is never negative"
     if text.lower().endswith("ms"):
         return "write milliseconds as a fraction (0.5s) or use the field that ends in _ms"
+    nearly = re.fullmatch(r"([0-9]{1,9}) *(?:(d)ays?|(w)eeks?|([smhdw]))", text.lower())
+    if nearly is not None:
+        return "".join(filter(None, nearly.groups()))
     if text[:1] in ("P", "p"):
         return "PT15M for minutes; months and years are calendar steps, use a cron trigger"
     return _DURATION_FIX

@@ -51,17 +51,19 @@ def missing(path: str, *, rule: str, fix: str) -> TimewrightError:
     return InvalidInput(f"{path} is missing", field=path, rule=rule, fix=fix)
 
 
-def unknown(path: str, name: str, known: Iterable[str], *, also: Iterable[str] = ()) -> TimewrightError:
-    """An error for a field nobody knows, with the nearest one that is."""
+def unknown(
+    path: str, name: str, known: Iterable[str], *, also: Iterable[str] = (), meant: str = ""
+) -> TimewrightError:
+    """An error for a field nobody knows, with what was meant or else the nearest one that is."""
     names = sorted(known)
-    near = get_close_matches(name[:LONGEST_SHOWN], [*names, *also], n=1, cutoff=0.5)
+    near = get_close_matches(name[:LONGEST_SHOWN], [*names, *also], n=1, cutoff=0.6)
     listed = ", ".join(names[:MOST_LISTED])
     return UnknownField(
         f"unknown field {shown(name)}" + (f" in {path}" if path else ""),
         field=join(path, name[:LONGEST_SHOWN]),
         value=shown(name),
         rule=f"the fields are: {listed}",
-        fix=f"did you mean {near[0]}?" if near else "leave it out",
+        fix=meant or (f"did you mean {near[0]}?" if near else "leave it out"),
     )
 
 

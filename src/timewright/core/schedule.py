@@ -110,15 +110,6 @@ def schedule_after(state: ScheduleState, event: ScheduleEvent) -> ScheduleState:
         ) from None
 
 
-_USUAL: dict[str, timedelta | None] = {
-    "grace": MINUTE,
-    "spread_over": MINUTE,
-    "jitter": ZERO,
-    "catch_up_window": DAY,
-    "deadline": None,
-}
-
-
 class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A standing intention: trigger, target and policies, in a namespace, with a revision."""
 
@@ -175,11 +166,15 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
         check_stored(self.created_at, field="created_at")
         if self.start_at is not None or self.end_at is not None:
             self._check_window()
-        for field, usual in _USUAL.items():
-            duration = getattr(self, field)
-            # The usual length is the same object; only what someone wrote is looked at.
-            if duration is not usual and duration is not None:
-                bounded(duration, field=field)
+        # The usual length is the same object; only what someone wrote is looked at.
+        if (
+            self.grace is not MINUTE
+            or self.catch_up_window is not DAY
+            or self.spread_over is not MINUTE
+            or self.jitter is not ZERO
+            or self.deadline is not None
+        ):
+            self._check_durations()
         if self.offset is Offset.STABLE and not self.jitter:
             raise InvalidInput(
                 "offset stable has nowhere to move",
@@ -188,6 +183,12 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
                 rule="offset: stable needs jitter, which says how far the schedule may move",
                 fix="jitter: 5m",
             )
+
+    def _check_durations(self) -> None:
+        for field in ("grace", "spread_over", "jitter", "catch_up_window", "deadline"):
+            duration: timedelta | None = getattr(self, field)
+            if duration is not None:
+                bounded(duration, field=field)
 
     def _check_window(self) -> None:
         for field, moment in (("start_at", self.start_at), ("end_at", self.end_at)):

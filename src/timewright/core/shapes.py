@@ -16,9 +16,9 @@ from msgspec import Struct
 from timewright.core.cron.grammar import needs_key
 from timewright.core.moments import parse_duration
 from timewright.core.recurrence.spoken import is_spoken, spoken_rule
-from timewright.core.refusals import refuse_from, refused
+from timewright.core.refusals import refuse_from, refused, shown
 from timewright.core.spellings import plain_word, snake
-from timewright.errors import TimewrightError
+from timewright.errors import InvalidInput, TimewrightError
 
 Tagged = dict[str, Any]
 
@@ -273,8 +273,11 @@ def _trigger_kind(words: Mapping[str, Any], path: str) -> str:
     }
     if len(kinds) == 1:
         return kinds.pop()
-    why = f"names {len(kinds)} triggers: {', '.join(sorted(kinds))}" if kinds else "names no trigger"
-    raise refused(path, dict(words), why, rule=_TRIGGER_RULE, fix=_TRIGGER_FIX)
+    found = ", ".join(sorted(kinds))
+    why = f"names {len(kinds)} triggers: {found}" if kinds else "names no trigger"
+    raise InvalidInput(
+        f"{path} {why}", field=path, value=found or shown(words), rule=_TRIGGER_RULE, fix=_TRIGGER_FIX
+    )
 
 
 def _word(word: Any, path: str, *, rule: str, fix: str, known: Mapping[str, str] | None = None) -> str:

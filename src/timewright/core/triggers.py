@@ -12,16 +12,17 @@ from timewright.core.cron import Cron
 from timewright.core.moments import (
     EPOCH,
     ZERO,
+    as_duration,
     as_instant,
     bounded,
-    parse_duration,
     spell_duration,
     spell_instant,
 )
 from timewright.core.recurrence import Rrule
+from timewright.core.recurrence.spoken import is_spoken
 from timewright.core.trigger import Trigger
 from timewright.core.upstream import On, ended_words
-from timewright.errors import InvalidInput
+from timewright.errors import InvalidDuration, InvalidInput
 
 __all__ = [
     "After",
@@ -225,14 +226,26 @@ _ANCHORED = (Every, Rrule)
 
 def every(interval: str | timedelta, anchor: datetime | None = None) -> Every:
     """A grid from text: `every("5m")`."""
-    step = parse_duration(interval, field="every") if isinstance(interval, str) else interval
-    return Every(step, anchor)
+    if isinstance(interval, str) and is_spoken(interval):
+        fix = f'"every {interval}" as a text, which is a trigger too; or a length such as 7d'
+        rule = "every() makes a grid, and steps of the calendar are not all as long"
+        raise InvalidDuration(
+            f"every {interval!r} is a step of the calendar", field="every", value=interval, rule=rule, fix=fix
+        )
+    return Every(as_duration(interval, field="every"), anchor)
 
 
 def after(schedule: str, on: str | On = On.SUCCESS, delay: str | timedelta = ZERO) -> After:
     """One occurrence for every run of another schedule that ended so: `after("nightly-load")`."""
-    step = parse_duration(delay, field="delay") if isinstance(delay, str) else delay
-    return After(step, schedule, On(on))
+    return After(as_duration(delay, field="delay"), schedule, _end(on))
+
+
+def _end(on: str | On) -> On:
+    try:
+        return On(on)
+    except ValueError:
+        rule = f"one of {', '.join(On)}"
+        raise InvalidInput(f"no run ends {on!r}", field="on", value=on, rule=rule, fix="failure") from None
 
 
 def anchored(trigger: AnyTrigger, at: datetime) -> AnyTrigger:

@@ -10,17 +10,19 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from msgspec.structs import replace
 
 from timewright.assembly import HOSTED, House, doorkeeper_for, new_registry, open_store, surroundings_for
 from timewright.core import facts as told
-from timewright.core.encoding import encode
 from timewright.core.facts import Fact
+from timewright.core.names import check_name
 from timewright.core.target import Isolation
-from timewright.core.triggers import AnyTrigger
-from timewright.errors import NotAllowed, NotFound
+from timewright.doors.declaring import When, declaration, spelled_trigger
+from timewright.doors.ending import Ending
+from timewright.doors.nouns import AsyncNouns, Nouns
+from timewright.errors import Conflict, NotAllowed, NotFound, TimewrightError
 from timewright.operations import operations
 from timewright.operations.context import Context, together
 from timewright.operations.in_order import upstream_first
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 Listener = Callable[[Fact], object]
 
-CRON_PARTS = frozenset({"zone", "timezone", "tz", "dst"})
-
 EVENTS: dict[str, tuple[type[Fact], ...]] = {
     "started": (told.AttemptStarted,),
     "completed": (told.RunSucceeded,),
@@ -45,30 +45,6 @@ EVENTS: dict[str, tuple[type[Fact], ...]] = {
     "parked": (told.RunParked, told.ScheduleParked),
     "lost": (told.FactsLost,),
 }
-
-
-class Noun:
-    """The verbs of one noun as methods: `app.schedules.pause(schedule="refresh")`."""
-
-    def __init__(self, noun: str, call: Callable[..., Any]) -> None:
-        self._noun = noun
-        self._call = call
-
-    def __getattr__(self, verb: str) -> Callable[..., Any]:
-        if verb.startswith("_"):
-            # Python itself asks for such names, and expects this answer.
-            raise AttributeError(verb)
-        name = f"{self._noun} {verb.rstrip('_').replace('_', ' ')}"
-        operation = operations[name]
-
-        def ask(**request: Any) -> Any:
-            return self._call(name, **request)
-
-        ask.__name__, ask.__doc__ = verb, operation.summary
-        return ask
-
-    def __dir__(self) -> list[str]:
-        return [o.verb.replace(" ", "_") for o in operations if o.noun == self._noun]
 
 
 class Listeners:
@@ -98,7 +74,7 @@ class Listeners:
             raise errors[0]
 
 
-class Scheduler:
+class Scheduler(Nouns):
     """A scheduler inside this process; the same file, the same semantics, no server."""
 
     def __init__(
@@ -119,26 +95,14 @@ class Scheduler:
         self._listeners = Listeners()
         self._observers: tuple[Observer, ...] = (*observers, self._listeners)
         self._declared: dict[str, dict[str, Any]] = {}
-        self._ended = threading.Event()
+        self._ended = Ending()
         self._changing = threading.RLock()
         self._house: House | None = None
         self._started = False
         self._stopped = False
         if not self._host:
             self._open()
-        self.schedules = Noun("schedule", self.call)
-        self.runs = Noun("run", self.call)
-        self.queues = Noun("queue", self.call)
-        self.hints = Noun("hint", self.call)
-        self.limits = Noun("limit", self.call)
-        self.budgets = Noun("budget", self.call)
-        self.providers = Noun("provider", self.call)
-        self.calendars = Noun("calendar", self.call)
-        self.groups = Noun("group", self.call)
-        self.keys = Noun("key", self.call)
-        self.secrets = Noun("secret", self.call)
-        self.namespaces = Noun("namespace", self.call)
-        self.workflows = Noun("workflow", self.call)
+        super().__init__(self.call)
 
     @property
     def house(self) -> House:
@@ -159,30 +123,36 @@ class Scheduler:
 
     def schedule(
         self,
-        trigger: AnyTrigger | str,
+        trigger: When | None = None,
         *,
         name: str | None = None,
         isolation: Isolation = "inherit",
         **policies: Any,
     ) -> Callable[[F], F]:
-        """Run the decorated function on this trigger; the schedule is kept when the scheduler starts."""
+        """Run the decorated function on this trigger; the schedule is kept when the scheduler starts.
+
+        A length of time is an interval, an instant is once, and a list of triggers is one trigger. It may
+        also be said by a word, as everywhere: `@app.schedule(cron="0 9 * * *", zone="Europe/Berlin")`.
+        """
+        when = spelled_trigger(trigger) if trigger is not None else None
 
         def keep(function: F) -> F:
-            known = name or function.__name__
+            known = check_name(name if name is not None else getattr(function, "__name__", ""))
+            self._refuse_twice(known)
+            request = declaration(known, when, policies, settings=self._settings)
             self.registry.add(function, name=known, isolation=isolation)
-            self._declare(known, trigger, policies)
+            self._declare(known, request)
             return function
 
         return keep
 
-    def task(self, name: str | None = None, *, isolation: Isolation = "inherit") -> Callable[[F], F]:
+    @overload
+    def task(self, name: F) -> F: ...
+    @overload
+    def task(self, name: str | None = None, *, isolation: Isolation = "inherit") -> Callable[[F], F]: ...
+    def task(self, name: Any = None, *, isolation: Isolation = "inherit") -> Any:
         """Let schedules call the decorated function by name; by itself it never runs."""
-
-        def keep(function: F) -> F:
-            self.registry.add(function, name=name or function.__name__, isolation=isolation)
-            return function
-
-        return keep
+        return self.registry.register(name, isolation=isolation)
 
     def on(self, event: str) -> Callable[[Listener], Listener]:
         """Call the decorated function with every fact of one kind, after it is true: `@app.on("failed")`."""
@@ -248,7 +218,7 @@ class Scheduler:
             if not self._stopped and self._house is not None:
                 self._house.close()
             self._started, self._stopped = False, True
-        self._ended.set()
+        self._ended.say()
 
     def run(self) -> None:
         """Start, and stay until interrupted, asked to end, or stopped; then stop gracefully.
@@ -260,7 +230,8 @@ class Scheduler:
         before = {number: signal.signal(number, self._end) for number in numbers}
         try:
             self.start()
-            self._ended.wait()
+            while not self._ended.is_near():
+                continue
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -299,42 +270,57 @@ class Scheduler:
         return replace(self.house.context(), namespace=self._namespace)
 
     def _end(self, _number: int, _frame: FrameType | None) -> None:
-        self._ended.set()
+        self._ended.say()
 
     def _keep_declared(self) -> None:
         """All of them or none: one that is refused leaves the store as it was."""
 
         def put(inside: Context) -> None:
             for declared in self.declared:
-                operations["schedule put"](inside, declared)
+                try:
+                    operations["schedule put"](inside, declared)
+                except TimewrightError as error:
+                    error.add_note(f"  in      the schedule {declared['name']!r}")
+                    raise
 
         if self._declared:
             together(self._context(), put)
         self._declared.clear()
 
-    def _declare(self, name: str, trigger: AnyTrigger | str, policies: dict[str, Any]) -> None:
-        if isinstance(policies.get("retry"), int):
-            policies["retry"] = {"max_attempts": policies["retry"]}
-        spelled = trigger if isinstance(trigger, str) else encode(trigger)
-        # Beside a text these are parts of the trigger, and belong to a cron expression alone.
-        is_cron = isinstance(trigger, str) and not CRON_PARTS.isdisjoint(policies)
-        when = {"cron" if is_cron else "trigger": spelled}
-        self._declared[name] = {"name": name, **when, "target": {"call": name}, **policies}
+    def _refuse_twice(self, name: str) -> None:
+        if name in self._declared:
+            raise Conflict(
+                f"a schedule is already declared as {name!r}",
+                field="name",
+                value=name,
+                rule="a name means one schedule, and what was declared first would be lost",
+                fix="give one of them another name=, or one schedule a list of triggers",
+            )
+
+    def _declare(self, name: str, request: dict[str, Any]) -> None:
+        self._declared[name] = request
         if self._started:
             self.call("schedule put", **self._declared.pop(name))
 
 
-class AsyncScheduler:
+class AsyncScheduler(AsyncNouns):
     """The same for async code: every method that waits is awaited, on a thread that is not the loop's."""
 
     def __init__(self, store: str | os.PathLike[str] = "timewright.db", **options: Any) -> None:
+        super().__init__(self.call)
         self.scheduler = Scheduler(store, **options)
+        self.registry = self.scheduler.registry
         self.schedule = self.scheduler.schedule
         self.task = self.scheduler.task
         self.on = self.scheduler.on
         self.on_completed = self.scheduler.on_completed
         self.on_failed = self.scheduler.on_failed
         self.on_exhausted = self.scheduler.on_exhausted
+
+    @property
+    def declared(self) -> tuple[dict[str, Any], ...]:
+        """The schedules that were declared and are not kept yet, each as `schedule put` is asked for it."""
+        return self.scheduler.declared
 
     async def call(self, operation: str, /, **request: Any) -> Any:
         """Perform any operation by its name."""
@@ -344,9 +330,17 @@ class AsyncScheduler:
         """The HTTP API as an ASGI application, to serve alone or to mount in a web application of yours."""
         return self.scheduler.asgi(**options)
 
-    async def __aenter__(self) -> Self:
+    async def start(self) -> None:
+        """Keep the declared schedules and begin to run what is due, on threads of our own."""
         await asyncio.to_thread(self.scheduler.start)
+
+    async def stop(self, *, wait: timedelta | None = None) -> None:
+        """Take no new work, wait for what is under way, give the rest back, and close the store."""
+        await asyncio.to_thread(lambda: self.scheduler.stop(wait=wait))
+
+    async def __aenter__(self) -> Self:
+        await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.to_thread(self.scheduler.stop)
+        await self.stop()

@@ -12,7 +12,7 @@ from msgspec import Struct
 from timewright.core.moments import SECOND, ZERO
 from timewright.core.shards import WHOLE, Shard
 from timewright.ledger.leader import resign, take_leadership
-from timewright.ports import Store, Transaction
+from timewright.ports import Store
 
 # Whoever is due for so long was left lying by the one whose duty it is: then everyone decides it. This is
 # well below the grace within which an occurrence is late and not missed.
@@ -52,21 +52,17 @@ class Duty:
         """What to look at now: our own, and once a second what everybody else left lying."""
         mine = self.mine(now=now)
         own = (Part(shard=mine),) if mine is not None else ()
-        if mine == WHOLE or not _is_over(self._helped_at, HELP_EVERY, now=now):
+        if mine == WHOLE or not is_over(self._helped_at, HELP_EVERY, now=now):
             return own
         self._helped_at = now
         return (*own, Part(shard=WHOLE, waited=PATIENCE))
-
-    def next_wake(self, tx: Transaction, *, now: datetime) -> datetime | None:
-        """When there may be something to look at."""
-        return tx.next_wake(shard=self.mine(now=now), patience=PATIENCE)
 
     def beat(self, *, now: datetime) -> bool:
         """Reach for the leadership, or keep it, every third of a term; says whether it was won just now."""
         if not self._by_leader:
             return False
         with self._lock:
-            if not _is_over(self._asked_at, RENEW_EVERY, now=now):
+            if not is_over(self._asked_at, RENEW_EVERY, now=now):
                 return False
             self._asked_at = now
             led = self._leads(now=now)
@@ -86,6 +82,6 @@ class Duty:
         return self._leads_until is not None and now < self._leads_until
 
 
-def _is_over(since: datetime | None, length: timedelta, *, now: datetime) -> bool:
+def is_over(since: datetime | None, length: timedelta, *, now: datetime) -> bool:
     """Whether so much time has passed; a clock that was set back counts as if it had."""
     return since is None or not ZERO <= now - since < length

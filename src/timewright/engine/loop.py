@@ -21,15 +21,17 @@ from timewright.core.policies import LONGEST_REST, rest_until
 from timewright.core.run import Run
 from timewright.engine.launch import Flown, Launcher
 from timewright.engine.leave import STOP_GRACE, Ending, Leaving
+from timewright.engine.lookout import CHECK_EVERY
 from timewright.engine.presence import Presence
 from timewright.engine.prune import Pruner
 from timewright.engine.reading import Reading
 from timewright.engine.rest import EventWaker
 from timewright.engine.settler import Settler
 from timewright.engine.tell import Teller, finished
-from timewright.engine.tick import RECLAIM_EVERY, Tick
+from timewright.engine.tick import Tick
 from timewright.ledger.lease import renew
-from timewright.ports import Clock, Ear, Observer, Renewal, Store, Transaction, Waker
+from timewright.ports import Clock, Ear, Observer, Renewal, Store, Waker
+from timewright.ports.outlook import Outlook
 
 SHORTEST_RENEWAL = timedelta(seconds=0.15)
 SLOWEST_BEAT = 1.0
@@ -132,6 +134,7 @@ class Loop:
         full = self.tick.run(now=now, moment=began, tell=partial(self.tell_counted, counts))
         if len(self.launcher):
             self._quicken()
+            self._stop(self.tick.lookout.last.asked)
         self.launcher.watch()
         self.pulse.ticks += 1
         self.pulse.errors_in_a_row = 0
@@ -217,15 +220,23 @@ class Loop:
         """Someone else wrote: stop what was asked to stop, end the rest if anything comes before its end."""
         if not self._reading.taken:
             return
-        (asked, *instants), waits = self.store.read(lambda tx: (self._look_ahead(tx), self._waits(tx)))
-        self._stop(asked)
+        outlook = self.tick.lookout.glance(now=self._reading.at)
+        self._stop(outlook.asked)
+        waits = outlook.ready and self.tick.room > 0
+        instants = (outlook.wake_at, outlook.lease_end)
         if waits or any(instant is not None and instant < self._rests_until for instant in instants):
             self.waker.wake()
+
+    def rests_for(self) -> float:
+        """How many seconds are left of the tick's rest; without an end while it does not rest."""
+        return (self._rests_until - self._reading.now()).total_seconds()
 
     def settle_quietly(self) -> None:
         """Write what has come back, on the way out."""
         try:
-            self.tell(self.tick.settle(now=self.store.now()))
+            facts = self.tick.settle(now=self.store.now())
+            with self.tick.starting:
+                self.tell(facts)
         except Exception as error:  # noqa: BLE001  the leases end by themselves
             self.pulse.last_error = f"{type(error).__name__}: {error}"
 
@@ -276,18 +287,25 @@ class Loop:
     def _rest(self) -> float:
         """Until something is due; a rest of a second or more also ends when a lease may be over."""
         ticked_at = self._reading.at
-        asked, wake_at, lease_end = self.store.read(self._look_ahead)
-        self._stop(asked)
+        outlook = self.tick.look(now=ticked_at)
+        wake_at = outlook.wake_at
         if wake_at is not None and wake_at <= ticked_at:
-            self.tick.look_back(to=wake_at)
-            return PASSED_OVER if self.tick.room else RECLAIM_EVERY.total_seconds()
+            return PASSED_OVER if self.tick.room else CHECK_EVERY.total_seconds()
         self._foresee(wake_at)
         now = self._reading.now()
         rest = rest_until(wake_at, now=now, longest=self.longest_rest)
-        if lease_end is not None and rest >= RECLAIM_EVERY:
-            rest = min(rest, max(rest_until(lease_end, now=now, longest=self.longest_rest), RECLAIM_EVERY))
+        if rest >= CHECK_EVERY:
+            lease_end = self._lease_end(outlook)
+            if lease_end is not None:
+                rest = min(rest, max(rest_until(lease_end, now=now, longest=self.longest_rest), CHECK_EVERY))
         self._rests_until = now + rest
         return rest.total_seconds()
+
+    def _lease_end(self, outlook: Outlook) -> datetime | None:
+        """When a lease may be over, looked at again if the last look left that out."""
+        if outlook.has_ends:
+            return outlook.lease_end
+        return self.store.read(lambda tx: tx.next_lease_end())
 
     def _foresee(self, wake_at: datetime | None) -> None:
         """Use the rest to read what is due after it, once; so much may be due then that it counts."""
@@ -296,17 +314,6 @@ class Loop:
         if SHORTEST_FORESIGHT <= wake_at - self._reading.now() <= self.longest_rest:
             self._foreseen = wake_at
             self.store.read(lambda tx: tx.foresee(until=wake_at, limit=MOST_FORESEEN))
-
-    def _look_ahead(self, tx: Transaction) -> tuple[list[Run], datetime | None, datetime | None]:
-        """In one picture, because each costs a trip: who is asked to stop, what is due next, what ends."""
-        asked = tx.asked_to_stop(holder=self.tick.holder) if len(self.launcher) else []
-        wake_at = self.tick.duty.next_wake(tx, now=self._reading.at)
-        is_far = wake_at is None or wake_at - self._reading.at >= RECLAIM_EVERY
-        return asked, wake_at, tx.next_lease_end() if is_far else None
-
-    def _waits(self, tx: Transaction) -> bool:
-        """Whether a run may be there that could start here."""
-        return self.tick.room > 0 and tx.any_ready()
 
     def _stop(self, asked: Sequence[Run]) -> None:
         for run in asked:

@@ -18,6 +18,9 @@ ENDS = {RunSucceeded, RunFailed, RunParked, RunCancelled, AnswerStale}
 GATHER_SECONDS = 0.5
 MOST_GATHERED = 10_000
 LOOK_EVERY = 0.005
+# A start that is due so soon goes first, by so much: a file takes one write after the other.
+NEAR_SECONDS = 0.003
+HEAD_START = 0.001
 
 
 class Settler:
@@ -53,7 +56,9 @@ class Settler:
             # Not before they are taken: it would look too early, and nobody would call it again.
             loop.waker.wake()
         counts: Counter[type[Fact]] = Counter()
-        loop.tell_counted(counts, loop.tick.write(answers, now=now))
+        facts = loop.tick.write(answers, now=now)
+        with loop.tick.starting:
+            loop.tell_counted(counts, facts)
         loop.pulse.errors_in_a_row = 0
         loop.tell([finished(counts, at=now, seconds=loop.clock.monotonic() - began)])
         if loop.tick.freed_gates or not counts.keys() <= ENDS:
@@ -64,6 +69,9 @@ class Settler:
     def _gather(self) -> None:
         """What is due starts before what has ended is written: both need the same store and the same core."""
         loop = self._loop
+        ahead = loop.rests_for()
+        if 0.0 < ahead < NEAR_SECONDS:
+            self._patience.rest(ahead + HEAD_START)
         until = loop.clock.monotonic() + GATHER_SECONDS
         while loop.tick.hurries and loop.launcher.answered < MOST_GATHERED and not loop.is_stopping:
             if loop.clock.monotonic() >= until:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
@@ -10,18 +11,20 @@ from msgspec import Struct
 from timewright.core.facts import AttemptStarted, Fact
 from timewright.core.run import Run
 from timewright.core.schedule import Schedule
-from timewright.engine.duty import Duty, Part
+from timewright.engine.duty import Duty, Part, is_over
 from timewright.engine.launch import Launcher
+from timewright.engine.lookout import Lookout
+from timewright.engine.rest import give_way
 from timewright.ledger.admit import Admitted, Offer, admit_due, joined
 from timewright.ledger.lease import Lease, Leased, lease_ready
 from timewright.ledger.policy_watch import PolicyWatch
 from timewright.ledger.settle import Answer, free_held, reclaim, settle_answers
 from timewright.ledger.shelf import terms_for, terms_of
 from timewright.ports import Ids, Store, Transaction
+from timewright.ports.outlook import Outlook
 
 Tell = Callable[[Sequence[Fact]], None]
 
-RECLAIM_EVERY = timedelta(seconds=1)
 SWEEP_EVERY = timedelta(seconds=30)
 # However much is due, those that wait are looked for so often.
 LEASE_AT_LEAST = timedelta(seconds=0.1)
@@ -56,6 +59,7 @@ class Tick:
         self.holder = holder
         self.limits = limits
         self.duty = duty or Duty(store, holder=holder)
+        self.lookout = Lookout(store, holder=holder, duty=self.duty)
         self.policies = policies
         self.leasing = True
         self.in_doubt = False
@@ -63,9 +67,8 @@ class Tick:
         self.waits_for_room = False
         self.freed_gates = False
         self.hurries = False
-        self._leased_at: datetime | None = None
+        self.starting = threading.Lock()
         self._ends_seen = 0
-        self._reclaimed_at: datetime | None = None
         self._swept_at: datetime | None = None
         self._looked_to: datetime | None = None
         self._backlog = True
@@ -73,43 +76,84 @@ class Tick:
     def run(self, *, now: datetime, moment: float, tell: Tell) -> bool:
         """One pass; says whether a room was full so that there is more to do at once.
 
-        Each room tells its facts when they are true. `moment` is what the monotonic clock showed before `now`
-        was read.
+        A room is entered where a look at the store found something for it; whatever comes after the look is
+        found by the next. What the last look foresaw for now starts before anything is looked at. Each room
+        tells its facts when they are true. `moment` is what the monotonic clock showed before `now` was read.
         """
+        self.lookout.begin(now=now)
         if self.settles:
             tell(self.settle(now=now))
+        foreseen = self._foresees(now=now)
+        admitted = self._start_due(now=now, moment=moment, tell=tell) if foreseen else Admitted()
+        if self._goes_on(admitted, now=now):
+            return True
+        if self.policies is not None:
+            self.policies.keep(self.store)
         tell(self.reclaim(now=now))
         # Those that wait already go first; nobody waits after them, and what is due then starts at once.
-        leased = self._take(now=now, moment=moment, tell=tell) if self._backlog else None
-        admitted = self.admit(now=now)
-        tell(admitted.facts)
-        started = [_lease_of(run, schedule) for run, schedule in admitted.leased]
-        self.launch(started, now=now, moment=moment, tell=tell)
+        waits = self._backlog and self.look(now=now).waits(now=now)
+        leased = self._take(now=now, moment=moment, tell=tell) if waits else Leased()
+        if not foreseen and self.limits.admits and self.look(now=now).is_due(now=now):
+            admitted = self._start_due(now=now, moment=moment, tell=tell)
         self.hurries = admitted.full
-        if (leased is None or not leased.more) and not self._goes_on(admitted, now=now):
+        if not (leased.more or self._goes_on(admitted, now=now)) and self.look(now=now).waits(now=now):
             leased = self._take(now=now, moment=moment, tell=tell)
         if self.in_doubt and self.leasing:
             self.launch(self.take_up(now=now), now=now, moment=moment, tell=tell)
-        return admitted.full or self._may_take_more(leased)
+        if admitted.full or self._may_take_more(leased):
+            return True
+        # The rest is taken from what is seen now.
+        self.look(now=now)
+        return self._may_take_more(leased)
+
+    def look(self, *, now: datetime) -> Outlook:
+        """What there is to do, read again if anything was written since the last look."""
+        if not self.lookout.is_stale:
+            return self.lookout.last
+        # Before the look: who comes after it and found no room is called by whoever has ended since.
+        ends, has_room = self.launcher.ends, self.room > 0
+        outlook = self.lookout.look(now=now)
+        if not outlook.waits(now=now):
+            self._backlog = not self.limits.leases
+        if not (has_room and outlook.waits(now=now)):
+            self._ends_seen = ends
+            self.waits_for_room = self.limits.leases and not has_room
+        return outlook
+
+    def _foresees(self, *, now: datetime) -> bool:
+        """Whether the last look knew of something that is due now, and of nobody who must go before it."""
+        waits = self._backlog and self.limits.leases
+        return self.limits.admits and not waits and self.lookout.last.is_due(now=now)
+
+    def _start_due(self, *, now: datetime, moment: float, tell: Tell) -> Admitted:
+        """Decide what is due, and start what may start here."""
+        if self.lookout.last.due is not None:
+            self.look_back(to=self.lookout.last.due)
+        admitted = self.admit(now=now)
+        if admitted.looked_at or admitted.full:
+            self.lookout.wrote()
+        self.hurries = admitted.full
+        started = [_lease_of(run, schedule) for run, schedule in admitted.leased]
+        self.launch(started, facts=admitted.facts, now=now, moment=moment, tell=tell)
+        return admitted
 
     def _take(self, *, now: datetime, moment: float, tell: Tell) -> Leased:
         leased = self.lease(now=now)
-        tell(leased.facts)
-        self.launch(leased.leases, now=now, moment=moment, tell=tell)
+        self.launch(leased.leases, facts=leased.facts, now=now, moment=moment, tell=tell)
         return leased
 
-    def _may_take_more(self, leased: Leased | None) -> bool:
+    def _may_take_more(self, leased: Leased) -> bool:
         """Whether someone waits for room and there is some: we took some, or others ended since we looked.
 
         Who ends from here on calls us, because we said that we wait.
         """
-        moved = bool(leased is not None and leased.leases) or self.launcher.ends != self._ends_seen
+        moved = bool(leased.leases) or self.launcher.ends != self._ends_seen
         return self.waits_for_room and moved and self.room > 0
 
     def _goes_on(self, admitted: Admitted, *, now: datetime) -> bool:
         """Whether more is due at once, and all before it starts here: who waits is then looked for later."""
-        is_fresh = self._leased_at is not None and timedelta(0) <= now - self._leased_at < LEASE_AT_LEAST
-        return admitted.full and len(admitted.leased) == admitted.looked_at and is_fresh
+        all_start = admitted.full and len(admitted.leased) == admitted.looked_at
+        return all_start and not is_over(self.lookout.looked_at, LEASE_AT_LEAST, now=now)
 
     @property
     def room(self) -> int:
@@ -134,12 +178,14 @@ class Tick:
         return facts
 
     def reclaim(self, *, now: datetime) -> list[Fact]:
-        """Take back leases that are over, once a second; and let go what waits for nobody."""
-        if self._reclaimed_at is not None and timedelta(0) <= now - self._reclaimed_at < RECLAIM_EVERY:
-            return []
-        self._reclaimed_at = now
-        facts = list(reclaim(self.store, now=now, limit=self.limits.batch).facts)
-        return [*facts, *free_held(self.store, now=now)]
+        """Take back leases that are over, and let go what waits for nobody; looked for once a second."""
+        seen = self.look(now=now)
+        over = self.lookout.checks and seen.is_over(now=now)
+        lost = reclaim(self.store, now=now, limit=self.limits.batch).facts if over else ()
+        freed = free_held(self.store, now=now) if seen.freeable else ()
+        if lost or freed:
+            self.lookout.wrote()
+        return [*lost, *freed]
 
     def admit(self, *, now: datetime) -> Admitted:
         """Decide what is due; what fits here is leased in the same breath unless others wait already."""
@@ -153,13 +199,14 @@ class Tick:
 
     def lease(self, *, now: datetime) -> Leased:
         """Take ready runs up to our room."""
-        self._leased_at, self._ends_seen = now, self.launcher.ends
+        self._ends_seen = self.launcher.ends
         room = self.room if self.limits.leases else 0
         if not room:
             self.waits_for_room = self.limits.leases
             # What is due next must not go before those who wait.
-            self._backlog = not self.limits.leases or self.store.read(lambda tx: tx.any_ready())
+            self._backlog = True
             return Leased()
+        self.lookout.wrote()
         leased = lease_ready(
             self.store,
             ids=self.ids,
@@ -184,25 +231,18 @@ class Tick:
         self.in_doubt = False
         return found
 
-    def launch(self, leases: Sequence[Lease], *, now: datetime, moment: float, tell: Tell) -> None:
-        """Say that it starts and start the work, in this order: its end may be told while we are here."""
-        tell(
-            [
-                AttemptStarted(
-                    at=now,
-                    namespace=lease.run.namespace,
-                    run_id=lease.run.id,
-                    schedule_id=lease.run.schedule_id,
-                    fence=lease.run.fence,
-                    planned_at=lease.run.planned_at,
-                    source=lease.run.source.value,
-                    queue=lease.run.queue,
-                )
-                for lease in leases
-            ]
-        )
-        for lease in leases:
-            self.launcher.launch(lease, now=now, moment=moment, most=self.limits.capacity)
+    def launch(
+        self, leases: Sequence[Lease], *, facts: Sequence[Fact] = (), now: datetime, moment: float, tell: Tell
+    ) -> None:
+        """Start the work in the breath in which its lease was kept, and then say so, after what led to it.
+
+        Its end may come while we are here: whoever tells of it waits until its start was told.
+        """
+        with self.starting:
+            for lease in leases:
+                self.launcher.launch(lease, now=now, moment=moment, most=self.limits.capacity)
+            give_way()
+            tell([*facts, *(_started(lease.run, now=now) for lease in leases)])
 
     def _admit_part(self, part: Part, *, room: int, now: datetime) -> Admitted:
         own = not part.waited
@@ -227,10 +267,23 @@ class Tick:
 
     def _lower_bound(self, *, now: datetime) -> datetime | None:
         """What lies further back was looked at already; now and then we look all the same."""
-        if self._swept_at is None or not timedelta(0) <= now - self._swept_at < SWEEP_EVERY:
+        if is_over(self._swept_at, SWEEP_EVERY, now=now):
             self._swept_at = now
             return None
         return self._looked_to - SWEEP_EVERY if self._looked_to is not None else None
+
+
+def _started(run: Run, *, now: datetime) -> AttemptStarted:
+    return AttemptStarted(
+        at=now,
+        namespace=run.namespace,
+        run_id=run.id,
+        schedule_id=run.schedule_id,
+        fence=run.fence,
+        planned_at=run.planned_at,
+        source=run.source.value,
+        queue=run.queue,
+    )
 
 
 def _lease_of(run: Run, schedule: Schedule) -> Lease:

@@ -26,8 +26,8 @@ from timewright.ledger.following import close, ends_heard, take_ends
 from timewright.ledger.lease import found_again
 from timewright.ledger.shelf import Calendars, calendars_for
 from timewright.ledger.supersede import make_way
-from timewright.ledger.telling import new_run, schedule_stopped
-from timewright.ports import Due, Ids, Stood, Store, Transaction
+from timewright.ledger.telling import advanced, new_run, schedule_stopped
+from timewright.ports import Advance, Due, Ids, Stood, Store, Transaction
 from timewright.ports.links import FollowUp
 
 MOST_RACES = 3
@@ -74,10 +74,13 @@ def admit_due(
         due = tx.due_schedules(now=now - waited, limit=limit, since=since, shard=shard)
         calendars = calendars_for(tx, [d.schedule for d in due])
         taken = offer if offer is not None and _in_order(due, room=offer.capacity) else None
-        admission = AdmissionPass(tx, ids=ids, now=now, offer=taken, batch=batch)
+        # What starts here takes the place of what ended while we stood still or waited for the store.
+        dated = max(now, tx.now()) if due and taken is not None else now
+        admission = AdmissionPass(tx, ids=ids, now=dated, offer=taken, batch=batch)
         admission.hear(due)
         for d in due:
-            admission.take(d, calendars)
+            if not admission.advance(d):
+                admission.take(d, calendars)
         admission.write()
         return Admitted(
             facts=tuple(admission.facts),
@@ -164,6 +167,7 @@ class AdmissionPass:
         self._holder = offer.holder if offer is not None else ""
         self._room = offer.capacity if offer is not None else 0
         self._batch = batch
+        self._advances: list[Advance] = []
         self._runs: list[Run] = []
         self._owners: dict[str, Schedule] = {}
         self._stood: list[Stood] = []
@@ -174,6 +178,23 @@ class AdmissionPass:
     def hear(self, due: Iterable[Due]) -> None:
         """Read for all who follow, at once, which ends they have to decide."""
         self._heard |= ends_heard(self._tx, due)
+
+    def advance(self, due: Due) -> bool:
+        """Let a schedule go on in the ordinary way, if this is what is due of it; says whether it was.
+
+        The short way, for one that stands as the store has it: what starts here and now goes the long one.
+        """
+        schedule, standing = due.schedule, due.standing
+        if self._room > 0 or standing.missed:
+            return False
+        try:
+            following = next_on_time(schedule, standing, flight=due.flight, now=self._now)
+        except Exception:  # noqa: BLE001 - whoever takes it next will meet this again, and say so
+            return False
+        if following is None or self._load_of(schedule) is not None:
+            return False
+        self._advances.append(Advance(due, self._ids.new("run", now=self._now), following))
+        return True
 
     def take(self, due: Due, calendars: Calendars) -> Standing:
         """Decide what is due of one schedule; its error stops that schedule and no other."""
@@ -215,9 +236,11 @@ class AdmissionPass:
         if len(new) != len(self._runs):
             self._relink(new)
         self._tx.stand(self._stood)
+        gone_on = self._tx.advance(self._advances, now=self._now)
         close(self._tx, self._ends, self._runs)
         for run in self._runs:
             self.facts += new_run(run, now=self._now)
+        self.facts += [advanced(row, now=self._now) for row in self._advances if row.run_id in gone_on]
 
     def leased(self) -> tuple[tuple[Run, Schedule], ...]:
         """The runs that start here and now."""

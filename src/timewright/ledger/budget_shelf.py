@@ -39,7 +39,7 @@ def set_budget(tx: Transaction, budget: Budget, *, by: By, now: datetime) -> Non
     last = _last(tx, budget)
     if last is not None and (last.unit, last.currency) != (budget.unit, budget.currency):
         raise NotAllowed(
-            f"budget {name} counts {last.spell(0)[2:].lstrip('.0 ') or last.unit.value}",
+            f"budget {name} counts {last.currency or last.unit.value}",
             field="unit",
             value=budget.unit.value,
             rule="what a budget counts stays the same, or what was counted would mean nothing",

@@ -74,15 +74,18 @@ def end_runs(
 def let_go(
     tx: Transaction, *, now: datetime, limit: int = MOST_FREED, schedule_ids: Sequence[str] | None = None
 ) -> list[Fact]:
-    """The first held run of each schedule that has nothing under way becomes ready."""
+    """The first held run of each schedule that has nothing under way becomes ready.
+
+    It may fire from now on: until now it waited for its predecessor, and nobody was late with it.
+    """
     first = tx.freeable_runs(limit=limit, schedule_ids=schedule_ids)
-    freed = tx.change_runs(
-        [
-            Change(replace(run, state=run_after(run.state, RunEvent.FREE)), run.state, run.fence)
-            for run in first
-        ]
-    )
+    freed = tx.change_runs([_freed(run, now=now) for run in first])
     return [RunFreed(**about(run, now=now)) for run in first if run.id in freed]
+
+
+def _freed(run: Run, *, now: datetime) -> Change:
+    after = replace(run, state=run_after(run.state, RunEvent.FREE), fire_at=max(run.fire_at, now))
+    return Change(after, run.state, run.fence)
 
 
 def _settle_schedules(

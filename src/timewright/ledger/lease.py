@@ -160,7 +160,7 @@ def _lease(tx: Transaction, ask: _Ask) -> Leased:
         now=ask.now,
     )
     spending = afford(tx, plan.leases, under, now=ask.now)
-    granted = tx.lease_runs(_grants(spending.granted, under, ask))
+    granted = tx.lease_runs(_grants(spending.granted, under, ask, now=_granted_at(tx, ask, spending.granted)))
     if spending.charges or spending.deferred:
         charge(tx, spending.charges, granted=granted)
         facts += defer(tx, spending.deferred, now=ask.now)
@@ -235,15 +235,23 @@ def _told(run: Run, *, now: datetime) -> Fact:
     return RunParked(fence=run.fence, attempts=run.attempts, reason=run.reason, **about(run, now=now))
 
 
-def _grants(runs: Sequence[Run], under: Mapping[str, Under], ask: _Ask) -> list[Grant]:
+def _granted_at(tx: Transaction, ask: _Ask, runs: Sequence[Run]) -> datetime:
+    """When a grant begins: what was read before may be older than the end of those whose place it takes.
+
+    Between the clock and the gates a process may stand still, or wait for others.
+    """
+    return max(ask.now, tx.now()) if any(run.gates for run in runs) else ask.now
+
+
+def _grants(runs: Sequence[Run], under: Mapping[str, Under], ask: _Ask, *, now: datetime) -> list[Grant]:
     lengths = [ask.length or under[run.id].terms.lease.length for run in runs]
-    ends = {length: ask.now + length for length in set(lengths)}
+    ends = {length: now + length for length in set(lengths)}
     return [
         Grant(
             run=run,
             lease_id=f"{ask.batch}-{number}",
             holder=ask.holder,
-            leased_at=ask.now,
+            leased_at=now,
             lease_until=ends[length],
         )
         for number, (run, length) in enumerate(zip(runs, lengths, strict=True), start=1)

@@ -14,6 +14,8 @@ from timewright.ledger.policy_file import PolicyFile, load_policy_file
 from timewright.ports import Store
 
 LOOK_EVERY = 1.0
+# Someone who does not know the file may have said otherwise in the store.
+KEEP_EVERY = 30.0
 
 _Seen = tuple[int, ...]
 
@@ -30,6 +32,7 @@ class PolicyWatch:
         self._seen: _Seen = ()
         self._file = PolicyFile(path=path, namespace=namespace, absent=True)
         self._kept: PolicyFile | None = None
+        self._kept_at = 0.0
 
     def look(self) -> PolicyFile:
         """What the file says now; it is read again when it was changed, and touches no store."""
@@ -45,14 +48,15 @@ class PolicyWatch:
 
     def keep(self, store: Store) -> PolicyFile:
         """The same, and what it says is in force from here on; one that cannot be read changes nothing."""
-        file = self.look()
-        if file is not self._kept and file.refusal is None:
+        file, moment = self.look(), self._monotonic()
+        is_kept = file is self._kept and 0 <= moment - self._kept_at < KEEP_EVERY
+        if not is_kept and file.refusal is None:
             try:
                 apply_policy_file(store, file, namespace=self._namespace, now=store.now())
             except Conflict:
                 # Another instance has just read the same file; what it left undone is done here.
                 apply_policy_file(store, file, namespace=self._namespace, now=store.now())
-            self._kept = file
+            self._kept, self._kept_at = file, moment
         return file
 
 

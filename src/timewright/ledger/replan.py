@@ -291,8 +291,12 @@ def _moves(schedule: Schedule, before: Standing, after: Standing, *, now: dateti
 
 
 def _step(due: Due, after: Standing, action: str, *, by: By, now: datetime) -> Entry:
-    before = due.standing.state.value
-    return entry_of(due.schedule, action, by=by, now=now, before=before, after=after.state.value)
+    standing = due.standing
+    # A pause that is over may still be written there, until all that was missed in it is caught up.
+    is_over = standing.paused_until is not None and standing.paused_until <= now
+    paused = standing.state is ScheduleState.PAUSED
+    before = ScheduleState.ACTIVE if paused and is_over else standing.state
+    return entry_of(due.schedule, action, by=by, now=now, before=before.value, after=after.state.value)
 
 
 def _digest(schedule: Schedule) -> str:

@@ -19,6 +19,7 @@ from timewright.core.facts import (
 )
 from timewright.core.run import Run, RunState
 from timewright.core.schedule import Schedule, ScheduleState, Standing
+from timewright.ports import Advance
 
 
 def about(run: Run, *, now: datetime) -> dict[str, Any]:
@@ -48,6 +49,23 @@ def new_run(run: Run, *, now: datetime) -> list[Fact]:
         queue=run.queue,
     )
     return [admitted, leased(run, now=now)] if run.state is RunState.LEASED else [admitted]
+
+
+def advanced(row: Advance, *, now: datetime) -> Fact:
+    """What the run of an ordinary step tells."""
+    schedule, at, source = row.due.schedule, row.due.standing.next_at, row.due.standing.source
+    assert at is not None
+    assert source is not None
+    return RunAdmitted(
+        at=now,
+        namespace=schedule.namespace,
+        run_id=row.run_id,
+        schedule_id=schedule.id,
+        planned_at=at,
+        fire_at=at,
+        source=source._value_,
+        queue=schedule.queue or "",
+    )
 
 
 def skipped(run: Run, *, now: datetime) -> Fact:

@@ -11,14 +11,14 @@ from timewright.core.costs import Cost
 from timewright.core.moments import bounded
 from timewright.core.run import Failed, Outcome, Released, Run, RunState, Succeeded
 from timewright.core.telling_names import hide_named
-from timewright.errors import InvalidInput, Stale
+from timewright.errors import InvalidInput, NotFound, Stale
 from timewright.ledger.lease import renew
 from timewright.ledger.settle import Answer, reset, settle_answers
 from timewright.ledger.shelf import terms_for
 from timewright.ledger.unfold_start import reported, started
 from timewright.operations.context import Context, together
 from timewright.operations.examples import LEASE, LEASED_RUN, PARKED_RUN
-from timewright.operations.find import find_run, no_such
+from timewright.operations.find import find_run
 from timewright.operations.registry import Named, Text, Write, operations
 from timewright.operations.views import RunRow, names_of_schedules, run_row
 from timewright.ports import Renewal, Transaction
@@ -231,7 +231,13 @@ def _by_lease(tx: Transaction, namespace: str, lease_id: str) -> Run:
     run = tx.find_lease(lease_id)
     if run is not None and run.namespace == namespace:
         return run
-    raise no_such("lease", lease_id, (), lister="run list --state leased")
+    raise NotFound(
+        f"no lease {lease_id[:255]!r} is out",
+        field="lease",
+        value=lease_id[:255],
+        rule="a lease of this namespace that nobody has answered, lost or taken back yet",
+        fix="stop this work; if you never heard back, answer again with run and fence instead of lease",
+    )
 
 
 def _lost(run_id: str, fence: int) -> Stale:

@@ -27,6 +27,7 @@ from timewright.operations.queue_policies import keep_queue
 from timewright.operations.registry import Named, Write, operations
 from timewright.operations.views import ScheduleDetail, schedule_detail
 from timewright.ports import Due, Transaction
+from timewright.ports.looks import Look
 
 Revision = Annotated[int, Meta(ge=1)]
 
@@ -269,5 +270,5 @@ def _holder(tx: Transaction, namespace: str, name: str) -> Due | None:
 def detail_of(context: Context, schedule_id: str, *, now: datetime) -> ScheduleDetail:
     """A schedule by its id, as it is now."""
     return context.store.read(
-        lambda tx: schedule_detail(tx, tx.get_schedules([schedule_id])[schedule_id], now=now)
+        lambda tx: schedule_detail(tx, Look(tx.get_schedules([schedule_id])[schedule_id]), now=now)
     )

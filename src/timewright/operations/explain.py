@@ -31,7 +31,7 @@ from timewright.operations.workflow_steps import called, tell_workflow
 from timewright.ports import Due, RunFilter, Transaction
 
 _WORDS = {
-    RunState.READY: "is ready to start",
+    RunState.READY: "waits to start",
     RunState.HELD: "waits its turn",
     RunState.LEASED: "is under way",
     RunState.SUCCEEDED: "ran and succeeded",
@@ -60,7 +60,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     """What became of an occurrence or will, in a sentence; why; by which policy; and what would change it.
 
     `fate` is the state of its run, or for an instant without one: `planned`, `not_planned`, `paused`,
-    `excluded`, `undecided`, `displaced`, `forgotten`, `over` or `unaccounted`.
+    `excluded`, `undecided`, `displaced`, `forgotten`, `pending_approval`, `over` or `unaccounted`.
     """
 
     schedule: str
@@ -105,8 +105,9 @@ def explain_schedule(context: Context, ask: Explain) -> Explanation:
             told = _written(tx, run, due.schedule, closed=closed, now=now)
             return replace(told, at=ask.at) if ask.at is not None else told
         foreseen = unwritten(tx, due, ask.at, settings=context.settings, now=now)
-        because = (*foreseen.because, *tell_ahead(tx, due.schedule, foreseen.at, now=now))
-        foreseen = replace(foreseen, because=because)
+        waits = tell_ahead(tx, due.schedule, foreseen.at, now=now)
+        words = "will come due, and wait" if waits and foreseen.fate == "planned" else foreseen.words
+        foreseen = replace(foreseen, words=words, because=(*foreseen.because, *waits))
         return _noted(tx, due.schedule, _foreseen(due, foreseen, last=ask.last))
 
     return context.store.read(work)

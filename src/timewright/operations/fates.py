@@ -10,7 +10,17 @@ from timewright.core.run import Reason, Run, RunState
 from timewright.ledger.shelf import terms_for
 from timewright.operations.deferrals import tell_deferred
 from timewright.operations.dependencies import tell_unmet, tell_waiting
-from timewright.operations.reasons import SOURCES, Story, Told, last_change, remedy, said_by, update
+from timewright.operations.reasons import (
+    SOURCES,
+    Remedy,
+    Story,
+    Told,
+    last_change,
+    remedy,
+    said_by,
+    update,
+    who_is_there,
+)
 
 
 def tell_run(story: Story) -> Told:
@@ -42,17 +52,35 @@ def _ready(story: Story) -> Told:
     if story.closed and run.queue:
         return Told(because=(f"nothing is leased from queues: {story.closed}",), policy=("queue",))
     gates = story.tx.read_gates(run.gates) if run.gates else {}
-    full = [_full(name, gate) for name, gate in gates.items() if not gate.free]
+    full = {name: gate for name, gate in gates.items() if not gate.free}
     if full:
-        return Told(because=tuple(full), policy=("queue", "limits"))
+        return Told(
+            because=tuple(_full(name, gate) for name, gate in full.items()),
+            policy=("queue", "limits"),
+            remedies=tuple(_wider(name, gate) for name, gate in full.items()),
+        )
     taker = f"someone who leases from queue {run.queue}" if run.handoff else "an engine"
     waited = spell_duration(max(now - run.fire_at, ZERO))
-    remedies = (remedy("queue lease", ("queue", run.queue)),) if run.handoff and run.queue else ()
-    return Told(because=(f"it has waited {waited} for {taker}; is one running?",), remedies=remedies)
+    taking = remedy("queue lease", ("queue", run.queue)) if run.handoff and run.queue else who_is_there()
+    return Told(because=(f"it has waited {waited} for {taker}; is one running?",), remedies=(taking,))
 
 
 def _full(name: str, gate: Gate) -> str:
-    return f"it waits for a place: {name} admits {gate.limit} and has {gate.held} under way"
+    kind, named = _gate_of(name)
+    return f"it waits for a place: {kind} {named} admits {gate.limit} and has {gate.held} under way"
+
+
+def _wider(name: str, gate: Gate) -> Remedy:
+    kind, named = _gate_of(name)
+    if kind == "queue":
+        return remedy("queue policy set", (kind, named), max_concurrent=gate.limit + 1)
+    return remedy("limit set", (kind, named), most=gate.limit + 1)
+
+
+def _gate_of(name: str) -> tuple[str, str]:
+    """The queue or the limit behind a gate; whose it is needs not be said to those who may ask."""
+    kind, _, path = name.partition(":")
+    return kind, path.partition("/")[2]
 
 
 def _held(story: Story) -> Told:

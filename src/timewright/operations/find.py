@@ -10,6 +10,7 @@ from timewright.core.run import Run
 from timewright.core.schedule import ScheduleState
 from timewright.errors import NotAllowed, NotFound
 from timewright.ports import Due, ScheduleFilter, Transaction
+from timewright.ports.looks import Look
 
 MOST_COMPARED = 1000
 MOST_SHOWN = 3
@@ -33,6 +34,12 @@ def find_schedule(
     if unless_known is not None:
         unless_known()
     raise no_such("schedule", wanted, schedule_names(tx, namespace), lister="schedule list")
+
+
+def look_for(tx: Transaction, namespace: str, wanted: str, *, unless_known: Callable[[], None]) -> Look:
+    """The same with a look at what else there is about it: one by its name costs one statement."""
+    named = None if _is_id(wanted, "sch_") else tx.look_at(namespace, unicodedata.normalize("NFC", wanted))
+    return named or Look(find_schedule(tx, namespace, wanted, unless_known=unless_known))
 
 
 def find_living(tx: Transaction, namespace: str, wanted: str) -> Due:

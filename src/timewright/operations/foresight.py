@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
+from timewright.core.backoff import Steady
 from timewright.core.calendars import Calendar, Occurrence, occurrence_after, occurrence_before
 from timewright.core.catch_up import Flight
 from timewright.core.decision import Source
@@ -16,11 +17,12 @@ from timewright.core.forecast import forecast
 from timewright.core.governor import is_steady, paused_until
 from timewright.core.moments import spell_duration, spell_instant
 from timewright.core.policies import Overlap
+from timewright.core.run import Run, RunState
 from timewright.core.schedule import Schedule, ScheduleState, Standing
 from timewright.core.triggers import After
 from timewright.ledger.shelf import calendars_for
 from timewright.operations.dependencies import tell_needs
-from timewright.operations.reasons import SOURCES, excluded_by, remedy
+from timewright.operations.reasons import SOURCES, excluded_by, remedy, who_is_there
 from timewright.operations.standstill import Unwritten, nothing_planned, paused_for_now
 from timewright.ports import Due, Transaction
 from timewright.settings import Settings
@@ -29,6 +31,7 @@ MOST_REVISIONS = 1000
 MOST_COUNTED = 1000
 
 _TICK = timedelta(microseconds=1)
+_NOW = {RunState.READY: "waits to start", RunState.HELD: "waits its turn", RunState.LEASED: "is under way"}
 
 
 class _Asked(Struct, frozen=True, kw_only=True):
@@ -116,6 +119,9 @@ def _next(asked: _Asked) -> Unwritten:
     for lost in asked.standing.trail:
         when = spell_instant(lost.at) if lost.at is not None else "nothing further"
         because.append(f"over {when} ({lost.source.value}): {lost.why}")
+    if asked.standing.failures and not isinstance(asked.schedule.cadence, Steady):
+        streak = f"{asked.standing.failures} in a row failed"
+        because.append(f"{streak}: its cadence puts more time between them until one succeeds")
     found = asked.occurrence
     if found is not None and found.excluded:
         return _closed(asked, found)
@@ -127,18 +133,33 @@ def _will_run(asked: _Asked, *because: str) -> Unwritten:
     told = list(because)
     if schedule.jitter:
         told.append(f"jitter may move its start by up to {spell_duration(schedule.jitter)}")
+    if schedule.start_at is not None and schedule.start_at > asked.now:
+        told.append(f"nothing of it runs before its start_at, {spell_instant(schedule.start_at)}")
+    first = _before_it(asked)
     if schedule.overlap is not Overlap.ALLOW:
-        told.append(f"if a run before it is still under way then, overlap: {schedule.overlap.value} decides")
+        which = "a run before it is still under way then"
+        if first is not None:
+            which = f"{first.id}, which {_NOW[first.state]} now, is not over by then"
+        told.append(f"if {which}, overlap: {schedule.overlap.value} decides")
     told += tell_needs(asked.tx, schedule, at=asked.at, now=asked.now)
-    skip = remedy("schedule skip", ("schedule", schedule.name))
+    ways = [remedy("schedule skip", ("schedule", schedule.name))]
+    if first is not None:
+        ways.insert(0, remedy("run explain", ("run", first.id)))
     return Unwritten(
         at=asked.at,
         fate="planned",
         words="will run",
         because=tuple(told),
         policy=("overlap", "jitter", "catch_up"),
-        remedies=(skip,) if asked.at == asked.standing.next_at else (),
+        remedies=tuple(ways) if asked.at == asked.standing.next_at else (),
     )
+
+
+def _before_it(asked: _Asked) -> Run | None:
+    """The run that is not over yet, if it is the next one that is asked about."""
+    if asked.at != asked.standing.next_at:
+        return None
+    return next(iter(asked.tx.live_runs([asked.schedule.id])), None)
 
 
 def _closed(asked: _Asked, found: Occurrence) -> Unwritten:
@@ -238,7 +259,8 @@ def _undecided(asked: _Asked) -> Unwritten:
         return Unwritten(at=asked.at, fate=fate, words=words, because=because, remedies=resume)
     late = spell_duration(asked.now - asked.at)
     because = (f"it came due {late} ago and no engine has looked since; is one running?",)
-    return Unwritten(at=asked.at, fate="undecided", words="is due and not decided yet", because=because)
+    words, ways = "is due and not decided yet", (who_is_there(),)
+    return Unwritten(at=asked.at, fate="undecided", words=words, because=because, remedies=ways)
 
 
 def _in_force(tx: Transaction, due: Due, at: datetime) -> Schedule:

@@ -24,7 +24,7 @@ from timewright.operations.views import (
     schedule_row,
 )
 from timewright.ports import RunFilter, Transaction
-from timewright.ports.glance import Mark
+from timewright.ports.glance import Mark, Past
 
 MOST_COUNTED = 1000
 SHOWN = 20
@@ -101,38 +101,40 @@ def look_around(context: Context, ask: Ask) -> Glance:
     ahead, back = _within(ask.ahead), _within(ask.back)
 
     def work(tx: Transaction) -> Glance:
-        def runs(state: RunState, *, since: datetime | None = None) -> list[Run]:
-            which = RunFilter(namespace=context.namespace, state=state, since=since, limit=MOST_COUNTED)
+        def newest(state: RunState, *, since: datetime | None = None) -> list[Run]:
+            which = RunFilter(namespace=context.namespace, state=state, since=since, limit=SHOWN)
             return list(tx.find_runs(which).rows)
 
-        leased, parked = runs(RunState.LEASED), runs(RunState.PARKED)
-        failed = runs(RunState.FAILED, since=now - DAY)
-        waiting = runs(RunState.READY)
+        counts = tx.count_standing(context.namespace, failed_since=now - DAY, most=MOST_COUNTED)
+        leased = newest(RunState.LEASED) if counts.leased else []
+        parked = newest(RunState.PARKED) if counts.parked else []
+        failed = newest(RunState.FAILED, since=now - DAY) if counts.failed else []
         coming = tx.upcoming(context.namespace, until=now + ahead, limit=MOST_COUNTED)
-        behind = tx.find_runs(RunFilter(namespace=context.namespace, since=now - back, limit=MOST_COUNTED))
-        names = names_of_schedules(tx, [*leased[:SHOWN], *failed[:SHOWN], *parked[:SHOWN]])
+        past = tx.past(context.namespace, since=now - back, limit=MOST_COUNTED + 1)
+        behind = past[:MOST_COUNTED]
+        names = names_of_schedules(tx, [*leased, *failed, *parked])
         wake = tx.next_wake()
 
         def rows(some: Sequence[Run]) -> tuple[RunRow, ...]:
-            return tuple(run_row(run, schedule=names.get(run.schedule_id, "")) for run in some[:SHOWN])
+            return tuple(run_row(run, schedule=names.get(run.schedule_id, "")) for run in some)
 
         return Glance(
             now=now,
             late_by=max(now - wake, ZERO) if wake is not None else ZERO,
             numbers=Numbers(
-                running=len(leased),
-                waiting=len(waiting),
+                running=counts.leased,
+                waiting=counts.ready,
                 due=len(coming),
-                failed=len(failed),
-                parked=len(parked),
+                failed=counts.failed,
+                parked=counts.parked,
             ),
             running=rows(leased),
             coming=_coming(tx, coming[:SHOWN]),
             failed=rows(failed),
             parked=rows(parked),
-            behind=_bins(behind.rows, since=now - back, until=now),
-            delay=spread([run.started_at - run.fire_at for run in behind.rows if run.started_at is not None]),
-            more=bool(behind.cursor),
+            behind=_bins(behind, since=now - back, until=now),
+            delay=spread([one.late_by for one in behind if one.late_by is not None]),
+            more=len(past) > len(behind),
         )
 
     return context.store.read(work)
@@ -169,23 +171,21 @@ def _coming(tx: Transaction, ids: Sequence[str]) -> tuple[ScheduleRow, ...]:
     return tuple(row for row in rows if row.state is ScheduleState.ACTIVE and row.next_at is not None)
 
 
-def _bins(runs: Sequence[Run], *, since: datetime, until: datetime) -> tuple[Bin, ...]:
+def _bins(past: Sequence[Past], *, since: datetime, until: datetime) -> tuple[Bin, ...]:
     """The time behind us in sixty pieces, or in minutes where it is shorter than an hour."""
     width = max(MINUTE, (until - since) / 60)
     count = max(1, -(-(until - since) // width))
-    pieces: list[list[Run]] = [[] for _ in range(count)]
-    for run in runs:
-        place = int((run.planned_at - since) / width)
+    pieces: list[list[Past]] = [[] for _ in range(count)]
+    for one in past:
+        place = int((one.planned_at - since) / width)
         if 0 <= place < count:
-            pieces[place].append(run)
+            pieces[place].append(one)
     return tuple(_bin(since + place * width, inside) for place, inside in enumerate(pieces))
 
 
-def _bin(at: datetime, runs: Sequence[Run]) -> Bin:
-    late = [max(ZERO, run.started_at - run.fire_at) for run in runs if run.started_at is not None]
-    return Bin(
-        at=at, outcomes=dict(sorted(Counter(run.state.value for run in runs).items())), delay=spread(late)
-    )
+def _bin(at: datetime, past: Sequence[Past]) -> Bin:
+    late = [max(ZERO, one.late_by) for one in past if one.late_by is not None]
+    return Bin(at=at, outcomes=dict(sorted(Counter(one.state for one in past).items())), delay=spread(late))
 
 
 def _within(length: timedelta) -> timedelta:

@@ -20,7 +20,15 @@ from timewright.core.hints import (
     PauseHint,
     check_hint,
 )
-from timewright.core.moments import HOUR, check_stored, from_micros, micros, spell_duration, spell_instant
+from timewright.core.moments import (
+    HOUR,
+    bounded,
+    check_stored,
+    from_micros,
+    micros,
+    spell_duration,
+    spell_instant,
+)
 from timewright.core.schedule import ScheduleState
 from timewright.errors import InvalidInput, NotAllowed, OverQuota
 from timewright.ledger.replan import clear_hints, hint
@@ -46,10 +54,11 @@ class Interval(Write, frozen=True, kw_only=True):
 
 
 class Once(Write, frozen=True, kw_only=True):
-    """Run a schedule once at an instant, if that is earlier than its next time."""
+    """Run a schedule once, at an instant or so long after now, if that is earlier than its next time."""
 
     schedule: Named
-    at: datetime
+    at: datetime | None = None
+    after: timedelta | None = None
     ttl: timedelta = ONE_SHOT_TTL
 
 
@@ -116,15 +125,19 @@ def hint_interval(context: Context, ask: Interval) -> Hinted:
     "once",
     Once,
     scope="hint",
-    examples=({"schedule": "orders-poll", "at": "2026-03-10T12:02:00Z", "reason": "a batch has landed"},),
+    examples=(
+        {"schedule": "orders-poll", "at": "2026-03-10T12:02:00Z", "reason": "a batch has landed"},
+        {"schedule": "orders-poll", "after": "90s", "reason": "a batch has landed"},
+    ),
 )
 def hint_once(context: Context, ask: Once) -> Hinted:
     """Wish for one run at an instant; the run that uses it uses it up."""
 
     def wish(now: datetime) -> Wish:
-        check_hint(now=now, ttl=ask.ttl, at=ask.at)
+        at = _instant(ask, now=now)
+        check_hint(now=now, ttl=ask.ttl, at=at)
         return OneShotHint(
-            at=ask.at, expires_at=now + ask.ttl, reason=ask.reason, actor=context.by.actor, created_at=now
+            at=at, expires_at=now + ask.ttl, reason=ask.reason, actor=context.by.actor, created_at=now
         )
 
     return _hinted(context, ask, wish)
@@ -181,6 +194,20 @@ def list_hints(context: Context, ask: List) -> Hinted:
         return _answer(tx, due.schedule.id, now=now)
 
     return context.store.read(work)
+
+
+def _instant(ask: Once, *, now: datetime) -> datetime:
+    """The instant that is wished for, in one of the two ways to say it."""
+    if ask.at is not None and ask.after is None:
+        return ask.at
+    if ask.after is not None and ask.at is None:
+        return now + bounded(ask.after, field="after")
+    raise InvalidInput(
+        "when?" if ask.at is None else "at and after both say when",
+        field="at",
+        rule="one of: at, an instant; after, a duration from now",
+        fix="after: 90s",
+    )
 
 
 def _hinted(context: Context, ask: Interval | Once | Pause, wish: Callable[[datetime], Wish]) -> Hinted:

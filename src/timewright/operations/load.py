@@ -21,6 +21,7 @@ from timewright.core.triggers import After, Every
 from timewright.ledger.shelf import calendars_for
 from timewright.operations.context import Context
 from timewright.operations.registry import Request, operations
+from timewright.operations.shortfalls import Accounts, Shortfall
 from timewright.ports import Due, ScheduleFilter, Transaction
 from timewright.ports.glance import Mark
 
@@ -80,7 +81,8 @@ class Load(Struct, frozen=True, kw_only=True):
     """The hours ahead; `more` says that there was more than could be counted.
 
     `herds` are the worst minutes of the first day, each with a proposal that would spread it. What `follows`
-    another schedule is counted in no hour: it says after which one it comes.
+    another schedule is counted in no hour: it says after which one it comes. Hours count what is planned;
+    `shortfalls` are budgets that will not last for it, so that some of it waits.
     """
 
     since: datetime
@@ -89,6 +91,7 @@ class Load(Struct, frozen=True, kw_only=True):
     schedules: int
     more: bool
     follows: dict[str, str] = field(default_factory=dict)
+    shortfalls: tuple[Shortfall, ...] = ()
 
 
 @operations.add("", "forecast", Ask, scope="read", examples=({}, {"days": 2}))
@@ -104,7 +107,7 @@ def forecast_load(context: Context, ask: Ask) -> Load:
         )
         page = tx.find_schedules(which)
         sheet = _Sheet(since=since, hours=ask.days * 24)
-        crowd = _Crowd()
+        crowd, accounts = _Crowd(), Accounts(tx)
         marks = tx.newest_marks([due.schedule.id for due in page.rows], each=SAMPLED)
         more = bool(page.cursor)
         for due in page.rows:
@@ -116,6 +119,7 @@ def forecast_load(context: Context, ask: Ask) -> Load:
             for at, starts in ahead:
                 sheet.add(due.schedule.name, at, starts=starts, took=took)
             crowd.add(due, _meetings(due, ahead, now=now))
+            accounts.add(due.schedule, ahead)
         told = [due.schedule for due in page.rows if follows(due.schedule.trigger)]
         return Load(
             since=since,
@@ -124,6 +128,7 @@ def forecast_load(context: Context, ask: Ask) -> Load:
             schedules=len(page.rows),
             more=more,
             follows={schedule.name: schedule.trigger.describe() for schedule in told},
+            shortfalls=accounts.shortfalls(),
         )
 
     return context.store.read(work)

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 from unicodedata import normalize
 
+import msgspec
 from msgspec import Struct
+from msgspec import inspect as mi
 from msgspec.structs import replace
 
-from timewright.core.decoding import check_size, names_of
+from timewright.core.decoding import check_size, names_of, type_of
+from timewright.core.foreign import SAID_HERE
 from timewright.core.refusals import unknown
 from timewright.core.spellings import ALIASES, snake
 from timewright.core.vocabulary import decode
 from timewright.errors import TimewrightError, UnknownField
 
 R = TypeVar("R", bound=Struct)
+
+LONGEST_PLAIN = 4_000
+LARGEST_PLAIN = 2**53
 
 _NAMES = frozenset(
     {"schedule", "queue", "group", "calendar", "workflow", "limit", "tag", "key", "secret", "namespace"}
@@ -24,14 +31,60 @@ _NAMES = frozenset(
 
 def read_request(payload: Mapping[str, Any], request: type[R]) -> R:
     """Read what was asked; a field nobody knows is refused with the nearest one that is."""
+    plainly = _plainly(payload, request)
+    if plainly is not None:
+        return plainly
     try:
         asked = _read(payload, request)
     except TimewrightError as error:
         raise _discreet(error, getattr(request, "hides", ())) from None
-    names = {name: getattr(asked, name) for name in _NAMES & set(request.__struct_fields__)}
     # Two spellings of one text are one name, here as where names are written.
-    composed = {name: normalize("NFC", text) for name, text in names.items() if isinstance(text, str)}
-    return replace(asked, **composed)
+    composed = {
+        name: normalize("NFC", text)
+        for name in _NAMES.intersection(request.__struct_fields__)
+        if isinstance(text := getattr(asked, name), str) and not text.isascii()
+    }
+    return replace(asked, **composed) if composed else asked
+
+
+def _plainly(payload: Mapping[str, Any], request: type[R]) -> R | None:
+    """What is asked in words and numbers that have one meaning only; nothing if there may be another."""
+    fields = _plain_fields(request)
+    if type(payload) is not dict or not all(
+        name in fields and _is_plain(value) for name, value in payload.items()
+    ):
+        return None
+    try:
+        return msgspec.convert(payload, request)
+    except msgspec.ValidationError:
+        return None  # whoever reads it field by field says better what is wrong
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    if kind is str:
+        return value.isascii() and len(value) <= LONGEST_PLAIN and "\0" not in value
+    return kind is bool or (kind is int and abs(value) <= LARGEST_PLAIN) or (kind is dict and not value)
+
+
+@cache
+def _plain_fields(request: Any) -> frozenset[str]:
+    """The fields of a request that mean the same to everyone: texts, whole numbers, choices, flags."""
+    info = type_of(request)
+    assert isinstance(info, mi.StructType)
+    if getattr(request, "spreads", None) is not None:
+        return frozenset()
+    kinds = {
+        one.encode_name: one.type.types if isinstance(one.type, mi.UnionType) else (one.type,)
+        for one in info.fields
+    }
+    return frozenset(name for name, some in kinds.items() if all(map(_means_one, some)))
+
+
+def _means_one(kind: mi.Type) -> bool:
+    if isinstance(kind, mi.StrType):
+        return kind.pattern is None
+    return isinstance(kind, mi.IntType | mi.BoolType | mi.EnumType | mi.NoneType | mi.DictType)
 
 
 def _discreet(error: TimewrightError, hidden: Sequence[str]) -> TimewrightError:
@@ -66,4 +119,5 @@ def _check_known(key: Any, own: set[str], model: type[Struct]) -> None:
         names_of({key: None}, model)
     except UnknownField:
         known = {*own, *model.__struct_encode_fields__}
-        raise unknown("", key, known, also=ALIASES.get(model, {})) from None
+        meant = SAID_HERE.get(model, {}).get(snake(key), "")
+        raise unknown("", key, known, also=ALIASES.get(model, {}), meant=meant) from None

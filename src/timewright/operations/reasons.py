@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
@@ -12,13 +12,15 @@ from msgspec import Struct
 from timewright.core.calendars import Calendar, openings_of
 from timewright.core.decision import Source
 from timewright.core.encoding import plain
-from timewright.core.moments import spell_duration, spell_instant
+from timewright.core.moments import HOUR, spell_duration, spell_instant
+from timewright.core.policies import CatchUp
 from timewright.core.run import Reason, Run, RunState
 from timewright.core.schedule import Schedule
 from timewright.ports import Entry, Transaction
 
 MOST_LOOKED_BACK = 50
 MOST_LINES = 1000
+EACH = (CatchUp.ALL, CatchUp.SPREAD)
 
 SOURCES: Mapping[Source, str] = {
     Source.BASELINE_CRON: "its trigger says so",
@@ -70,6 +72,11 @@ def remedy(operation: str, subject: tuple[str, str], **fields: Any) -> Remedy:
     options = " ".join(_option(name, value) for name, value in fields.items())
     command = f"timewright {operation} {shlex.quote(subject[1])} {options}".rstrip()
     return Remedy(operation=operation, request=request, command=command)
+
+
+def who_is_there() -> Remedy:
+    """Where to look whether anybody runs what is due."""
+    return Remedy(operation="instance list", request={}, command="timewright instance list")
 
 
 def update(schedule: Schedule, **fields: Any) -> Remedy:
@@ -151,10 +158,18 @@ def _missed(story: Story, schedule: Schedule) -> Told:
         because=tuple(because),
         policy=("catch_up", "catch_up_window", "grace"),
         remedies=(
-            update(schedule, catch_up="all"),
+            *_catching_up(schedule, late),
             remedy("schedule backfill", ("schedule", schedule.name), **_span(run)),
         ),
     )
+
+
+def _catching_up(schedule: Schedule, late: timedelta) -> tuple[Remedy, ...]:
+    """The policy under which the same would be caught up another time."""
+    fields: dict[str, Any] = {} if schedule.catch_up in EACH else {"catch_up": CatchUp.ALL.value}
+    if schedule.catch_up_window is not None and late > schedule.catch_up_window:
+        fields["catch_up_window"] = spell_duration(-(-late // HOUR) * HOUR)
+    return (update(schedule, **fields),) if fields else ()
 
 
 def _span(run: Run) -> dict[str, str]:
@@ -247,4 +262,6 @@ _SKIPS: Mapping[str, Callable[[Story, Schedule], Told]] = {
 
 def _option(name: str, value: Any) -> str:
     flag = f"--{name.replace('_', '-')}"
-    return flag if value is True else f"{flag} {shlex.quote(str(value))}"
+    if value is True:
+        return flag
+    return f"{flag} {shlex.quote('null' if value is None else str(value))}"

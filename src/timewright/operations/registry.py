@@ -23,6 +23,30 @@ Example = Mapping[str, Any]
 # Of these the doors remember for a moment what they were.
 REMEMBERED = frozenset({"key", "namespace"})
 
+# What others call our verbs.
+OTHER_VERBS = {
+    "add": "create",
+    "new": "create",
+    "remove": "delete",
+    "rm": "delete",
+    "ls": "list",
+    "all": "list",
+    "show": "get",
+    "describe": "get",
+    "info": "get",
+    "edit": "update",
+    "modify": "update",
+    "reschedule": "update",
+    "enable": "resume",
+    "unpause": "resume",
+    "disable": "pause",
+    "suspend": "pause",
+    "trigger": "run",
+    "fire": "run",
+    "execute": "run",
+    "history": "list",
+}
+
 Text = Annotated[str, Meta(max_length=2000)]
 Named = Annotated[str, Meta(min_length=1, max_length=255)]
 
@@ -102,6 +126,11 @@ class Operation(Struct, Generic[R], frozen=True, kw_only=True):
             if self.noun in REMEMBERED and not self.reads_only and context.doorkeeper is not None:
                 context.doorkeeper.known.forget()
 
+    def looked(self, context: Context, request: R) -> Any:
+        """The answer to a request that was read before, of an operation that only reads."""
+        demand(context.caller, self.scope, of=self.name)
+        return self.perform(context, request)
+
     def _performed(self, context: Context, payload: Mapping[str, Any], request: R) -> Any:
         if context.caller.local or not isinstance(request, Write) or self.name in WORKING:
             return self.perform(context, request)
@@ -164,7 +193,9 @@ class Registry:
         try:
             return self._operations[name]
         except KeyError:
-            near = get_close_matches(name[:64], self._operations, n=1, cutoff=0.4)
+            noun, _, verb = name[:64].rpartition(" ")
+            said = f"{noun} {OTHER_VERBS.get(verb, verb)}"
+            near = get_close_matches(said, self._operations, n=1, cutoff=0.4)
             raise NotFound(
                 f"no operation {name[:64]!r}",
                 field="operation",

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from timewright.core.moments import bounded, spell_instant
+from timewright.core.moments import MINUTE, bounded, spell_instant
 from timewright.core.schedule import Schedule, ScheduleState, Standing
 from timewright.core.target import Note
 from timewright.errors import InvalidInput
+from timewright.operations.by_hand import RunNow, run_schedule
 from timewright.operations.context import Context
 from timewright.operations.drafts import Create, create_schedule
 from timewright.operations.find import find_schedule, no_such
@@ -54,6 +55,13 @@ class Cancel(Write, frozen=True, kw_only=True):
     reminder: Named
 
 
+class Snooze(Write, frozen=True, kw_only=True):
+    """Which reminder, by its name or id, and after how long it comes once more."""
+
+    reminder: Named
+    after: timedelta = 10 * MINUTE
+
+
 class Reminder(Struct, frozen=True, kw_only=True):
     """A reminder: its text, when in words, and its next time; none when it is over."""
 
@@ -70,6 +78,14 @@ class Reminders(Struct, frozen=True, kw_only=True):
 
     reminders: tuple[Reminder, ...]
     cursor: str = ""
+
+
+class Snoozed(Struct, frozen=True, kw_only=True):
+    """A reminder, the instant at which it comes once more, and the run that will be."""
+
+    reminder: Reminder
+    at: datetime
+    run: str
 
 
 class Cancelled(Struct, frozen=True, kw_only=True):
@@ -115,11 +131,31 @@ def list_reminders(context: Context, ask: List) -> Reminders:
 @operations.add("reminder", "cancel", Cancel, scope="write", examples=({"reminder": "tea"},))
 def cancel_reminder(context: Context, ask: Cancel) -> Cancelled:
     """Let a reminder not come any more; what it has said stays in the history."""
-    due = context.store.read(lambda tx: find_schedule(tx, context.namespace, ask.reminder))
-    if not _is_reminder(due):
-        raise no_such("reminder", ask.reminder, (), lister="reminder list", field="reminder")
+    due = _find(context, ask.reminder)
     gone = archive_schedule(context, Ask(schedule=due.schedule.id, reason=ask.reason))
     return Cancelled(reminder=_shown(gone.schedule, gone.standing))
+
+
+@operations.add(
+    "reminder",
+    "snooze",
+    Snooze,
+    scope="write",
+    examples=({"reminder": "tea"}, {"reminder": "tea", "after": "1h", "reason": "in a meeting"}),
+)
+def snooze_reminder(context: Context, ask: Snooze) -> Snoozed:
+    """Let a reminder come once more after a while, also one that is over; its other times stay."""
+    due = _find(context, ask.reminder)
+    at = context.now() + bounded(ask.after, field="after")
+    made = run_schedule(context, RunNow(schedule=due.schedule.id, at=at, reason=ask.reason or "snoozed"))
+    return Snoozed(reminder=_shown(due.schedule, due.standing), at=at, run=made.run.id)
+
+
+def _find(context: Context, name: str) -> Due:
+    due = context.store.read(lambda tx: find_schedule(tx, context.namespace, name))
+    if not _is_reminder(due):
+        raise no_such("reminder", name, (), lister="reminder list", field="reminder")
+    return due
 
 
 def _when(ask: Set, *, now: datetime) -> dict[str, Any]:

@@ -19,7 +19,14 @@ from timewright.operations.find import find_run, find_schedule
 from timewright.operations.pages import paged
 from timewright.operations.registry import Listing, Named, Request, Write, operations
 from timewright.operations.schedules import has_metadata
-from timewright.operations.views import RunDetail, RunRow, readable_schedules, run_detail, run_row
+from timewright.operations.views import (
+    RunDetail,
+    RunRow,
+    names_of_schedules,
+    readable_schedules,
+    run_detail,
+    run_row,
+)
 from timewright.ports import Page, RunFilter, Transaction, Unreadable
 
 
@@ -103,8 +110,8 @@ def list_runs(context: Context, ask: List) -> Runs:
 
         sifts = bool(ask.metadata or ask.group is not None or ask.tag is not None)
         rows, cursor = paged(context, ask, find, fits=(lambda rows: _fits(tx, rows, ask)) if sifts else None)
-        schedules = _schedules_of(tx, rows)
-        shown = tuple(run_row(run, schedule=_name(schedules, run)) for run in rows)
+        names = names_of_schedules(tx, rows)
+        shown = tuple(run_row(run, schedule=names.get(run.schedule_id, "")) for run in rows)
         return Runs(runs=shown, cursor=cursor, unreadable=tuple(lost.values()))
 
     return context.store.read(work)
@@ -197,7 +204,3 @@ def _schedule_fits(schedule: Schedule | None, ask: List) -> bool:
 def _schedules_of(tx: Transaction, runs: Sequence[Run]) -> dict[str, Schedule]:
     ids = sorted({run.schedule_id for run in runs if run.schedule_id})
     return {i: due.schedule for i, due in readable_schedules(tx, ids).items()}
-
-
-def _name(schedules: dict[str, Schedule], run: Run) -> str:
-    return schedules[run.schedule_id].name if run.schedule_id in schedules else ""

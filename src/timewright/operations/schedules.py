@@ -26,7 +26,8 @@ from timewright.ledger.shelf import calendars_for
 from timewright.operations.ahead import nothing_left, with_additions
 from timewright.operations.at_once import may_take_long
 from timewright.operations.context import Context
-from timewright.operations.find import find_schedule
+from timewright.operations.find import find_schedule, look_for
+from timewright.operations.identity import once_for_each
 from timewright.operations.pages import paged
 from timewright.operations.registry import Listing, Named, Request, operations
 from timewright.operations.views import (
@@ -34,9 +35,10 @@ from timewright.operations.views import (
     ScheduleRow,
     goes_on_as_planned,
     schedule_detail,
-    schedule_row,
+    schedule_rows,
 )
-from timewright.ports import Due, Page, RunFilter, ScheduleFilter, Transaction, Unreadable
+from timewright.ports import Page, RunFilter, ScheduleFilter, Transaction, Unreadable
+from timewright.ports.looks import Shown
 
 HEALTH_WINDOWS = (HOUR, 4 * HOUR, 24 * HOUR)
 MOST_PAGES = 10
@@ -114,10 +116,10 @@ def get_schedule(context: Context, ask: Get) -> ScheduleDetail:
     lingers = partial(may_take_long, context)
 
     def work(tx: Transaction) -> ScheduleDetail:
-        due = find_schedule(tx, context.namespace, ask.schedule, unless_known=lingers)
-        if not goes_on_as_planned(due, now=now):
+        look = look_for(tx, context.namespace, ask.schedule, unless_known=lingers)
+        if not goes_on_as_planned(look.due, now=now):
             lingers()
-        return schedule_detail(tx, due, now=now)
+        return schedule_detail(tx, look, now=now)
 
     return context.store.read(work)
 
@@ -136,7 +138,7 @@ def list_schedules(context: Context, ask: List) -> Schedules:
         lost: dict[str, Unreadable] = {}
 
         def find(limit: int, place: str) -> Page:
-            page = tx.find_schedules(
+            page = tx.list_shown(
                 ScheduleFilter(
                     namespace=context.namespace,
                     state=ask.state,
@@ -150,8 +152,7 @@ def list_schedules(context: Context, ask: List) -> Schedules:
             return page
 
         rows, cursor = paged(context, ask, find, fits=partial(_fitting, ask))
-        shown = tuple(schedule_row(due) for due in rows)
-        return Schedules(schedules=shown, cursor=cursor, unreadable=tuple(lost.values()))
+        return Schedules(schedules=schedule_rows(rows), cursor=cursor, unreadable=tuple(lost.values()))
 
     return context.store.read(work)
 
@@ -240,15 +241,20 @@ def schedule_health(context: Context, ask: Get) -> Health:
     return context.store.read(work)
 
 
-def _fitting(ask: List, found: Sequence[Due]) -> list[bool]:
+def _fitting(ask: List, found: Sequence[Shown]) -> list[bool]:
     if ask.state is None and ask.tag is None and ask.waits_for is None and not ask.metadata:
-        return [due.standing.state is not ScheduleState.ARCHIVED for due in found]
-    return [_fits(due, ask) for due in found]
+        return _living(found)
+    return [_fits(shown, ask) for shown in found]
 
 
-def _fits(due: Due, ask: List) -> bool:
-    schedule = due.schedule
-    hidden = ask.state is None and due.standing.state is ScheduleState.ARCHIVED
+@partial(once_for_each, most=256)
+def _living(found: Sequence[Shown]) -> list[bool]:
+    return [shown.standing.state is not ScheduleState.ARCHIVED for shown in found]
+
+
+def _fits(shown: Shown, ask: List) -> bool:
+    schedule = shown.schedule
+    hidden = ask.state is None and shown.standing.state is ScheduleState.ARCHIVED
     return (
         not hidden
         and (ask.tag is None or ask.tag in schedule.tags)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
+from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct
@@ -25,6 +26,7 @@ from timewright.operations.charges import ChargeRow, charges_of
 from timewright.operations.dependencies import Downstream, Upstream, downstreams, upstreams
 from timewright.operations.identity import once_for_each
 from timewright.ports import Due, Transaction
+from timewright.ports.looks import Look, Shown
 
 NEXT_SHOWN = 5
 
@@ -93,6 +95,10 @@ class RunRow(Struct, frozen=True, kw_only=True):
     error: str
 
 
+_OF_A_RUN = tuple(name for name in RunRow.__struct_fields__ if name != "schedule")
+_taken = attrgetter(*_OF_A_RUN)
+
+
 class RunDetail(Struct, frozen=True, kw_only=True):
     """A run with its identity, why it came to be, and every ended lease."""
 
@@ -111,16 +117,21 @@ class RunDetail(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-def schedule_detail(tx: Transaction, due: Due, *, now: datetime) -> ScheduleDetail:
+def schedule_detail(tx: Transaction, look: Look, *, now: datetime) -> ScheduleDetail:
     """A schedule with its next occurrences, as admission would decide them, and who waits for whom."""
-    if goes_on_as_planned(due, now=now):
-        detail = _planned_detail(due)
+    due = look.due
+    plan = _plan(due)
+    if plan is not None and now < plan.until:
+        detail = plan.detail
     else:
         calendars = calendars_for(tx, [due.schedule]).of(due.schedule)
         ahead = forecast(due.schedule, due.standing, now=now, count=NEXT_SHOWN, calendars=calendars)
         detail = _detail(due, ahead)
-    ahead = with_additions(tx, due.schedule, detail.next, now=now, count=NEXT_SHOWN)
-    before, after = upstreams(tx, due.schedule), downstreams(tx, due.schedule)
+    ahead = detail.next
+    if look.has_made or look.has_notes:
+        ahead = with_additions(tx, due.schedule, ahead, now=now, count=NEXT_SHOWN)
+    before = upstreams(tx, due.schedule)
+    after = downstreams(tx, due.schedule) if look.is_asked_for else ()
     if ahead is detail.next and not before and not after:
         return detail
     return replace(detail, next=ahead, upstream=before, downstream=after)
@@ -128,11 +139,23 @@ def schedule_detail(tx: Transaction, due: Due, *, now: datetime) -> ScheduleDeta
 
 def goes_on_as_planned(due: Due, *, now: datetime) -> bool:
     """Whether what comes next is the same at every instant until then: nothing is late, paused or moved."""
-    until = planned_until(due)
-    return until is not None and now < until
+    plan = _plan(due)
+    return plan is not None and now < plan.until
+
+
+class _Plan(Struct, frozen=True, gc=False):
+    """What a schedule shows as long as it goes on as planned."""
+
+    until: datetime
+    detail: ScheduleDetail
 
 
 @once_for_each
+def _plan(due: Due) -> _Plan | None:
+    until = planned_until(due)
+    return _Plan(until, _planned_detail(due)) if until is not None else None
+
+
 def planned_until(due: Due) -> datetime | None:
     """The next instant of a schedule that its trigger alone decides; nothing if anything else has a say."""
     schedule, standing = due.schedule, due.standing
@@ -165,7 +188,6 @@ def _detail(due: Due, ahead: tuple[Preview, ...]) -> ScheduleDetail:
     )
 
 
-@once_for_each
 def _planned_detail(due: Due) -> ScheduleDetail:
     schedule, standing = due.schedule, due.standing
     ahead = forecast_on_time(schedule, standing, count=NEXT_SHOWN)
@@ -174,10 +196,16 @@ def _planned_detail(due: Due) -> ScheduleDetail:
     return _detail(due, ahead)
 
 
+@partial(once_for_each, most=256)
+def schedule_rows(found: Sequence[Shown]) -> tuple[ScheduleRow, ...]:
+    """Schedules as a list shows them."""
+    return tuple(schedule_row(shown) for shown in found)
+
+
 @once_for_each
-def schedule_row(due: Due) -> ScheduleRow:
+def schedule_row(shown: Shown | Due) -> ScheduleRow:
     """A schedule as a list shows it."""
-    schedule, standing = due.schedule, due.standing
+    schedule, standing = shown.schedule, shown.standing
     return ScheduleRow(
         id=schedule.id,
         name=schedule.name,
@@ -200,8 +228,7 @@ def schedule_row(due: Due) -> ScheduleRow:
 
 def run_row(run: Run, *, schedule: str) -> RunRow:
     """A run as a list shows it."""
-    own = {name: getattr(run, name) for name in RunRow.__struct_fields__ if name != "schedule"}
-    return RunRow(schedule=schedule, **own)
+    return RunRow(schedule=schedule, **dict(zip(_OF_A_RUN, _taken(run), strict=True)))
 
 
 def run_detail(tx: Transaction, run: Run) -> RunDetail:
@@ -233,8 +260,7 @@ def _note(tx: Transaction, run: Run) -> str:
 
 def names_of_schedules(tx: Transaction, runs: Iterable[Run]) -> Mapping[str, str]:
     """The names that the schedules of runs have today, by id."""
-    ids = sorted({run.schedule_id for run in runs if run.schedule_id})
-    return {i: due.schedule.name for i, due in readable_schedules(tx, ids).items()}
+    return tx.schedule_names({run.schedule_id for run in runs if run.schedule_id})
 
 
 def readable_schedules(tx: Transaction, ids: Sequence[str]) -> dict[str, Due]:

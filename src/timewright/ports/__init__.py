@@ -15,6 +15,7 @@ from timewright.core.target import AnyTarget
 from timewright.core.triggers import AnyTrigger
 from timewright.ports.advisor import Advised, Advisor, Use
 from timewright.ports.rows import (
+    Advance,
     Change,
     Count,
     Due,
@@ -34,6 +35,7 @@ from timewright.ports.rows import (
 from timewright.ports.store import Store, Transaction
 
 __all__ = [
+    "Advance",
     "Advised",
     "Advisor",
     "Change",

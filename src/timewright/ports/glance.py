@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from msgspec import Struct
@@ -22,6 +22,23 @@ class Mark(Struct, frozen=True, kw_only=True):
     dropped: int = 0
 
 
+class Past(Struct, frozen=True, gc=False):
+    """What is counted of one occurrence behind us: its fate, and how late it began."""
+
+    state: str
+    planned_at: datetime
+    late_by: timedelta | None
+
+
+class Counts(Struct, frozen=True, kw_only=True):
+    """How many runs stand where somebody looks first."""
+
+    leased: int
+    ready: int
+    failed: int
+    parked: int
+
+
 class GlanceVerbs(Protocol):
     """Verbs that read a little of many schedules; each costs what it gives back."""
 
@@ -31,4 +48,12 @@ class GlanceVerbs(Protocol):
 
     def newest_marks(self, schedule_ids: Iterable[str], *, each: int) -> dict[str, tuple[Mark, ...]]:
         """The newest occurrences of schedules, oldest first, at most `each` of every schedule."""
+        ...
+
+    def count_standing(self, namespace: str, *, failed_since: datetime, most: int) -> Counts:
+        """How many runs stand in each of those states, each counted up to `most`."""
+        ...
+
+    def past(self, namespace: str, *, since: datetime, limit: int) -> list[Past]:
+        """The occurrences planned since an instant, the newest first."""
         ...

@@ -44,6 +44,17 @@ class Stood(Struct, frozen=True, gc=False):
     is_step: bool = False
 
 
+class Advance(Struct, frozen=True, gc=False):
+    """A schedule that goes on in the ordinary way: a run is ready where it stood, and its next one follows.
+
+    It stands in the store as it does here.
+    """
+
+    due: Due
+    run_id: str
+    following: datetime
+
+
 class Grant(Struct, frozen=True, kw_only=True, gc=False):
     """A lease to write: it holds only if the run is still ready with the fence it was read with."""
 

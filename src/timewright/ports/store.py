@@ -16,8 +16,11 @@ from timewright.core.schedule import Schedule
 from timewright.ports.budgets import BudgetVerbs
 from timewright.ports.glance import GlanceVerbs
 from timewright.ports.links import LinkVerbs
+from timewright.ports.looks import LookVerbs
 from timewright.ports.objects import ObjectVerbs
+from timewright.ports.outlook import OutlookVerbs
 from timewright.ports.rows import (
+    Advance,
     Change,
     Count,
     Due,
@@ -41,8 +44,22 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Struct)
 
 
-class Transaction(StepVerbs, GlanceVerbs, ObjectVerbs, SaidVerbs, LinkVerbs, BudgetVerbs, Protocol):
+class Transaction(
+    StepVerbs,
+    GlanceVerbs,
+    ObjectVerbs,
+    SaidVerbs,
+    LinkVerbs,
+    LookVerbs,
+    BudgetVerbs,
+    OutlookVerbs,
+    Protocol,
+):
     """The verbs of a store, inside one transaction; each takes and gives back many rows."""
+
+    def now(self) -> datetime:
+        """The store's clock, read in this transaction: after all it waited for."""
+        ...
 
     def put_schedules(self, rows: Sequence[Revised]) -> None:
         """Write schedules with a new revision; a taken name or a stale revision is a Conflict."""
@@ -92,6 +109,13 @@ class Transaction(StepVerbs, GlanceVerbs, ObjectVerbs, SaidVerbs, LinkVerbs, Bud
 
     def stand(self, rows: Sequence[Stood]) -> None:
         """Write where schedules stand."""
+        ...
+
+    def advance(self, rows: Sequence[Advance], *, now: datetime) -> set[str]:
+        """Insert a ready run for each and move its schedule on; gives back the ids that were new.
+
+        An occurrence that was there already stays as it is, and its schedule moves on all the same.
+        """
         ...
 
     def park_unreadable(self, schedule_id: str, *, reason: str, now: datetime) -> None:
@@ -153,10 +177,6 @@ class Transaction(StepVerbs, GlanceVerbs, ObjectVerbs, SaidVerbs, LinkVerbs, Bud
 
     def ready_runs(self, *, now: datetime, limit: int, handoff: bool = False, queue: str = "") -> list[Run]:
         """Runs that may start, best first, at most `limit` of each line of runs that share their gates."""
-        ...
-
-    def any_ready(self) -> bool:
-        """Whether a run waits for nothing but a taker in an engine; costs the same however many do."""
         ...
 
     def oldest_ready_runs(self, *, gates: tuple[str, ...], limit: int, handoff: bool = False) -> list[Run]:

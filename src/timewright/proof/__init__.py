@@ -6,7 +6,7 @@ numbers and texts as a table keeps them.
 
 from __future__ import annotations
 
-from timewright.proof import ceilings, charged, decided, followed, kept, leased, ruled
+from timewright.proof import ceilings, charged, decided, followed, kept, leased, needed, ruled, said
 from timewright.proof.checking import INVARIANTS, check
 from timewright.proof.report import Finding, Report, Violation
 from timewright.proof.rows import History
@@ -24,5 +24,7 @@ __all__ = [
     "followed",
     "kept",
     "leased",
+    "needed",
     "ruled",
+    "said",
 ]

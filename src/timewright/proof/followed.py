@@ -36,9 +36,10 @@ def _followed(view: View, schedule: ScheduleRow, policy: Policy, seen: Seen) -> 
     others = {one.id for one in view.history.schedules if _is_named(one, schedule.namespace, name)}
     runs = [run for i in others for run in view.of_schedule.get(i, ())]
     rows = [row for row in view.occurrences.get(schedule.id, ()) if row.planned_at > began]
-    left = _Left(rows, delay=span(policy.trigger.get("delay", "PT0S")))
-    ends = {run.id: [a.ended_at for a in view.attempts.get(run.id, ())] for run in runs}
-    alone = left.match([run for run in runs if _counts(run, policy)], ends)
+    left = _Left(rows, delay=span(policy.trigger.get("delay", "PT0S")), skew=view.skew)
+    ends = {run.id: ends_of(view, run) for run in runs}
+    waited_for = [run for run in runs if _counts(run, policy)]
+    alone = left.match(waited_for, ends)
     for run in runs:
         if not _counts(run, policy) or not _is_owed(view, run, policy, began=began, delay=left.delay):
             continue
@@ -49,7 +50,10 @@ def _followed(view: View, schedule: ScheduleRow, policy: Policy, seen: Seen) -> 
     if view.history.since is not None or view.history.cut or view.history.meta.get("pruned_to"):
         # The run that ended may be gone.
         return
-    for row in left.without({end for found in ends.values() for end in found}):
+    # One that was tried again may have ended so before, and none is followed twice.
+    followed = {run.id for run in waited_for} - alone
+    left.match([run for run in runs if run.id not in followed], ends)
+    for row in left.rows:
         if row.planned_at - left.delay > began:
             yield f"{schedule.name}: {spelled(row.planned_at)} follows no end of {name}", (row,)
 
@@ -57,14 +61,15 @@ def _followed(view: View, schedule: ScheduleRow, policy: Policy, seen: Seen) -> 
 class _Left:
     """The occurrences of a schedule that no end was found for yet."""
 
-    def __init__(self, rows: list[RunRow], *, delay: int) -> None:
+    def __init__(self, rows: list[RunRow], *, delay: int, skew: int) -> None:
         self.delay = delay
-        self._rows = sorted((row for row in rows if row.source == "baseline-after"), key=_planned)
+        self.rows = sorted((row for row in rows if row.source == "baseline-after"), key=_planned)
+        self._late = delay + APART + skew
 
     def match(self, runs: list[RunRow], ends: dict[str, list[int]]) -> set[str]:
         """Give every run its occurrence, the surest first; gives back the runs that have none."""
         waiting = sorted(runs, key=lambda run: run.finished_at or 0)
-        for within, all_ends in ((EXACT, False), (EXACT, True), (self.delay + APART, True)):
+        for within, all_ends in ((EXACT, False), (EXACT, True), (self._late, True)):
             waiting = [
                 run
                 for run in waiting
@@ -72,24 +77,21 @@ class _Left:
             ]
         return {run.id for run in waiting}
 
-    def without(self, ends: set[int]) -> list[RunRow]:
-        """Those that are left and follow none of these ends either."""
-        known = sorted(end + self.delay for end in ends)
-        return [
-            row
-            for row in self._rows
-            if (place := bisect_left(known, row.planned_at + 1)) == 0
-            or row.planned_at - known[place - 1] > self.delay + APART
-        ]
-
     def _take(self, ends: list[int], *, within: int) -> bool:
         """Take the first occurrence that follows one of these ends; says whether there was one."""
         for end in ends:
-            place = bisect_left(self._rows, end + self.delay, key=_planned)
-            if place < len(self._rows) and self._rows[place].planned_at <= end + self.delay + within:
-                del self._rows[place]
+            place = bisect_left(self.rows, end + self.delay, key=_planned)
+            if place < len(self.rows) and self.rows[place].planned_at <= end + self.delay + within:
+                del self.rows[place]
                 return True
         return False
+
+
+def ends_of(view: View, run: RunRow) -> list[int]:
+    """Every instant at which a run may have ended: its leases, and where someone cancelled it."""
+    cancels = [line.at for line in view.audit.get(run.id, ()) if line.action == "run.cancel"]
+    now = [run.finished_at] if run.finished_at is not None else []
+    return [*(attempt.ended_at for attempt in view.attempts.get(run.id, ())), *cancels, *now]
 
 
 def _is_named(one: ScheduleRow, namespace: str, name: str) -> bool:
@@ -139,4 +141,6 @@ def _is_owed(view: View, run: RunRow, policy: Policy, *, began: int, delay: int)
         # Nobody has looked since, which is another promise; or a pause is recorded when it is over.
         return False
     known = known_from(view, schedule)
-    return inside and max(began, known) < run.finished_at and due + view.grace < view.now
+    # One that was tried again was followed after its first end, or not at all.
+    first = min(ends_of(view, run)) if view.restarts(run) else run.finished_at
+    return inside and max(began, known) < first and due + view.grace < view.now

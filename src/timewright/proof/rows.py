@@ -171,6 +171,7 @@ class Note(Struct, frozen=True, kw_only=True):
     pruned     a run was pruned: subject run, about = its schedule, value = its planned_at, word = its state
     asked      a run by hand: subject run, about = its schedule, word = the client key
     shown      a preview: subject schedule, values = the instants shown, fence = the revision
+    said       an attempt ended that spoke: subject run, fence, value = what is kept, most = what was said
     """
 
     kind: str

@@ -6,6 +6,7 @@ import shutil
 from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
+from secrets import token_hex
 from time import monotonic
 from typing import Any
 
@@ -14,6 +15,7 @@ import apsw
 from timewright.core.moments import EPOCH
 from timewright.ports.surroundings import Condition
 from timewright.stores.file_safety import file_system, library_version, translated
+from timewright.stores.hearing import is_pooled
 from timewright.stores.migrate import migrations
 from timewright.stores.outside import look_at_file, look_at_server
 
@@ -79,7 +81,9 @@ def condition_of_server(url: str, *, now: datetime) -> Condition:
         theirs = float(_one(connection, "SELECT extract(epoch FROM clock_timestamp())"))
         size = int(_one(connection, "SELECT pg_database_size(current_database())"))
         place = connection.info.dbname
-        heard = _notified(connection)
+        pooled = len(sessions) > 1 or is_pooled(connection)
+        # Behind a pooler the engines do not listen either, and a session that listens would be another's.
+        heard = None if pooled else _notified(connection)
     return Condition(
         engine=outside.engine,
         place=place,
@@ -91,13 +95,13 @@ def condition_of_server(url: str, *, now: datetime) -> Condition:
         waiting=outside.waiting,
         clock_offset=theirs - (now - EPOCH).total_seconds(),
         notified_after=heard,
-        pooled=len(sessions) > 1,
+        pooled=pooled,
     )
 
 
 def _notified(connection: Any) -> float | None:
     """How long a call on a channel of our own takes to come back to us."""
-    channel = f"timewright_doctor_{connection.info.backend_pid}"
+    channel = f"timewright_doctor_{token_hex(8)}"
     began = monotonic()
     connection.execute(f"LISTEN {channel}")
     connection.execute(f"NOTIFY {channel}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from timewright.core.moments import micros
-from timewright.ports.glance import Mark
-from timewright.stores.rows import Row, to_instant
+from timewright.core.moments import EPOCH, micros
+from timewright.ports.glance import Counts, Mark, Past
+from timewright.stores.rows import MICROSECOND, Row, to_instant
+from timewright.stores.run_verbs import since_parameters
 from timewright.stores.verbs import Verbs
 
 
@@ -25,6 +26,22 @@ class SqlGlanceVerbs(Verbs):
         for row in self._ask("newest_marks", {"ids": list(schedule_ids), "most": each}):
             found.setdefault(row[0], []).append(_mark(row))
         return {schedule_id: tuple(reversed(marks)) for schedule_id, marks in found.items()}
+
+    def count_standing(self, namespace: str, *, failed_since: datetime, most: int) -> Counts:
+        """How many runs stand in each of those states, each counted up to `most`."""
+        asked = {"namespace": namespace, "most": most, **since_parameters(failed_since)}
+        ((leased, ready, failed, parked),) = self._ask("count_standing", asked)
+        return Counts(leased=leased, ready=ready, failed=failed, parked=parked)
+
+    def past(self, namespace: str, *, since: datetime, limit: int) -> list[Past]:
+        """The occurrences planned since an instant, the newest first."""
+        rows = self._ask("past", {"namespace": namespace, "limit": limit, **since_parameters(since)})
+        return [_past(*row) for row in rows]
+
+
+def _past(state: str, planned_at: int, fire_at: int, started_at: int | None) -> Past:
+    late_by = None if started_at is None else (started_at - fire_at) * MICROSECOND
+    return Past(state, EPOCH + planned_at * MICROSECOND, late_by)
 
 
 def _mark(row: Row) -> Mark:

@@ -89,7 +89,7 @@ class ServerEar:
         with suppress(psycopg.Error, OSError):
             connection = self._connect()
             try:
-                if _is_pooled(connection):
+                if is_pooled(connection):
                     while not self._over.wait(LOOK_WITHOUT_CALLS):
                         yield
                     return
@@ -119,7 +119,7 @@ class ServerEar:
         return called
 
 
-def _is_pooled(connection: psycopg.Connection[Any]) -> bool:
+def is_pooled(connection: psycopg.Connection[Any]) -> bool:
     """Whether someone stands between us and the server: then the process we were told of is not the one."""
     row = connection.execute("SELECT pg_backend_pid()").fetchone()
     return row is None or row[0] != connection.info.backend_pid

@@ -59,10 +59,6 @@ class LeaseVerbs(Verbs):
             found += self._waiting(self._ask("ready_runs", parameters), gates_of(line))
         return found
 
-    def any_ready(self) -> bool:
-        """Whether a run waits for nothing but a taker in an engine; costs the same however many do."""
-        return bool(self._ask("any_ready", {}))
-
     def oldest_ready_runs(self, *, gates: tuple[str, ...], limit: int, handoff: bool = False) -> list[Run]:
         """The longest waiting runs of one line whatever their priority, for queues that age."""
         parameters = {"handoff": int(handoff), "line": line_of(gates), "limit": limit}

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from timewright.core.jitter import share
-from timewright.core.moments import from_micros
 from timewright.errors import (
     Conflict,
     ForeignStore,
@@ -36,7 +35,7 @@ try:
     from psycopg.conninfo import make_conninfo
     from psycopg_pool import ConnectionPool, PoolTimeout
 
-    from timewright.stores.postgres_speaker import Connection, PostgresSpeaker, numbered
+    from timewright.stores.postgres_speaker import Connection, PostgresOnlooker, PostgresSpeaker, numbered
 except ImportError as missing:
     raise MissingExtra(
         "PostgreSQL support is not installed",
@@ -54,16 +53,15 @@ CHANNEL = "timewright"
 
 # Sent in one message, so a transaction costs no extra round trip; nothing of it outlives the transaction.
 # A prepared plan may be older than its tables are large, and a claim must not wade through what is behind it:
-# so whatever there is an index for is found by it, in its order.
+# so whatever there is an index for is found by it, in its order. And what was prepared is not planned again
+# for each value: for a single row that takes longer than the row does.
 _BEGIN_WRITE = (
     b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on;"
     b" SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '30s';"
     b" SET LOCAL idle_in_transaction_session_timeout = '60s';"
-    b" SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off"
+    b" SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;"
+    b" SET LOCAL plan_cache_mode = force_generic_plan"
 )
-_BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '30s'"
-# The server's clock in microseconds, without a detour through a float.
-_NOW = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 _FORGOTTEN = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
 _AGAIN = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable, *_FORGOTTEN)
@@ -106,7 +104,7 @@ class PostgresStore:
         if self._clock is not None:
             return self._clock.now()
         with self._translated(), self._pool.connection() as connection:
-            return from_micros(connection.number(_NOW))
+            return connection.now()
 
     def write(self, work: Callable[[Any], T]) -> T:
         """Run `work` in one durable transaction; again from the start after a deadlock or lock time-out."""
@@ -127,12 +125,11 @@ class PostgresStore:
 
     def read(self, work: Callable[[Any], T]) -> T:
         """Run `work` over one consistent picture of the store."""
-        with self._translated(), self._pool.connection() as connection:
-            connection.say(_BEGIN_READ)
-            try:
-                return work(self._transaction(connection, prepares=False))
-            finally:
-                _roll_back(connection)
+        try:
+            return self._picture(work)
+        except _FORGOTTEN:
+            self._prepares = False
+            return self._picture(work)
 
     def notify(self) -> None:
         """Wake other instances; it may be lost, and nothing depends on it."""
@@ -150,14 +147,25 @@ class PostgresStore:
         """Give back every connection."""
         self._pool.close()
 
-    def _transaction(self, connection: Connection, *, prepares: bool) -> SqlTransaction:
-        return SqlTransaction(PostgresSpeaker(connection, self._book, self._revisions, prepares=prepares))
+    def _picture(self, work: Callable[[Any], T]) -> T:
+        with self._translated(), self._pool.connection() as connection:
+            onlooker = PostgresOnlooker(
+                connection, self._book, self._revisions, prepares=self._prepares, clock=self._clock
+            )
+            try:
+                return work(SqlTransaction(onlooker))
+            finally:
+                if onlooker.has_begun:
+                    _roll_back(connection)
 
     def _transact(self, work: Callable[[Any], T]) -> T:
         with self._pool.connection() as connection:
             connection.say(_BEGIN_WRITE)
             try:
-                answer = work(self._transaction(connection, prepares=self._prepares))
+                speaker = PostgresSpeaker(
+                    connection, self._book, self._revisions, prepares=self._prepares, clock=self._clock
+                )
+                answer = work(SqlTransaction(speaker))
             except BaseException:
                 _roll_back(connection)
                 raise

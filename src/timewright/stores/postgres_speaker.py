@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, cast
 
 import psycopg
@@ -17,15 +18,28 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus
 from psycopg.pq.abc import PGresult
 
+from timewright.core.moments import from_micros
+from timewright.ports import Clock
 from timewright.stores.revisions import Revisions
 from timewright.stores.rows import Row
 from timewright.stores.statements import Statement
 
 # A statement that was spoken so often is prepared.
 OFTEN = 5
+# Pictures that begin with these are taken in every tick: to plan one takes ten times as long as to look.
+LOOKS = frozenset({"outlook", "asked_to_stop"})
+
+_BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '30s'"
+# As in a write: a prepared plan may be older than its tables are large, and is not made again for each value.
+_BEGIN_LOOK = (
+    _BEGIN_READ + b"; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;"
+    b" SET LOCAL plan_cache_mode = force_generic_plan"
+)
 
 _BIGINT, _ANY = 20, 0
 _DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
+# The server's clock in microseconds, without a detour through a float.
+_NOW = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _PLACE = re.compile(r"%(?:\((\w+)\))?s")
 
 
@@ -43,6 +57,10 @@ class Connection(psycopg.Connection[Any]):
     def number(self, words: bytes) -> int:
         """Ask for one number."""
         return int(self._checked(self.pgconn.exec_(words)).get_value(0, 0) or 0)
+
+    def now(self) -> datetime:
+        """What the server's clock shows."""
+        return from_micros(self.number(_NOW))
 
     def ask(self, spoken: Spoken, values: Sequence[str | int | None], *, prepares: bool) -> PGresult:
         """Run one statement; one that is spoken often is prepared, if it may be."""
@@ -83,7 +101,7 @@ def numbered(book: Mapping[str, Statement]) -> dict[str, Spoken]:
 
 
 class PostgresSpeaker:
-    """Runs statements of the book on one connection; those that only read are not prepared."""
+    """Runs statements of the book on one connection, in a transaction that was begun."""
 
     is_far = True
 
@@ -94,12 +112,14 @@ class PostgresSpeaker:
         revisions: Revisions | None = None,
         *,
         prepares: bool = False,
+        clock: Clock | None = None,
     ) -> None:
         self.revisions = revisions or Revisions()
         self.drafting = False
         self._connection = connection
         self._book = book
         self._prepares = prepares
+        self._clock = clock
         self._loads = Transformer(connection)
 
     def ask(self, name: str, parameters: Mapping[str, Any]) -> list[Row]:
@@ -116,12 +136,33 @@ class PostgresSpeaker:
         columns = zip(spoken.kinds, zip(*rows, strict=True), strict=True)
         return self._speak(spoken, [texts(c) if kind == "text" else numbers(c) for kind, c in columns])
 
+    def now(self) -> datetime:
+        """The server's clock; an injected one replaces it in tests and simulation."""
+        return self._clock.now() if self._clock is not None else self._connection.now()
+
     def _speak(self, spoken: Spoken, values: Sequence[str | int | None]) -> list[Row]:
         result = self._connection.ask(spoken, values, prepares=self._prepares)
         if not result.ntuples:
             return []
         self._loads.set_pgresult(result)
         return self._loads.load_rows(0, result.ntuples, tuple)
+
+
+class PostgresOnlooker(PostgresSpeaker):
+    """Only looks; the picture begins with the first question, which says how it is taken.
+
+    Most questions are not prepared: their plans depend on what is asked for.
+    """
+
+    has_begun = False
+
+    def _speak(self, spoken: Spoken, values: Sequence[str | int | None]) -> list[Row]:
+        if not self.has_begun:
+            is_look = spoken.name in LOOKS
+            self._connection.say(_BEGIN_LOOK if is_look else _BEGIN_READ)
+            self.has_begun = True
+            self._prepares = self._prepares and is_look
+        return super()._speak(spoken, values)
 
 
 def numbers(column: Iterable[int | None]) -> str:

@@ -89,11 +89,10 @@ class RunVerbs(Verbs):
             _LISTS.get(which.state, "list_runs"),
             {
                 "before": which.cursor or LAST,
-                "from": _oldest_id(which.since),
+                **since_parameters(which.since),
                 "namespace": which.namespace or "",
                 "queue": which.queue or "",
                 **({} if which.state in _LISTS else {"state": which.state.value if which.state else ""}),
-                "since": micros(which.since) if which.since else 0,
                 "until": micros(which.until) if which.until else 2**62,
                 "limit": limit + 1,
             },
@@ -196,6 +195,7 @@ def _fits(run: Run, which: RunFilter) -> bool:
     )
 
 
-def _oldest_id(since: datetime | None) -> str:
-    """No run planned from `since` on has a smaller id than this."""
-    return first_id("run", at=since - EARLY) if since is not None and since > OLDEST else ""
+def since_parameters(since: datetime | None) -> dict[str, str | int]:
+    """An instant as the statements ask for it: no run planned from then on has a smaller id than `from`."""
+    oldest = first_id("run", at=since - EARLY) if since is not None and since > OLDEST else ""
+    return {"from": oldest, "since": micros(since) if since is not None else 0}

@@ -15,7 +15,6 @@ from timewright.core.shards import SMALLEST_PARTS
 from timewright.errors import TimewrightError, UnreadableRow
 from timewright.stores.rows import MICROSECOND, SOURCES, Row, text, to_instant, to_int
 
-_NEVER = [None] * 4
 _SCHEDULE_STATES = {state.value: state for state in ScheduleState}
 
 _write_json = msgspec.json.Encoder().encode
@@ -81,12 +80,25 @@ def advance_row(schedule_id: str, standing: Standing, last_run: str) -> tuple[An
 
 def read_standing(row: Row) -> Standing:
     """The reverse of `standing_row`."""
-    state, reason, cursor, planned, wakes, source, trail, failures, runs, missed, *moments, hints = row
+    (
+        state,
+        reason,
+        cursor,
+        planned,
+        wakes,
+        source,
+        trail,
+        failures,
+        runs,
+        missed,
+        paused_at,
+        paused_until,
+        started,
+        finished,
+        hints,
+    ) = row
     try:
-        next_at = to_instant(planned)
-        paused_at, paused_until, started, finished = (
-            moments if moments == _NEVER else map(to_instant, moments)
-        )
+        next_at = None if planned is None else EPOCH + planned * MICROSECOND
         return Standing(
             state=_SCHEDULE_STATES[state],
             reason=reason,
@@ -98,10 +110,10 @@ def read_standing(row: Row) -> Standing:
             failures=failures,
             runs=runs,
             missed=missed,
-            paused_at=paused_at,
-            paused_until=paused_until,
-            last_started_at=started,
-            last_finished_at=finished,
+            paused_at=None if paused_at is None else to_instant(paused_at),
+            paused_until=None if paused_until is None else to_instant(paused_until),
+            last_started_at=None if started is None else to_instant(started),
+            last_finished_at=None if finished is None else to_instant(finished),
             hints=_read_hints(hints) if hints else NO_HINTS,
         )
     except (KeyError, TypeError, OverflowError, msgspec.MsgspecError, TimewrightError) as error:

@@ -111,10 +111,10 @@ class ScheduleVerbs(Verbs):
         """Schedules as they were at a revision."""
         wanted = pairs if isinstance(pairs, set) else set(pairs)
         known = self._speaker.revisions.known()
-        found = {pair: schedule for pair in wanted if (schedule := known.get(pair)) is not None}
-        if len(found) == len(wanted):
+        unknown = [pair for pair in wanted if pair not in known] if known else list(wanted)
+        found = {pair: known[pair] for pair in wanted if pair in known} if len(unknown) < len(wanted) else {}
+        if not unknown:
             return found
-        unknown = [pair for pair in wanted if pair not in found]
         read = {(row[0], row[1]): read_schedule(row[2]) for row in self._tell("get_revisions", unknown)}
         if not self._speaker.drafting:
             self._speaker.revisions.keep(read)
@@ -142,7 +142,7 @@ class ScheduleVerbs(Verbs):
     def foresee(self, *, until: datetime, limit: int) -> int:
         """Read what the schedules say that are due by then, to decide them sooner; says how many."""
         rows = self._ask("due_until", {"until": micros(until), "limit": limit})
-        self._schedules_of(rows)
+        self._schedules_of([(row[0], row[1]) for row in rows])
         return len(rows)
 
     def stand(self, rows: Sequence[Stood]) -> None:
@@ -174,9 +174,16 @@ class ScheduleVerbs(Verbs):
     ) -> datetime | None:
         """The earliest instant at which anything may be due; outside of the shard, only after patience."""
         ((schedule, run),) = self._ask("next_wake", {})
-        if shard != (1, 1) and schedule is not None:
-            schedule = self._next_of_shard(shard, until=schedule + patience // timedelta(microseconds=1))
+        schedule = self._due_for(shard, schedule, patience=patience)
         return to_instant(min((value for value in (schedule, run) if value is not None), default=None))
+
+    def _due_for(
+        self, shard: tuple[int, int] | None, earliest: int | None, *, patience: timedelta
+    ) -> int | None:
+        """When whoever serves a shard has a schedule to look at, given when the earliest of all is due."""
+        if shard == (1, 1) or earliest is None:
+            return earliest
+        return self._next_of_shard(shard, until=earliest + patience // timedelta(microseconds=1))
 
     def _next_of_shard(self, shard: tuple[int, int] | None, *, until: int) -> int:
         """The first of a shard before an instant, or that instant: how far is looked has a bound."""
@@ -240,11 +247,12 @@ class ScheduleVerbs(Verbs):
         One that cannot be understood is parked when it is due, told of in `lost` when that is given, and
         otherwise refused.
         """
-        schedules, why = self._schedules_of(rows)
+        pairs = [(row[0], row[1]) for row in rows]
+        schedules, why = self._schedules_of(pairs)
         found: list[Due] = []
-        for row in rows:
+        for pair, row in zip(pairs, rows, strict=True):
             try:
-                schedule = schedules.get((row[0], row[1])) or read_schedule(why.get((row[0], row[1]), ""))
+                schedule = schedules.get(pair) or read_schedule(why.get(pair, ""))
                 flight = Flight(row[18], row[19]) if row[18] or row[19] else NO_FLIGHT
                 found.append(Due(schedule, read_standing(row[2:17]), flight, row[17]))
             except UnreadableRow as error:
@@ -256,12 +264,11 @@ class ScheduleVerbs(Verbs):
                     self.park_unreadable(row[0], reason=str(error), now=now)
         return found
 
-    def _schedules_of(self, rows: Sequence[Row]) -> tuple[dict[Pair, Schedule], dict[Pair, str]]:
-        """What schedules say, by their hot rows; and the texts of those that cannot be understood."""
+    def _schedules_of(self, pairs: Sequence[Pair]) -> tuple[dict[Pair, Schedule], dict[Pair, str]]:
+        """What schedules say at a revision; and the texts of those that cannot be understood."""
         try:
-            return self.get_revisions((row[0], row[1]) for row in rows), {}
+            return self.get_revisions(pairs), {}
         except UnreadableRow:
-            pairs = [(row[0], row[1]) for row in rows]
             return {}, {(row[0], row[1]): row[2] for row in self._tell("get_revisions", pairs)}
 
 

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 BUSY_SECONDS = 10.0
 LARGEST_GROUP = 64
-CACHE_KIB = 16_384
+CACHE_KIB = 32_768
 # More than there are statements in the book: one that is forgotten is parsed again each time. The driver
 # keeps those that ran last, each row of a batch for itself, and never more than these.
 KEPT_STATEMENTS = 512
@@ -76,8 +76,8 @@ class SqliteStore:
         )
         check_library()
         with translated(self.path):
-            self._writer = SqliteSpeaker(self._open_writer(), self._revisions)
-            self._onlooker = Onlooker(self._writer.connection, self._revisions)
+            self._writer = SqliteSpeaker(self._open_writer(), self._revisions, now=self._clock.now)
+            self._onlooker = Onlooker(self._writer.connection, self._revisions, now=self._clock.now)
             self._prepare()
         self._identity = () if self._in_memory else identity(self.path)
 
@@ -109,7 +109,7 @@ class SqliteStore:
         try:
             reader = self._readers.pop()
         except IndexError:
-            reader = SqliteSpeaker(self._open_reader(), self._revisions)
+            reader = SqliteSpeaker(self._open_reader(), self._revisions, now=self._clock.now)
         try:
             with translated(self.path):
                 return self._picture(reader, work)

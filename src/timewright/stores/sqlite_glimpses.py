@@ -75,9 +75,12 @@ class SqliteGlimpses:
     def _picture(self, speaker: SqliteSpeaker, work: Callable[[Any], T]) -> T:
         connection = speaker.connection
         connection.execute("BEGIN")
+        self._calls = 0
         try:
             return work(SqlTransaction(speaker))
         finally:
+            # To end is never too long: whoever interrupts it leaves a picture open for ever.
+            self._calls = -MOST_STEPS
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
 
@@ -85,7 +88,7 @@ class SqliteGlimpses:
         connection = self._connect()
         connection.set_busy_handler(None)
         connection.set_progress_handler(self._is_long, MOST_STEPS)
-        self._speaker = SqliteSpeaker(connection, self._revisions)
+        self._speaker = SqliteSpeaker(connection, self._revisions, now=self.now)
         return self._speaker
 
     def _is_long(self) -> bool:

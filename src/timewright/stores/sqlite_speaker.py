@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import apsw
@@ -24,16 +25,24 @@ class SqliteSpeaker:
 
     is_far = False
 
-    def __init__(self, connection: apsw.Connection, revisions: Revisions | None = None) -> None:
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        revisions: Revisions | None = None,
+        *,
+        now: Callable[[], datetime],
+    ) -> None:
         self.connection = connection
+        self.now = now
         self.revisions = revisions or Revisions()
         self.drafting = False
         self._book = dict(load_book(SQLITE))
 
     def ask(self, name: str, parameters: Mapping[str, Any]) -> list[Row]:
         """Run one statement; lists are handed over as JSON."""
-        bound = {k: _listed(v) if isinstance(v, list) else v for k, v in parameters.items()}
-        return list(self.connection.execute(self._book[name].sql, bound))
+        if list in map(type, parameters.values()):
+            parameters = {k: _listed(v) if type(v) is list else v for k, v in parameters.items()}
+        return list(self.connection.execute(self._book[name].sql, parameters))
 
     def tell(self, name: str, rows: Sequence[Row]) -> list[Row]:
         """Run one statement for many rows."""
@@ -84,8 +93,10 @@ class Onlooker(SqliteSpeaker):
     SQLite could forbid the connection to write for a while, at the price of every plan it has made.
     """
 
-    def __init__(self, connection: apsw.Connection, revisions: Revisions | None = None) -> None:
-        super().__init__(connection, revisions)
+    def __init__(
+        self, connection: apsw.Connection, revisions: Revisions, *, now: Callable[[], datetime]
+    ) -> None:
+        super().__init__(connection, revisions, now=now)
         self._forbidden = {name for name, statement in self._book.items() if _WRITES.search(statement.sql)}
 
     def ask(self, name: str, parameters: Mapping[str, Any]) -> list[Row]:

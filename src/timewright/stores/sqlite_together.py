@@ -62,7 +62,7 @@ def together(sql: str, varying: tuple[int, ...]) -> Together:
         spelled[rest[0]] = "v.value"
     spelled[key] = "v.key"
     placed = _PLACE.sub(lambda found: spelled[int(found[1]) - 1], sql)
-    return Together(_brought(placed), _picked(alike), itemgetter(*(rest or [key])))
+    return Together(_brought(placed), _picked(alike), itemgetter(*rest) if rest else lambda _: 0)
 
 
 def differing(rows: Sequence[Row], varying: tuple[int, ...]) -> tuple[int, ...]:
@@ -78,15 +78,18 @@ def _brought(sql: str) -> str:
     One that fails stays half done, because whoever fails undoes the transaction: nothing is kept aside.
     """
     sql = _WRITES.sub(r"\1 OR FAIL", sql)
-    if sql.startswith("UPDATE"):
-        return sql.replace("WHERE", "FROM json_each(?1) v WHERE", 1)
+    if "VALUES (" in sql:
+        return re.sub(r"VALUES \((.*)\)", r"SELECT \1 FROM json_each(?1) v WHERE true", sql, count=1)
     if sql.startswith("SELECT"):
         return re.sub(r"FROM (\w+)\s+WHERE", r"FROM json_each(?1) v CROSS JOIN \1 WHERE", sql, count=1)
-    return re.sub(r"VALUES \((.*)\)", r"SELECT \1 FROM json_each(?1) v WHERE true", sql, count=1)
+    return sql.replace("WHERE", "FROM json_each(?1) v WHERE", 1)
 
 
 def _picked(places: Sequence[int]) -> Callable[[Row], tuple[Any, ...]]:
     """These columns of a row."""
     if len(places) > 1:
         return itemgetter(*places)
-    return lambda row: tuple(row[place] for place in places)
+    if not places:
+        return lambda _: ()
+    (place,) = places
+    return lambda row: (row[place],)

@@ -33,6 +33,12 @@ DUE_COLUMNS = """
     (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.state = 'held')
 """
 
+# The same without what is under way: what a list shows, and all that has to be readable of it.
+SHOWN_COLUMNS = """
+    s.id, s.revision, s.state, s.reason, s.decided_to, s.next_at, s.wake_at, s.source, s.trail, s.failures,
+    s.runs, s.missed, s.paused_at, s.paused_until, s.last_started_at, s.last_finished_at, s.hints, s.name
+"""
+
 
 class Statement(Struct, frozen=True):
     """One statement, ready for its database; `kinds` are those of the columns of the rows it is given.
@@ -83,7 +89,7 @@ def _entries(text: str) -> list[tuple[str, tuple[tuple[str, str], ...], str, str
 
 def _spoken(name: str, columns: tuple[tuple[str, str], ...], body: str, dialect: Dialect) -> Statement:
     body = body.replace("{run}", ", ".join(f"runs.{column}" for column in RUN_COLUMNS.split()))
-    body = body.replace("{due}", DUE_COLUMNS.strip())
+    body = body.replace("{due}", DUE_COLUMNS.strip()).replace("{shown}", SHOWN_COLUMNS.strip())
     kept = "{kept:" in body
     varying = tuple(place for place, (column, _) in enumerate(columns) if column.endswith("*"))
     columns = tuple((column.rstrip("*"), kind) for column, kind in columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Protocol
 
 from timewright.core.run import Run
@@ -35,6 +36,10 @@ class Speaker(Protocol):
         """Run one statement for many rows; gives back what it returns."""
         ...
 
+    def now(self) -> datetime:
+        """The store's clock."""
+        ...
+
 
 class Verbs:
     """A group of verbs in one open transaction."""
@@ -43,6 +48,10 @@ class Verbs:
         self._speaker = speaker
         self._ask = speaker.ask
         self._tell = speaker.tell
+
+    def now(self) -> datetime:
+        """The store's clock, read in this transaction: after all it waited for."""
+        return self._speaker.now()
 
     def _hold_for(self, runs: Sequence[Run]) -> None:
         rows = [(gate, run.id, run.fence) for run in runs for gate in run.gates]

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from msgspec import Struct
@@ -226,10 +228,13 @@ def load_app(reference: str) -> Registry:
     try:
         module = import_module(module_name)
         found = [_registry_in(attribute(module, path))] if path else _registries_in(vars(module))
-    except TimewrightError:
-        raise
+    except TimewrightError as error:
+        said = f"{error.message}{_line_of(error)}"
+        raise type(error)(
+            said, field=error.field, value=error.value, rule=error.rule, fix=error.fix
+        ) from error
     except Exception as error:
-        raise _not_an_app(reference, f"{type(error).__name__}: {error}") from error
+        raise _not_an_app(reference, f"{type(error).__name__}: {error}{_line_of(error)}") from error
     registries = [registry for registry in found if registry is not None]
     if len(registries) != 1:
         raise _not_an_app(reference, f"{len(registries) or 'no'} schedulers are there")
@@ -287,11 +292,24 @@ def _registries_in(names: dict[str, Any]) -> list[Registry]:
     return list({id(registry): registry for registry in found if registry is not None}.values())
 
 
+def _line_of(error: BaseException) -> str:
+    """Where in somebody's module it happened: ` (jobs.py, line 7)`; nothing if it never got there."""
+    from sysconfig import get_path
+
+    not_theirs = (str(Path(__file__).parents[1]), get_path("stdlib"), "<")
+    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    theirs = [(name, line) for name, line in frames if not name.startswith(not_theirs)]
+    return f" ({Path(theirs[-1][0]).name}, line {theirs[-1][1]})" if theirs else ""
+
+
 def _not_an_app(reference: str, why: str) -> TimewrightError:
+    file, _, name = reference.partition(":")
+    meant = ".".join(Path(file).with_suffix("").parts)
+    is_file = file.endswith(".py") or "/" in file
     return refused(
         "app",
         reference,
         f"leads to no scheduler: {why}",
         rule="module:name of a scheduler or a registry",
-        fix="--app myapp:scheduler",
+        fix=f"--app {meant}:{name or 'app'}" if is_file else "--app myapp:scheduler",
     )

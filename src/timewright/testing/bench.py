@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+from timewright.core.decoding import names_of
 from timewright.core.facts import Fact
-from timewright.core.moments import ZERO
+from timewright.core.moments import ZERO, as_duration
 from timewright.core.run import Run
 from timewright.core.schedule import Schedule, Standing
 from timewright.core.target import AnyTarget, Note
-from timewright.core.triggers import AnyTrigger, anchored
+from timewright.core.triggers import AnyTrigger, Every, anchored
+from timewright.core.vocabulary import decode, decode_schedule
 from timewright.engine.launch import Launcher
 from timewright.engine.loop import Loop
 from timewright.engine.rest import EventWaker
@@ -74,16 +76,24 @@ class Bench:
         self.facts.append(fact)
 
     def schedule(
-        self, name: str, trigger: AnyTrigger, *, target: AnyTarget | None = None, **policies: Any
+        self,
+        name: str,
+        trigger: AnyTrigger | str | timedelta,
+        *,
+        target: AnyTarget | None = None,
+        **policies: Any,
     ) -> Schedule:
-        """Keep a schedule made now; a note is what it does unless a target is given."""
+        """Keep a schedule made now; a note is what it does unless a target is given.
+
+        The trigger may be its text or a length of time, and policies the words for them.
+        """
         schedule = Schedule(
             id=self.ids.new("schedule", now=self.now),
             name=name,
             created_at=self.now,
-            trigger=anchored(trigger, self.now),
+            trigger=anchored(_trigger(trigger), self.now),
             target=target or Note(text=name),
-            **policies,
+            **_policies(policies, now=self.now),
         )
         return create(self.store, [schedule], by=By(actor="bench"), now=self.now)[0].schedule
 
@@ -110,9 +120,9 @@ class Bench:
                 return self.facts[began:]
         raise AssertionError(f"still busy after {MOST_TICKS} ticks at {self.now.isoformat()}")
 
-    def advance(self, by: timedelta = ZERO, **parts: float) -> list[Fact]:
-        """Let time pass, stopping wherever anything is due: `bench.advance(hours=3)`."""
-        began, end = len(self.facts), self.now + by + timedelta(**parts)
+    def advance(self, by: timedelta | str = ZERO, **parts: float) -> list[Fact]:
+        """Let time pass, stopping wherever anything is due: `bench.advance(hours=3)`, or `"3h"`."""
+        began, end = len(self.facts), self.now + as_duration(by, field="by") + timedelta(**parts)
         self.tick()
         for _ in range(MOST_TICKS):
             upcoming = self._next_instant()
@@ -172,3 +182,22 @@ def _counting() -> Any:
         return (count << 16).to_bytes(size, "big")
 
     return entropy
+
+
+def _trigger(when: AnyTrigger | str | timedelta) -> AnyTrigger:
+    if isinstance(when, timedelta):
+        return Every(when)
+    found: AnyTrigger = decode(when, AnyTrigger, field="trigger") if isinstance(when, str) else when
+    return found
+
+
+def _policies(given: dict[str, Any], *, now: datetime) -> dict[str, Any]:
+    """The same with every word as the value it means, which a schedule does not ask about by itself."""
+    said = {name: value for name, value in given.items() if isinstance(value, str | int | dict | list)}
+    if not said:
+        return given
+    if isinstance(said.get("retry"), int):
+        said["retry"] = {"max_attempts": said["retry"]}
+    read = decode_schedule({"name": "bench", "manual": True, "note": "x", **said}, id="sch_bench", now=now)
+    meant = {name: getattr(read, name) for name in names_of(said, Schedule)}
+    return {name: value for name, value in given.items() if name not in said} | meant

@@ -16,7 +16,8 @@ from pathlib import Path
 from timewright.testing.world.bases import Base, FileBase, MemoryBase, PostgresBase
 from timewright.testing.world.clocks import HOUR
 from timewright.testing.world.dangers import unmet
-from timewright.testing.world.mutants import BY_NAME, MUTANTS, switched_on
+from timewright.testing.world.mutants import BY_NAME, MUTANTS
+from timewright.testing.world.mutating import switched_on
 from timewright.testing.world.verdict import Result, live, total
 from timewright.testing.world.workload import scenario
 
@@ -27,10 +28,10 @@ MUTANT_HOURS = 2.0
 WIDTH = 40
 
 
-def one_seed(seed: int, *, hours: float, size: str, store: str, server: str) -> Result:
+def one_seed(seed: int, *, hours: float, size: str, store: str, server: str, alone: bool = False) -> Result:
     """One world from beginning to end."""
     with base_of(store, server) as base:
-        return live(scenario(seed, hours=hours, size=size), base)
+        return live(scenario(seed, hours=hours, size=size, relations=not alone), base)
 
 
 @contextmanager
@@ -52,8 +53,8 @@ def killed_by(name: str, *, seeds: int = MOST_SEEDS_FOR_A_MUTANT) -> tuple[int, 
     """The first seed in which a promise that a mutant breaks is seen to be broken, and how; else nothing."""
     mutant = BY_NAME[name]
     with switched_on(mutant) as change:
-        for seed in range(seeds):
-            world = scenario(seed, hours=MUTANT_HOURS, size="dense")
+        for seed in range(1, 4 * seeds, 4) if mutant.relations else range(seeds):
+            world = scenario(seed, hours=MUTANT_HOURS, size="dense", relations=mutant.relations)
             result = live(world, MemoryBase(), only=mutant.owners, mutate=change)
             for violation in result.violations:
                 if violation.invariant in mutant.owners:
@@ -76,7 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _simulate(asked: argparse.Namespace, *, server: str) -> int:
     seeds = [asked.seed] if asked.seed is not None else range(asked.first, asked.first + asked.seeds)
-    work = partial(one_seed, hours=asked.hours, size=asked.size, store=asked.store, server=server)
+    work = partial(
+        one_seed, hours=asked.hours, size=asked.size, store=asked.store, server=server, alone=asked.alone
+    )
     began, results = time.monotonic(), list[Result]()
     for result in _spread(work, seeds, jobs=min(asked.jobs, len(seeds))):
         results.append(result)
@@ -119,7 +122,7 @@ def _tell_failure(result: Result, asked: argparse.Namespace) -> None:
     _say("  the last facts of what is involved:")
     for line in result.last_facts:
         _say(f"    {line}")
-    options = f"--hours {asked.hours:g} --size {asked.size} --store {asked.store}"
+    options = f"--hours {asked.hours:g} --size {asked.size} --store {asked.store}{' --alone' * asked.alone}"
     _say(f"  replay: python3 dev.py simulate --seed {result.seed} {options}")
 
 
@@ -167,6 +170,7 @@ def _parser() -> argparse.ArgumentParser:
         "--store", choices=STORES, default="sqlite", help="in memory, in a file, or PostgreSQL"
     )
     parser.add_argument("--size", choices=SIZES, default="drawn", help="how much there is in a world")
+    parser.add_argument("--alone", action="store_true", help="no schedules that follow, need or spend")
     parser.add_argument("--jobs", type=int, default=1, help="processes at the same time")
     parser.add_argument(
         "--mutants", action="store_true", help="hunt the protocols with one thing wrong in them"

@@ -80,7 +80,7 @@ def status(server: Server, certificate: Path | None) -> int:
     context = ssl.create_default_context(cafile=ITS_AUTHORITY)
     if certificate is not None:
         context.load_cert_chain(certificate)
-    connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=10)
+    connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=60)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 import apsw
 import pytest
+from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.doors.http.test_http_callers import bearer, made_key
@@ -28,6 +29,7 @@ from timewright.operations.doorkeeper import Doorkeeper
 from timewright.operations.views import planned_until, schedule_detail
 from timewright.ports import ScheduleFilter, Store
 from timewright.ports.glimpse import NotAtOnce
+from timewright.ports.looks import Look
 from timewright.stores import sqlite_glimpses
 from timewright.stores.sqlite import SqliteStore
 from timewright.testing.clock import ManualClock
@@ -98,6 +100,10 @@ def test_what_is_answered_at_once_is_what_a_thread_would_have_answered(
             answers = [visitor.ask("GET", path) for _ in range(2)]
         assert expected.status == 200
         assert answers == [expected, expected], example
+
+
+class Held(Struct):
+    """What an answer was made of."""
 
 
 class Slow:
@@ -212,6 +218,20 @@ def test_a_look_that_takes_many_steps_is_sent_away(tmp_path: Path, monkeypatch: 
         store.glimpses.stamp()
 
 
+def test_whoever_looked_too_long_leaves_no_picture_open(filed: House) -> None:
+    glimpses = filed.store.glimpses  # type: ignore[attr-defined]
+
+    def linger(_tx: Any) -> None:
+        # As if the allowance were spent, and every other step asked about.
+        glimpses._calls = 1
+        glimpses._speaker.connection.set_progress_handler(glimpses._is_long, 2)
+
+    for _ in range(2):
+        glimpses.look(linger)
+        glimpses._speaker.connection.set_progress_handler(None)
+    assert not glimpses._speaker.connection.in_transaction
+
+
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     class Still:
         """A store that nobody writes into."""
@@ -224,7 +244,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     questions: list[recent.Asked] = [("default", "", (str(number),), "") for number in range(9)]
     kept.recall(questions[0])
     for question in questions:
-        kept.keep(question, Reply(b"x" * 30), until=None)
+        kept.keep(question, Reply(b"x" * 30), value=Held(), until=None)
     assert [kept.recall(question) is not None for question in questions] == [False] * 6 + [True] * 3
 
 
@@ -253,7 +273,7 @@ def test_what_goes_on_as_planned_is_foreseen_alike_at_every_instant_until_then(
     assert until in (None, due.standing.next_at)
     for part in (0.0, 0.3, 0.999999):
         now = house.now + (due.standing.next_at - house.now) * part
-        shown = house.store.read(partial(schedule_detail, due=due, now=now))
+        shown = house.store.read(partial(schedule_detail, look=Look(due), now=now))
         assert shown.next == forecast(due.schedule, due.standing, now=now)
 
 

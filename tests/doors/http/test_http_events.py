@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.doors.http.visitor import ADA, HOST
+from tests.doors.http.visitor import ADA, HOST, visiting
 from tests.operations.house import NOON, House
 from timewright.core.facts import Fact, RunFreed, TickFinished
 from timewright.doors.http import events
@@ -69,15 +69,15 @@ class Stream:
                 self.came.clear()
                 await self.came.wait()
 
-        await asyncio.wait_for(looking(), 10)
+        await asyncio.wait_for(looking(), 60)
 
     async def leave(self) -> None:
         self.left.set()
-        await asyncio.wait_for(self.task, 10)
+        await asyncio.wait_for(self.task, 60)
 
 
 def tell(story: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(story(), 60))
 
 
 def test_facts_come_in_order_with_ids_and_their_kind(house: House) -> None:
@@ -116,6 +116,13 @@ def test_nobody_hears_of_another_namespace_and_only_of_the_kinds_asked_for(house
         await picky.leave()
 
     tell(story)
+
+
+def test_a_kind_of_fact_that_there_is_not_is_refused_before_anyone_waits_for_it(house: House) -> None:
+    with visiting(house) as visitor:
+        refusal = visitor.ask("GET", "/api/v1/events?facts=run-failed,run-parkd")
+    assert (refusal.status, refusal.data["field"]) == (422, "facts")
+    assert refusal.data["fix"] == "did you mean run-parked?"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +184,7 @@ def test_whoever_reads_too_slowly_is_let_go_and_holds_nobody_up(house: House) ->
             if number % 100 == 0:
                 await quick.until(lambda upto=number: len(quick.told) > upto)  # type: ignore[misc]
         slow.gate.set()
-        await asyncio.wait_for(slow.task, 10)
+        await asyncio.wait_for(slow.task, 60)
         assert json.loads(slow.told[-1]["data"]) == {"reason": "slow"}
         await quick.until(lambda: len(quick.told) > MOST_WAITING + 9)
         await quick.leave()
@@ -194,7 +201,7 @@ def test_whoever_does_not_read_at_all_is_given_up(house: House, monkeypatch: pyt
         await stream.until(lambda: len(stream.told) == 1)
         stream.gate.clear()
         hub.note(fact(1))
-        await asyncio.wait_for(stream.task, 10)
+        await asyncio.wait_for(stream.task, 60)
 
     tell(story)
 
@@ -216,10 +223,10 @@ def test_streams_end_when_we_stop_and_no_new_one_begins(house: House) -> None:
         stream = Stream(hub, house)
         await stream.until(lambda: len(stream.told) == 1)
         await asyncio.to_thread(hub.close)
-        await asyncio.wait_for(stream.task, 10)
+        await asyncio.wait_for(stream.task, 60)
         assert json.loads(stream.told[-1]["data"]) == {"reason": "stopping"}
         late = Stream(hub, house)
-        await asyncio.wait_for(late.task, 10)
+        await asyncio.wait_for(late.task, 60)
         assert late.status == 503
 
     tell(story)
@@ -290,7 +297,7 @@ def test_there_are_so_many_streams_and_no_more(house: House) -> None:
         hub = Hub("one")
         listeners = [hub.listen("default", frozenset(), "")[0] for _ in range(MOST_STREAMS)]
         refused = Stream(hub, house)
-        await asyncio.wait_for(refused.task, 10)
+        await asyncio.wait_for(refused.task, 60)
         assert refused.status == 503
         hub.leave(listeners[0])
         stream = Stream(hub, house)

@@ -193,12 +193,12 @@ def test_whoever_is_cancelled_waits_until_its_work_has_ended() -> None:
 
     def work() -> None:
         begun.set()
-        go.wait(10)
+        go.wait(60)
         ended.append(True)
 
     async def cancelled() -> None:
         task = asyncio.create_task(Threads(1).run(work))
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait, 60)
         task.cancel()
         asyncio.get_running_loop().call_later(0.02, go.set)
         with pytest.raises(asyncio.CancelledError):
@@ -212,6 +212,6 @@ def test_a_thread_that_nobody_needs_ends_and_another_takes_its_place(monkeypatch
     monkeypatch.setattr(threading_door, "IDLE_SECONDS", 0.01)
     threads = Threads(1)
     first = asyncio.run(threads.run(threading.current_thread))
-    first.join(10)
+    first.join(60)
     assert not first.is_alive()
     assert asyncio.run(threads.run(lambda: 7)) == 7

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from tests.doors.http.visitor import Visitor, visiting
+from tests.doors.http.visitor import ADA, Visitor, visiting
 from tests.operations.house import House
 from timewright.engine.loop import Pulse
 
@@ -70,6 +71,22 @@ def test_numbers_are_there_when_someone_counts(house: House) -> None:
         assert answer.body == b"timewright_ticks_total 3\n"
     with visiting(house) as visitor:
         assert visitor.ask("GET", "/metrics").status == 404
+
+
+def test_numbers_of_a_namespace_are_for_those_who_may_enter_it(house: House) -> None:
+    lines = [
+        "# HELP timewright_runs_total Runs that ended, by how.",
+        'timewright_runs_total{namespace="default",outcome="failed",queue="mail"} 1.0',
+        'timewright_runs_total{namespace="other",outcome="failed",queue="mail"} 2.0',
+        'timewright_schedule_runs_total{a="x",namespace="other",schedule="hidden"} 3.0',
+        "timewright_ticks_total 3.0",
+    ]
+    shown = {"metrics": lambda: "\n".join(lines) + "\n"}
+    with visiting(house, caller=replace(ADA, namespaces=("default",)), **shown) as visitor:
+        answer = visitor.ask("GET", "/metrics")
+        assert answer.body.decode().splitlines() == [*lines[:2], lines[-1]]
+    with visiting(house, caller=replace(ADA, scopes=frozenset({"hint"})), **shown) as visitor:
+        assert visitor.ask("GET", "/metrics").status == 403
 
 
 def test_a_late_look_is_measured(visitor: Visitor, house: House) -> None:

@@ -42,7 +42,7 @@ class Running:
 
     def talk(self, *raw: bytes, ending: bytes = b"") -> bytes:
         """Send bytes as they are; everything that comes until the other side closes, or the end is there."""
-        with socket.create_connection(("127.0.0.1", self.server.port), timeout=10) as line:
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=60) as line:
             came = b""
             for part in raw:
                 line.sendall(part)
@@ -84,7 +84,7 @@ def status(answer: bytes) -> int:
 
 def test_it_answers_in_both_spellings_of_this_machine(running: Running) -> None:
     for name in ("127.0.0.1", "::1"):
-        line = http.client.HTTPConnection(name, running.server.port, timeout=10)
+        line = http.client.HTTPConnection(name, running.server.port, timeout=60)
         line.request("GET", "/healthz")
         answer = line.getresponse()
         assert (answer.status, json.load(answer)) == (200, {"alive": True})
@@ -154,7 +154,7 @@ def test_headers_behind_the_body_are_not_heard(running: Running) -> None:
 
 
 def test_what_never_ends_is_not_kept_for_ever(running: Running) -> None:
-    line = socket.create_connection(("127.0.0.1", running.server.port), timeout=10)
+    line = socket.create_connection(("127.0.0.1", running.server.port), timeout=60)
     with line, contextlib.suppress(ConnectionError):
         line.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: ")
         sent = 0
@@ -175,7 +175,7 @@ def test_a_head_that_does_not_come_is_waited_for_only_so_long(
     for raw in (b"", b"GET /healthz HTTP/1.1\r\nhost: local"):
         began = time.monotonic()
         assert running.talk(raw) == b""
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 10
 
 
 def test_a_second_head_that_does_not_come_is_not_waited_for_either(
@@ -183,26 +183,29 @@ def test_a_second_head_that_does_not_come_is_not_waited_for_either(
 ) -> None:
     monkeypatch.setattr(protocols, "HEAD_SECONDS", 0.2)
     began = time.monotonic()
-    with socket.create_connection(("127.0.0.1", running.server.port), timeout=10) as line:
+    with socket.create_connection(("127.0.0.1", running.server.port), timeout=60) as line:
         line.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         came = b""
         while b"alive" not in came:
             came += line.recv(65536)
         line.sendall(b"GET /hea")
         assert line.recv(65536) == b""
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10
 
 
-def test_it_stops_soon_with_streams_and_idle_connections_open(house: House) -> None:
+def test_it_stops_soon_with_streams_and_idle_connections_open(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "STOP_SECONDS", 60)
     running = Running(house, callers=lambda _: ADA)
     idle = socket.create_connection(("127.0.0.1", running.server.port))
-    stream = http.client.HTTPConnection("127.0.0.1", running.server.port, timeout=10)
+    stream = http.client.HTTPConnection("127.0.0.1", running.server.port, timeout=60)
     stream.request("GET", "/api/v1/events")
     answer = stream.getresponse()
     assert answer.read(5) == b"retry"
     began = time.monotonic()
     running.stop()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 45, "of itself, and not when its patience has come to an end"
     assert b'"reason":"stopping"' in answer.read()
     assert not [one for one in threading.enumerate() if one.name == "timewright-door"]
     idle.close()
@@ -237,7 +240,7 @@ def test_everywhere_is_both_kinds_of_address(house: House) -> None:
     server = Server(bind="::", port=0)
     server.start(HttpDoor(house.context, gate=Gate(open=True)))
     for name in ("127.0.0.1", "::1"):
-        line = http.client.HTTPConnection(name, server.port, timeout=10)
+        line = http.client.HTTPConnection(name, server.port, timeout=60)
         line.request("GET", "/healthz")
         assert line.getresponse().status == 200
         line.close()
@@ -281,12 +284,12 @@ def test_tls_is_spoken_with_a_certificate_and_only_then(house: House) -> None:
     server = Server(bind="127.0.0.1", port=0, tls=(str(TLS / "good.pem"), ""))
     server.start(HttpDoor(house.context, callers=lambda _: ADA))
     context = ssl.create_default_context(cafile=str(TLS / "ca.pem"))
-    line = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=10, context=context)
+    line = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=60, context=context)
     line.request("GET", "/healthz")
     answer = line.getresponse()
     assert (answer.status, answer.headers["strict-transport-security"]) == (200, "max-age=31536000")
     line.close()
-    plain = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    plain = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     plain.request("GET", "/healthz")
     with pytest.raises((http.client.HTTPException, OSError)):
         plain.getresponse()

@@ -41,7 +41,7 @@ class Up(NamedTuple):
     process: Any
 
     def get(self, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
-        line = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=10)
+        line = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=60)
         line.request("GET", path, headers={"authorization": f"Bearer {self.key}", **headers})
         answer = line.getresponse()
         found = answer.status, dict(answer.getheaders()), answer.read()
@@ -67,7 +67,7 @@ def test_the_first_start_makes_a_key_that_only_its_owner_reads_and_leaves_no_add
     assert up.get("/readyz")[0] == 200
     assert b"timewright_" in up.get("/metrics")[2]
     seconds, words = ended(up.process, signal.SIGTERM)
-    assert (up.process.returncode, seconds < 5) == (0, True)
+    assert (up.process.returncode, seconds < 30) == (0, True)
     assert "stopped" in words
     assert not (here / "timewright.db.server").exists()
     assert (here / "timewright.db.admin").read_text("utf-8").strip() == up.key
@@ -80,7 +80,7 @@ def test_the_link_that_is_printed_opens_the_dashboard_once(up: Up) -> None:
     status, headers, _ = up.get(path, authorization="")
     assert (status, headers["location"]) == (303, "/")
     cookie = headers["set-cookie"].split(";")[0]
-    line = http.client.HTTPConnection(up.url.removeprefix("http://"), timeout=10)
+    line = http.client.HTTPConnection(up.url.removeprefix("http://"), timeout=60)
     line.request("GET", "/", headers={"cookie": cookie})
     answer = line.getresponse()
     assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -91,7 +91,7 @@ def test_the_link_that_is_printed_opens_the_dashboard_once(up: Up) -> None:
 
 
 def test_a_stream_of_facts_shows_what_the_engine_does_and_ends_with_it(up: Up, here: Path) -> None:
-    line = http.client.HTTPConnection(up.url.removeprefix("http://"), timeout=20)
+    line = http.client.HTTPConnection(up.url.removeprefix("http://"), timeout=60)
     line.request("GET", "/api/v1/events", headers={"authorization": f"Bearer {up.key}"})
     stream = line.getresponse()
     assert run(here, "schedule", "create", "hello", "--every", "1s", "--note", "hello").code == 0
@@ -101,7 +101,7 @@ def test_a_stream_of_facts_shows_what_the_engine_does_and_ends_with_it(up: Up, h
     up.process.send_signal(signal.SIGTERM)
     assert b'"reason":"stopping"' in stream.read()
     line.close()
-    up.process.communicate(timeout=20)
+    up.process.communicate(timeout=60)
     assert up.process.returncode == 0
 
 
@@ -156,7 +156,7 @@ def test_a_server_without_an_engine_answers_and_runs_nothing(here: Path) -> None
         ask(None, "schedule", "create", "hello", "--every", "1s", "--note", "hello")
         where = json.loads((here / "timewright.db.server").read_text("utf-8"))["url"]
         assert ask(None, "--server", where, "schedule", "list", "-q").out == "hello\n"
-        line = http.client.HTTPConnection(where.removeprefix("http://"), timeout=20)
+        line = http.client.HTTPConnection(where.removeprefix("http://"), timeout=60)
         key = (here / "timewright.db.admin").read_text("utf-8").strip()
         line.request("GET", "/api/v1/events", headers={"authorization": f"Bearer {key}"})
         stream, seen = line.getresponse(), b""

@@ -10,12 +10,17 @@ from typing import Any
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
+from msgspec.structs import replace
 
 from tests.operations.house import NOON, House
 from timewright.doors.mcp import make_server
-from timewright.doors.mcp.confirm import GOOD_FOR, Confirmations
+from timewright.doors.mcp.confirm import GOOD_FOR, Confirmations, common_words
 from timewright.doors.mcp.prompts import JOBS
+from timewright.doors.mcp.tools import tools_for
 from timewright.errors import NotAllowed
+from timewright.ledger.keyring import drawn_from
+from timewright.operations.callers import ROLES, Caller, Role
+from timewright.operations.doorkeeper import Doorkeeper
 from timewright.operations.plain_text import LONGEST, harmless
 
 
@@ -57,6 +62,30 @@ def test_a_word_is_good_for_some_minutes_and_for_this_server() -> None:
         confirmations.demand("schedule delete", asked, actor="ada", now=NOON + 2 * GOOD_FOR)
     with pytest.raises(NotAllowed):
         Confirmations().demand("schedule delete", asked, actor="ada", now=NOON)
+
+
+def test_a_word_of_one_instance_is_known_to_all_that_share_the_secret_key(house: House) -> None:
+    def instance(master: bytes) -> Confirmations:
+        keeper = Doorkeeper(lambda: drawn_from([master]))
+        words = common_words(replace(house.context, doorkeeper=keeper))
+        assert words is not None
+        return words
+
+    asked = {"schedule": "a"}
+    word = instance(b"a" * 32).word("schedule delete", asked, actor="ada", now=NOON)
+    said = {**asked, "confirm": word}
+    instance(b"a" * 32).demand("schedule delete", said, actor="ada", now=NOON)
+    with pytest.raises(NotAllowed):
+        instance(b"b" * 32).demand("schedule delete", said, actor="ada", now=NOON)
+
+
+@pytest.mark.parametrize(("role", "most"), [("viewer", 30_000), ("editor", 100_000)])
+def test_what_a_model_reads_before_it_begins_stays_short(role: Role, most: int) -> None:
+    shown = [
+        tool.model_dump_json(exclude_none=True) for tool in tools_for(Caller(actor="a", scopes=ROLES[role]))
+    ]
+    assert sum(map(len, shown)) < most
+    assert all("maxLength" not in tool for tool in shown)
 
 
 def test_marks_that_nobody_sees_do_not_reach_a_model(house: House) -> None:

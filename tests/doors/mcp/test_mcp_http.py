@@ -39,7 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         where = json.loads((folder / "timewright.db.server").read_text())
         yield Running(where["url"], (folder / "timewright.db.admin").read_text().strip())
         process.terminate()
-        assert process.wait(30) == 0, lines
+        assert process.wait(60) == 0, lines
 
 
 def with_key(
@@ -48,7 +48,7 @@ def with_key(
     async def asking() -> tuple[set[str], list[Any]]:
         headers = {"authorization": f"Bearer {key}"}
         async with (
-            httpx2.AsyncClient(headers=headers) as http,
+            httpx2.AsyncClient(headers=headers, timeout=60) as http,
             Client(streamable_http_client(f"{server.url}/mcp", http_client=http)) as client,
         ):
             tools = {tool.name for tool in (await client.list_tools()).tools}

@@ -112,7 +112,7 @@ def test_whatever_a_client_sends_the_server_answers_the_next_one(store: Path) ->
             if answer.get("id") == 99:
                 break
         server.stdin.close()
-        assert server.wait(20) == 0
+        assert server.wait(60) == 0
     assert answers[99]["result"]["structuredContent"]["alive"] is True
     assert "error" in answers[9]
     assert "error" in answers[11]

@@ -8,10 +8,11 @@ from datetime import timedelta
 import pytest
 
 from tests.targets.publish.places import GIVEN, ON_REDIS, Nats, Place, Sqs
-from tests.targets.publish.servers import Server, free_port, moto_server, nats_server, redis_server
+from tests.targets.publish.servers import Server, moto_server, nats_server, redis_server
 from timewright.targets.loop import LoopThread
 from timewright.targets.publish.kinds import KINDS
 from timewright.targets.publish.target import PublishTarget
+from timewright.testing.faults.ports import free_port
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Real brokers as processes of their own, on this machine, on ports that were free a moment ago."""
+"""Real brokers as processes of their own, on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -53,10 +53,10 @@ class Server:
             return
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(10)
+            process.wait(PATIENCE)
 
     def said(self) -> str:
         return self._log.read_text(errors="replace")[-2000:]
@@ -69,12 +69,6 @@ def connected(url: str) -> int:
     port = urlsplit(url).port
     ours = psutil.Process().net_connections("tcp")
     return sum(1 for one in ours if one.raddr and one.raddr.port == port and one.status == "ESTABLISHED")
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def answers(port: int) -> Callable[[], bool]:

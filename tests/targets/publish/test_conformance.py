@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -15,12 +14,13 @@ import msgspec
 import pytest
 
 from tests.targets.publish.places import OURS, WORDS, Place
-from tests.targets.publish.servers import connected, free_port
+from tests.targets.publish.servers import connected
 from tests.targets.stage import begin, outcome_of, until
 from timewright import Publish, Scheduler, Settings
 from timewright.core.run import Cancelled, Failed, Released, Succeeded, TimedOut
 from timewright.targets.loop import LoopThread
 from timewright.targets.publish.target import PublishTarget
+from timewright.testing.faults.ports import free_port
 
 every_broker = pytest.mark.parametrize("word", WORDS)
 # Those that these tests start themselves, and may stop.
@@ -116,11 +116,9 @@ def test_a_restart_of_the_broker_loses_nothing_and_costs_no_attempt(
 def test_a_broker_that_never_answers_ends_at_the_time_limit(place: Place, target: PublishTarget) -> None:
     what = place.new({"n": 1})
     with silence() as port:
-        began = time.monotonic()
         outcome = outcome_of(target, moved(what, port), limit=0.3)
         assert isinstance(outcome, TimedOut)
         assert "had not accepted the message within 0.3s" in outcome.error
-        assert time.monotonic() - began < 5
 
 
 @every_broker

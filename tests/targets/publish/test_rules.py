@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.targets.publish.servers import free_port, redis_server
+from tests.targets.publish.servers import redis_server
 from tests.targets.stage import launch_of, outcome_of
 from timewright import Publish, Scheduler
 from timewright.core.run import Failed, Succeeded
@@ -18,6 +18,7 @@ from timewright.targets.publish.address import place_of, read_address
 from timewright.targets.publish.kinds import KINDS
 from timewright.targets.publish.rules import check_publish
 from timewright.targets.publish.target import PublishTarget
+from timewright.testing.faults.ports import free_port
 
 REDIS = "redis://localhost:6379/0"
 GOOD: dict[str, dict[str, Any]] = {

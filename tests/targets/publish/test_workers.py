@@ -83,7 +83,7 @@ def test_the_result_of_the_work_is_the_result_of_the_run(
     engine_of: Engine, target: PublishTarget, who: str
 ) -> None:
     what = engine_of.new("work.add", who=who, a=40, b=2)
-    outcome = outcome_of(target, what, key=who, limit=20)
+    outcome = outcome_of(target, what, key=who, limit=60)
     assert isinstance(outcome, Succeeded), outcome
     assert outcome.result["value"] == 42
     assert outcome.result["duplicate"] is False
@@ -95,7 +95,7 @@ def test_an_attempt_that_finds_its_work_done_takes_that_result(
     engine_of: Engine, target: PublishTarget, who: str
 ) -> None:
     what = engine_of.new("work.add", who=who, a=1, b=2)
-    first, second = (outcome_of(target, what, key=who, limit=20) for _ in range(2))
+    first, second = (outcome_of(target, what, key=who, limit=60) for _ in range(2))
     assert (first.result["value"], second.result["value"]) == (3, 3)
     assert second.result["duplicate"] is True
     assert engine_of.calls(who) == 1
@@ -126,7 +126,7 @@ def test_the_time_limit_stops_the_work_and_the_next_attempt_begins_anew(
     outcome = outcome_of(target, what, key=who, limit=1.0, fence=1)
     assert isinstance(outcome, TimedOut)
     assert "had not finished the work within 1s" in outcome.error
-    retried = outcome_of(target, what, key=who, limit=20, fence=2)
+    retried = outcome_of(target, what, key=who, limit=60, fence=2)
     assert isinstance(retried, Succeeded), retried
     assert retried.result["duplicate"] is False
     assert engine_of.calls(f"{who}:end") == 1

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from difflib import get_close_matches
 
 from timewright.core.cron.fields import LONGEST, NICKNAMES, Mistake, shown
 
+_LENGTH = re.compile(r"[0-9]{1,9}[smhdw](?:[0-9]{1,9}[smh])*", re.IGNORECASE)
+_INSTANT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{5,20}(?:Z|[+-][0-9:]{5})?$", re.IGNORECASE)
 _EXAMPLE = "*/15 * * * *"
 _COUNT_RULE = "5 fields (minute hour day month weekday), 6 with seconds first, 7 with the year last"
 _NICKNAME_RULE = "the nicknames are " + ", ".join(name.lower() for name in NICKNAMES)
@@ -110,6 +113,12 @@ def _comment(text: str) -> Mistake | None:
 def wrong_count(text: str) -> Mistake:
     """Too few fields, or too many."""
     tokens = text.split()
+    if len(tokens) == 1 and _LENGTH.fullmatch(text.strip()):
+        return Mistake("it is an interval", _COUNT_RULE, note=f"every {text.strip()}, the interval trigger")
+    if len(tokens) == 1 and _INSTANT.match(text.strip()):
+        return Mistake("it is an instant", _COUNT_RULE, note=f"once: {text.strip()}, the trigger for one")
+    if f"@{text.strip().upper()}" in NICKNAMES:
+        return Mistake("it has 1 field", _COUNT_RULE, (f"@{text.strip().lower()}",))
     padded = " ".join([*tokens, *["*"] * (5 - len(tokens))])
     shortened = (" ".join(tokens[:7]), " ".join(tokens[:6]), " ".join(tokens[:5]))
     fields = "1 field" if len(tokens) == 1 else f"{len(tokens)} fields"

@@ -12,10 +12,16 @@ from timewright.errors import InvalidInput
 LONGEST_SPOKEN = 200
 
 _BEGINS = re.compile(r"\s*(?:[0-9]{1,4}\s*|other\s+)?(?:day|week|month|year)s?(?![\w/])", re.IGNORECASE)
+# Whoever names days says weeks without saying so: `every mon, fri at 09:00`.
+_WEEKLY = re.compile(
+    r"\s*(?P<days>(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:days?)?(?:\s*,\s*|\s+and\s+|(?![a-z])))+"
+    r"|weekdays?(?![a-z])|weekends?(?![a-z]))(?P<rest>.*)",
+    re.IGNORECASE,
+)
 _SPOKEN = re.compile(
     r"\s*(?P<many>[0-9]{1,4}|other)?\s*(?P<unit>day|week|month|year)s?"
     r"(?:\s+on\s+(?P<on>[a-z0-9 ,]+?))?"
-    r"(?:\s+at\s+(?P<at>[0-9:, ]+?))?"
+    r"(?:\s+at\s+(?P<at>[0-9:, amp]+?))?"
     r"(?:\s+or\s+(?P<short>skip|(?:the\s+)?last\s+day))?"
     r"(?:\s+(?:in\s+)?(?P<zone>utc|[a-z_]+/[a-z0-9_+/-]+))?\s*",
     re.IGNORECASE,
@@ -32,18 +38,19 @@ _PLACES = {
     "last": -1,
 }
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
+_HALF_DAY = re.compile(r"(0?[1-9]|1[0-2])(?::([0-5][0-9]))? ?([ap])m(?![a-z])", re.IGNORECASE)
 _RULE = "N days, weeks, months or years; then: on DAYS, at TIMES, or skip, ZONE"
 _FIX = "2 weeks on mon at 09:00 Europe/Berlin, or 3 months on 31 at 18:00"
 
 
 def is_spoken(text: str) -> bool:
     """Whether a text speaks of days, weeks, months or years of the calendar rather than of a duration."""
-    return len(text) <= LONGEST_SPOKEN and _BEGINS.match(text) is not None
+    return len(text) <= LONGEST_SPOKEN and _BEGINS.match(_in_weeks(text)) is not None
 
 
 def spoken_rule(text: str) -> dict[str, Any]:
     """The fields of a rule that an interval of the calendar means."""
-    found = _SPOKEN.fullmatch(text)
+    found = _SPOKEN.fullmatch(_in_weeks(text))
     if found is None:
         raise _refused(text, "is not an interval of the calendar", rule=_RULE, fix=_FIX)
     unit, many = found["unit"].lower(), (found["many"] or "1").lower()
@@ -60,6 +67,18 @@ def spoken_rule(text: str) -> dict[str, Any]:
         parts.append("SKIP=BACKWARD")
     zone = found["zone"] if (found["zone"] or "").lower() != "utc" else "UTC"
     return {"rule": ";".join(parts), **({"zone": zone} if zone else {})}
+
+
+def _in_weeks(text: str) -> str:
+    """`mon, fri at 09:00` as `week on mon, fri at 09:00`; other words as they are."""
+    named = _WEEKLY.fullmatch(text) if len(text) <= LONGEST_SPOKEN else None
+    if named is None:
+        return text
+    days = named["days"].strip().lower()
+    if days.startswith("week"):
+        days = "sat, sun" if days.startswith("weekend") else "mon, tue, wed, thu, fri"
+    short = re.sub(r"([a-z]{3})[a-z]*", lambda day: "and" if day[0] == "and" else day[1], days)
+    return f"week on {short.rstrip(', ')}{named['rest'] and ' '}{named['rest'].lstrip()}"
 
 
 def _days(text: str, whole: str) -> dict[str, list[str]]:
@@ -96,9 +115,10 @@ def _named(word: str, names: tuple[str, ...]) -> int | None:
 def _times(text: str | None, whole: str) -> list[str]:
     if text is None:
         return []
-    found = [_CLOCK.fullmatch(one) for one in text.replace(",", " ").split()]
+    of_24 = _HALF_DAY.sub(_of_24, text)
+    found = [_CLOCK.fullmatch(one) for one in of_24.replace(",", " ").split()]
     if not found or not all(found):
-        raise _refused(whole, "has a time that is none", rule="HH:MM or HH:MM:SS", fix="at 09:00")
+        raise _refused(whole, "has a time that is none", rule="HH:MM, HH:MM:SS or 9am", fix="at 09:00")
     times = {tuple(int(part or 0) for part in one.groups()) for one in found if one is not None}
     each = [sorted({time[at] for time in times}) for at in range(3)]
     if len(times) != len(list(product(*each))):
@@ -106,6 +126,11 @@ def _times(text: str | None, whole: str) -> list[str]:
         raise _refused(whole, "has times that one rule cannot say", rule=words, fix="a list of two triggers")
     names = ("BYHOUR", "BYMINUTE", "BYSECOND")
     return [f"{name}={','.join(map(str, values))}" for name, values in zip(names, each, strict=True)]
+
+
+def _of_24(time: re.Match[str]) -> str:
+    """`9am` as `9:00`, `12:30am` as `0:30`."""
+    return f"{int(time[1]) % 12 + (12 if time[3].lower() == 'p' else 0)}:{time[2] or '00'}"
 
 
 def _refused(text: str, why: str, *, rule: str, fix: str) -> InvalidInput:

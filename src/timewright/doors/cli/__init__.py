@@ -15,10 +15,13 @@ from timewright.doors.cli.joins import JOINS
 from timewright.doors.cli.session import Session
 from timewright.doors.cli.words import NOUNS
 from timewright.operations import operations
+from timewright.operations.registry import OTHER_VERBS
 
 __all__ = ["cli", "main"]
 
 ALIASES = {"explain": "schedule explain"}
+# What others call our commands.
+OTHERS = {"start": "up", "init": "up", "daemon": "up", "server": "up", "status": "now", "logs": "run logs"}
 MOST_TRIES = 3
 
 
@@ -143,13 +146,17 @@ def _names() -> set[str]:
 
 def _mistyped(group: Noun, ctx: click.Context, word: str) -> Mistyped:
     """`no command 'schedul'` with what is like it: here, or a verb of some noun."""
-    near = [f"{group.path} {name}".strip() for name in _like(word, group.list_commands(ctx))]
+    here = group.list_commands(ctx)
+    meant = OTHERS.get(word, "") if not group.path else ""
+    verb = OTHER_VERBS.get(word, word)
+    near = [f"{group.path} {name}".strip() for name in ([verb] if verb in here else _like(word, here))]
     if not group.path:
         verbs = {one.name: one.verb for one in sorted(operations, key=lambda one: one.noun != "schedule")}
-        like = _like(word, set(verbs.values()))[:1]
-        if not near or (like and _likeness(word, like[0]) > _likeness(word, near[0])):
+        like = _like(verb, set(verbs.values()))[:1]
+        if not near or (like and _likeness(verb, like[0]) > _likeness(word, near[0])):
             near = [name for name, verb in verbs.items() if verb in like][:MOST_TRIES] or near
     what = f"{group.path} has no verb" if group.path else "no command"
+    near = [meant] if meant else near
     tries = [f"timewright {name}" for name in near] or [f"timewright {group.path} --help".replace("  ", " ")]
     return Mistyped(f"{what} {word[:64]!r}", ctx=ctx, tries=" or ".join(tries))
 

@@ -31,18 +31,22 @@ from timewright.operations import (
     drafts,
     explain,
     feeds,
+    leases,
     outputs,
+    overdue,
     schedules,
+    trends,
     trials,
     verify,
     views,
 )
+from timewright.operations.registry import Listing
 from timewright.settings import Settings
 
 Plain = Mapping[str, Any]
 View = Callable[[Plain, Screen], list[str]]
 
-NAMED_BY = ("name", "id", "run", "queue", "limit", "planned_at", "at", "schedule")
+NAMED_BY = ("name", "id", "run", "queue", "limit", "instance", "provider", "planned_at", "at", "schedule")
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 _LINES: dict[type, View] = {
     views.ScheduleDetail: schedule_line,
@@ -61,6 +65,13 @@ _LINES: dict[type, View] = {
     trials.Tested: trial_page,
     verify.Verified: proof_page,
 }
+_NOTHING: dict[type, str] = {
+    overdue.Overdue: "nothing is overdue",
+    leases.Drained: "nothing was drained",
+    trends.Trends: "no numbers in its results",
+}
+# What cannot be read is told in a note beside the answer; an hour in sixty pieces is for a picture.
+_NOT_HERE = ("unreadable", "behind")
 _PAGES: dict[type, View] = {views.ScheduleDetail: schedule_page, views.RunDetail: run_page}
 
 
@@ -85,7 +96,7 @@ def names_in(answer: Plain) -> list[str]:
 
 def notes_of(operation: Operation[Any], answer: Plain, settings: Settings) -> Iterator[str]:
     """What is good to know about an answer, besides the answer."""
-    if answer.get("cursor"):
+    if answer.get("cursor") and issubclass(operation.request, Listing):
         yield f"note: there is more: --cursor {answer['cursor']}"
     for lost in answer.get("unreadable", ()):
         yield f"note: {lost['name'] or lost['id']} cannot be read ({lost['id']}): {lost['why']}"
@@ -95,28 +106,30 @@ def notes_of(operation: Operation[Any], answer: Plain, settings: Settings) -> It
         return
     target = answer.get("kept", answer)["schedule"]["target"]
     if target["kind"] == "shell" and not settings.shell:
-        yield "note: shell targets are off; whoever runs it must allow them: timewright up --shell"
+        yield "note: shell targets are off here; whoever runs it must allow them: timewright up --shell"
     if target["kind"] == "http" and any(f"//{host}" in target["url"] for host in _LOCAL):
         yield "note: this machine may be called, because the setting local is on; private networks may not"
 
 
 def _whatever(kind: type[Struct], answer: Plain, screen: Screen) -> list[str]:
     """Any answer: its single values as pairs, then each of its lists as a table."""
-    # What cannot be read is told in a note beside the answer.
-    found = {field.encode_name: _row_type(field.type) for field in fields(kind) if field.name != "unreadable"}
-    answer = {key: value for key, value in answer.items() if key != "unreadable"}
+    found = {one.encode_name: _row_type(one.type) for one in fields(kind) if one.name not in _NOT_HERE}
+    answer = {key: value for key, value in answer.items() if key not in _NOT_HERE}
     rows = {key: row for key, row in found.items() if row is not None}
     lists = [key for key in rows if isinstance(answer[key], list)]
     single = {key: value for key, value in answer.items() if key not in rows and key != "cursor"}
     # Beside a list, what is not so goes without saying.
     said = [(key, value) for key, value in single.items() if not rows or value is not False]
     lines = pairs(screen, [(key.replace("_", " "), shown(value, screen)) for key, value in said], indent=0)
+    found_any = False
     for key, row in rows.items():
         held = answer[key] if key in lists else [answer[key]]
         if held:
+            found_any = True
             lines += [screen.say(key.replace("_", " "))] if len(rows) > 1 else []
             lines += row_table(row, held, screen)
-    return lines or [screen.say(f"no {' and no '.join(lists)}")]
+    nothing = [screen.say(_NOTHING.get(kind) or f"no {' and no '.join(lists)}".replace("_", " "))]
+    return lines if found_any or not lists else [*lines, *nothing]
 
 
 def _row_type(annotation: Any) -> type | None:

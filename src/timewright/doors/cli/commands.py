@@ -15,7 +15,8 @@ from timewright.core.moments import spell_instant
 from timewright.doors.cli.doctor import exit_code_for, findings_page, seen_from_outside
 from timewright.doors.cli.fields import Field, options_of, subject_of
 from timewright.doors.cli.hidden import hidden_of
-from timewright.doors.cli.options import payload_of, takes_a_command, words_of
+from timewright.doors.cli.moments import instants_said
+from timewright.doors.cli.options import payload_of, takes_a_command, takes_a_text, words_of
 from timewright.doors.cli.session import Session, as_text
 from timewright.doors.cli.table import screen_at
 from timewright.doors.cli.times import instant_in, local_zone, today_at
@@ -39,6 +40,14 @@ class Ask(click.Command):
     """A command whose help has parts."""
 
     operation: Operation[Any] | None = None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words; a request without its method is one that only looks."""
+        ends = args.index("--") if "--" in args else len(args)
+        for place in range(ends - 1, 0, -1):
+            if args[place - 1] == "--http" and args[place].lower().startswith(("http://", "https://")):
+                args.insert(place, "GET")
+        return super().parse_args(ctx, args)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """What it does, and if it is an operation, what it takes and how it is typed."""
@@ -71,6 +80,7 @@ def global_options() -> list[click.Parameter]:
         Option(["--server"], metavar="URL", help="A server to ask instead of the store."),
         Option(["--namespace"], metavar="NAME", help="Whose things are meant.  [default]"),
         Option(["-o", "--output"], type=click.Choice(OUTPUTS), help="How the answer looks.  [table]"),
+        Option(["--json"], is_flag=True, default=None, help="The same as -o json."),
         Option(["-q", "--quiet"], is_flag=True, default=None, help="Only names and ids, and no notes."),
         Option(["-v", "--verbose"], is_flag=True, default=None, help="Also say who is asked."),
         Option(["--config"], metavar="FILE", help="A file with settings.  [timewright.toml]"),
@@ -112,8 +122,14 @@ def command_for(operation: Operation[Any], *, name: str = "") -> click.Command:
         params.append(
             click.Argument(["command"], nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
         )
+    if takes_a_text(operation):
+        params.append(click.Argument(["said"], required=False, metavar="[TEXT]"))
     params += [
-        _option(field, changes=operation.verb == "update", asked=field.key in operation.request.hides)
+        _option(
+            field,
+            changes=operation.verb == "update",
+            asked=field.key in operation.request.hides or (field.key == "text" and takes_a_text(operation)),
+        )
         for field in options_of(operation)
     ]
     params += _beside(operation)
@@ -156,12 +172,17 @@ def _performing(operation: Operation[Any]) -> Callable[..., int]:
             raise click.UsageError(
                 f"{values['command'][0]!r} is one argument too many; a command needs --shell"
             )
+        if values.get("said") is not None:
+            if values["text"] is not None:
+                raise click.UsageError("the text is said twice, as an argument and behind --text")
+            values["text"] = values["said"]
         request = payload_of(operation, values)
         request |= hidden_of(operation, request)
         if operation.name == "doctor" and (early := seen_from_outside(session)) is not None:
             session.say(_said(session, early))
             return exit_code_for(operation.name, early)
         with session.context(operation, request) as context:
+            request = instants_said(operation, request, now=context.now())
             if values.get("follow"):
                 _follow(session, operation, context, request)
                 return 0
@@ -268,5 +289,6 @@ def _schedules(ctx: click.Context, _param: click.Parameter, begun: str) -> list[
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     """Remember a global option, wherever it stood; the one nearest to the verb counts."""
     if value is not None and isinstance(ctx.obj, Session):
-        ctx.obj.given[str(param.name)] = value
+        name, said = ("output", "json") if param.name == "json" else (str(param.name), value)
+        ctx.obj.given[name] = said
     return value

@@ -50,7 +50,7 @@ def read_file(name: str, *, field: str = "file") -> dict[str, Any]:
     """The fields that a file spells, or the standard input for `-`."""
     data = read_data(text_of(name, field), field=field)
     if not isinstance(data, dict):
-        raise _refused(field, f"{name} is not a mapping")
+        raise _refused(field, f"{name} is not a mapping", fix="{name: report, every: 1h, note: hello}")
     return data
 
 
@@ -70,9 +70,10 @@ def text_of(name: str, field: str, *, largest: int = LARGEST_TEXT) -> str:
             with Path(name).open("rb") as file:
                 raw = file.read(largest + 1)
     except OSError as error:
-        raise _refused(field, f"{name} cannot be read: {error.strerror or error}") from None
+        why = f"{name} cannot be read: {error.strerror or error}"
+        raise _refused(field, why, fix="a file that is there and may be read, or - for the input") from None
     if len(raw) > largest:
-        raise _refused(field, f"{name} is larger than {largest // 1024} KiB")
+        raise _refused(field, f"{name} is larger than {largest // 1024} KiB", fix="a smaller file")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -105,5 +106,5 @@ def _no_number(word: str) -> Any:
     raise ValueError(f"{word} is no number in JSON")
 
 
-def _refused(field: str, what: str) -> InvalidInput:
-    return InvalidInput(f"{field} {what}", field=field, rule=_RULE, fix=_FIX)
+def _refused(field: str, what: str, *, fix: str = _FIX) -> InvalidInput:
+    return InvalidInput(f"{field} {what}", field=field, rule=_RULE, fix=fix)

@@ -94,9 +94,10 @@ def _help_for(error: click.ClickException) -> str:
 def _wants_json(words: Sequence[str]) -> bool:
     """Whether JSON was asked for, also when the rest of the line was not understood."""
     pairs = pairwise([*words, ""])
-    return any(word in ("-ojson", "--output=json") or (word, after) in _ASKS for word, after in pairs)
+    return any(word in _ASK or (word, after) in _ASKS for word, after in pairs)
 
 
+_ASK = {"-ojson", "--output=json", "--json"}
 _ASKS = {("-o", "json"), ("--output", "json")}
 
 

@@ -9,6 +9,7 @@ from msgspec import NODEFAULT, Struct
 from msgspec import inspect as mi
 from msgspec.structs import fields, replace
 
+from timewright.core.calendars import WeeklyHours
 from timewright.core.encoding import plain
 from timewright.core.schedule import Schedule
 from timewright.core.upstream import Need
@@ -176,15 +177,15 @@ def _kind_of(info: mi.Type) -> tuple[Kind, tuple[str, ...], bool]:
 
 
 def _is_need(info: mi.Type) -> bool:
-    """A need has a short form in one word."""
-    return isinstance(info, mi.StructType) and info.cls is Need
+    """A need has a short form in one word, and so have hours of the week."""
+    return isinstance(info, mi.StructType) and info.cls in (Need, WeeklyHours)
 
 
 def _metavar(info: mi.Type, kind: Kind) -> str:
     if isinstance(info, mi.UnionType):
         return _metavar(info.types[0], kind)
     if isinstance(info, mi.VarTupleType) and _is_need(info.item_type):
-        return "NAME:DURATION"
+        return "DAYS HOURS" if info.item_type == mi.type_info(WeeklyHours) else "NAME:DURATION"
     if isinstance(info, mi.VarTupleType) and kind == "words":
         return _metavar(info.item_type, "text")
     return _METAVARS.get(type(info)) or {"number": "N", "data": "DATA", "pairs": "NAME=VALUE"}.get(

@@ -38,6 +38,11 @@ def takes_a_command(operation: Operation[Any]) -> bool:
     return any(field.kind == "command" for field in options_of(operation))
 
 
+def takes_a_text(operation: Operation[Any]) -> bool:
+    """Whether it is about a text, which may then also stand as an argument."""
+    return any(field.key == "text" for field in options_of(operation))
+
+
 def read_field(field: Field, given: str | tuple[str, ...]) -> Any:
     """What a text means for one field; for those that take several, all of them."""
     return _read(field, (given,) if field.several and isinstance(given, str) else given)

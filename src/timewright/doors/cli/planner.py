@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 from typing import Any
 
 import click
@@ -16,6 +15,7 @@ from timewright.doors.cli.fields import setting_fields
 from timewright.doors.cli.options import read_field
 from timewright.doors.cli.session import Session, as_text
 from timewright.doors.cli.settings import BASE
+from timewright.doors.ending import Ending
 from timewright.operations import operations
 
 OWN = frozenset({"planner", "planner_every", "advisor"})
@@ -48,13 +48,14 @@ def _advise(session: Session, given: dict[str, Any], *, once: bool) -> int:
             made = advising.look()
             session.say(_shown(made) if session.output == "table" else [as_text(made, session.output)])
             return 0
-        ended = threading.Event()
+        ended = Ending()
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: ended.set())
+            signal.signal(number, lambda *_: ended.say())
         advising.start()
         every = spell_duration(settings.planner_every)
         session.note(f"the {settings.planner} planner looks every {every}; Ctrl-C ends it")
-        ended.wait()
+        while not ended.is_near():
+            continue
         advising.stop()
     return 0
 

@@ -20,12 +20,17 @@ from timewright.doors.cli.times import (
     duration_in,
     full_time,
     instant_in,
+    measured,
     next_time,
+    retold,
 )
+from timewright.operations.instances import InstanceRow
 from timewright.operations.leases import LeaseRow
 from timewright.operations.limits import LimitRow
 from timewright.operations.queues import QueueRow
+from timewright.operations.reminders import Reminder
 from timewright.operations.revisions import RevisionRow
+from timewright.operations.trends import Series
 from timewright.operations.views import RunRow, ScheduleRow
 from timewright.ports import Entry
 
@@ -86,7 +91,7 @@ def shown(value: Any, screen: Screen) -> str:
         )
     if isinstance(value, list):
         return ", ".join(_inside(inner, screen) for inner in value)
-    return "" if value is None else str(value)
+    return "" if value is None else measured(str(value))
 
 
 def told_time(moment: datetime, screen: Screen, *, seconds: bool = False) -> str:
@@ -221,6 +226,22 @@ def _attempt(row: Row, screen: Screen) -> list[str]:
     return [str(row["number"]), outcome, _clock(row["leased_at"], screen), took(row), row["holder"], said]
 
 
+def _reminder(row: Row, screen: Screen) -> list[str]:
+    when = retold(row["when"], now=screen.now, zone=screen.zone)
+    return [row["name"], row["text"], when, _next(row["next_at"], screen) or row["state"]]
+
+
+def _instance(row: Row, screen: Screen) -> list[str]:
+    busy = f"{row['under_way']} of {row['capacity']}"
+    part = "leader" if row["leads"] else row["shard"] or ""
+    return [row["instance"], row["state"], row["host"], _clock(row["seen_at"], screen), busy, part]
+
+
+def _series(row: Row, _screen: Screen) -> list[str]:
+    values = [point["value"] for point in row["points"]]
+    return [row["field"], str(len(values)), *(f"{one:g}" for one in (values[-1], min(values), max(values)))]
+
+
 def _candidate(row: Row, screen: Screen) -> list[str]:
     return [_clock(row["at"], screen) or "nothing", row["source"], row["why"]]
 
@@ -320,6 +341,25 @@ ROWS: dict[type, tuple[Sequence[Column], Cells]] = {
             Column("SAID", 10),
         ),
         _attempt,
+    ),
+    Reminder: (
+        (Column("NAME", 10), Column("TEXT", 12), Column("WHEN", 10), Column("NEXT")),
+        _reminder,
+    ),
+    InstanceRow: (
+        (
+            Column("INSTANCE"),
+            Column("STATE"),
+            Column("HOST", 6),
+            Column("SEEN"),
+            Column("UNDER WAY", spare=True),
+            Column("PART", spare=True),
+        ),
+        _instance,
+    ),
+    Series: (
+        (Column("NUMBER", 10), *(Column(t, right=True) for t in ("RESULTS", "NEWEST", "LEAST", "MOST"))),
+        _series,
     ),
     Candidate: ((Column("LOST"), Column("SOURCE"), Column("WHY", 10)), _candidate),
 }

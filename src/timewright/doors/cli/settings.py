@@ -57,7 +57,8 @@ def _from_file(path: Path) -> dict[str, Any]:
             raise _unreadable(path, f"is larger than {LARGEST_FILE // 1024} KiB")
         return tomllib.loads(raw.decode("utf-8"))
     except OSError as error:
-        raise _unreadable(path, f"cannot be read: {error.strerror or error}") from None
+        why = f"cannot be read: {error.strerror or error}"
+        raise _unreadable(path, why, fix="--config with a file that is there and may be read") from None
     except (ValueError, RecursionError) as error:  # TOML's own errors, and a number of too many digits
         raise _unreadable(path, f"is not TOML: {error}") from None
 
@@ -124,11 +125,11 @@ def _unknown(name: str, known: list[str]) -> UnknownField:
     )
 
 
-def _unreadable(path: Path, what: str) -> InvalidInput:
+def _unreadable(path: Path, what: str, *, fix: str = "capacity = 100") -> InvalidInput:
     return InvalidInput(
         f"{path} {what}",
         field="config",
         value=str(path),
         rule="a TOML file with settings",
-        fix="capacity = 100",
+        fix=fix,
     )

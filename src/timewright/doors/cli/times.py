@@ -12,6 +12,8 @@ from timewright.core.moments import DAY, HOUR, MINUTE, SECOND, ZERO, parse_durat
 from timewright.errors import TimewrightError
 
 INSTANT = re.compile(r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?Z")
+# A measured length of time, finer than anyone reads; one that somebody set has no fraction.
+_MEASURED = re.compile(r"(?<![\w.])-?(?:[0-9]+d)?(?:[0-9]+h)?(?:[0-9]+m)?[0-9]+\.[0-9]+s\b")
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,6}))?)?")
 _ZONES = "zoneinfo/"
 
@@ -101,8 +103,16 @@ def duration_in(text: object) -> timedelta | None:
 
 
 def retold(sentence: str, *, now: datetime, zone: tzinfo) -> str:
-    """A sentence with its instants as people here read them."""
-    return INSTANT.sub(lambda found: next_time(parse_instant(found[0]), now=now, zone=zone), sentence)
+    """A sentence with its instants and measured lengths of time as people here read them."""
+    here = INSTANT.sub(lambda found: next_time(parse_instant(found[0]), now=now, zone=zone), sentence)
+    return _MEASURED.sub(lambda found: measured(found[0]), here)
+
+
+def measured(text: str) -> str:
+    """A measured length of time, short; any other text as it is."""
+    sign, bare = ("-", text[1:]) if text.startswith("-") else ("", text)
+    length = duration_in(bare) if _MEASURED.fullmatch(text) else None
+    return f"{sign}{brief(length)}" if length is not None else text
 
 
 def today_at(text: str, *, now: datetime, zone: tzinfo) -> tuple[datetime, timedelta] | None:

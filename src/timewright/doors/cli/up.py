@@ -32,6 +32,7 @@ from timewright.doors.cli.session import Session, file_of, look, shown_place
 from timewright.doors.cli.settings import BASE
 from timewright.doors.cli.table import clean, screen_at
 from timewright.doors.cli.times import away, instant_in, local_zone, next_time, zone_name
+from timewright.doors.ending import Ending
 from timewright.doors.http.addresses import is_loopback
 from timewright.errors import TimewrightError, UnsafeStore
 from timewright.operations import Context, operations
@@ -61,7 +62,7 @@ class Engine:
         self._door = door
         self._runs = runs
         self._asked = 0
-        self._ended = threading.Event()
+        self._ended = Ending()
         self._trouble = ""
         self._planner: Planner | None = None
 
@@ -92,7 +93,7 @@ class Engine:
 
     def stay(self) -> int:
         """Stay until asked to end, then stop gracefully; asked twice, stop at once."""
-        while not self._ended.wait(1.0):
+        while not self._ended.is_near():
             self._tell_trouble()
         left = len(self._house.launcher)
         if left:
@@ -116,7 +117,7 @@ class Engine:
 
     def _hear(self, _number: int, _frame: FrameType | None) -> None:
         self._asked += 1
-        self._ended.set()
+        self._ended.say()
         if self._asked == 2:
             threading.Thread(target=self._stop_at_once, daemon=True).start()
         if self._asked > 2:
@@ -273,12 +274,13 @@ def _keep_declared(context: Context, app: str | None) -> None:
     """Keep the schedules that the app declares beside its functions, as it would when it starts itself."""
     if app is None:
         return
-    from timewright.doors.python import Scheduler
+    from timewright.doors.python import AsyncScheduler, Scheduler
 
     module, _, path = app.partition(":")
     names = vars(sys.modules[module])
     found = [names[path]] if path in names else list(names.values())
-    for scheduler in {id(one): one for one in found if isinstance(one, Scheduler)}.values():
+    declares = (Scheduler, AsyncScheduler)
+    for scheduler in {id(one): one for one in found if isinstance(one, declares)}.values():
         for declared in scheduler.declared:
             operations["schedule put"](context, declared)
 

@@ -20,7 +20,7 @@ from timewright.doors.http.callers import FEED, Callers, Entrance, by_key_or_ses
 from timewright.doors.http.events import EventStream, Hub
 from timewright.doors.http.gate import Gate
 from timewright.doors.http.pages import Pages
-from timewright.doors.http.performing import performers
+from timewright.doors.http.performing import Performing, performers
 from timewright.doors.http.places import PREFIX
 from timewright.doors.http.probes import Probes, Pulse, acting_in
 from timewright.doors.http.problems import Refused, internal, problem_response
@@ -39,6 +39,8 @@ THREADS = 32
 MOST_HEADERS = 100
 VERSIONS = ("1.0", "1.1", "2", "3")
 FREE = ("healthz",)
+# In a scope, for a request that was let in already.
+_BEGUN = "timewright.begun"
 
 _LOG = logging.getLogger("timewright.http")
 
@@ -80,11 +82,38 @@ class HttpDoor:
             send = dressed(send, https=scope.get("scheme") == "https")
         await answer(scope, receive, send)
 
+    def at_once(self, scope: Scope) -> Reply | None:
+        """The answer to a brief question of someone we know; nothing else, which is then asked as ever."""
+        try:
+            visit = self._begun(scope, _nothing_more)
+            handler, visit.path = self.routes.find("GET", visit.segments)
+            if not isinstance(handler, Performing) or not handler.is_brief or not visit.is_bare:
+                return None
+            context = self._entrance.remembered(visit)
+        except Exception:  # noqa: BLE001 - whatever it is, it is met again where it becomes an answer
+            return None
+        if context is None:
+            return None
+        visit.context = context
+        try:
+            return handler.at_once(visit)
+        except Exception:  # noqa: BLE001 - the same
+            # It was counted, and is not counted again.
+            scope[_BEGUN] = visit
+            return None
+
+    def _begun(self, scope: Scope, receive: Receive) -> Visit:
+        _check_head(scope)
+        self._gate.check(scope["headers"])
+        return Visit(scope, receive, context=self._context, at=self._monotonic())
+
     async def _guarded(self, scope: Scope, receive: Receive) -> Any:
         try:
-            _check_head(scope)
-            self._gate.check(scope["headers"])
-            return await self._answered(Visit(scope, receive, context=self._context, at=self._monotonic()))
+            begun: Visit | None = scope.pop(_BEGUN, None)
+            if begun is not None:
+                begun.receive = receive
+                return await self._handled(begun)
+            return await self._answered(self._begun(scope, receive))
         except (TimewrightError, Refused) as error:
             return problem_response(error, docs=_docs_of(scope))
         except ConnectionAbortedError:
@@ -106,6 +135,9 @@ class HttpDoor:
                 if self._pages.is_page(visit):
                     return self._pages.closed(visit)
                 raise
+        return await self._handled(visit)
+
+    async def _handled(self, visit: Visit) -> Any:
         if visit.method == "OPTIONS":
             return no_content(headers={"allow": "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"})
         handler, visit.path = self.routes.find(visit.method, visit.segments)
@@ -142,6 +174,10 @@ class HttpDoor:
         routes.add("POST", AGENTS, self._agents.answered)
         self._pages.add_to(routes)
         return routes
+
+
+async def _nothing_more() -> Any:
+    raise ConnectionAbortedError
 
 
 def _docs_of(scope: Scope) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from msgspec import Struct
@@ -58,15 +58,17 @@ def payload_from(
 
 def read_query(query: str, place: Place) -> dict[str, Any]:
     """The fields in a query, each read as its type asks; what cannot be is left to be refused."""
+    if not query:
+        return {}
     request: type[Struct] = place.operation.request
-    types = _types(request)
+    ways = _ways(request)
     found: dict[str, list[str]] = {}
     for name, value in split_query(query):
         found.setdefault(name, []).append(value)
-    return {name: _read(name, texts, types.get(snake(name))) for name, texts in found.items()}
+    return {name: _read(name, texts, _way_of(name, ways)) for name, texts in found.items()}
 
 
-def split_query(query: str) -> list[tuple[str, str]]:
+def split_query(query: str) -> Sequence[tuple[str, str]]:
     """The names and values of a query; one that is not UTF-8, or too long, is refused."""
     if len(query) > LONGEST_QUERY:
         raise Refused(414, "uri_too_long", "the query is too long", rule=f"at most {LONGEST_QUERY} bytes")
@@ -123,22 +125,54 @@ def _named(place: Place, path: Mapping[str, str]) -> dict[str, str]:
     return {place.subject: path[place.subject]}
 
 
+class _Way(NamedTuple):
+    """How the text of a field is read, by what its type allows; of a field nobody knows little is known."""
+
+    several: bool = False
+    nothing: bool = False
+    whole: bool = False
+    decimal: bool = False
+    truth: bool = True
+    data: bool = True
+
+
+_UNKNOWN = _Way()
+
+
+def _way_of(name: str, ways: Mapping[str, _Way]) -> _Way:
+    return ways.get(name) or ways.get(snake(name), _UNKNOWN)
+
+
 @cache
-def _types(request: Any) -> dict[str, mi.Type]:
-    """The types of a request's fields, and of those of the model it spreads."""
+def _ways(request: Any) -> dict[str, _Way]:
+    """How the fields of a request are read, and those of the model it spreads."""
     spreads: tuple[str, type[Struct]] | None = request.spreads
-    found: dict[str, mi.Type] = {}
+    found: dict[str, _Way] = {}
     for model in (spreads[1] if spreads is not None else None, request):
         info = mi.type_info(model) if model is not None else None
         if isinstance(info, mi.StructType):
-            found |= {field.encode_name: field.type for field in info.fields}
+            found |= {field.encode_name: _way(field.type) for field in info.fields}
     return found
 
 
-def _read(name: str, texts: list[str], kind: mi.Type | None) -> Any:
+def _way(kind: mi.Type) -> _Way:
     kinds = kind.types if isinstance(kind, mi.UnionType) else (kind,)
-    several = any(isinstance(one, mi.VarTupleType | mi.ListType) for one in kinds)
-    if len(texts) > 1 and not several:
+
+    def has(*types: type[mi.Type]) -> bool:
+        return any(isinstance(one, types) for one in kinds)
+
+    return _Way(
+        several=has(mi.VarTupleType, mi.ListType),
+        nothing=has(mi.NoneType),
+        whole=has(mi.IntType),
+        decimal=has(mi.FloatType),
+        truth=has(mi.BoolType),
+        data=not all(isinstance(one, mi.StrType) for one in kinds),
+    )
+
+
+def _read(name: str, texts: list[str], way: _Way) -> Any:
+    if len(texts) > 1 and not way.several:
         raise InvalidInput(
             f"{name} stands in the query {len(texts)} times",
             field=name,
@@ -146,21 +180,21 @@ def _read(name: str, texts: list[str], kind: mi.Type | None) -> Any:
             rule="once, unless it is a list",
             fix=f"one {name}",
         )
-    if several and not texts[0].startswith("["):
+    if way.several and not texts[0].startswith("["):
         return texts
-    return _value(texts[0], kinds, timed=name.endswith("_ms"))
+    return _value(texts[0], way, timed=name.endswith("_ms"))
 
 
-def _value(text: str, kinds: tuple[mi.Type | None, ...], *, timed: bool) -> Any:
-    if text == "null" and any(isinstance(one, mi.NoneType) for one in kinds):
+def _value(text: str, way: _Way, *, timed: bool) -> Any:
+    if text == "null" and way.nothing:
         return None
-    if (timed or any(isinstance(one, mi.IntType) for one in kinds)) and _WHOLE.fullmatch(text):
+    if (timed or way.whole) and _WHOLE.fullmatch(text):
         return int(text)
-    if any(isinstance(one, mi.FloatType) for one in kinds) and _DECIMAL.fullmatch(text):
+    if way.decimal and _DECIMAL.fullmatch(text):
         return float(text)
-    if any(one is None or isinstance(one, mi.BoolType) for one in kinds) and text in _TRUTH:
+    if way.truth and text in _TRUTH:
         return _TRUTH[text]
-    if text[:1] in ("{", "[") and not all(isinstance(one, mi.StrType) for one in kinds):
+    if way.data and text[:1] in ("{", "["):
         return _data(text)
     return text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -10,6 +11,9 @@ from urllib.parse import quote, urlencode
 from timewright.doors.http.asked import split_query
 from timewright.doors.http.visits import Visit
 from timewright.operations import operations
+
+# What stands in a query as it would be written by ourselves; what is escaped in it stays so.
+_PLAIN = re.compile(r"[A-Za-z0-9._~=&%+-]*")
 
 
 def headers_for(visit: Visit, answer: Mapping[str, Any], noun: str) -> dict[str, str]:
@@ -44,6 +48,9 @@ def _in(part: object, name: str) -> object:
 
 
 def _next(visit: Visit, cursor: str) -> str:
-    pairs = [(name, value) for name, value in split_query(visit.query) if name != "cursor"]
     path = "/".join(quote(part, safe="") for part in visit.segments)
+    if _PLAIN.fullmatch(visit.query) and "cursor" not in visit.query:
+        said = f"{visit.query}&" if visit.query else ""
+        return f"{visit.root}/{path}?{said}cursor={quote(cursor, safe='')}"
+    pairs = [(name, value) for name, value in split_query(visit.query) if name != "cursor"]
     return f"{visit.root}/{path}?{urlencode([*pairs, ('cursor', cursor)])}"

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec import inspect as mi
 from msgspec.structs import replace
 
 from timewright.doors.http.asked import payload_from
@@ -24,7 +25,13 @@ from timewright.operations import Context
 from timewright.operations.access import demand
 from timewright.operations.at_once import AtOnce
 from timewright.operations.identity import once_for_each
+from timewright.operations.reading import read_request
+from timewright.operations.registry import Request
 from timewright.operations.views import ScheduleDetail
+
+LONGEST_NAME = 255
+MOST_ACTING = 64
+MOST_READ = 1_024
 
 Until = Callable[[Any], datetime | None]
 
@@ -53,24 +60,46 @@ class Brief:
     def __init__(self, place: Place, recent: Recent) -> None:
         self._place = place
         self._recent = recent
-        self._name = place.operation.name
-        self._until = BRIEF[self._name]
+        self._operation = place.operation
+        self._until = BRIEF[place.operation.name]
+        self._name = _only_name(place)
+        self._requests: dict[tuple[str, str], Request] = {}
+        self._inside = once_for_each(self._looking, most=MOST_ACTING)
 
     def __call__(self, visit: Visit, context: Context) -> Reply:
         """What was answered before if that is still true, or a new answer."""
-        demand(context.caller, self._place.operation.scope, of=self._name)
+        demand(context.caller, self._operation.scope, of=self._operation.name)
         asked: Asked = (context.namespace, visit.root, visit.segments, visit.query)
         return self._recent.recall(asked) or self._new(visit, context, asked)
 
     def _new(self, visit: Visit, context: Context, asked: Asked) -> Reply:
-        payload = payload_from(self._place, path=visit.path, query=visit.query, body=None)
-        inside = replace(context, store=AtOnce(self._recent.glimpses))
-        value = self._place.operation.answered(inside, payload)
-        body = _of_a_schedule(value) if isinstance(value, ScheduleDetail) else _body(value)
-        said = {name: getattr(value, name) for name in value.__struct_fields__}
-        reply = Reply(body, headers=headers_for(visit, said, self._place.operation.noun))
-        self._recent.keep(asked, reply, until=self._until(value))
+        value = self._operation.looked(self._inside(context), self._request(visit))
+        reply = self._recent.same(asked, value)
+        if reply is None:
+            said = {name: getattr(value, name) for name in value.__struct_fields__}
+            headers = headers_for(visit, said, self._operation.noun)
+            reply = Reply(msgspec.json.encode(sendable(value)), headers=headers)
+            self._recent.keep(asked, reply, value=value, until=self._until(value))
         return reply
+
+    def _looking(self, context: Context) -> Context:
+        """The context of someone who must not wait."""
+        return replace(context, store=AtOnce(self._recent.glimpses))
+
+    def _request(self, visit: Visit) -> Request:
+        """What is asked; the same words mean the same again."""
+        named = visit.path.get(self._place.subject, "")
+        if self._name and not visit.query and _is_plain(named):
+            request: Request = self._operation.request(**{self._name: named})
+            return request
+        known = self._requests.get((named, visit.query))
+        if known is None:
+            payload = payload_from(self._place, path=visit.path, query=visit.query, body=None)
+            known = read_request(payload, self._operation.request)
+            if len(self._requests) >= MOST_READ:
+                self._requests.clear()
+            self._requests[named, visit.query] = known
+        return known
 
 
 def brief_at(place: Place, recent: Recent | None) -> Brief | None:
@@ -80,8 +109,15 @@ def brief_at(place: Place, recent: Recent | None) -> Brief | None:
     return Brief(place, recent)
 
 
-def _body(value: Struct) -> bytes:
-    return msgspec.json.encode(sendable(value))
+def _is_plain(name: str) -> bool:
+    """Whether a name is read as it is written, without a look at each of its letters."""
+    return name.isascii() and 0 < len(name) <= LONGEST_NAME and "\0" not in name
 
 
-_of_a_schedule = once_for_each(_body, most=1_024)
+def _only_name(place: Place) -> str:
+    """The one field of a request that has no other, where that is a name and stands in the path."""
+    info = mi.type_info(place.operation.request)
+    assert isinstance(info, mi.StructType)
+    named = mi.StrType(min_length=1, max_length=LONGEST_NAME)
+    is_only = [(one.encode_name, one.type) for one in info.fields] == [(place.subject, named)]
+    return place.subject if is_only and not place.leaves_out else ""

@@ -79,13 +79,22 @@ class Entrance:
 
     def at_once(self, visit: Visit) -> Context:
         """The context of a request, counted; `NotAtOnce` if that has to wait for the store."""
-        if self._callers is not by_key_or_session:
+        context = self.remembered(visit)
+        if context is not None:
+            return context
+        keeper = visit.context.doorkeeper
+        if self._callers is not by_key_or_session or keeper is None or keeper.has_uses:
             raise NotAtOnce
-        known, keeper = _known(visit), visit.context.doorkeeper
-        if keeper is None or keeper.has_uses:
-            raise NotAtOnce
-        if known is None:
-            return self._looked_up(visit, keeper)
+        return self._looked_up(visit, keeper)
+
+    def remembered(self, visit: Visit) -> Context | None:
+        """The same for a key that let someone in a moment ago; nothing for everyone else."""
+        keeper = visit.context.doorkeeper
+        if self._callers is not by_key_or_session or keeper is None:
+            return None
+        known = _known(visit)
+        if known is None or keeper.has_uses:
+            return None
         context = self._context_of(known.caller)
         take_request(context, terms=known.terms, now=known.now)
         return context

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from timewright.core.facts import Fact, TickFinished
 from timewright.doors.http.hearing import Hearing
 from timewright.doors.http.problems import Refused
 from timewright.doors.http.visits import Receive, Send
+from timewright.errors import InvalidInput
 from timewright.ports import Ear
 
 KEPT = 1000
@@ -130,6 +132,7 @@ class Hub:
         self, namespace: str, kinds: frozenset[str], last_id: str
     ) -> tuple[Listener, list[Numbered], str]:
         """A new listener, what it has missed since its last id, and from where on it hears."""
+        _check_kinds(kinds)
         listener = Listener(namespace, kinds)
         with self._guard:
             if self._closed or len(self._listeners) >= MOST_STREAMS:
@@ -226,6 +229,20 @@ class EventStream:
         kind = type(fact).__struct_config__.tag
         data = msgspec.json.encode(encode(fact))
         return f"id: {self._hub.id_of(number)}\nevent: {kind}\ndata: ".encode() + data + b"\n\n"
+
+
+def _check_kinds(kinds: frozenset[str]) -> None:
+    """Refuse a kind that there is not: whoever waits for it would wait for ever, and not know."""
+    known = {str(fact.__struct_config__.tag) for fact in Fact.__subclasses__()}
+    for kind in sorted(kinds - known):
+        near = get_close_matches(kind[:64], sorted(known), n=1)
+        raise InvalidInput(
+            f"there is no fact {kind[:64]!r}",
+            field="facts",
+            value=kind[:64],
+            rule="kinds of facts with commas between them, as docs/reference/facts.md lists them",
+            fix=f"did you mean {near[0]}?" if near else "leave it out to hear everything",
+        )
 
 
 async def _until_gone(receive: Receive) -> None:

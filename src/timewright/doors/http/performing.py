@@ -41,12 +41,21 @@ class Performing:
         self._broom = broom
         self._noun = place.operation.noun
 
+    @property
+    def is_brief(self) -> bool:
+        """Whether what is asked here may be answered at once."""
+        return self._brief is not None
+
+    def at_once(self, visit: Visit) -> Reply:
+        """Answer what is asked without a body, or raise `NotAtOnce`."""
+        if self._brief is None:
+            raise NotAtOnce
+        return self._brief(visit, _acting(visit))
+
     async def __call__(self, visit: Visit) -> Reply:
         """Read, perform at once or on a thread, answer."""
         place = self._place
-        context = visit.context
-        if _NAMESPACE in visit.said:
-            context = acting(context, context.caller, visit.headers.get(NAMESPACE))
+        context = _acting(visit)
         if self._brief is not None and visit.is_bare:
             try:
                 return self._brief(visit, context)
@@ -140,6 +149,13 @@ def performers(threads: Threads, *, glimpses: Glimpses | None) -> list[tuple[Pla
         for one in operations
         for place in places_of(one)
     ]
+
+
+def _acting(visit: Visit) -> Context:
+    context = visit.context
+    if _NAMESPACE in visit.said:
+        return acting(context, context.caller, visit.headers.get(NAMESPACE))
+    return context
 
 
 def _not_matched(error: TimewrightError) -> Refused:

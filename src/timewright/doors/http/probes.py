@@ -13,8 +13,9 @@ from timewright.core.moments import spell_duration
 from timewright.doors.http.asked import split_query
 from timewright.doors.http.threads import Threads
 from timewright.doors.http.visits import Visit
+from timewright.doors.http.walls import numbers_within
 from timewright.operations import Context, operations
-from timewright.operations.access import acting
+from timewright.operations.access import acting, demand
 
 SLOWEST_TICK = timedelta(seconds=90)
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -55,10 +56,13 @@ class Probes:
         return _json(found, status=503 if found["overdue"] else 200)
 
     async def numbers(self, visit: Visit) -> Response:
-        """`/metrics`: what was counted, for Prometheus."""
-        acting_in(visit)
+        """`/metrics`: what was counted, for Prometheus; of the namespaces that the key opens."""
+        caller = acting_in(visit).caller
+        demand(caller, "read", of="metrics")
         assert self._metrics is not None
         text = await self._threads.run(self._metrics)
+        if caller.namespaces:
+            text = numbers_within(text, caller.may_enter)
         return Response(text, headers={"content-type": METRICS_TYPE})
 
     @property

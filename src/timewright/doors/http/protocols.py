@@ -68,10 +68,14 @@ class Impatient(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """A head that is begun has to end; one that has ended is waited for no longer."""
         super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
+        if not self.is_awaited():
             self._wait_no_longer()
         elif self._waiting is None:
             self._wait()
+
+    def is_awaited(self) -> bool:
+        """Whether a head has begun, or has to."""
+        return self.cycle is None or bool(self.cycle.response_complete)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is waited for any more."""
@@ -88,7 +92,7 @@ class Impatient(asyncio.Protocol):
 
     def _give_up(self) -> None:
         self._waiting = None
-        if self.cycle is None or self.cycle.response_complete:
+        if self.is_awaited():
             self.transport.close()
 
 

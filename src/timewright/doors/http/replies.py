@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 from timewright.doors.http.visits import Receive, Scope, Send
@@ -23,6 +24,11 @@ _ALWAYS: tuple[Header, ...] = (
 )
 _OVER_TLS: tuple[Header, ...] = (*_ALWAYS, (b"strict-transport-security", b"max-age=31536000"))
 _JSON = (b"content-type", b"application/json")
+_WIRED = {
+    https: b"".join(b"%b: %b\r\n" % header for header in headers) + b"\r\n"
+    for https, headers in ((False, _ALWAYS), (True, _OVER_TLS))
+}
+_STATUS = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 
 class Reply:
@@ -40,6 +46,11 @@ class Reply:
     def size(self) -> int:
         """How many bytes its body has."""
         return len(self._body)
+
+    def wire(self, *, https: bool, said: Iterable[bytes]) -> tuple[bytes, ...]:
+        """The same as it stands on a line of HTTP/1.1, with what else is said in its head."""
+        own = b"".join([b"%b: %b\r\n" % header for header in self._headers])
+        return (_STATUS[self._status], *said, own, _WIRED[https], self._body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it; the messages are made anew, because whoever is in between may change them."""

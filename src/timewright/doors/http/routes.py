@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from timewright.doors.http.problems import Refused
 from timewright.doors.http.visits import Handler
@@ -12,12 +13,28 @@ Path = tuple[str, ...]
 STARTS = 3
 
 
+class _Pattern(NamedTuple):
+    """A path with parameters: where they stand, what else has to stand where, and who answers."""
+
+    path: Path
+    named: tuple[tuple[int, str], ...]
+    fixed: tuple[tuple[int, str], ...]
+    methods: dict[str, Handler]
+
+    def fits(self, segments: Path) -> bool:
+        """Whether a path of as many segments is one of these; a parameter takes any one segment but none."""
+        for i, text in self.fixed:
+            if segments[i] != text:
+                return False
+        return all(segments[i] for i, _ in self.named)
+
+
 class Routes:
     """Patterns of segments, those without parameters first; `{name}` takes any one segment but none."""
 
     def __init__(self) -> None:
         self._plain: dict[Path, dict[str, Handler]] = {}
-        self._patterns: dict[tuple[int, Path], list[tuple[Path, dict[str, Handler]]]] = {}
+        self._patterns: dict[tuple[int, Path], list[_Pattern]] = {}
         self.folders: dict[Path, Handler] = {}
 
     def add(self, method: str, path: Path, handler: Handler) -> None:
@@ -26,12 +43,12 @@ class Routes:
             self._plain.setdefault(path, {})[method] = handler
             return
         rows = self._patterns.setdefault((len(path), _start(path)), [])
-        for known, methods in rows:
-            if known == path:
-                methods[method] = handler
+        for known in rows:
+            if known.path == path:
+                known.methods[method] = handler
                 return
-        rows.append((path, {method: handler}))
-        rows.sort(key=lambda row: _parameters(row[0]))
+        rows.append(_pattern(path, {method: handler}))
+        rows.sort(key=lambda row: len(row.named))
 
     def find(self, method: str, segments: Path) -> tuple[Handler, Mapping[str, str]]:
         """Who answers, and what the path names."""
@@ -41,13 +58,12 @@ class Routes:
             return methods[wanted], {}
         allowed = set(methods)
         for start in (segments[:STARTS], ()):
-            for path, methods in self._patterns.get((len(segments), start), ()):
-                named = _fits(path, segments)
-                if named is None:
+            for pattern in self._patterns.get((len(segments), start), ()):
+                if not pattern.fits(segments):
                     continue
-                if wanted in methods:
-                    return methods[wanted], named
-                allowed |= set(methods)
+                if wanted in pattern.methods:
+                    return pattern.methods[wanted], {name: segments[i] for i, name in pattern.named}
+                allowed |= set(pattern.methods)
         for folder, handler in self.folders.items():
             if segments[: len(folder)] == folder and not allowed:
                 if method in ("GET", "HEAD"):
@@ -58,6 +74,12 @@ class Routes:
         raise _other_methods(method, allowed)
 
 
+def _pattern(path: Path, methods: dict[str, Handler]) -> _Pattern:
+    named = tuple((i, part[1:-1]) for i, part in enumerate(path) if part.startswith("{"))
+    fixed = tuple((i, part) for i, part in enumerate(path) if not part.startswith("{"))
+    return _Pattern(path, named, fixed, methods)
+
+
 def _start(path: Path) -> Path:
     """What a path is kept under: its first segments, or nothing if one of them is a parameter."""
     start = path[:STARTS]
@@ -66,16 +88,6 @@ def _start(path: Path) -> Path:
 
 def _parameters(path: Path) -> int:
     return sum(part.startswith("{") for part in path)
-
-
-def _fits(path: Path, segments: Path) -> dict[str, str] | None:
-    named: dict[str, str] = {}
-    for wanted, found in zip(path, segments, strict=True):
-        if wanted[:1] == "{" and found:
-            named[wanted[1:-1]] = found
-        elif wanted != found:
-            return None
-    return named
 
 
 def _nothing_here(segments: Path) -> Refused:

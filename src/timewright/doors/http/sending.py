@@ -7,7 +7,6 @@ from datetime import timedelta
 from enum import Enum
 from functools import cache, lru_cache, partial
 from operator import attrgetter
-from types import NoneType
 from typing import Any
 
 import msgspec
@@ -15,7 +14,6 @@ from msgspec import Raw, Struct
 from msgspec import inspect as mi
 
 from timewright.core.encoding import encode, plain
-from timewright.core.schedule import Schedule
 from timewright.operations.identity import once_for_each
 
 # Instants in answers are in UTC, where both spellings are one.
@@ -32,18 +30,20 @@ _THE_SAME = (
 )
 # May hold anything, and came as JSON.
 _AS_IT_CAME = frozenset({"metadata"})
-_AS_THEY_ARE = frozenset({str, int, float, bool, NoneType})
 # Defaults that are one and the same value wherever they stand.
 _KEPT = (Struct, Enum, timedelta, tuple)
 _NOTHING = object()
+# So many rows are a page: as long as none of them has changed, it is the same one.
+_MANY = 10
+
+_Odd = tuple[str, Any, Any]
 
 
 def sendable(value: Struct) -> dict[str, Any]:
     """A mapping that msgspec writes into the same bytes as what `encode` gives."""
     if type(value).__struct_config__.tag_field is not None:
         return encode(value)
-    names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
-    return {outer: _left(getattr(value, inner)) for outer, inner in names}
+    return _spelled(value)
 
 
 @lru_cache(maxsize=1024)
@@ -54,49 +54,65 @@ def is_written_alike(kind: type[Struct]) -> bool:
 
 def _left(value: Any) -> Any:
     kind: type = type(value)
-    if issubclass(kind, tuple) and value and all(isinstance(one, Struct) for one in value):
-        return value if all(is_written_alike(one) for one in set(map(type, value))) else plain(value)
-    if kind is Schedule:
-        return _recent(value)
+    if kind is tuple and value:
+        return _page(value) if len(value) >= _MANY else _row(value)
     if issubclass(kind, Struct):
         return value if is_written_alike(kind) else _spelled(value)
     return plain(value)
 
 
-@partial(once_for_each, most=512)
-def _recent(value: Schedule) -> dict[str, Any]:
-    """The same schedule is asked for again and again, and never changes."""
-    return _spelled(value)
+def _row(values: tuple[Any, ...]) -> Any:
+    alike = all(isinstance(one, Struct) and is_written_alike(type(one)) for one in values)
+    return values if alike else plain(values)
+
+
+@partial(once_for_each, most=64)
+def _page(rows: tuple[Any, ...]) -> Raw:
+    return Raw(msgspec.json.encode(_row(rows)))
 
 
 def _spelled(value: Struct) -> dict[str, Any]:
     """What `encode` gives, with those parts in JSON already that are as they are by default."""
-    tag, fields, values_of = _outline(type(value))
+    tag, names, odd, values_of = _outline(type(value))
     made = dict(tag)
-    for (name, usual, spelled), found in zip(fields, values_of(value), strict=True):
-        if type(found) in _AS_THEY_ARE:
-            made[name] = found
-        else:
-            made[name] = spelled if found is usual else plain(found)
+    made.update(zip(names, values_of(value), strict=True))
+    for name, usual, spelled in odd:
+        found = made[name]
+        made[name] = spelled if found is usual else _left(found)
     return made
 
 
 @cache
 def _outline(
     kind: type[Struct],
-) -> tuple[dict[str, Any], tuple[tuple[str, Any, Any], ...], Callable[[Struct], tuple[Any, ...]]]:
-    """What a kind of value begins with, its fields with their defaults, and how to take them out."""
+) -> tuple[dict[str, Any], tuple[str, ...], tuple[_Odd, ...], Callable[[Struct], tuple[Any, ...]]]:
+    """What a kind of value begins with, the outer names of its fields, and how to take them out.
+
+    The odd ones among them, which msgspec may write otherwise, stand there with their defaults.
+    """
     config, inner = kind.__struct_config__, kind.__struct_fields__
     tag = {config.tag_field: config.tag} if config.tag_field is not None else {}
-    usual = (*[_NOTHING] * (len(inner) - len(kind.__struct_defaults__)), *kind.__struct_defaults__)
-    fields = tuple(
-        (name, one, Raw(msgspec.json.encode(plain(one))))
-        if isinstance(one, _KEPT)
+    names = kind.__struct_encode_fields__
+    defaults = (*[_NOTHING] * (len(inner) - len(kind.__struct_defaults__)), *kind.__struct_defaults__)
+    info = mi.type_info(kind)
+    assert isinstance(info, mi.StructType)
+    odd = tuple(
+        (name, usual, Raw(msgspec.json.encode(plain(usual))))
+        if isinstance(usual, _KEPT)
         else (name, _NOTHING, None)
-        for name, one in zip(kind.__struct_encode_fields__, usual, strict=True)
+        for name, usual, field in zip(names, defaults, info.fields, strict=True)
+        if not _is_alike(field, frozenset({kind})) or _is_page(field.type)
     )
     takes = attrgetter(*inner) if len(inner) > 1 else lambda one: tuple(getattr(one, name) for name in inner)
-    return tag, fields, takes
+    return tag, names, odd, takes
+
+
+def _is_page(info: mi.Type) -> bool:
+    return isinstance(info, mi.VarTupleType) and isinstance(info.item_type, mi.StructType)
+
+
+def _is_alike(field: mi.Field, inside: frozenset[type]) -> bool:
+    return field.name in _AS_IT_CAME or _alike(field.type, inside)
 
 
 def _alike(info: mi.Type, inside: frozenset[type]) -> bool:
@@ -104,8 +120,7 @@ def _alike(info: mi.Type, inside: frozenset[type]) -> bool:
         known = inside | {info.cls}
         # What leaves fields out, or holds itself, is walked through by hand.
         walked = info.cls in inside or info.cls.__struct_config__.omit_defaults or info.array_like
-        fields = (one for one in info.fields if one.name not in _AS_IT_CAME)
-        return not walked and all(_alike(one.type, known) for one in fields)
+        return not walked and all(_is_alike(one, known) for one in info.fields)
     if isinstance(info, mi.UnionType):
         return all(_alike(one, inside) for one in info.types)
     if isinstance(info, mi.VarTupleType | mi.ListType):

@@ -5,21 +5,26 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from timewright.errors import NotAllowed
+from timewright.operations import Context
 
 GOOD_FOR = timedelta(minutes=5)
 _ASIDE = frozenset({"dry_run", "confirm", "reason"})
 
 
 class Confirmations:
-    """Gives a word for a rehearsed request, and knows it again."""
+    """Gives a word for a rehearsed request, and knows it again.
 
-    def __init__(self, secret: bytes = b"") -> None:
-        self._secret = secret or secrets.token_bytes(32)
+    Whoever signs alike knows the words of the others too, so that an agent may look at one instance and
+    confirm at the next.
+    """
+
+    def __init__(self, sign: Callable[[str], str] | None = None) -> None:
+        self._sign = sign or _signing(secrets.token_bytes(32))
 
     def word(self, operation: str, request: Mapping[str, Any], *, actor: str, now: datetime) -> str:
         """The word for this request by this actor at this time."""
@@ -42,7 +47,17 @@ class Confirmations:
     def _made(self, operation: str, request: Mapping[str, Any], *, actor: str, turn: int) -> str:
         asked = {name: value for name, value in request.items() if name not in _ASIDE}
         text = json.dumps([operation, actor, turn, asked], sort_keys=True, default=str)
-        return hmac.new(self._secret, text.encode(), "sha256").hexdigest()[:16]
+        return self._sign(f"confirm\n{text}")[:16]
+
+
+def common_words(context: Context) -> Confirmations | None:
+    """The words of every instance with the same secret key: over HTTP the next request may reach another."""
+    keeper = context.doorkeeper
+    return Confirmations(keeper.keyring.current.digest) if keeper is not None else None
+
+
+def _signing(secret: bytes) -> Callable[[str], str]:
+    return lambda text: hmac.new(secret, text.encode(), "sha256").hexdigest()
 
 
 def _turn(now: datetime) -> int:

@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 
 from timewright.clocks import SystemClock
 from timewright.doors.mcp import prompts, resources
-from timewright.doors.mcp.confirm import Confirmations
+from timewright.doors.mcp.confirm import Confirmations, common_words
 from timewright.doors.mcp.tools import SHORT, is_destructive, is_list, operation_named, tool_name, tools_for
 from timewright.errors import NotFound, TimewrightError
 from timewright.operations import Context, Operation
@@ -53,11 +53,11 @@ def make_server(opening: Opening) -> Server[Any]:
 
 
 class _Door:
-    """Answers one client; holds nothing but the secret behind its confirmations."""
+    """Answers one client; holds nothing but the secret behind its confirmations on stdio."""
 
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
-        self._confirmations = Confirmations()
+        self._alone = Confirmations()
 
     async def list_tools(self, ctx: Any, params: Any) -> types.ListToolsResult:
         with _as_protocol_error():
@@ -67,7 +67,9 @@ class _Door:
     async def call_tool(self, ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         try:
             context = await self._context(ctx)
-            return await anyio.to_thread.run_sync(self._call, context, params.name, params.arguments or {})
+            words = (common_words(context) if ctx.request is not None else None) or self._alone
+            asked = params.arguments or {}
+            return await anyio.to_thread.run_sync(self._call, context, words, params.name, asked)
         except TimewrightError as error:
             return _refused(error)
 
@@ -98,19 +100,21 @@ class _Door:
     async def _context(self, ctx: Any) -> Context:
         return await anyio.to_thread.run_sync(self._opening, ctx.request)
 
-    def _call(self, context: Context, tool: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
+    def _call(
+        self, context: Context, words: Confirmations, tool: str, arguments: Mapping[str, Any]
+    ) -> types.CallToolResult:
         operation = operation_named(tool)
         if operation is None or operation.scope not in context.caller.scopes:
             return _refused(_not_open(tool, context))
         request = _request(operation, arguments)
         rehearsed = bool(request.get("dry_run"))
-        now, actor = SystemClock().now(), context.caller.actor
+        now, actor = SystemClock().now(), f"{context.namespace}/{context.caller.actor}"
         if is_destructive(operation) and not rehearsed:
-            self._confirmations.demand(operation.name, arguments, actor=actor, now=now)
+            words.demand(operation.name, arguments, actor=actor, now=now)
         answer = harmless(operation(context, request))
         said = [_text(answer)]
         if is_destructive(operation) and rehearsed:
-            word = self._confirmations.word(operation.name, arguments, actor=actor, now=now)
+            word = words.word(operation.name, arguments, actor=actor, now=now)
             said.append(
                 f"nothing was changed; to do it: the same call with confirm: {word} instead of dry_run"
             )

@@ -23,6 +23,10 @@ DESTRUCTIVE = frozenset(
 IDEMPOTENT = frozenset(
     {"archive", "cancel", "clear", "delete", "pause", "put", "resume", "revoke", "set", "update"}
 )
+# Of a schema: where names of fields stand, and what is left out.
+NAMES = frozenset({"properties", "$defs"})
+LEFT_OUT = frozenset({"minLength", "maxLength", "additionalProperties"})
+DURATION = "a duration: 90s, 15m, 1h30m, 7d or PT15M"
 CONFIRM: Schema = {
     "type": "string",
     "description": "the word that a call with dry_run gave; without it nothing is changed",
@@ -66,7 +70,9 @@ def _by_tool() -> dict[str, Operation[Any]]:
 @functools.cache
 def _tool(name: str) -> Tool:
     operation = operations[name]
-    schema = request_schema(operation)
+    schema = _brief(request_schema(operation))
+    # The tool says the same in its own description.
+    del schema["description"]
     if is_destructive(operation):
         schema["properties"] = {**schema["properties"], "confirm": CONFIRM}
     if is_list(operation):
@@ -78,7 +84,6 @@ def _tool(name: str) -> Tool:
         )
     return Tool(
         name=tool_name(operation),
-        title=operation.name,
         description=description,
         input_schema=schema,
         annotations=ToolAnnotations(
@@ -88,3 +93,18 @@ def _tool(name: str) -> Tool:
             open_world_hint=False,
         ),
     )
+
+
+def _brief(schema: Any) -> Any:
+    """A schema without what a model reads again and again and learns little from; a refusal says the rest."""
+    if isinstance(schema, list):
+        return [_brief(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("description") == DURATION:
+        schema = {**schema, "description": "such as 90s, 15m, 7d"}
+    return {
+        name: {key: _brief(one) for key, one in value.items()} if name in NAMES else _brief(value)
+        for name, value in schema.items()
+        if name in NAMES or not (name in LEFT_OUT or (name == "default" and not value))
+    }

@@ -42,6 +42,27 @@ UPDATE schedules SET decided_to = v.decided_to, next_at = v.next_at, wake_at = v
 {from}
 WHERE schedules.id = v.id
 
+-- name: insert_advanced(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, created_at bigint, previous* text)
+-- The gate, for runs to which nothing has happened yet: they may start at the instant for which they were planned.
+INSERT INTO runs (id, namespace, schedule_id, planned_at, fire_at, state, source, revision, queue, line, priority,
+    alone, handoff, created_at, previous)
+SELECT v.id, v.namespace, v.schedule_id, v.planned_at, v.planned_at, 'ready', v.source, v.revision, v.queue, v.line,
+    v.priority, v.alone, v.handoff, v.created_at, v.previous
+{from}
+WHERE true
+ON CONFLICT (planned_at, schedule_id, lane) DO NOTHING
+{kept:runs}
+
+-- name: insert_advanced_kept(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, created_at bigint, previous* text) [sqlite]
+SELECT runs.id FROM runs WHERE runs.id = v.id
+
+-- name: move_on(id text, next_at bigint, last_run text)
+-- The ordinary step of a schedule that is locked.
+UPDATE schedules SET decided_to = schedules.next_at, next_at = v.next_at, wake_at = v.next_at,
+    runs = schedules.runs + 1, last_run = v.last_run
+{from}
+WHERE schedules.id = v.id
+
 -- name: park_unreadable
 UPDATE schedules SET state = 'parked', reason = :reason, next_at = NULL, wake_at = NULL WHERE id = :id
 
@@ -97,6 +118,56 @@ WHERE (s.namespace, s.name) > (:after_namespace, :after_name)
     AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
 ORDER BY s.namespace, s.name
 LIMIT :limit
+
+-- name: look_at
+-- One schedule, what it says, and whether there is anything else about it to be asked for.
+SELECT {due}, (SELECT v.body FROM revisions v WHERE v.schedule_id = s.id AND v.revision = s.revision),
+    EXISTS (SELECT 1 FROM links l WHERE l.upstream = s.id),
+    EXISTS (SELECT 1 FROM runs r WHERE r.schedule_id = s.id AND r.state = 'ready' AND r.asleep = 1 AND r.lane <> ''),
+    EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'note' AND o.namespace = s.namespace
+        AND o.name > s.id || '/' AND o.name < s.id || '0')
+FROM schedules s
+WHERE s.namespace = :namespace AND s.name = :name
+
+-- name: schedule_names
+SELECT id, name FROM schedules WHERE id {in:ids}
+
+-- name: list_shown [sqlite]
+-- A page as one text, a line for each row: what is still the same is then seen at a glance.
+SELECT group_concat(shown, char(10)) FROM (
+    SELECT json_array({shown}) AS shown FROM schedules s
+    WHERE s.namespace = :namespace AND s.name >= :first AND s.name <= :last AND s.name <> :after
+        AND (:state = '' OR s.state = :state) AND (:grouped = '' OR s.grouped = :grouped)
+        AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
+    ORDER BY s.name
+    LIMIT :limit)
+
+-- name: list_shown [postgres]
+SELECT string_agg(shown, chr(10) ORDER BY name) FROM (
+    SELECT json_build_array({shown})::text AS shown, s.name FROM schedules s
+    WHERE s.namespace = :namespace AND s.name >= :first AND s.name <= :last AND s.name <> :after
+        AND (:state = '' OR s.state = :state) AND (:grouped = '' OR s.grouped = :grouped)
+        AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
+    ORDER BY s.name
+    LIMIT :limit) page
+
+-- name: list_resting_shown [sqlite]
+SELECT group_concat(shown, char(10)) FROM (
+    SELECT json_array({shown}) AS shown FROM schedules s
+    WHERE s.state <> 'active' AND s.state = :state AND s.namespace = :namespace AND s.name >= :first AND s.name <= :last AND s.name <> :after
+        AND (:grouped = '' OR s.grouped = :grouped)
+        AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
+    ORDER BY s.name
+    LIMIT :limit)
+
+-- name: list_resting_shown [postgres]
+SELECT string_agg(shown, chr(10) ORDER BY name) FROM (
+    SELECT json_build_array({shown})::text AS shown, s.name FROM schedules s
+    WHERE s.state <> 'active' AND s.state = :state AND s.namespace = :namespace AND s.name >= :first AND s.name <= :last AND s.name <> :after
+        AND (:grouped = '' OR s.grouped = :grouped)
+        AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
+    ORDER BY s.name
+    LIMIT :limit) page
 
 -- name: get_revisions(schedule_id text, revision bigint) [postgres]
 SELECT r.schedule_id, r.revision, r.body FROM revisions r {join} r.schedule_id = v.schedule_id AND r.revision = v.revision
@@ -194,8 +265,14 @@ UNION ALL
 SELECT {run} FROM runs WHERE schedule_id {in:ids} AND state = 'held'
 ORDER BY 5, 1
 
--- name: any_ready
-SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 0 AND handoff = 0 LIMIT 1
+-- name: outlook
+-- What a tick asks before it writes anything. The end of leases costs as much as there are of them.
+SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL),
+    (SELECT min(fire_at) FROM runs WHERE state = 'ready' AND asleep = 1),
+    (SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 0 AND handoff = 0 LIMIT 1),
+    (SELECT 1 FROM runs WHERE state = 'leased' AND cancel_at IS NOT NULL AND holder = :holder LIMIT 1),
+    CASE WHEN :ends = 1 THEN (SELECT min(lease_until) FROM runs WHERE state = 'leased') END,
+    CASE WHEN :held = 1 THEN (SELECT 1 FROM runs WHERE state = 'held' LIMIT 1) END
 
 -- name: any_asleep
 SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 1 AND fire_at <= :now LIMIT 1
@@ -676,6 +753,25 @@ SELECT id FROM schedules
 WHERE wake_at IS NOT NULL AND wake_at <= :until AND namespace = :namespace
 ORDER BY wake_at, id
 LIMIT :limit
+
+-- name: count_standing
+-- No further than somebody would read; each part has an index of its own.
+SELECT
+    (SELECT count(*) FROM (
+        SELECT 1 FROM runs WHERE state = 'leased' AND namespace = :namespace LIMIT :most) AS a),
+    (SELECT count(*) FROM (
+        SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 0 AND namespace = :namespace
+        UNION ALL
+        SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 1 AND namespace = :namespace LIMIT :most) AS b),
+    (SELECT count(*) FROM (
+        SELECT 1 FROM runs WHERE state = 'failed' AND id >= :from AND namespace = :namespace AND planned_at >= :since
+        LIMIT :most) AS c),
+    (SELECT count(*) FROM (
+        SELECT 1 FROM runs WHERE state = 'parked' AND namespace = :namespace LIMIT :most) AS d)
+
+-- name: past
+SELECT state, planned_at, fire_at, started_at FROM runs
+WHERE id >= :from AND namespace = :namespace AND planned_at >= :since ORDER BY id DESC LIMIT :limit
 
 -- name: newest_marks
 -- The chains of several schedules at once, each from its newest run back.

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 
 from timewright import Scheduler
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 POLL = 0.02
 
 

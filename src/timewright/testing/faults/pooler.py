@@ -16,7 +16,8 @@ from urllib.parse import quote
 
 from psycopg.conninfo import conninfo_to_dict
 
-from timewright.testing.faults.fleet import until
+from timewright.testing.faults.fleet import PATIENCE, until
+from timewright.testing.faults.ports import free_port
 from timewright.testing.faults.story import CannotRun
 
 PLACES = ("/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
@@ -37,18 +38,18 @@ def pooled(url: str) -> Iterator[str]:
     """The URL of the same database behind a pooler with fewer sessions than we have connections."""
     program, parts = find_pgbouncer(), conninfo_to_dict(url)
     folder = Path(tempfile.mkdtemp(prefix="tw-pooler-"))
-    port, user = _free_port(), str(parts.get("user") or "postgres")
+    port, user = free_port(), str(parts.get("user") or "postgres")
     try:
         process = _start(program, folder, _settings(parts, port), user=user)
         try:
-            until(lambda: process.poll() is not None or _answers(port), "PgBouncer to answer", seconds=10)
+            until(lambda: process.poll() is not None or _answers(port), "PgBouncer to answer")
             if process.poll() is not None:
                 raise CannotRun(f"PgBouncer ended at once: {(folder / 'log').read_text()[-300:]}")
             name = quote(str(parts["dbname"]), safe="")
             yield f"postgresql:///{name}?host=127.0.0.1&port={port}&user={user}"
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(10)
+            process.wait(PATIENCE)
     finally:
         shutil.rmtree(folder)
 
@@ -86,11 +87,6 @@ default_pool_size = {SESSIONS}
 server_round_robin = 1
 ignore_startup_parameters = extra_float_digits, options
 """
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def _answers(port: int) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from timewright.testing.faults.fleet import expect, until
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 READY = re.compile(r"^ready in ", re.MULTILINE)
 
 

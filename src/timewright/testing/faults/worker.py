@@ -125,7 +125,8 @@ def announce(app: Scheduler) -> None:
     while not app.house.loop.pulse.ticks:
         pause.wait(0.01)
     say("ready")
-    app._ended.wait()  # noqa: SLF001  nobody outside is told that a signal has come
+    while not app._ended.is_near():  # noqa: SLF001  nobody outside is told that a signal has come
+        continue
     say("ending")
 
 

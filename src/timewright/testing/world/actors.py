@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from timewright.testing.world.run import World
 
 KINDS = ("call", "http", "shell", "publish", "note", "workflow")
-# The world wakes whoever has something to do, so nobody needs to look around in between.
-LONGEST_REST = timedelta(hours=6)
 SLOWEST_POLL = 5.0
 
 
@@ -138,7 +136,6 @@ class Engine(Actor):
             clock=self.clock,
             waker=waker,
             observers=[self],
-            longest_rest=LONGEST_REST,
             pruner=Pruner(self.store, keep=keep) if keep is not None and self.limits.admits else None,
         )
         self.seen = -1
@@ -146,8 +143,7 @@ class Engine(Actor):
         self.alarm("step", world.time.at + self.chance.micros(0, 1), self.step)
 
     def call(self) -> None:
-        """Somebody wants a tick here, whatever else may be due."""
-        self.seen = -1
+        """Somebody wants a tick here; one that would find nothing is left out."""
         self.alarm("step", self.world.time.at + self.chance.randrange(2_000), self.step)
 
     def answered(self) -> None:

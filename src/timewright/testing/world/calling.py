@@ -34,12 +34,8 @@ class Outlook(Struct, frozen=True):
     ends: int
     ready: bool
     handoff: bool
-    stops: int
-
-    @property
-    def next(self) -> int:
-        """The first instant at which an engine may have something to do."""
-        return min(self.due, self.asleep, self.ends)
+    next: int
+    """The first instant at which an engine may have something to do."""
 
 
 class Caller:
@@ -61,14 +57,10 @@ class Caller:
         world = self._world
         if self._outlook is None or self._outlook.version != world.version:
             ((due, asleep, ends, ready, handoff),) = world.base.ask(_OUTLOOK)
+            due, asleep, ends = (NEVER if at is None else at for at in (due, asleep, ends))
+            could_start = bool(ready) and self._has_room()
             self._outlook = Outlook(
-                world.version,
-                NEVER if due is None else due,
-                NEVER if asleep is None else asleep,
-                NEVER if ends is None else ends,
-                bool(ready) and self._has_room(),
-                bool(handoff),
-                world.counts["holder asked to stop"],
+                world.version, due, asleep, ends, could_start, bool(handoff), min(due, asleep, ends)
             )
         return self._outlook
 
@@ -99,7 +91,8 @@ class Caller:
         self.arm()
 
     def _call(self, engines: Sequence[Engine]) -> None:
-        many = 1 + self._chance.maybe(0.5)
+        # In calm weather whoever is called comes, and has finished before another could meet it.
+        many = 1 + (self._world.faults.is_on and self._chance.maybe(0.5))
         for engine in self._chance.sample(engines, min(many, len(engines))):
             at = self._world.time.at + self._chance.randrange(20_000)
             if at < engine.alarms.get("step", NEVER):

@@ -27,10 +27,14 @@ class SkewedClock:
         self._time = time
         self._rate = 1.0 + drift
         self.skew = skew
+        self._shown = (0, from_micros(0))
 
     def now(self) -> datetime:
-        """The wall clock, in UTC."""
-        return from_micros(self._time.at + self.skew)
+        """The wall clock, in UTC; many ask at the same instant."""
+        at = self._time.at + self.skew
+        if at != self._shown[0]:
+            self._shown = (at, from_micros(at))
+        return self._shown[1]
 
     def monotonic(self) -> float:
         """Seconds since the world began, at this host's pace; a pause of the process does not stop them."""

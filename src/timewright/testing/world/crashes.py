@@ -50,6 +50,34 @@ def small(seed: int) -> Scenario:
     )
 
 
+def related(seed: int) -> Scenario:
+    """Two instances whose schedules follow, need and spend, in twenty minutes without weather."""
+    drafts: tuple[dict[str, Any], ...] = (
+        {"name": "source", "every": "3m", "budgets": ["calls"], "note": "is followed"},
+        {"name": "follower", "after": {"schedule": "source", "on": "end"}, "note": "follows"},
+        {"name": "needy", "every": "2m", "needs": [{"schedule": "source", "within": "1m", "wait": "3m"}]},
+        {"name": "writer", "every": "3m", "budgets": ["tokens"], "estimate": {"tokens": 300}},
+    )
+    return Scenario(
+        seed=seed,
+        start=micros(CHANGES[0]),
+        length=HOUR // 3,
+        quiet=0.3,
+        instances=2,
+        workers=0,
+        holders=0,
+        reapers=0,
+        people=0.0,
+        capacity=2,
+        schedules=tuple(("default", {"note": "works", **draft, "lease": _LEASE}) for draft in drafts),
+        budgets=(
+            ("default", "calls", {"unit": "requests", "limit": 3, "period": "10m"}),
+            ("default", "tokens", {"unit": "tokens", "limit": 900, "period": "10m"}),
+        ),
+        stormy=False,
+    )
+
+
 class PointedTransaction(WatchedTransaction):
     """A watched transaction that can end in the middle: before each of its verbs."""
 

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+from timewright.core.facts import (
+    AnswerStale,
+    ClockStepped,
+    Fact,
+    LeaseLost,
+    OccurrencesDropped,
+    ProviderClosed,
+    RunAdmitted,
+    RunDeferred,
+    RunParked,
+    RunReleased,
+    RunSkipped,
+    ScheduleMoved,
+)
 
 DANGERS = (
     "crash injected",
@@ -40,6 +55,15 @@ DANGERS = (
     "skipped: deadline",
     "skipped: queue_full",
     "skipped: superseded",
+    "skipped: needs",
+    "end passed on",
+    "end followed",
+    "end without a follower",
+    "waited for what it needs",
+    "deferred: budget",
+    "deferred: provider",
+    "provider closed",
+    "words written",
 )
 
 # What others count and we cannot meet, and why.
@@ -53,3 +77,48 @@ WITHOUT = {
 def unmet(counts: Mapping[str, int]) -> list[str]:
     """The dangers that were not met."""
     return [danger for danger in DANGERS if not counts.get(danger)]
+
+
+# The facts that may say that a danger was met.
+TELLING = {
+    AnswerStale,
+    ClockStepped,
+    LeaseLost,
+    OccurrencesDropped,
+    ProviderClosed,
+    RunAdmitted,
+    RunDeferred,
+    RunParked,
+    RunReleased,
+    RunSkipped,
+    ScheduleMoved,
+}
+
+
+def met_by(fact: Fact, *, lives: Callable[[str], bool]) -> list[str]:
+    """The dangers that a fact says were met."""
+    match fact:
+        case AnswerStale():
+            return ["stale answer refused"]
+        case LeaseLost(holder=holder) if lives(holder):
+            return ["lease expired while its holder was alive"]
+        case RunParked(error=error, reason=reason):
+            by_crash = "expired" in error and "exhausted" in reason
+            return [f"parked: {reason.split(':')[0]}", *(["parked by crash budget"] if by_crash else [])]
+        case RunReleased():
+            return ["refund used"]
+        case OccurrencesDropped():
+            return ["gap written"]
+        case RunSkipped(reason=reason):
+            return [f"skipped: {reason.partition(':')[0]}"]
+        case RunDeferred(reason=reason):
+            return [f"deferred: {reason.partition(':')[0]}"]
+        case ProviderClosed():
+            return ["provider closed"]
+        case RunAdmitted(source=source):
+            return [f"source: {source}"]
+        case ScheduleMoved(source=source) if source.startswith("clamped"):
+            return ["hint clamped"]
+        case ClockStepped(treated_as=treated):
+            return [f"clock step seen: {treated}"]
+    return []

@@ -51,6 +51,8 @@ def found(world: World) -> None:
         founder.ask("queue policy set", namespace, queue=queue, **policy)
     for namespace, limit, most in scenario.limits:
         founder.ask("limit set", namespace, limit=limit, most=most)
+    for namespace, budget, terms in scenario.budgets:
+        founder.ask("budget set", namespace, budget=budget, **terms)
     for namespace, draft in scenario.schedules:
         made = founder.ask("schedule create", namespace, **draft)
         world.add_schedule(namespace, draft["name"])

@@ -33,18 +33,19 @@ class GatedStore:
         self._reach()
         if world.faults.is_on:
             world.faults.before(actor, name)
-        seen: list[WatchedTransaction] = []
+        seen: WatchedTransaction | None = None
 
         def attended(tx: Any) -> T:
-            watched = world.watch(actor, name, tx)
-            seen.append(watched)
-            before = watched.changes()
-            answer = work(watched)
-            watched.changed = watched.changes() != before
+            nonlocal seen
+            seen = world.watch(actor, name, tx)
+            before = seen.changes()
+            answer = work(seen)
+            seen.changed = seen.changes() != before
             return answer
 
         answer: T = self.inner.write(attended)
-        world.committed(seen[-1])
+        if seen is not None:
+            world.committed(seen)
         if world.faults.is_on:
             world.faults.after(actor, name)
         return answer
@@ -61,11 +62,12 @@ class GatedStore:
         """The world closes the store when it ends."""
 
     def _reach(self) -> None:
-        if self._world.time.at < max(self._actor.cut_off_until, self._world.away_until):
-            self._world.count("store away")
+        world = self._world
+        if world.time.at < world.away_until or world.time.at < self._actor.cut_off_until:
+            world.count("store away")
             raise StoreUnavailable("the store is away")
 
 
 def name_of(work: Callable[[Any], Any]) -> str:
     """Which transaction it is: the function that asks for it."""
-    return work.__qualname__.split(".<locals>")[0]
+    return work.__qualname__.partition(".<locals>")[0]

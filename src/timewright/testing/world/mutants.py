@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core import admission, lifecycle
@@ -21,83 +17,14 @@ from timewright.engine import launch
 from timewright.engine.tick import Tick
 from timewright.ledger import admit, by_hand, endings, replan, settle, standings
 from timewright.stores.lease_verbs import LeaseVerbs
-from timewright.testing.world.run import World
-
-Change = Callable[[World], None]
-Patches = list[tuple[Any, str, Any]]
-
-
-class Mutant(Struct, frozen=True, kw_only=True):
-    """A fault in the protocol: functions that are replaced, statements and tables that lack a guard.
-
-    `owners` are the promises that it breaks; one must see it. `redundant` says why nothing can be seen
-    when this guard alone is gone, if that is so.
-    """
-
-    name: str
-    owners: tuple[str, ...] = ()
-    patches: Callable[[], Patches] = list
-    change: Change | None = None
-    redundant: str = ""
-
-
-@contextmanager
-def switched_on(mutant: Mutant) -> Iterator[Change]:
-    """The functions of a mutant in place of ours; gives back what is to be done to each world."""
-    patches = mutant.patches()
-    kept = [(owner, name, owner.__dict__[name]) for owner, name, _ in patches]
-    for owner, name, instead in patches:
-        setattr(owner, name, instead)
-    try:
-        yield mutant.change or _nothing
-    finally:
-        for owner, name, original in kept:
-            setattr(owner, name, original)
-
-
-def _nothing(world: World) -> None:
-    """This mutant leaves the store as it is."""
-
-
-def sql(statement: str, guard: str, instead: str) -> Change:
-    """A store whose book lacks a guard."""
-
-    def change(world: World) -> None:
-        book = world.base.store_of_all()._writer._book
-        mutated, count = re.subn(guard, instead, book[statement].sql)
-        if not count:
-            raise AssertionError(f"{statement} has no guard {guard}")
-        book[statement] = replace(book[statement], sql=mutated)
-
-    return change
-
-
-def both(*changes: Change) -> Change:
-    """Several changes together."""
-
-    def change(world: World) -> None:
-        for one in changes:
-            one(world)
-
-    return change
-
-
-def without_index(name: str) -> Change:
-    """A store that lacks an index."""
-    return lambda world: void(world.base.ask(f"DROP INDEX {name}"))
-
-
-def ours(owner: Any, name: str) -> Any:
-    """What a mutant stands in for."""
-    return getattr(owner, name)
-
-
-def void(_: object) -> None:
-    """Forget an answer."""
-
+from timewright.testing.world.linked_mutants import LINKED
+from timewright.testing.world.mutating import Mutant, Patches, both, ours, sql, without_index
 
 NO_FENCE = (r"runs\.fence = (\S+)", r"\1 IS NOT NULL")
-no_key = both(without_index("runs_occurrence"), sql("insert_runs", r"ON CONFLICT \([^)]*\) DO NOTHING", ""))
+_ONCE = r"ON CONFLICT \([^)]*\) DO NOTHING"
+no_key = both(
+    without_index("runs_occurrence"), sql("insert_runs", _ONCE, ""), sql("insert_advanced", _ONCE, "")
+)
 
 
 def _split(*, cursor_first: bool) -> Patches:
@@ -126,7 +53,8 @@ def _split(*, cursor_first: bool) -> Patches:
             store.write(lambda tx, rows=rows: tx.add_runs(rows) if cursor_first else tx.stand(rows))
         return answer
 
-    return [(admit, "_write", write)]
+    # All go the long way, which has a verb for each half.
+    return [(admit, "_write", write), (admit.AdmissionPass, "advance", lambda *_: False)]
 
 
 def _counted_first() -> Patches:
@@ -392,6 +320,7 @@ MUTANTS: tuple[Mutant, ...] = (
         patches=lambda: [(launch.Launcher, "forget", lambda self, run_id, fence: None)],
         redundant="the watch ends the work when its lease was not renewed, and the fence refuses its answer",
     ),
+    *LINKED,
 )
 
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}

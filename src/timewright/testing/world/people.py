@@ -11,6 +11,7 @@ from timewright.core.run import RunState
 from timewright.errors import OutcomeUnknown, StoreError, TimewrightError
 from timewright.ports import Prune, RunFilter
 from timewright.testing.world.clocks import HOUR
+from timewright.testing.world.linked import PROVIDER, budget, follow_of, need_of
 from timewright.testing.world.outsiders import Outsider
 from timewright.testing.world.workload import (
     CHANGES,
@@ -62,6 +63,7 @@ class Person(Outsider):
             (1, self.create),
             (0.3, self.prune),
             (0.5, self.preview),
+            *(self._relations() if world.scenario.budgets else ()),
         )
 
     def boot(self) -> None:
@@ -266,6 +268,41 @@ class Person(Outsider):
         draft["name"] = f"n{number:02d}"
         self.world.add_schedule(namespace, draft["name"])
         self.insist("schedule create", namespace, **draft)
+
+    def _relations(self) -> tuple[tuple[float, Callable[[], None]], ...]:
+        """What people do where schedules follow, need and spend."""
+        return (
+            (1, self.set_budget),
+            (1, self.close_provider),
+            (1, self.open_provider),
+            (0.5, self.edit_follower),
+            (0.5, self.edit_needs),
+        )
+
+    def set_budget(self) -> None:
+        """Allow more or less; how it counts stays."""
+        namespace, name, terms = self.chance.choice(self.world.scenario.budgets)
+        _, drawn_anew = budget(self.chance, name)
+        self.insist("budget set", namespace, budget=name, **{**terms, "limit": drawn_anew["limit"]})
+
+    def close_provider(self) -> None:
+        """Nothing of a provider starts for a while."""
+        namespace, until = self.chance.choice(NAMESPACES), self._soon(60, 1800)
+        self.ask("provider close", namespace, provider=PROVIDER, until=until)
+
+    def open_provider(self) -> None:
+        """And again."""
+        self.ask("provider open", self.chance.choice(NAMESPACES), provider=PROVIDER)
+
+    def edit_follower(self) -> None:
+        """Follow another, or another end."""
+        name = f"follower-{self.chance.randrange(2)}"
+        self.ask("schedule update", "default", schedule=name, after=follow_of(self.chance))
+
+    def edit_needs(self) -> None:
+        """Need something else."""
+        name = f"needy-{self.chance.randrange(2)}"
+        self.ask("schedule update", "default", schedule=name, needs=[need_of(self.chance)])
 
     def prune(self) -> None:
         """Let old history go."""

@@ -11,18 +11,7 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
-from timewright.core.facts import (
-    AnswerStale,
-    ClockStepped,
-    Fact,
-    LeaseLost,
-    OccurrencesDropped,
-    RunAdmitted,
-    RunParked,
-    RunReleased,
-    RunSkipped,
-    ScheduleMoved,
-)
+from timewright.core.facts import Fact, RunAdmitted, RunSkipped
 from timewright.core.moments import from_micros, micros, spell_instant
 from timewright.proof.report import Violation
 from timewright.proof.rows import Note
@@ -31,6 +20,7 @@ from timewright.testing.world.bases import Base
 from timewright.testing.world.calling import Caller, Outlook
 from timewright.testing.world.chance import Chance
 from timewright.testing.world.clocks import MINUTE, SECOND, SkewedClock, TrueTime
+from timewright.testing.world.dangers import TELLING, met_by
 from timewright.testing.world.effects import Sinks
 from timewright.testing.world.faults import Crashed, Faults, Script
 from timewright.testing.world.watching import WatchedTransaction
@@ -80,6 +70,7 @@ class World:
         self.holders: dict[str, tuple[Actor, int]] = {}
         self.schedules: list[tuple[str, str]] = []
         self.pruned: set[str] = set()
+        self.words: dict[tuple[str, int], int] = {}
         self.may_be_early: set[str] = set()
         self.breaches: list[Violation] = []
         self.clock_steps: list[tuple[int, int]] = []
@@ -95,7 +86,7 @@ class World:
         self._watch = watch
         self._heap: list[tuple[int, int, Event]] = []
         self._seq = 0
-        self._stops = 0
+        self._asked_to_stop: set[str] = set()
         self._depth = 0
         self._second = 0
         self._moves = 0
@@ -126,13 +117,12 @@ class World:
         while heap and heap[0][0] <= until:
             at, _, event = heapq.heappop(heap)
             time.at = max(time.at, at)
-            self._count_moves()
+            self._count_move(time.at // SECOND)
             self._perform(event)
         time.at = max(time.at, until)
 
-    def _count_moves(self) -> None:
+    def _count_move(self, second: int) -> None:
         """A world in which much happens and no time passes is stuck, and must not go on for ever."""
-        second = self.time.at // SECOND
         if second != self._second:
             self._second, self._moves = second, 0
         self._moves += 1
@@ -181,7 +171,8 @@ class World:
         except Crashed:
             if actor.life == event.life:
                 actor.crash()
-        self.thaw(actor)
+        if actor.deferred:
+            self.thaw(actor)
         if self.version != before:
             self.spread_word()
 
@@ -199,10 +190,10 @@ class World:
         for actor in self.others:
             if actor.alive:
                 actor.consider(outlook)
-        if outlook.stops != self._stops:
-            self._stops = outlook.stops
+        if self._asked_to_stop:
+            asked, self._asked_to_stop = self._asked_to_stop, set()
             for engine in self.engines:
-                if engine.alive:
+                if engine.alive and engine.tick.holder in asked:
                     engine.hear_of_stops()
 
     # The store and its clock.
@@ -213,7 +204,8 @@ class World:
 
     def when(self, instant: int) -> int:
         """The true instant at which the store's clock will show this one."""
-        return max(self.time.at, instant - self.clock.skew)
+        at = instant - self.clock.skew
+        return max(self.time.at, at)
 
     def read_clock(self, actor: Actor, store: Any) -> datetime:
         """What an actor gets when it asks the store for the time."""
@@ -231,7 +223,8 @@ class World:
     def watch(self, actor: Actor, name: str, tx: Any) -> WatchedTransaction:
         """A transaction that is watched."""
         now, early = micros(self.now()), self.may_be_early
-        watched = WatchedTransaction(tx, name=name, now=now, may_be_early=early)
+        has_relations = bool(self.scenario.budgets)
+        watched = WatchedTransaction(tx, name=name, now=now, may_be_early=early, has_relations=has_relations)
         return self._watch(actor, name, watched) if self._watch is not None else watched
 
     def committed(self, watched: WatchedTransaction) -> None:
@@ -244,20 +237,32 @@ class World:
         for kind, subject, fence, value, about, word in watched.seen:
             if kind == "asked to stop":
                 self._withdrawn.setdefault((subject, fence), []).append((len(self.notes), value))
+                self._asked_to_stop.add(word)
                 continue
             if kind.startswith("I"):
                 rows = ({"id": subject, "fence": fence, "schedule_id": about},)
                 breach = Violation(invariant=kind, message=f"run {subject} {word}", rows=rows)
                 self.breaches.append(breach)
                 continue
+            if kind == "heard":
+                if (subject, fence) in self.words:
+                    self._note_words(subject, fence, at=at)
+                continue
             if kind == "pruned":
                 self.pruned.add(subject)
             self.notes.append(
                 Note(kind=kind, at=at, subject=subject, fence=fence, value=value, about=about, word=word)
             )
-        self.counts.update(watched.counted)
+        if watched.counted:
+            self.counts.update(watched.counted)
         if watched.touches_gates:
             self._note_levels(at)
+
+    def _note_words(self, run_id: str, fence: int, *, at: int) -> None:
+        """How much of what an attempt said is there when its end is."""
+        found = self.base.ask(f"SELECT size FROM said WHERE run_id = '{run_id}' AND fence = {fence}")  # noqa: S608
+        size, most = (found[0][0] if found else 0), self.words.pop((run_id, fence))
+        self.notes.append(Note(kind="said", at=at, subject=run_id, fence=fence, value=size, most=most))
 
     def kept_notes(self) -> tuple[Note, ...]:
         """What was noted, but for promises that were withdrawn.
@@ -276,15 +281,13 @@ class World:
 
     def _note_levels(self, at: int) -> None:
         """How full every ceiling is after a commit."""
-        live = self.live_leases()
-        for gate, most in self.ceilings().items():
-            level = (live[gate], most)
-            if self._levels.get(gate) != level:
-                # Above a limit that was lowered is no grant, as long as the count does not rise.
-                lowered = "lowered" if live[gate] <= self._levels.get(gate, (0, 0))[0] else ""
-                self._levels[gate] = level
-                note = Note(kind="held", at=at, subject=gate, value=live[gate], most=most, word=lowered)
-                self.notes.append(note)
+        live, before = self.live_leases(), self._levels
+        self._levels = {gate: (live[gate], most) for gate, most in self.ceilings().items()}
+        for gate, (held, most) in sorted(self._levels.items() - before.items()):
+            # Above a limit that was lowered is no grant, as long as the count does not rise.
+            lowered = "lowered" if held <= before.get(gate, (0, 0))[0] else ""
+            note = Note(kind="held", at=at, subject=gate, value=held, most=most, word=lowered)
+            self.notes.append(note)
 
     @property
     def redundant(self) -> float:
@@ -334,32 +337,10 @@ class World:
             return
         self.trace.append((self.time.at, actor.name, fact))
         self.counts[kind] += 1
-        self.counts.update(self._dangers(fact))
-        if isinstance(fact, RunSkipped | RunAdmitted):
-            self._see_change(fact.schedule_id, fact.planned_at)
-
-    def _dangers(self, fact: Fact) -> list[str]:
-        match fact:
-            case AnswerStale():
-                return ["stale answer refused"]
-            case LeaseLost(holder=holder) if self._lives(holder):
-                return ["lease expired while its holder was alive"]
-            case RunParked(error=error, reason=reason):
-                by_crash = "expired" in error and "exhausted" in reason
-                return [f"parked: {reason.split(':')[0]}", *(["parked by crash budget"] if by_crash else [])]
-            case RunReleased():
-                return ["refund used"]
-            case OccurrencesDropped():
-                return ["gap written"]
-            case RunSkipped(reason=reason):
-                return [f"skipped: {reason}"]
-            case RunAdmitted(source=source):
-                return [f"source: {source}"]
-            case ScheduleMoved(source=source) if source.startswith("clamped"):
-                return ["hint clamped"]
-            case ClockStepped(treated_as=treated):
-                return [f"clock step seen: {treated}"]
-        return []
+        if type(fact) in TELLING:
+            self.counts.update(met_by(fact, lives=self._lives))
+            if isinstance(fact, RunSkipped | RunAdmitted):
+                self._see_change(fact.schedule_id, fact.planned_at)
 
     def _lives(self, holder: str) -> bool:
         actor, life = self.holders.get(holder, (None, 0))

@@ -16,7 +16,7 @@ from timewright.core.moments import from_micros, micros, spell_instant
 from timewright.ids import TimedIds
 from timewright.operations import Context
 from timewright.operations.verify import gather
-from timewright.proof.checking import SKEW, check
+from timewright.proof.checking import GRACE, SKEW, check
 from timewright.proof.report import Violation
 from timewright.proof.rows import History
 from timewright.testing.world.bases import Base
@@ -31,6 +31,18 @@ SELECT h.id, h.schedule_id FROM runs h
 WHERE h.state = 'held' AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.schedule_id = h.schedule_id
     AND r.alone = 1 AND r.state IN ('ready', 'leased'))
 ORDER BY h.id
+"""
+# Ends that nobody decided although their instant has come, and occurrences that no end asked for.
+_UNDECIDED = """
+SELECT f.upstream_run, f.downstream FROM follow_ups f JOIN schedules s ON s.id = f.downstream
+WHERE f.state = 'open' AND s.state = 'active' AND f.due_at < {before} ORDER BY f.upstream_run, f.downstream
+"""
+_UNASKED = """
+SELECT r.id, r.schedule_id FROM runs r
+WHERE r.lane = '' AND r.schedule_id IN (SELECT downstream FROM follow_ups)
+    AND NOT EXISTS (SELECT 1 FROM meta WHERE name = 'pruned_to')
+    AND NOT EXISTS (SELECT 1 FROM follow_ups f WHERE f.run_id = r.id)
+    AND r.source = 'baseline-after' ORDER BY r.id
 """
 _TABLES = {
     "runs": "SELECT * FROM runs ORDER BY id",
@@ -84,6 +96,7 @@ def live(
         violations = (
             *world.breaches,
             *stranded(world),
+            *unfollowed(world),
             *(v for v in report.violations if not _is_excused(v, history, world)),
         )
         return Result(
@@ -120,6 +133,20 @@ def stranded(world: World) -> list[Violation]:
             invariant="I27", message=f"run {run_id} {said}", rows=({"id": run_id, "schedule_id": owner},)
         )
         for run_id, owner in world.base.ask(_STRANDED)
+    ]
+
+
+def unfollowed(world: World) -> list[Violation]:
+    """Ends that were passed on and are not decided exactly once, as the table of ends has them."""
+    if not world.scenario.budgets:
+        return []
+    late = world.base.ask(_UNDECIDED.format(before=micros(world.now()) - GRACE))
+    alone = world.base.ask(_UNASKED)
+    said = [(i, owner, "ended, and what follows it was never decided") for i, owner in late]
+    said += [(i, owner, "follows no end that was passed on") for i, owner in alone]
+    return [
+        Violation(invariant="I41", message=f"run {i} {what}", rows=({"id": i, "schedule_id": owner},))
+        for i, owner, what in said
     ]
 
 

@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from timewright.core.budgets import Charge
 from timewright.core.moments import micros
 from timewright.core.policies import JitterSide
 from timewright.core.run import Attempt, Reason, Run, RunState
-from timewright.ports import Grant, Prune, Renewal, Renewed, Revised, Stood
+from timewright.core.upstream import Otherwise
+from timewright.ports import Advance, Grant, Prune, Renewal, Renewed, Revised, Stood
+from timewright.ports.links import FollowUp
+from timewright.ports.said import Said
+from timewright.stores.sqlstore import SqlTransaction
 
 _FINISHED = "SELECT id, CASE WHEN lane = '' THEN schedule_id ELSE '' END, planned_at, state FROM runs"
 _LEFT = "SELECT id FROM runs"
@@ -20,11 +25,14 @@ RECLAIMS = "reclaim"
 Seen = tuple[str, str, int, int, str, str]
 
 
-class WatchedTransaction:
-    """Passes every verb on; some are looked at on the way, and what they did is true after the commit."""
+class WatchedTransaction(SqlTransaction):
+    """Every verb as it is; some are looked at on the way, and what they did is true after the commit."""
 
-    def __init__(self, tx: Any, *, name: str, now: int, may_be_early: set[str]) -> None:
-        self._tx = tx
+    def __init__(
+        self, tx: SqlTransaction, *, name: str, now: int, may_be_early: set[str], has_relations: bool = False
+    ) -> None:
+        super().__init__(tx._speaker)
+        self._has_relations = has_relations
         self._takes_back = name == RECLAIMS
         self._true_now = now
         self._may_be_early = may_be_early
@@ -33,12 +41,9 @@ class WatchedTransaction:
         self.touches_gates = False
         self.changed = True
         self._asked = 0
-        self._connection = _connection_of(tx)
-
-    def __getattr__(self, verb: str) -> Any:
-        found = getattr(self._tx, verb)
-        setattr(self, verb, found)
-        return found
+        self._granted: set[tuple[str, int]] = set()
+        speaker: Any = tx._speaker
+        self._connection = speaker.connection if hasattr(speaker, "connection") else speaker._connection
 
     def ask_raw(self, sql: str) -> list[Any]:
         """Rows of a question that is not in the book, in this transaction."""
@@ -55,11 +60,12 @@ class WatchedTransaction:
 
     def add_runs(self, runs: Sequence[Run]) -> set[str]:
         """Insert runs; the same occurrence twice is counted."""
-        new: set[str] = self._tx.add_runs(runs)
+        new: set[str] = super().add_runs(runs)
         self.counted += ["unique-key conflict"] * (len(runs) - len(new))
         self.touches_gates |= any(run.state is RunState.LEASED and run.gates for run in runs)
         for run in runs:
             if run.state is RunState.LEASED and run.id in new:
+                self._granted.add((run.id, run.fence))
                 self.seen.append(("leased", run.id, run.fence, 0, run.schedule_id, ""))
             if micros(run.planned_at) > self._true_now and run.id in new and self._is_early(run):
                 self.seen.append(
@@ -75,25 +81,45 @@ class WatchedTransaction:
     def lease_runs(self, grants: Sequence[Grant]) -> list[Run]:
         """Lease; ceilings are looked at after the commit."""
         self.touches_gates |= any(grant.run.gates for grant in grants)
-        granted: list[Run] = self._tx.lease_runs(grants)
+        granted: list[Run] = super().lease_runs(grants)
         for run in granted:
+            self._granted.add((run.id, run.fence))
             self.seen.append(("leased", run.id, run.fence, 0, run.schedule_id, ""))
             if micros(run.fire_at) > self._true_now:
                 self.seen.append(
                     ("I5", run.id, run.fence, 0, run.schedule_id, "was leased before it may fire")
                 )
+        if self._has_relations:
+            self._look_at_needs([run for run in granted if run.fence == 1 and not run.lane])
         return granted
+
+    def _look_at_needs(self, runs: Sequence[Run]) -> None:
+        """What starts for the first time has all it needs, or has waited for it long enough."""
+        found = self.get_schedules({run.schedule_id for run in runs if run.schedule_id})
+        needy = [run for run in runs if run.schedule_id in found and found[run.schedule_id].schedule.needs]
+        links = self.links_of({run.schedule_id for run in needy}) if needy else []
+        names = {i: due.schedule.name for i, due in self.get_schedules({x.upstream for x in links}).items()}
+        met = {(x.downstream, names.get(x.upstream), x.on): x.met_at for x in links if x.kind == "needs"}
+        for run in needy:
+            for need in found[run.schedule_id].schedule.needs:
+                at = met.get((run.schedule_id, need.schedule, need.on))
+                is_fresh = at is not None and at >= run.planned_at - need.within
+                has_waited = micros(run.planned_at + need.wait) <= self._true_now
+                if not (is_fresh or (need.else_ is Otherwise.RUN and has_waited)):
+                    said = f"was leased without an end of {need.schedule}"
+                    self.seen.append(("I43", run.id, run.fence, 0, run.schedule_id, said))
 
     def set_gates(self, limits: Any) -> None:
         """Change ceilings."""
         self.touches_gates = True
-        self._tx.set_gates(limits)
+        super().set_gates(limits)
 
     def renew_leases(self, renewals: Sequence[Renewal], *, now: datetime) -> list[Renewed]:
         """Prolong; what was accepted is noted, what was refused is counted."""
-        kept: list[Renewed] = self._tx.renew_leases(renewals, now=now)
+        kept: list[Renewed] = super().renew_leases(renewals, now=now)
         fences = {r.run_id: r.fence for r in renewals}
-        for run in self._tx.get_runs([r.run_id for r in kept if r.cancel_at is None]).values():
+        for run in super().get_runs([r.run_id for r in kept if r.cancel_at is None]).values():
+            assert run.lease_until is not None
             self.seen.append(("renewed", run.id, run.fence, micros(run.lease_until), "", ""))
             if fences[run.id] != run.fence:
                 said = "was prolonged by a lease that was lost"
@@ -103,12 +129,14 @@ class WatchedTransaction:
 
     def settle_runs(self, settled: Sequence[tuple[Run, Attempt]]) -> set[str]:
         """Settle; accepted, reclaimed or refused."""
-        kept: set[str] = self._tx.settle_runs(settled)
+        kept: set[str] = super().settle_runs(settled)
         for run, attempt in settled:
             kind = (
                 "refused" if run.id not in kept else "reclaimed" if attempt.outcome == "lost" else "answered"
             )
             self.seen.append((kind, run.id, attempt.fence, 0, run.schedule_id, ""))
+            if kind == "answered" and not self._takes_back:
+                self.seen.append(("heard", run.id, attempt.fence, 0, run.schedule_id, ""))
             if kind == "reclaimed" and micros(attempt.lease_until) > self._true_now:
                 said = "was taken back before its lease was over"
                 self.seen.append(("I16", run.id, attempt.fence, 0, run.schedule_id, said))
@@ -118,18 +146,66 @@ class WatchedTransaction:
         self.touches_gates |= any(run.gates for run, _ in settled)
         return kept
 
+    def add_charges(self, charges: Sequence[Charge]) -> None:
+        """Charge; what a lease takes must have been left when it is granted."""
+        super().add_charges(charges)
+        granted = [charge for charge in charges if (charge.run_id, charge.fence) in self._granted]
+        if not granted:
+            return
+        limits = {budget.key: budget.limit for found in self.book().budgets.values() for budget in found}
+        accounts = self.read_accounts({(charge.budget, charge.period) for charge in granted})
+        for charge in granted:
+            account = accounts[charge.budget, charge.period]
+            if account.used + account.held > limits[charge.budget]:
+                said = f"was leased beyond {charge.budget}"
+                self.seen.append(("I44", charge.run_id, charge.fence, 0, "", said))
+
+    def add_follow_ups(self, rows: Sequence[FollowUp]) -> None:
+        """An end is passed on to whoever waits for it."""
+        super().add_follow_ups(rows)
+        self.counted += ["end passed on"] * len(rows)
+
+    def close_follow_ups(self, rows: Sequence[FollowUp]) -> None:
+        """What became of ends that were passed on."""
+        super().close_follow_ups(rows)
+        self.counted += ["end followed" if row.state == "done" else "end without a follower" for row in rows]
+
+    def add_waits(self, waits: Sequence[tuple[str, str]]) -> None:
+        """Runs sleep until what they need has come."""
+        super().add_waits(waits)
+        self.counted += ["waited for what it needs"] * len(waits)
+
+    def put_said(self, rows: Sequence[Said]) -> None:
+        """What work has said so far."""
+        super().put_said(rows)
+        self.counted += ["words written"] * len(rows)
+
     def stand(self, rows: Sequence[Stood]) -> None:
         """Write where schedules stand; the cursor is noted."""
-        self._tx.stand(rows)
+        super().stand(rows)
         for row in rows:
             standing = row.standing
             if standing.next_at and standing.wake_at and standing.next_at < standing.wake_at:
                 self.counted.append("catch-up limit reached")
             self.seen.append(("cursor", row.schedule_id, 0, micros(row.standing.cursor), "", ""))
 
+    def advance(self, rows: Sequence[Advance], *, now: datetime) -> set[str]:
+        """Let schedules go on; the same occurrence twice is counted, the cursor is noted."""
+        new: set[str] = super().advance(rows, now=now)
+        self.counted += ["unique-key conflict"] * (len(rows) - len(new))
+        for row in rows:
+            schedule_id, planned_at = row.due.schedule.id, row.due.standing.next_at
+            assert planned_at is not None
+            is_early = micros(planned_at) > self._true_now and schedule_id not in self._may_be_early
+            if is_early and row.run_id in new:
+                said = "was admitted before its instant"
+                self.seen.append(("I5", row.run_id, 0, 0, schedule_id, said))
+            self.seen.append(("cursor", schedule_id, 0, micros(planned_at), "", ""))
+        return new
+
     def put_schedules(self, rows: Sequence[Revised]) -> None:
         """Write schedules; the cursor is noted."""
-        self._tx.put_schedules(rows)
+        super().put_schedules(rows)
         for row in rows:
             if row.schedule.jitter_side is JitterSide.BOTH:
                 self._may_be_early.add(row.schedule.id)
@@ -137,26 +213,21 @@ class WatchedTransaction:
 
     def ask_to_cancel(self, asked: Sequence[tuple[str, datetime]], *, at: datetime, reason: str) -> set[str]:
         """Ask to stop; whoever holds the lease hears of it."""
-        marked: set[str] = self._tx.ask_to_cancel(asked, at=at, reason=reason)
+        marked: set[str] = super().ask_to_cancel(asked, at=at, reason=reason)
         self.counted += ["holder asked to stop"] * len(marked)
         # From here on the lease is promised only until its grace is over.
-        for run in self._tx.get_runs(marked).values():
-            self.seen.append(("asked to stop", run.id, run.fence, micros(run.lease_until), "", ""))
+        for run in super().get_runs(marked).values():
+            assert run.lease_until is not None
+            self.seen.append(("asked to stop", run.id, run.fence, micros(run.lease_until), "", run.holder))
         return marked
 
     def prune(self, what: Prune) -> int:
         """Prune; every run that went is noted with what it was."""
         before = {row[0]: row for row in self.ask_raw(_FINISHED)}
-        gone: int = self._tx.prune(what)
+        gone: int = super().prune(what)
         if gone:
             left = {row[0] for row in self.ask_raw(_LEFT)}
             for run_id, schedule_id, planned_at, state in before.values():
                 if run_id not in left:
                     self.seen.append(("pruned", run_id, 0, planned_at, schedule_id, state))
         return gone
-
-
-def _connection_of(tx: Any) -> Any:
-    """The connection that a transaction of either store speaks on."""
-    speaker = tx._ask.__self__
-    return getattr(speaker, "connection", None) or speaker._connection

@@ -7,17 +7,22 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from timewright.core.run import Cancelled, Failed, Outcome, Succeeded, TimedOut
 from timewright.ports import Launch
+from timewright.ports.said import Spoken
 from timewright.testing.world.clocks import SECOND
 from timewright.testing.world.effects import Execution
+from timewright.testing.world.linked import cost_of
 
 if TYPE_CHECKING:
     from timewright.testing.world.actors import Engine
+    from timewright.testing.world.chance import Chance
     from timewright.testing.world.run import World
 
 CRASHER = "poison"
+LINE_EVERY = 5 * SECOND
 
 
 class Act(Struct, frozen=True, kw_only=True):
@@ -28,11 +33,19 @@ class Act(Struct, frozen=True, kw_only=True):
     remote: bool = False
     heeds_stop: bool = True
     kills: bool = False
+    says: bool = False
 
 
 def act_of(world: World, key: str, fence: int, *, name: str = "") -> Act:
     """Drawn from the run and its fence alone, so that nobody else's draws change it."""
     chance = world.chance.fork(f"work {key} {fence}")
+    act = _drawn(world, chance, name=name)
+    if not world.scenario.budgets:
+        return act
+    return replace(act, outcome=replace(act.outcome, cost=cost_of(chance)), says=chance.maybe(0.3))
+
+
+def _drawn(world: World, chance: Chance, *, name: str) -> Act:
     if world.is_quiet:
         return Act(outcome=Succeeded(), lasts=chance.micros(0.1, 2))
     lasts = chance.micros(0.05, 1) if chance.maybe(0.5) else int(chance.expovariate(1 / 40) * SECOND)
@@ -78,6 +91,14 @@ class WorldWork:
         )
         self._end_in(min(act.lasts, limit), act.outcome if self._in_time else TimedOut(), did=self._in_time)
 
+    def said(self) -> Spoken | None:
+        """A line for every few seconds of work, as far as it came."""
+        if not self.act.says:
+            return None
+        execution, now = self.execution, self._world.time.at
+        text = "a line\n" * (1 + ((execution.ended or now) - execution.began) // LINE_EVERY)
+        return Spoken(text=text, size=len(text))
+
     def stop(self, reason: str) -> None:
         """End within the grace; what does not listen is ended by force when that is over."""
         chance = self._world.chance.fork(f"stop {self.execution.key} {self.execution.fence}")
@@ -104,6 +125,9 @@ class WorldWork:
         self.over = True
         self._physically_over(did=did and not isinstance(outcome, TimedOut))
         self._target.under_way.discard(self)
+        spoken = self.said()
+        if spoken is not None:
+            self._world.words[self.execution.run_id, self.execution.fence] = spoken.size
         self._done(outcome)
 
 

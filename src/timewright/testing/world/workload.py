@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from timewright.core.moments import micros
 from timewright.testing.world.chance import Chance
 from timewright.testing.world.clocks import HOUR
+from timewright.testing.world.linked import linked
 from timewright.testing.world.work import CRASHER
 
 NAMESPACES = ("default", "acme")
@@ -66,22 +67,26 @@ class Scenario(Struct, frozen=True, kw_only=True):
     schedules: tuple[tuple[str, dict[str, Any]], ...] = ()
     queues: tuple[tuple[str, str, dict[str, Any]], ...] = ()
     limits: tuple[tuple[str, str, int], ...] = ()
+    budgets: tuple[tuple[str, str, dict[str, Any]], ...] = ()
     keep_history: timedelta | None = None
     stormy: bool = True
     weather: float = 1.0
 
 
-def scenario(seed: int, *, hours: float = 12.0, size: str = "drawn") -> Scenario:
+def scenario(seed: int, *, hours: float = 12.0, size: str = "drawn", relations: bool = True) -> Scenario:
     """The world of a seed; a `full` one has five instances, eight workers and fifty schedules.
 
     A `dense` one has as much in two hours as another in a day: short intervals, busy people, bad weather.
+    With `relations`, one world in four also has schedules that follow, need, and spend.
     """
-    if size == "dense":
-        return dense(seed, hours=hours)
+    plain = dense(seed, hours=hours) if size == "dense" else _plain(seed, hours=hours, full=size == "full")
+    return linked(plain, often=size == "dense") if relations and size != "full" and seed % 4 == 1 else plain
+
+
+def _plain(seed: int, *, hours: float, full: bool) -> Scenario:
     chance = Chance(seed, "scenario")
     change = chance.choice(CHANGES)
     start = change - timedelta(hours=hours) * chance.uniform(0.25, 0.6)
-    full = size == "full"
     count = 50 if full else chance.choice((4, 6, 8, 12, 18, 24))
     return Scenario(
         seed=seed,
@@ -102,7 +107,7 @@ def scenario(seed: int, *, hours: float = 12.0, size: str = "drawn") -> Scenario
 
 def dense(seed: int, *, hours: float) -> Scenario:
     """Much in little time."""
-    plain, chance = scenario(seed, hours=hours), Chance(seed, "dense")
+    plain, chance = _plain(seed, hours=hours, full=False), Chance(seed, "dense")
     change = chance.choice(CHANGES)
     schedules = []
     for number in range(10):

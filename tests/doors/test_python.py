@@ -1,0 +1,224 @@
+"""The embedded door as a newcomer meets it: what is guessed works, what cannot is refused where it stands."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import traceback
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docs import verbs
+from timewright import AsyncScheduler, Cron, Once, Scheduler, after, every
+from timewright.doors.nouns import PLURALS
+from timewright.errors import (
+    Conflict,
+    InvalidCron,
+    InvalidDuration,
+    InvalidInput,
+    InvalidInstant,
+    NotFound,
+    TimewrightError,
+    UnknownField,
+)
+from timewright.operations import operations
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[Scheduler]:
+    app = Scheduler(tmp_path / "app.db")
+    yield app
+    app.stop(wait=timedelta(0))
+
+
+def work() -> None: ...
+
+
+def kept(app: Scheduler) -> dict[str, str]:
+    app.start()
+    return {row["name"]: row["trigger"] for row in app.schedules.list()["schedules"]}
+
+
+# Declaring.
+
+
+def test_a_length_of_time_an_instant_and_a_list_are_triggers(app: Scheduler) -> None:
+    eve = datetime(2099, 12, 24, 18, tzinfo=UTC)
+    app.schedule(timedelta(minutes=5), name="interval")(work)
+    app.schedule(eve, name="once")(work)
+    app.schedule([every("6h"), Cron("0 9 * * *"), "30 9 * * *"], name="list")(work)
+    assert kept(app) == {
+        "interval": "every 5m",
+        "once": "once at 2099-12-24T18:00:00Z",
+        "list": "every 6h or at 09:00 every day or at 09:30 every day",
+    }
+
+
+def test_a_trigger_may_be_said_by_a_word_and_a_function_be_given_arguments(app: Scheduler) -> None:
+    def report(team: str) -> str:
+        return team
+
+    app.schedule(cron="0 9 * * *", zone="Europe/Berlin", args={"team": "finance"})(report)
+    app.schedule(every="5 minutes")(work)
+    assert kept(app) == {"report": "at 09:00 every day, Europe/Berlin time", "work": "every 5m"}
+    assert app.schedules.get("report")["schedule"]["target"]["args"] == {"team": "finance"}
+
+
+def test_two_declarations_of_one_name_are_refused_instead_of_one_being_lost(app: Scheduler) -> None:
+    app.schedule(every("1h"))(work)
+    with pytest.raises(Conflict, match="already declared as 'work'") as refusal:
+        app.schedule("0 9 * * *")(work)
+    assert refusal.value.fix == "give one of them another name=, or one schedule a list of triggers"
+    assert kept(app) == {"work": "every 1h"}
+
+
+@pytest.mark.parametrize(
+    ("when", "policies", "error"),
+    [
+        ("0 9 * *", {}, InvalidCron),
+        (every("1h"), {"overlapp": "skip"}, UnknownField),
+        (every("1h"), {"overlap": "maybe"}, InvalidInput),
+        (every("1h"), {"retry": -1}, InvalidInput),
+        (every("1h"), {"timeout": 5}, InvalidDuration),
+        (timedelta(0), {}, InvalidInput),
+        (datetime(2099, 1, 1), {}, InvalidInstant),
+        ([], {}, InvalidInput),
+        (5, {}, InvalidInput),
+        (None, {}, InvalidInput),
+        (None, {"every": "1h", "cron": "0 9 * * *"}, InvalidInput),
+        (work, {}, InvalidInput),
+    ],
+)
+def test_what_could_never_be_kept_is_refused_by_its_decorator_and_leaves_nothing(
+    app: Scheduler, when: Any, policies: dict[str, Any], error: type[TimewrightError]
+) -> None:
+    with pytest.raises(error) as refusal:
+        app.schedule(when, **policies)(work)
+    assert refusal.value.explain()
+    assert refusal.value.fix
+    assert app.declared == ()
+    assert "work" not in app.registry
+    app.schedule(every("1h"))(work)
+
+
+def test_a_traceback_ends_with_what_to_do(app: Scheduler) -> None:
+    with pytest.raises(InvalidCron) as refusal:
+        app.schedule("0 9 * *")(work)
+    assert traceback.format_exception_only(refusal.value)[-1] == "  try     '0 9 * * *'\n"
+    assert str(refusal.value) == refusal.value.message
+
+
+def test_a_decorator_without_its_trigger_says_how_it_is_written(app: Scheduler) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        app.schedule(work)  # type: ignore[arg-type]
+    assert refusal.value.fix == 'write it with a trigger: @app.schedule(every("5m"))'
+
+
+def test_a_program_that_restarts_after_its_one_instant_starts_again(tmp_path: Path) -> None:
+    for at in (datetime(2026, 3, 9, tzinfo=UTC), datetime(2026, 3, 11, tzinfo=UTC)):
+        app = Scheduler(tmp_path / "app.db", clock=Standing(at))
+        app.schedule(Once(datetime(2026, 3, 10, tzinfo=UTC)))(work)
+        app._keep_declared()
+        app.stop()
+
+
+class Standing:
+    """A clock that stands."""
+
+    def __init__(self, at: datetime) -> None:
+        self._at = at
+
+    def now(self) -> datetime:
+        return self._at
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+def test_a_callable_without_a_name_of_its_own_is_given_one(app: Scheduler) -> None:
+    nameless = functools.partial(work)
+    with pytest.raises(InvalidInput, match="name '' is empty"):
+        app.schedule(every("1h"))(nameless)
+    app.schedule(every("1h"), name="named")(nameless)
+    assert kept(app) == {"named": "every 1h"}
+
+
+def test_a_task_is_registered_with_and_without_brackets(app: Scheduler) -> None:
+    bare: Any = app.task(work)
+    assert bare is work
+    assert app.task("other")(work) is work
+    assert {"work", "other"} <= {name for name in ("work", "other") if name in app.registry}
+
+
+@pytest.mark.parametrize("length", [5, 0.5, None])
+def test_a_bare_number_is_no_interval_and_says_so(length: Any) -> None:
+    with pytest.raises(InvalidDuration):
+        every(length)
+    with pytest.raises(InvalidDuration):
+        after("load", delay=length)
+    with pytest.raises(InvalidDuration) as refusal:
+        every(5)  # type: ignore[arg-type]
+    assert refusal.value.fix == "5s for seconds or 5m for minutes"
+
+
+def test_an_end_that_nobody_has_is_refused_with_those_there_are() -> None:
+    assert after("load", "failure").describe() == "after load failed"
+    with pytest.raises(InvalidInput) as refusal:
+        after("load", "broken")
+    assert refusal.value.rule == "one of success, failure, end"
+
+
+# Asking.
+
+
+def test_the_thing_that_is_meant_may_come_first(app: Scheduler) -> None:
+    app.schedules.create("a", every="1h", note="hello")
+    assert app.schedules.pause("a", reason="maintenance")["standing"]["state"] == "paused"
+    assert app.schedules.get("a")["schedule"]["name"] == "a"
+    assert app.queues.policy_set("mail", max_concurrent=2)["policy"]["max_concurrent"] == 2
+    untyped: Any = app.schedules
+    with pytest.raises(TypeError, match="takes schedule by position, and all else by its name"):
+        untyped.pause("a", "maintenance")
+    with pytest.raises(TypeError, match="got schedule twice"):
+        untyped.pause("a", schedule="a")
+    with pytest.raises(TypeError, match="takes nothing by position"):
+        untyped.list("a")
+
+
+def test_python_may_ask_whether_a_noun_has_a_verb(app: Scheduler) -> None:
+    assert not hasattr(app.schedules, "pauze")
+    untyped: Any = app.schedules
+    with pytest.raises(NotFound) as refusal:
+        untyped.pauze("a")
+    assert refusal.value.fix == "did you mean schedule pause?"
+    assert "pause" in repr(app.schedules)
+
+
+def test_reminders_instances_and_the_audit_log_are_nouns_too(app: Scheduler) -> None:
+    app.reminders.set(text="stretch", every="2h")
+    assert [row["text"] for row in app.reminders.list()["reminders"]] == ["stretch"]
+    assert app.instances.list()["instances"] == []
+    assert app.audit.list()["entries"]
+    assert "policy_set" in dir(app.queues)
+
+
+def test_editors_are_told_every_verb_that_there_is() -> None:
+    assert verbs.FILE.read_text("utf-8") == verbs.text(), ".venv/bin/python -m docs.verbs writes it again"
+    assert {one.name.split()[0] for one in operations if one.noun} == set(PLURALS)
+
+
+def test_async_code_awaits_every_noun(tmp_path: Path) -> None:
+    async def main() -> tuple[str, list[str]]:
+        app = AsyncScheduler(tmp_path / "app.db")
+        await app.start()
+        await app.schedules.create("a", every="1h", note="hello")
+        state = (await app.schedules.pause("a"))["standing"]["state"]
+        listed = (await app.schedules.list())["schedules"]
+        await app.stop(wait=timedelta(0))
+        return state, [row["name"] for row in listed]
+
+    assert asyncio.run(main()) == ("paused", ["a"])
