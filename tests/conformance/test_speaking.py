@@ -359,6 +359,16 @@ def test_a_look_walks_no_table_however_empty_it_was_when_it_was_planned(database
 
 
 @pytest.mark.parametrize("kind", ["postgres"])
+def test_what_is_ready_is_listed_without_looking_for_each_among_all_others(database: Database) -> None:
+    add(database.open(), *(make_run(f"sch_{number}") for number in range(500)))
+    sql = load_book(POSTGRES)["list_ready_runs"].sql
+    asked = {"before": "z", "from": "", "namespace": "", "queue": "", "since": 0, "until": 2**62, "limit": 2}
+    with psycopg.connect(database.place, autocommit=True) as connection:
+        plan = connection.execute(f"EXPLAIN {sql}", asked).fetchall()
+    assert "Nested Loop" not in "\n".join(row[0] for row in plan)
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
 def test_a_look_is_prepared_and_outlasts_a_server_that_forgot_it(store: Any) -> None:
     add(store, make_run())
 

@@ -784,7 +784,7 @@ WITH RECURSIVE walk (schedule_id, id, step) AS (
 SELECT walk.schedule_id, runs.id, runs.planned_at, runs.started_at, runs.finished_at, runs.state, runs.reason, runs.dropped
 FROM walk JOIN runs ON runs.id = walk.id ORDER BY walk.schedule_id, walk.step
 
--- name: list_ready_runs
+-- name: list_ready_runs [sqlite]
 -- Each of the two kinds of ready runs has an index of its own.
 SELECT {run} FROM runs WHERE id IN (
     SELECT id FROM runs WHERE state = 'ready' AND asleep = 0
@@ -793,6 +793,20 @@ SELECT {run} FROM runs WHERE id IN (
 ) AND id < :before AND id >= :from AND (:namespace = '' OR namespace = :namespace)
     AND (:queue = '' OR queue = :queue) AND planned_at >= :since AND planned_at <= :until
 ORDER BY id DESC
+LIMIT :limit
+
+-- name: list_ready_runs [postgres]
+-- Not by way of their ids: where nothing is known of the table yet, each would be looked for among all others.
+SELECT {run} FROM runs
+WHERE state = 'ready' AND asleep = 0 AND id || '' < :before AND id || '' >= :from
+    AND (:namespace = '' OR namespace = :namespace) AND (:queue = '' OR queue = :queue)
+    AND +planned_at >= :since AND +planned_at <= :until
+UNION ALL
+SELECT {run} FROM runs
+WHERE state = 'ready' AND asleep = 1 AND id || '' < :before AND id || '' >= :from
+    AND (:namespace = '' OR namespace = :namespace) AND (:queue = '' OR queue = :queue)
+    AND +planned_at >= :since AND +planned_at <= :until
+ORDER BY 1 DESC
 LIMIT :limit
 
 -- name: list_leased_runs
