@@ -35,16 +35,15 @@ def catch_up(fleet: Fleet, names: list[str]) -> None:
 
 
 def is_caught_up(fleet: Fleet, name: str, instant: datetime) -> bool:
-    """Whether nothing up to an instant is left to do, and something after it is done."""
+    """Whether nothing up to an instant is left to do, and something after it is done; a gap needs two."""
     try:
         rows = fleet.rows(name)
     except StoreError:
         return False
     late = [row for row in rows if datetime.fromisoformat(row["planned_at"]) <= instant]
     on_time = rows[len(late) :]
-    return not any(row["state"] in UNFINISHED for row in late) and any(
-        row["state"] == "succeeded" for row in on_time
-    )
+    is_done = not any(row["state"] in UNFINISHED for row in late)
+    return is_done and len(rows) > 1 and any(row["state"] == "succeeded" for row in on_time)
 
 
 def accepted_once(fleet: Fleet, names: list[str], *, skipped: set[str]) -> None:
