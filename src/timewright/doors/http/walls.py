@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-# Labels are written in their order, and a namespace's name has nothing that would have to be escaped.
-_NAMESPACE = re.compile(r'^[^{#]*\{(?:[^}]*,)?namespace="([^"]*)"')
+# A quote inside a value is escaped, so whatever looks like this label is it, or hides a line too many.
+_NAMESPACE = re.compile(r'[{,]namespace="([^"]*)"')
 
 
 def numbers_within(text: str, may_enter: Callable[[str], bool]) -> str:
@@ -15,5 +15,4 @@ def numbers_within(text: str, may_enter: Callable[[str], bool]) -> str:
 
 
 def _is_seen(line: str, may_enter: Callable[[str], bool]) -> bool:
-    found = _NAMESPACE.match(line)
-    return found is None or may_enter(found[1])
+    return all(map(may_enter, _NAMESPACE.findall(line)))
