@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from tests.ledger.bench import ADA, Bench, at, kinds
 from timewright.core.calendars import CalendarRule
-from timewright.core.moments import HOUR, MINUTE
+from timewright.core.moments import HOUR, MINUTE, SECOND
 from timewright.core.policies import Align, CatchUp, Overlap
 from timewright.core.schedule import ScheduleState
 from timewright.core.target import Note
 from timewright.core.triggers import Cron, Every, Manual, Once
 from timewright.errors import Conflict, NotAllowed, NotFound
-from timewright.ledger.replan import archive, create, restore
+from timewright.ledger.replan import archive, create, restore, revise
 
 
 def test_names_are_unique_in_their_namespace_and_a_batch_is_kept_whole_or_not_at_all(bench: Bench) -> None:
@@ -231,3 +231,15 @@ def test_many_schedules_are_kept_in_one_breath_each_with_its_line(bench: Bench) 
 def test_an_unknown_schedule_is_refused(bench: Bench) -> None:
     with pytest.raises(NotFound):
         bench.revise(bench.draft("never kept"))
+
+
+def test_an_edit_that_waited_for_an_admission_leaves_decided_what_that_decided(bench: Bench) -> None:
+    job = bench.schedule()
+    bench.rest(59.9)
+    stale = bench.now
+    bench.rest(0.2)
+    bench.admit()
+    (run,) = bench.runs(job)
+    other = replace(job, trigger=Every(7 * SECOND, at(0)))
+    changed = revise(bench.store, other, ids=bench.ids, by=ADA, now=stale)
+    assert changed.standing.cursor >= run.planned_at > stale

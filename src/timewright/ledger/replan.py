@@ -103,43 +103,51 @@ def revise(
     """
 
     def work(tx: Transaction) -> Changed:
-        due, told = must_find(tx, schedule.id), list[Fact]()
-        if owes_a_decision(due, schedule, now=now):
-            admission = AdmissionPass(tx, ids=ids, now=now)
-            admission.take(due, calendars_for(tx, [due.schedule]))
-            admission.write()
-            due, told = must_find(tx, schedule.id), admission.facts
-        last = due.schedule
-        after = replace(
-            schedule, revision=last.revision + 1, created_at=last.created_at, created_by=last.created_by
-        )
-        if after.name != last.name:
-            refuse_while_asked_for(tx, due, verb="renamed")
-        if (after.budgets, after.estimate) != (last.budgets, last.estimate):
-            check_named(tx, [after])
-        standing = revised(due, after, calendars_for(tx, [after]), now=now)
-        expected = replaces if replaces is not None else last.revision
-        tx.put_schedules(
-            [
-                Revised(
-                    schedule=after,
-                    standing=standing,
-                    replaces=expected,
-                    actor=by.actor,
-                    reason=by.reason,
-                    at=now,
-                )
-            ]
-        )
-        link(tx, [after], before=last)
-        if last.needs:
-            told += release(tx, [after.id], now=now)
-        tx.add_audit([entry_of(after, "update", by=by, now=now, before=_digest(last), after=_digest(after))])
-        facts = [*told, _told(after, "updated", by=by, now=now)]
-        facts += _moves(after, due.standing, standing, now=now)
-        return Changed(schedule=after, standing=standing, facts=tuple(facts))
+        # An admission that went first is dated in its transaction: what it decided is not ahead of us.
+        dated = max(now, tx.now())
+        return _revise(tx, schedule, ids=ids, by=by, now=dated, replaces=replaces)
 
     return store.write(work)
+
+
+def _revise(
+    tx: Transaction, schedule: Schedule, *, ids: Ids, by: By, now: datetime, replaces: int | None
+) -> Changed:
+    due, told = must_find(tx, schedule.id), list[Fact]()
+    if owes_a_decision(due, schedule, now=now):
+        admission = AdmissionPass(tx, ids=ids, now=now)
+        admission.take(due, calendars_for(tx, [due.schedule]))
+        admission.write()
+        due, told = must_find(tx, schedule.id), admission.facts
+    last = due.schedule
+    after = replace(
+        schedule, revision=last.revision + 1, created_at=last.created_at, created_by=last.created_by
+    )
+    if after.name != last.name:
+        refuse_while_asked_for(tx, due, verb="renamed")
+    if (after.budgets, after.estimate) != (last.budgets, last.estimate):
+        check_named(tx, [after])
+    standing = revised(due, after, calendars_for(tx, [after]), now=now)
+    expected = replaces if replaces is not None else last.revision
+    tx.put_schedules(
+        [
+            Revised(
+                schedule=after,
+                standing=standing,
+                replaces=expected,
+                actor=by.actor,
+                reason=by.reason,
+                at=now,
+            )
+        ]
+    )
+    link(tx, [after], before=last)
+    if last.needs:
+        told += release(tx, [after.id], now=now)
+    tx.add_audit([entry_of(after, "update", by=by, now=now, before=_digest(last), after=_digest(after))])
+    facts = [*told, _told(after, "updated", by=by, now=now)]
+    facts += _moves(after, due.standing, standing, now=now)
+    return Changed(schedule=after, standing=standing, facts=tuple(facts))
 
 
 def restore(store: Store, schedule_id: str, revision: int, *, ids: Ids, by: By, now: datetime) -> Changed:
