@@ -39,7 +39,7 @@ Lates = list[float]
 
 def delay(goals: Goals, places: Places, *, kinds: Sequence[str], rounds: int, quick: bool) -> None:
     """The start delay of a hundred schedules that come once a second, ten milliseconds apart."""
-    seconds = 3 if quick else 20
+    seconds = 3 if quick else max(20, 60 // rounds)
     rivals_seconds = seconds if quick else seconds // 2
     parties: dict[str, Callable[[], Lates]] = {
         "bare asyncio timer": lambda: _bare(_grid(rivals_seconds)),

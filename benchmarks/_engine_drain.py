@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 
 from benchmarks import _rivals as rivals
 from benchmarks._measure import (
@@ -39,8 +39,7 @@ def drain(goals: Goals, places: Places, *, kind: str, rounds: int, quick: bool) 
     heading(
         f"no-op runs end to end, {kind}",
         f"{store_words(kind)}; empty store, one process, {rounds} rounds, the parties by turns in each",
-        "timewright: 10 schedules, call target on threads, settings as they come;"
-        " every run once, one attempt each, checked",
+        "timewright: 10 schedules, settings as they come; every run once, one attempt each, checked",
         *(
             f"{name}: {jobs:,} jobs; {(party.__doc__ or '').strip()}"
             for name, party, jobs in _given(kind, runs)
@@ -63,12 +62,26 @@ def drain(goals: Goals, places: Places, *, kind: str, rounds: int, quick: bool) 
 
 
 def ours(runs: int, place: str) -> Taken:
-    """In bulk by backfill, then one instance with its call target."""
+    """In bulk by backfill, then one instance; the no-op is a plain function on threads."""
     ran: list[None] = []
 
     def noop() -> None:
         ran.append(None)
 
+    return _in_bulk(runs, place, noop, ran)
+
+
+def ours_async(runs: int, place: str) -> Taken:
+    """The same; the no-op is an async function on the loop, as PgQueuer's is."""
+    ran: list[None] = []
+
+    async def noop() -> None:
+        ran.append(None)
+
+    return _in_bulk(runs, place, noop, ran)
+
+
+def _in_bulk(runs: int, place: str, noop: Callable[[], object], ran: Sized) -> Taken:
     with house(place, {"noop": noop}, awaited=runs) as (built, ends):
         watch = Stopwatch()
         enqueue_runs(built.store, runs)
@@ -113,7 +126,9 @@ ON: Mapping[str, Mapping[str, tuple[Party, int]]] = {
     },
     "postgres": {
         "timewright": (ours, 1),
+        "timewright, async": (ours_async, 1),
         "pgqueuer": (rivals.pgqueuer, 1),
+        "pgqueuer, batches of 100": (rivals.pgqueuer_in_large_batches, 1),
         "procrastinate": (rivals.procrastinate, 2 * SLOW),
         "oban": (rivals.oban, 1),
         "dbos": (rivals.dbos, 4 * SLOW),
@@ -138,16 +153,16 @@ class Rates:
 
 
 def _show(taken: Mapping[str, list[Taken]], absent: Mapping[str, str]) -> None:
-    print(f"  {'per second':<20}{'enqueue':>24}{'drain':>24}{'end to end':>24}{'us of a core each':>26}")
+    print(f"  {'per second':<26}{'enqueue':>24}{'drain':>24}{'end to end':>24}{'us of a core each':>26}")
     for name, rows in taken.items():
         if name in absent:
-            print(f"  {name:<20}{absent[name]}")
+            print(f"  {name:<26}{absent[name]}")
         elif rows:
             rates = Rates(rows)
             cells = (rates.enqueue, rates.drain, rates.both)
             cpu = spread(rates.cpu_us) if rates.cpu_us[0] > 0 else "another process"
             print(
-                f"  {name:<20}" + "".join(f"{spread(cell):>24}" for cell in cells) + f"{cpu:>26}", flush=True
+                f"  {name:<26}" + "".join(f"{spread(cell):>24}" for cell in cells) + f"{cpu:>26}", flush=True
             )
 
 
@@ -159,18 +174,29 @@ def _judge_sqlite(goals: Goals, rates: Mapping[str, Rates]) -> None:
 
 
 def _judge_postgres(goals: Goals, rates: Mapping[str, Rates]) -> None:
+    """Against PgQueuer in either batch, once with the no-op on threads and once with its like on the loop."""
     row = "drain, postgres"
-    _against(goals, row, rates, rival="pgqueuer", what="drain", least=1)
-    for rival in ("pgqueuer", "oban", "dbos", "apscheduler 4"):
+    for rival in ("pgqueuer", "pgqueuer, batches of 100"):
+        for what, least in (("drain", 1), ("both", 3)):
+            for who in ("timewright", "timewright, async"):
+                _against(goals, row, rates, rival=rival, what=what, least=least, who=who)
+    for rival in ("oban", "dbos", "apscheduler 4"):
         _against(goals, row, rates, rival=rival, what="both", least=3)
     _against(goals, row, rates, rival="procrastinate", what="both", least=10)
 
 
 def _against(
-    goals: Goals, row: str, rates: Mapping[str, Rates], *, rival: str, what: str, least: float
+    goals: Goals,
+    row: str,
+    rates: Mapping[str, Rates],
+    *,
+    rival: str,
+    what: str,
+    least: float,
+    who: str = "timewright",
 ) -> None:
     if rival not in rates:
         return
-    ratio = median(getattr(rates["timewright"], what)) / median(getattr(rates[rival], what))
-    words = {"drain": "drain", "both": "bulk end to end"}[what]
-    goals.judge(row, f"{words} >= {least:g} x {rival}", found=f"{ratio:.1f} x", met=ratio >= least)
+    ratio = median(getattr(rates[who], what)) / median(getattr(rates[rival], what))
+    words = {"drain": "drain", "both": "bulk end to end"}[what] + who.removeprefix("timewright")
+    goals.judge(row, f"{words} >= {least:g} x {rival}", found=f"{ratio:.2f} x", met=ratio >= least)

@@ -31,7 +31,7 @@ from benchmarks._measure import (
     store_words,
 )
 from timewright.assembly import open_store
-from timewright.core.target import Http
+from timewright.core.target import Call, Http
 from timewright.ports import Store
 
 ANSWER_SECONDS = 1.0
@@ -137,7 +137,7 @@ def scale(goals: Goals, places: Places, *, rounds: int, quick: bool) -> None:
     fleets = (2, 8) if quick else (1, 2, 4, 8)
     heading(
         "engine processes on one PostgreSQL",
-        f"{store_words('postgres')}; {runs:,} no-op runs, handed over before; capacity 200 each",
+        f"{store_words('postgres')}; {runs:,} no-op runs, handed over before; capacity 200, targets built",
         f"from the word to start until all are settled; {rounds} rounds, the fleets by turns in each",
     )
     found: dict[int, list[float]] = {fleet: [] for fleet in fleets}
@@ -197,6 +197,8 @@ def _worker(place: str) -> None:
         ran.append(context.run_id)
 
     with house(place, {"noop": noop}, capacity=200, batch=1000) as (built, _):
+        # What a process needs once, at its start, is not what a fleet can do.
+        built.launcher.prepare([Call])
         say(ready=True)
         await_word()
         built.start()

@@ -27,7 +27,8 @@ from benchmarks._measure import LONGEST_WAIT, ROOT, Child, await_word, say
 POLL = 0.002
 APSCHEDULER_THREADS = 10
 CELERY_THREADS = 8
-PGQUEUER_BATCH = 100
+PGQUEUER_BATCH = 10
+PGQUEUER_LARGE_BATCH = 100
 # What they need beside each other; version 4 of APScheduler has the name of version 3, and Oban needs 3.12.
 APART = "oban apscheduler==4.0.0a6 sniffio 'sqlalchemy[asyncio]<2.1' asyncpg"
 
@@ -241,7 +242,16 @@ def celery_worker(socket: str, jobs: int) -> None:
 
 
 def pgqueuer(jobs: int, place: str) -> Taken:
-    """PgQueuer over asyncpg, jobs handed over in one call, batches of a hundred."""
+    """PgQueuer over asyncpg, jobs in one call, async no-op on its loop, batches of 10 as it comes."""
+    return _pgqueuer(jobs, place, batch=PGQUEUER_BATCH)
+
+
+def pgqueuer_in_large_batches(jobs: int, place: str) -> Taken:
+    """The same PgQueuer, set to batches of 100."""
+    return _pgqueuer(jobs, place, batch=PGQUEUER_LARGE_BATCH)
+
+
+def _pgqueuer(jobs: int, place: str, *, batch: int) -> Taken:
     with need("pgqueuer asyncpg"):
         import asyncpg
         from pgqueuer import PgQueuer
@@ -261,7 +271,7 @@ def pgqueuer(jobs: int, place: str) -> Taken:
         await queuer.queries.enqueue(["noop"] * jobs, [None] * jobs, [0] * jobs)
         watch.mark()
         await queuer.run(
-            batch_size=PGQUEUER_BATCH,
+            batch_size=batch,
             mode=QueueExecutionMode.drain,
             dequeue_timeout=timedelta(seconds=1),
         )

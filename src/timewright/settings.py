@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from timewright.core.moments import MINUTE, SECOND, bounded, spell_duration
+from timewright.core.moments import MINUTE, SECOND, as_duration, bounded, spell_duration
 from timewright.core.policies import LONGEST_REST, CatchUp, Floor, LeaseTerms, Overlap, Retry
 from timewright.core.shards import WHOLE, read_shard
 from timewright.core.zones import check_zone
@@ -232,7 +232,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             ("keep_history", MINUTE, timedelta(days=36_500)),
             ("planner_every", SECOND, 24 * 60 * MINUTE),
         ):
-            value = bounded(getattr(self, field), field=field)
+            value = bounded(as_duration(getattr(self, field), field=field), field=field)
             if not shortest <= value <= longest:
                 raise InvalidInput(
                     f"{field} {spell_duration(value)} is out of range",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -58,6 +59,31 @@ def step(due: Due) -> Advance:
     return Advance(due, new_id(), NOON + DAY)
 
 
+def started(due: Due) -> Advance:
+    """A step whose run starts at once."""
+    schedule, run_id = due.schedule, new_id()
+    run = Run(
+        id=run_id,
+        namespace=schedule.namespace,
+        schedule_id=schedule.id,
+        planned_at=NOON,
+        fire_at=NOON,
+        state=RunState.LEASED,
+        source=Source.BASELINE_INTERVAL,
+        revision=1,
+        priority=schedule.priority,
+        alone=schedule.overlap is not Overlap.ALLOW,
+        created_at=LATER,
+        previous=due.last_run,
+        fence=1,
+        lease_id=f"lease-{run_id}",
+        holder="me",
+        leased_at=LATER,
+        lease_until=LATER + MINUTE,
+    )
+    return Advance(due, run_id, NOON + DAY, run)
+
+
 def advance(store: Store, *rows: Advance) -> set[str]:
     return store.write(lambda tx: tx.advance(rows, now=LATER))
 
@@ -94,12 +120,35 @@ def test_each_becomes_a_ready_run_and_its_schedule_moves_on(store: Store, many: 
         assert after.last_run == row.run_id
 
 
+@pytest.mark.parametrize("many", [1, FEW, 3 * FEW])
+def test_one_that_starts_at_once_has_its_first_lease_beside_others_that_wait(store: Store, many: int) -> None:
+    kinds: tuple[dict[str, Any], ...] = (
+        {},
+        {"namespace": "elsewhere"},
+        {"priority": 7, "overlap": Overlap.ALLOW},
+    )
+    steps = [started(due) for fields in kinds for due in standing_at_noon(store, many, **fields)]
+    waits = [step(due) for due in standing_at_noon(store, many, priority=3)]
+    assert advance(store, *steps, *waits) == {row.run_id for row in (*steps, *waits)}
+    for row in steps:
+        assert get(store, row.run_id) == row.started
+        after = get_due(store, row.due.schedule.id)
+        assert (after.standing.cursor, after.standing.next_at) == (NOON, NOON + DAY)
+        assert after.last_run == row.run_id
+    assert {get(store, row.run_id).state for row in waits} == {RunState.READY}
+    held = store.read(lambda tx: tx.leased_runs(holder="me"))
+    assert {run.id for run in held} == {row.run_id for row in steps}
+
+
+@pytest.mark.parametrize("taken", [step, started])
 @pytest.mark.parametrize("many", [2, 2 * FEW])
-def test_an_occurrence_that_is_there_already_stays_and_its_schedule_moves_on(store: Store, many: int) -> None:
+def test_an_occurrence_that_is_there_already_stays_and_its_schedule_moves_on(
+    store: Store, many: int, taken: Callable[[Due], Advance]
+) -> None:
     there, *others = standing_at_noon(store, many)
     before = make_run(there.schedule.id, planned_at=NOON, state=RunState.SUCCEEDED)
     add(store, before)
-    steps = [step(due) for due in (there, *others)]
+    steps = [taken(due) for due in (there, *others)]
     assert advance(store, *steps) == {row.run_id for row in steps[1:]}
     assert get(store, before.id) == before
     after = get_due(store, there.schedule.id)

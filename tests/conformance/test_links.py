@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.conformance.builders import NOON, TICK, add, leased, make_run
+from tests.conformance.builders import (
+    NOON,
+    TICK,
+    add,
+    leased,
+    make_run,
+    make_schedule,
+    make_standing,
+    put,
+    revised,
+)
 from tests.conformance.databases import Database
 from tests.conformance.together import all_at_once, held_open, meanwhile
 from timewright.core.moments import HOUR, MINUTE
@@ -243,6 +253,8 @@ def test_what_an_end_may_concern_is_told_while_it_is_there(store: Store) -> None
     assert what() == Waiting(held=False, linked=True)
     ask_for(store, "x")
     assert what() == Waiting(held=False, linked=False)
+    put(store, revised(make_schedule(), make_standing(failures=1)))
+    assert what() == Waiting(held=False, linked=False, failing=True)
 
 
 def test_runs_made_by_hand_for_an_instant_ahead_are_told_the_earliest_first(store: Store) -> None:
@@ -280,7 +292,7 @@ def test_each_question_walks_the_index_that_was_made_for_it(database: Database) 
     database.open()
     made_for = {
         "runs_ahead": ["runs_ahead"],
-        "what_waits": ["runs_held", "links_downstream"],
+        "what_waits": ["runs_held", "links_downstream", "schedules_failing"],
         "links_of": ["links_downstream"],
         "waits_of": ["waits_schedule"],
         "open_follow_ups": ["follow_ups_open"],
@@ -288,8 +300,9 @@ def test_each_question_walks_the_index_that_was_made_for_it(database: Database) 
         "child_runs": ["runs_parent"],
         "lane_runs": ["runs_occurrence"],
     }
+    looks = re.compile(r"(SCAN|SEARCH) (runs|links|waits|follow_ups|schedules)\b")
     for statement, indexes in made_for.items():
         sql = re.sub(r":\w+|\?\d+", "'5'", load_book(SQLITE)[statement].sql)
         steps = [str(row[3]) for row in database.sql(f"EXPLAIN QUERY PLAN {sql}")]
-        walked = [step for step in steps if re.match(r"(SCAN|SEARCH) (runs|links|waits|follow_ups)\b", step)]
+        walked = [step for step in steps if looks.match(step)]
         assert [re.sub(r".* INDEX (\w+).*", r"\1", step) for step in walked] == indexes, statement

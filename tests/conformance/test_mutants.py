@@ -103,9 +103,11 @@ def book_of(store: Any) -> dict[str, Any]:
 
 def mutate(store: Store, statement: str, guard: str, instead: str) -> None:
     book = book_of(store)
-    mutated, changes = re.subn(guard, instead, book[statement].sql)
-    assert changes, f"{statement} has no guard {guard}"
-    book[statement] = replace(book[statement], sql=mutated)
+    for form in (statement, f"{statement}_alike"):
+        if form in book:
+            mutated, changes = re.subn(guard, instead, book[form].sql)
+            assert changes, f"{form} has no guard {guard}"
+            book[form] = replace(book[form], sql=mutated)
 
 
 class Mutated(Database):

@@ -98,7 +98,7 @@ def test_a_store_that_was_built_from_other_steps_is_refused(own_database: Databa
 def test_a_migration_that_fails_leaves_nothing_behind(
     tmp_path: Path, postgres_url: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = "timewright.stores.sqlite" if kind == "sqlite" else "timewright.stores.postgres"
+    module = "timewright.stores.sqlite_schema" if kind == "sqlite" else "timewright.stores.postgres"
     real = migrations(kind)
     from msgspec.structs import replace
 
@@ -118,7 +118,7 @@ def test_a_migration_that_fails_leaves_nothing_behind(
 def test_a_store_of_any_earlier_version_is_brought_up_to_date_with_all_it_holds(
     tmp_path: Path, postgres_url: str, kind: str, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = "timewright.stores.sqlite" if kind == "sqlite" else "timewright.stores.postgres"
+    module = "timewright.stores.sqlite_schema" if kind == "sqlite" else "timewright.stores.postgres"
     with fresh_database(postgres_url) as url:
         database = Database(kind, str(tmp_path / "store.db") if kind == "sqlite" else url)
         with monkeypatch.context() as patch:

@@ -34,8 +34,9 @@ from timewright.core.moments import DAY, HOUR, MINUTE
 from timewright.core.schedule import Schedule, ScheduleState, is_step
 from timewright.errors import NotAllowed
 from timewright.ports import Stood, Store, Transaction
-from timewright.stores.postgres import _BEGIN_WRITE, _prepare_if_ours
-from timewright.stores.postgres_speaker import _BEGIN_LOOK, numbered, numbers, texts
+from timewright.stores.postgres import _prepare_if_ours
+from timewright.stores.postgres_connection import PLANS
+from timewright.stores.postgres_speaker import numbered, numbers, texts
 from timewright.stores.revisions import KEPT_SECONDS, MOST_KEPT, Revisions
 from timewright.stores.statements import POSTGRES, SQLITE, load_book
 
@@ -263,6 +264,7 @@ EVERY_TICK = [
     "due_shard",
     "advance",
     "insert_advanced",
+    "insert_started",
     "move_on",
     "stand",
     "insert_runs",
@@ -306,12 +308,17 @@ def test_no_table_is_walked_for_what_is_asked_at_every_tick(database: Database, 
     assert [step for step in walked if "USING" not in step or "PRIMARY KEY" in step] == [], steps
 
 
+def plan_as_a_tick_does(connection: psycopg.Connection[Any]) -> None:
+    for plan in PLANS:
+        connection.execute(f"SET {plan}".encode())
+
+
 @pytest.mark.parametrize("kind", ["postgres"])
 def test_a_claim_takes_what_is_due_in_the_order_of_its_index(database: Database) -> None:
     database.open()
     sql = load_book(POSTGRES)["due_schedules"].sql
     with psycopg.connect(database.place, autocommit=True) as connection:
-        connection.execute(_BEGIN_WRITE)
+        plan_as_a_tick_does(connection)
         plan = connection.execute(f"EXPLAIN {sql}", {"now": 5, "since": 0, "limit": 9}).fetchall()
     steps = "\n".join(row[0] for row in plan)
     assert "Index Scan using schedules_wake" in steps
@@ -321,12 +328,15 @@ def test_a_claim_takes_what_is_due_in_the_order_of_its_index(database: Database)
 BY_THEIR_KEYS = [
     "stand",
     "lease_runs",
+    "lease_runs_alike",
     "settle_runs",
+    "settle_runs_alike",
     "change_runs",
     "renew_leases",
     "clear_streaks",
     "due_schedules",
     "ready_runs",
+    "ready_everywhere",
     "get_runs",
 ]
 
@@ -337,7 +347,7 @@ def test_what_is_planned_once_for_all_values_finds_its_rows_by_their_keys(databa
     book = numbered(load_book(POSTGRES))
     samples = {"bigint": "1", "text": "'a'", "bigint[]": "'{}'", "text[]": "'{}'"}
     with psycopg.connect(database.place, autocommit=True) as connection:
-        connection.execute(_BEGIN_WRITE)
+        plan_as_a_tick_does(connection)
         for name in BY_THEIR_KEYS:
             connection.execute(f"PREPARE one AS {book[name].sql}".encode())
             types = "SELECT parameter_types::text[] FROM pg_prepared_statements WHERE name = 'one'"
@@ -353,9 +363,12 @@ def test_a_look_walks_no_table_however_empty_it_was_when_it_was_planned(database
     database.open()
     sql = load_book(POSTGRES)["outlook"].sql
     with psycopg.connect(database.place, autocommit=True) as connection:
-        connection.execute(_BEGIN_LOOK)
+        plan_as_a_tick_does(connection)
         plan = connection.execute(f"EXPLAIN {sql}", {"holder": "w0", "ends": 1, "held": 1}).fetchall()
-    assert "Seq Scan" not in "\n".join(row[0] for row in plan)
+    steps = "\n".join(row[0] for row in plan)
+    assert "Seq Scan" not in steps
+    # Those who have left were at the front, and their places are passed one by one.
+    assert "Backward using runs_line" in steps
 
 
 @pytest.mark.parametrize("kind", ["postgres"])

@@ -59,6 +59,27 @@ def test_work_that_raises_changes_nothing_and_its_error_comes_through(store: Sto
     assert store.read(lambda tx: tx.broken_audit()) is None
 
 
+@pytest.mark.parametrize("stops", [False, True])
+def test_what_is_made_ready_is_nobodys_until_it_is_committed(database: Database, *, stops: bool) -> None:
+    store, other = database.open(), database.open()
+    add(store, make_run())
+
+    def work(tx: Any) -> None:
+        tx.add_runs([make_run()])
+        tx.make_ready()
+        assert count(other) == 1
+        tx.add_runs([make_run()])
+        if stops:
+            raise Stop
+
+    if stops:
+        with pytest.raises(Stop):
+            store.write(work)
+    else:
+        store.write(work)
+    assert count(other) == count(store) == (1 if stops else 3)
+
+
 def test_a_store_works_on_after_work_that_raised(store: Store) -> None:
     for _ in range(20):
         with pytest.raises(Stop):
@@ -287,6 +308,7 @@ def test_a_commit_is_durable_whatever_the_server_says(database: Database) -> Non
     assert database.sql("SHOW synchronous_commit") == [("off",)]
 
     def asked(tx: Any) -> Any:
+        tx.get_meta("anything")  # a transaction begins with its first statement
         return tx._ask.__self__._connection.execute("SHOW synchronous_commit").fetchone()[0]
 
     assert store.write(asked) == "on"

@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from timewright.core.run import RunState
+from timewright.core.schedule import Schedule
+from timewright.core.target import Call, Http
 from timewright.core.triggers import every
+from timewright.errors import MissingExtra
 from timewright.ledger.replan import By, pause
+from timewright.ports import Target
 from timewright.stores.schedule_verbs import ScheduleVerbs
 from timewright.testing.bench import Bench
 
@@ -22,7 +26,7 @@ def foreseen(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
     looked: list[datetime] = []
     foresee = ScheduleVerbs.foresee
 
-    def note(self: Any, *, until: datetime, limit: int) -> int:
+    def note(self: Any, *, until: datetime, limit: int) -> list[Schedule]:
         looked.append(until)
         return foresee(self, until=until, limit=limit)
 
@@ -60,3 +64,24 @@ def test_whoever_pauses_what_was_read_ahead_is_heeded(foreseen: list[datetime]) 
     assert foreseen
     assert {run.state for run in bench.runs("a")} <= {RunState.SKIPPED}
     assert bench.target.launched == []
+
+
+def test_what_the_work_needs_is_built_in_the_rest_before_it() -> None:
+    bench = Bench()
+    built: list[str] = []
+
+    class Workshop(dict[str, Target]):
+        def get(self, kind: str, default: Any = None) -> Any:
+            built.append(kind)
+            if kind == "http":
+                raise MissingExtra("HTTP is not installed")
+            return super().get(kind, default)
+
+    bench.loop.launcher._targets = Workshop(bench.loop.launcher._targets)
+    bench.schedule("a", every("1m"))
+    bench.schedule("b", every("1m"), target=Http(url="https://example.org/"))
+    bench.schedule("c", every("9h"), target=Call(name="never"))
+    bench.loop.step()
+    assert sorted(built) == ["http", "note"]
+    bench.advance(minutes=1)
+    assert [run.state for run in bench.runs("a")] == [RunState.SUCCEEDED]

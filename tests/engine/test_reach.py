@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -12,10 +13,12 @@ import pytest
 
 from tests.targets.peers import Peer, answer
 from timewright import Scheduler
+from timewright.assembly import House, new_registry, open_store
 from timewright.core.vocabulary import decode
 from timewright.errors import InvalidInput, TimewrightError
 from timewright.settings import Settings
 from timewright.targets.call import CallTarget
+from timewright.targets.process import adopt_orphans
 
 AUTHORITY = Path(__file__).parents[1] / "targets" / "data" / "tls" / "ca.pem"
 
@@ -89,6 +92,29 @@ def test_requests_to_one_host_have_a_bound_of_their_own(file: str, monkeypatch: 
     with running(file, egress={"per_host": 3}) as app:
         app.house.targets["http"].close(grace=timedelta(0))
     assert built["limit_per_host"] == 3
+
+
+def test_requests_are_read_where_they_are_counted_whatever_loop_the_program_prefers(file: str) -> None:
+    class Another(asyncio.DefaultEventLoopPolicy):
+        def new_event_loop(self) -> asyncio.AbstractEventLoop:
+            raise AssertionError("a loop that may read past our sockets")
+
+    with Peer({"/": answer(200, b"ok")}) as peer, running(file) as app:
+        before = asyncio.get_event_loop_policy()
+        asyncio.set_event_loop_policy(Another())
+        try:
+            assert tried(app, http=f"GET {peer.url()}")["kind"] == "succeeded"
+        finally:
+            asyncio.set_event_loop_policy(before)
+
+
+def test_an_instance_that_has_its_process_to_itself_takes_in_the_orphans_of_its_commands(file: str) -> None:
+    house = House(open_store(file), settings=Settings(shell=True), registry=new_registry(), own_process=True)
+    assert house.targets["shell"] is not None
+    took_in = adopt_orphans(True)
+    house.free()
+    house.close()
+    assert took_in
 
 
 def test_an_authority_that_cannot_be_read_starts_nothing(file: str, tmp_path: Path) -> None:

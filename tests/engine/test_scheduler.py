@@ -340,7 +340,7 @@ def test_a_listener_may_end_the_scheduler_it_listens_to(file: str) -> None:
 def test_every_event_comes_after_it_is_true_and_with_its_fact(app: Scheduler) -> None:
     heard: list[tuple[str, Fact]] = []
     for event in ("started", "completed", "failed", "exhausted", "parked"):
-        app.on(event)(lambda fact, event=event: heard.append((event, fact)))  # type: ignore[misc]
+        app.on(event)(lambda fact, event=event: heard.append((event, fact)))
 
     @app.schedule(Manual(), retry=QUICK)
     def fails() -> None:
@@ -359,7 +359,9 @@ def test_every_event_comes_after_it_is_true_and_with_its_fact(app: Scheduler) ->
         for name, last in (("fails", "exhausted"), ("parks", "parked"), ("works", "completed")):
             finish(app, name)
             until(lambda last=last: heard and heard[-1][0] == last, "the last fact")  # type: ignore[misc]
-            heard_of[name] = [(event, type(fact)) for event, fact in heard]
+            assert {getattr(fact, "schedule_name", "") for _, fact in heard} == {name}
+            # What a listener is told is the fact itself with the name of its schedule beside.
+            heard_of[name] = [(event, type(fact).__base__) for event, fact in heard]
             heard.clear()
     tried = [
         ("started", told.AttemptStarted),

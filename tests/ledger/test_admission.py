@@ -19,8 +19,9 @@ from timewright.core.run import RunState
 from timewright.core.schedule import ScheduleState
 from timewright.core.target import Handoff
 from timewright.core.triggers import After, Cron, Every, Once
-from timewright.ledger import admit as admitting
-from timewright.ledger.admit import Offer, admit_due
+from timewright.ledger import admission_pass as admitting
+from timewright.ledger.admission_pass import Offer
+from timewright.ledger.admit import admit_due
 from timewright.ledger.policy import put_calendar
 from timewright.ports import Stood, Stored
 from timewright.stores.sqlstore import SqlTransaction

@@ -14,7 +14,7 @@ from timewright.core.run import Run
 from timewright.core.schedule import Schedule, Standing
 from timewright.core.target import Handoff
 from timewright.core.triggers import Cron
-from timewright.ledger.admit import AdmissionPass, Offer
+from timewright.ledger.admission_pass import AdmissionPass, Offer
 from timewright.ports import Stood
 
 ORDINARY: tuple[dict[str, Any], ...] = (
@@ -79,7 +79,7 @@ def dying(*_: Any, **__: Any) -> Any:
     raise Crash
 
 
-@pytest.mark.parametrize("place", ["stores.advance_verbs._moved_row", "ledger.admit.advanced"])
+@pytest.mark.parametrize("place", ["stores.advance_verbs._moved_row", "ledger.admission_pass.advanced"])
 def test_a_crash_on_the_short_way_leaves_neither_the_row_nor_the_cursor(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

@@ -245,7 +245,7 @@ def test_those_behind_whoever_waits_for_a_budget_go_on(bench: Bench) -> None:
 
 def test_an_occurrence_under_a_budget_is_never_started_past_it(bench: Bench) -> None:
     """What is due is inserted already leased where nothing stands in the way; here something does."""
-    from timewright.ledger.admit import Offer
+    from timewright.ledger.admission_pass import Offer
 
     budget(bench, limit=1)
     schedule = bench.schedule("job", Every(MINUTE), overlap=Overlap.ALLOW, budgets=("day",))

@@ -22,7 +22,7 @@ from timewright.core.triggers import Every, Manual, after
 from timewright.core.upstream import Need
 from timewright.errors import InvalidInput, NotAllowed, NotFound
 from timewright.ledger.backfill import backfill
-from timewright.ledger.by_hand import skip_next
+from timewright.ledger.by_hand import move_next, skip_next
 from timewright.ledger.replan import archive
 from timewright.ledger.settle import cancel, reopen
 from timewright.ledger.shelf import CALENDAR
@@ -223,6 +223,29 @@ def test_what_is_left_out_by_hand_stays_out(bench: Bench) -> None:
     skip_next(bench.store, report.id, ids=bench.ids, by=ADA, now=bench.now)
     bench.go(11)
     assert planned(bench, report) == [(10, "by_hand")]
+
+
+def test_what_is_left_out_by_hand_stays_out_when_another_end_comes(bench: Bench) -> None:
+    load, report = pair(bench, delay=10 * MINUTE)
+    ends(bench, load)
+    bench.go(1)
+    ends(bench, load)
+    bench.go(2)
+    skip_next(bench.store, report.id, ids=bench.ids, by=ADA, now=bench.now)
+    assert bench.due(report).standing.next_at == at(11)
+    ends(bench, load)
+    bench.go(13)
+    assert planned(bench, report) == [(10, "by_hand"), (11, "ready"), (12, "overlap")]
+
+
+def test_what_is_moved_by_hand_is_not_followed_at_its_first_instant_too(bench: Bench) -> None:
+    load, report = pair(bench, delay=10 * MINUTE)
+    ends(bench, load)
+    bench.go(1)
+    move_next(bench.store, report.id, to=at(15), ids=bench.ids, by=ADA, now=bench.now)
+    ends(bench, load)
+    bench.go(13)
+    assert planned(bench, report) == [(10, "by_hand"), (11, "ready"), (15, "ready")]
 
 
 @pytest.mark.parametrize("applied", [True, False])

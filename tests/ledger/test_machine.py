@@ -40,7 +40,7 @@ from timewright.core.run import (
 from timewright.core.schedule import Schedule
 from timewright.core.triggers import Cron, Every
 from timewright.errors import NotAllowed
-from timewright.ledger.admit import Offer
+from timewright.ledger.admission_pass import Offer
 from timewright.ledger.by_hand import skip_next
 from timewright.ledger.policy import set_limit, set_queue_policy
 from timewright.ledger.replan import archive, clear_hints

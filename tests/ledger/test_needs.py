@@ -15,7 +15,7 @@ from timewright.core.schedule import Schedule
 from timewright.core.triggers import Every, Manual, after
 from timewright.core.upstream import Need, On, Otherwise
 from timewright.errors import InvalidInput, NotAllowed, NotFound
-from timewright.ledger.admit import Offer
+from timewright.ledger.admission_pass import Offer
 from timewright.ledger.policy import set_limit
 from timewright.ledger.replan import archive
 

@@ -9,7 +9,7 @@ from timewright.core.moments import SECOND
 from timewright.core.policies import QueuePolicy, Retry
 from timewright.core.run import Failed, RunState
 from timewright.errors import OutcomeUnknown
-from timewright.ledger.admit import Offer
+from timewright.ledger.admission_pass import Offer
 from timewright.ledger.by_hand import enqueue
 from timewright.ledger.policy import set_queue_policy
 

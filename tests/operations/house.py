@@ -44,7 +44,7 @@ class House:
     def __init__(
         self, *, start: datetime = NOON, store: Store | None = None, clock: ManualClock | None = None
     ) -> None:
-        self.bench = Bench(start=start, store=store, clock=clock)
+        self.bench = Bench(start=start if clock is None else None, store=store, clock=clock)
         self.told: list[Fact] = []
         self.context = Context(
             store=self.bench.store,

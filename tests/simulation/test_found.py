@@ -196,6 +196,22 @@ def test_nobody_wakes_before_the_end_of_a_pause_for_jitter_to_both_sides() -> No
     assert verified(bench) == []
 
 
+def test_verify_knows_that_jitter_to_both_sides_let_it_run_before_the_pause_began() -> None:
+    bench = Bench()
+    names = [f"report-{number}" for number in range(8)]
+    for name in names:
+        bench.schedule(name, every("1h"), jitter=timedelta(minutes=20), jitter_side=JitterSide.BOTH)
+    bench.advance(minutes=55)
+    early = [name for name in names if bench.runs(name)]
+    assert early
+    for name in early:
+        ask(bench, "schedule pause", schedule=name)
+    bench.advance(hours=3)
+    for name in early:
+        ask(bench, "schedule resume", schedule=name)
+    assert verified(bench) == []
+
+
 def test_what_ends_while_an_instance_stops_is_not_dated_ahead_of_the_clock_of_the_store() -> None:
     clock = ManualClock(START)
     store = SqliteStore(":memory:", clock=clock)

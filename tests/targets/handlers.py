@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +22,8 @@ from timewright.targets.registry import Registry
 
 registry = Registry()
 ANSWER = {"answer": 42}
+HELD: list[int] = []
+SPOILS = ("limit", "niceness", "input", "files")
 LATER = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
 
@@ -78,6 +83,43 @@ def unshowable() -> None:
     raise Unshowable
 
 
+class Stubborn(str):
+    """A text that refuses to be used as one."""
+
+    __slots__ = ()
+
+    def __format__(self, spec: str) -> str:
+        raise SystemExit(3)
+
+    def rstrip(self, chars: str | None = None) -> str:
+        raise SystemExit(3)
+
+
+class Wordy(Exception):
+    def __str__(self) -> str:
+        return Stubborn("in words of its own")
+
+
+class _Nameless(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise SystemExit(3)
+
+
+class Anonymous(Exception, metaclass=_Nameless):
+    pass
+
+
+@registry.register
+def raise_wordy() -> None:
+    raise Wordy
+
+
+@registry.register
+def raise_anonymous() -> None:
+    raise Anonymous("who")
+
+
 @registry.register
 def raise_it(name: str) -> None:
     raise {"exit": SystemExit(3), "interrupt": KeyboardInterrupt(), "generator": GeneratorExit()}[name]
@@ -99,9 +141,23 @@ def odd() -> object:
 
 
 @registry.register
+def yielding() -> object:
+    """As a generator is behind a decorator that hides what it is."""
+    return (ANSWER for _ in range(3))
+
+
+@registry.register
 def cyclic() -> object:
     found: list[object] = []
     found.append(found)
+    return found
+
+
+@registry.register
+def deep(levels: int) -> object:
+    found: object = 1
+    for _ in range(levels):
+        found = [found]
     return found
 
 
@@ -188,6 +244,23 @@ def leave_a_daemon(ready: str) -> str:
 
 
 @registry.register
+def leave_an_orphan(ready: str) -> str:
+    """A grandchild whose parent has ended, in a session of its own, that runs nothing new."""
+    middle = os.fork()
+    if not middle:
+        os.setsid()
+        if not os.fork():
+            Path(ready + ".new").write_text(str(os.getpid()))
+            Path(ready + ".new").rename(ready)
+            time.sleep(60)
+        os._exit(0)
+    os.waitpid(middle, 0)
+    while not Path(ready).exists():
+        time.sleep(0.01)
+    return "useful"
+
+
+@registry.register
 def leave_a_thread() -> int:
     threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
     return os.getpid()
@@ -242,12 +315,47 @@ def change_everything() -> int:
     os.environ["LEFT_BEHIND"] = "1"
     os.chdir("/")
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    signal.setitimer(signal.ITIMER_REAL, 30)
+    sys.setrecursionlimit(5000)
+    socket.setdefaulttimeout(0.001)
+    threading.excepthook = lambda _: sys.exit(3)
+    os.umask(0o777)
     return os.getpid()
 
 
 @registry.register
 def look_around() -> dict[str, Any]:
-    return {"pid": os.getpid(), "left": os.environ.get("LEFT_BEHIND"), "cwd": str(Path.cwd())}
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return {
+        "pid": os.getpid(),
+        "left": os.environ.get("LEFT_BEHIND"),
+        "cwd": str(Path.cwd()),
+        "chld": signal.getsignal(signal.SIGCHLD),
+        "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+        "alarm": signal.getitimer(signal.ITIMER_REAL),
+        "depth": sys.getrecursionlimit(),
+        "patience": socket.getdefaulttimeout(),
+        "mask": mask,
+        "hook": threading.excepthook is threading.__excepthook__,
+    }
+
+
+@registry.register
+def spoil(what: str) -> int:
+    """Change something that cannot be put back."""
+    if what == "limit":
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    if what == "niceness":
+        os.nice(1)
+    if what == "input":
+        os.close(0)
+    if what == "files":
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        HELD.extend(os.open("/dev/null", os.O_RDONLY) for _ in range(150))
+    return os.getpid()
 
 
 @registry.register
@@ -259,6 +367,19 @@ def babble_to_the_owner() -> None:
         except OSError:
             continue
     time.sleep(60)
+
+
+@registry.register
+def flood_the_owner() -> None:
+    """Write messages into the line to the owner, without end and faster than anyone can read them."""
+    body = b'{"type":"started","number":999999}'
+    flood = (len(body).to_bytes(4, "big") + body) * 4000
+    for fd in range(3, 64):
+        while True:
+            try:
+                os.write(fd, flood)
+            except OSError:
+                break
 
 
 @registry.register
@@ -285,6 +406,30 @@ async def exit_in_a_task() -> str:
     task = asyncio.ensure_future(leave())
     await asyncio.wait({task})
     return "noop"
+
+
+@registry.register
+async def stop_the_loop() -> str:
+    asyncio.get_running_loop().stop()
+    return "noop"
+
+
+@registry.register
+async def cancel_itself() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(60)
+
+
+@registry.register
+def log_what_has_no_text() -> str:
+    class Mute:
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    logging.getLogger("quiet").error(Mute())
+    return "useful"
 
 
 @registry.register

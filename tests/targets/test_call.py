@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import os
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from timewright.core.run import Cancelled, Failed, Outcome, Released, Succeeded,
 from timewright.core.target import Call, Isolation, Note
 from timewright.core.triggers import Once
 from timewright.errors import Conflict, InvalidInput, InvalidInstant, NotFound, OverQuota
-from timewright.targets.answers import LONGEST_RESULT
+from timewright.targets.answers import DEEPEST, LONGEST_RESULT
 from timewright.targets.call import CallTarget
 from timewright.targets.context import NOOP, SKIPPED, USEFUL, Context, NotBefore
 from timewright.targets.registry import Registry, check_call, load_app
@@ -280,6 +282,14 @@ def test_a_result_that_is_too_large_is_cut_and_says_so(target: CallTarget) -> No
     assert len(result["truncated"]) < 1000
 
 
+def test_a_result_that_is_nested_too_deep_for_others_to_write_is_cut_and_says_so(target: CallTarget) -> None:
+    assert outcome_of(target, call("deep", levels=DEEPEST - 1)).result[0]
+    result = outcome_of(target, call("deep", levels=900)).result
+    assert result["limit_depth"] == DEEPEST
+    assert result["bytes"] == 1801
+    assert result["truncated"].startswith("[[[")
+
+
 @pytest.mark.parametrize(
     ("name", "shown"), [("odd", "<object object at"), ("cyclic", "[[...]]"), ("half_character", "'\\udc80'")]
 )
@@ -290,9 +300,17 @@ def test_a_result_that_cannot_be_written_down_is_shown_instead(
     assert result["unserialisable"].startswith(shown)
 
 
+def test_a_generator_that_nobody_runs_is_no_success(target: CallTarget) -> None:
+    outcome = outcome_of(target, call("yielding"))
+    assert isinstance(outcome, Failed)
+    assert outcome.error.startswith("it gave back a generator, of which nothing has run")
+
+
 RAISES = [
     ("boom", {}, "ValueError: the cat \\x00 is \\udc80 out"),
     ("unshowable", {}, "Unshowable: (its text cannot be shown: SystemExit)"),
+    ("raise_wordy", {}, "Wordy: in words of its own"),
+    ("raise_anonymous", {}, "Anonymous: who"),
     ("raise_it", {"name": "exit"}, "SystemExit: 3"),
     ("raise_it", {"name": "interrupt"}, "KeyboardInterrupt"),
     ("raise_it", {"name": "generator"}, "GeneratorExit"),
@@ -320,6 +338,23 @@ def test_whatever_a_function_raises_is_a_failure_and_the_next_call_succeeds(
 def test_a_task_that_exits_does_not_end_the_loop_for_the_others(target: CallTarget) -> None:
     assert outcome_of(target, call("exit_in_a_task")) == Succeeded(word="noop")
     assert outcome_of(target, call("tell_async", x=1)).result["args"] == {"x": 1}
+
+
+def test_a_function_that_stops_the_loop_or_cancels_its_task_does_so_for_itself_alone(
+    target: CallTarget,
+) -> None:
+    assert outcome_of(target, call("stop_the_loop")) == Succeeded(word="noop")
+    outcome = outcome_of(target, call("cancel_itself"))
+    assert isinstance(outcome, Failed)
+    assert outcome.error.startswith("a function cancelled its task")
+    assert outcome_of(target, call("tell_async", x=1)).result["args"] == {"x": 1}
+
+
+def test_what_a_function_logs_fails_no_run_that_it_did_not_fail_before(
+    target: CallTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    assert outcome_of(target, call("log_what_has_no_text")) == Succeeded(word="useful")
 
 
 def test_an_unknown_function_is_unresolved_with_the_nearest_name(target: CallTarget) -> None:
@@ -695,6 +730,45 @@ def test_a_callback_that_raises_is_shown_and_stops_no_other(monkeypatch: pytest.
         assert heard.wait(60)
         watch.close()
     assert [found.exc_type for found in shown] == [ValueError, ValueError]
+
+
+def test_a_hook_for_errors_that_raises_itself_does_not_end_the_thread_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", sys.exit)
+    with nothing_left():
+        watch, heard = Watch(), threading.Event()
+        watch.call(lambda: 1 / 0)
+        watch.call(heard.set)
+        assert heard.wait(60)
+        watch.close()
+
+
+@pytest.mark.parametrize(
+    ("what", "scarce", "error"),
+    [
+        ("socket.socketpair", lambda: OSError(24, "Too many open files"), "OSError: [Errno 24] Too many"),
+        ("threading.Thread.start", lambda: RuntimeError("no thread left"), "RuntimeError: no thread left"),
+    ],
+)
+def test_a_call_whose_time_nobody_can_count_fails_at_once_and_the_next_one_is_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str, scarce: Callable[[], Exception], error: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise scarce()
+
+    with nothing_left():
+        target = CallTarget(handlers.registry)
+        with monkeypatch.context() as patched:
+            patched.setattr(what, refuse)
+            for isolation in ("thread", "loop", "process"):
+                outcome = outcome_of(target, Call(name="nothing", isolation=isolation))
+                assert outcome.error.startswith(error)
+        waits = call("wait_until_cancelled", ready=str(tmp_path / "ready"))
+        assert isinstance(outcome_of(target, waits, limit=0.05), TimedOut)
+        assert outcome_of(target, call("nothing", "process")) == Succeeded()
+        target.close(grace=timedelta(seconds=1))
+        gc.collect()  # a loop that could not be made holds its selector until it is collected
 
 
 def test_timers_fire_in_order_and_cancelled_ones_never() -> None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.targets.calls import Caller
@@ -47,6 +48,19 @@ def spend_and_stay(context: Context) -> None:
     context.cancelled.wait(10)
 
 
+@registry.register("spend_in")
+def spend_in(context: Context, *, currency: Any) -> None:
+    """Say what the money is called."""
+    context.cost(money=1, currency=currency)
+
+
+@registry.register("spend_all")
+def spend_all(context: Context) -> None:
+    """Say the most that can be said, again and again."""
+    for _ in range(3):
+        context.cost(tokens=10**12, money="999999999")
+
+
 @registry.register("nonsense")
 def nonsense(context: Context, *, money: Any) -> None:
     """Say something that is no cost."""
@@ -75,6 +89,19 @@ def test_what_failed_or_took_too_long_has_cost_something_all_the_same(target: Ca
     late = outcome_of(target, Call(name="spend_and_stay", isolation="thread"), limit=0.2)
     assert isinstance(late, TimedOut)
     assert late.cost == Cost(tokens=5)
+
+
+@pytest.mark.parametrize("currency", ["of the realm", "\ud800", "\0", 5])
+def test_what_is_no_currency_is_refused_where_it_is_said(target: CallTarget, currency: Any) -> None:
+    told = outcome_of(target, Call(name="spend_in", args={"currency": currency}))
+    assert isinstance(told, Failed)
+    assert "currency" in told.error
+    assert told.cost is None
+
+
+def test_a_sum_beyond_every_sum_can_still_be_written_and_read(target: CallTarget) -> None:
+    cost = outcome_of(target, Call(name="spend_all")).cost
+    assert msgspec.convert(msgspec.to_builtins(cost), Cost) == cost
 
 
 @pytest.mark.parametrize("money", ["-1", "much", "nan", 1e12, True])

@@ -264,7 +264,10 @@ def test_a_connection_that_never_comes_is_a_time_out() -> None:
     names = Names({}, wait=asyncio.Event().wait)
     with Caller(resolver=names, connect=SHORTLY) as caller:
         outcome = caller.call(Http(url="http://slow.test/"))
-    assert outcome == TimedOut(error="no connection to slow.test:80 in time")
+    assert outcome == TimedOut(error="slow.test was not looked up in time; is its name server slow?")
+    with Peer(deaf=True) as peer, Caller(connect=SHORTLY) as caller:
+        outcome = caller.call(Http(url=peer.url(scheme="https")))
+    assert outcome == TimedOut(error=f"no connection to 127.0.0.1:{peer.port} in time")
 
 
 def test_another_kind_of_target_is_refused_and_does_not_raise(caller: Caller) -> None:

@@ -19,7 +19,7 @@ from tests.targets.calls import NOON, Caller
 from tests.targets.peers import Peer, Script, Talk, answer, silence, wire
 from timewright.core.run import Failed, Outcome, Succeeded, TimedOut
 from timewright.core.target import Http
-from timewright.targets.http_answer import LONGEST_WAIT, retry_after
+from timewright.targets.http_answer import LONGEST_WAIT, MOST_VALUES, retry_after
 
 CORPUS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "data" / "responses.json").read_text("utf-8")
@@ -409,6 +409,13 @@ def test_a_large_array_is_kept_whole(caller: Caller, peer: Peer) -> None:
     )
     assert isinstance(outcome, Succeeded)
     assert outcome.result["body"] == list(range(100_000))
+
+
+def test_an_array_of_more_values_than_are_read_at_once_is_kept_as_text(caller: Caller, peer: Peer) -> None:
+    body = b"[" + b"[]," * MOST_VALUES + b"[]]"
+    outcome = ask(caller, peer, answer(200, body, Content_Type="application/json"), max_response_kb=1000)
+    assert isinstance(outcome, Succeeded)
+    assert outcome.result["body"] == body.decode()
 
 
 # When to come back.

@@ -132,6 +132,16 @@ def test_after_closing_nothing_is_taken_on(loop: LoopThread) -> None:
         loop.start()
 
 
+def test_many_names_that_are_looked_up_for_long_do_not_keep_another_waiting(loop: LoopThread) -> None:
+    ends, gate = Ends(), threading.Event()
+    for _ in range(100):
+        loop.submit(asyncio.to_thread(lambda: gate.wait(60) and ""), lambda _: None)
+    loop.submit(asyncio.to_thread(lambda: "quick"), ends.tell)
+    ends.wait()
+    gate.set()
+    assert ends.seen == [("quick", "under-test")]
+
+
 def test_a_loop_that_was_never_started_closes_too() -> None:
     LoopThread().close(grace=SECOND)
 

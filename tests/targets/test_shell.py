@@ -189,7 +189,8 @@ def test_another_exit_code_fails_with_what_was_said(shell: ShellTarget, code: in
 @pytest.mark.parametrize("name", ["SEGV", "KILL", "TERM", "USR1"])
 def test_a_command_killed_by_a_signal_fails_by_its_name(shell: ShellTarget, name: str) -> None:
     outcome = outcome_of(shell, script(f"kill -{name} $$"))
-    assert outcome.error == f"killed by SIG{name}"
+    assert outcome.error.startswith(f"killed by SIG{name}")
+    assert ("not by us" in outcome.error) == (name == "KILL")
     assert outcome.result["signal"] == f"SIG{name}"
     assert outcome.result["exit"] is None
 
@@ -197,15 +198,33 @@ def test_a_command_killed_by_a_signal_fails_by_its_name(shell: ShellTarget, name
 def test_a_command_that_cannot_start_fails_and_may_be_tried_again(shell: ShellTarget, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("echo hi")
+    nameless, orphaned = tmp_path / "nameless", tmp_path / "orphaned"
+    nameless.write_text("echo hi")
+    orphaned.write_text("#!/no/such/interpreter\n")
+    for script in (nameless, orphaned):
+        script.chmod(0o755)
     for program, why in (
-        ("no-such-program", "No such file or directory"),
-        (str(plain), "Permission denied"),
-        (str(tmp_path), "Permission denied"),
+        ("no-such-program", "there is no such program in PATH; give its full path"),
+        ("/no/such/program", "No such file or directory"),
+        (str(plain), "it may not be executed; chmod +x gives the permission"),
+        (str(tmp_path), "it is a folder"),
+        (str(orphaned), "its first line names an interpreter that does not exist"),
+        (str(nameless), "a script whose first line names its interpreter, as #!/bin/sh does"),
     ):
         outcome = outcome_of(shell, command(program))
         assert outcome.error.startswith(f"cannot start '{program[:40]}")
-        assert outcome.error.endswith(f": {why}")
+        assert outcome.error.endswith(why)
         assert not outcome.final
+
+
+def test_a_folder_for_all_commands_that_is_gone_is_named_and_not_the_command(tmp_path: Path) -> None:
+    target = ShellTarget(allowed=True, root=str(tmp_path / "gone"))
+    try:
+        outcome = outcome_of(target, command("true"))
+        assert outcome.error.startswith("cannot start 'true': the folder '")
+        assert outcome.error.endswith("' does not exist")
+    finally:
+        target.close(grace=timedelta(0))
 
 
 def test_an_exit_code_somebody_else_took_is_a_failure_not_a_success(
@@ -815,6 +834,12 @@ def test_a_command_may_use_no_more_than_it_is_given() -> None:
         assert output.endswith("an argument; with * signs\n")
         assert outcome_of(shell, command("no-such-program")).error == "exit 127"
         assert outcome_of(shell, command(sys.executable, "-c", "x = 'x' * 10**9")).error == "exit 1"
+
+
+def test_where_memory_runs_out_a_command_goes_before_us(shell: ShellTarget) -> None:
+    sooner = min(int(Path("/proc/self/oom_score_adj").read_text()) + 300, 1000)
+    waits = f'until [ "$(cat /proc/$$/oom_score_adj)" = {sooner} ]; do :; done'
+    assert isinstance(outcome_of(shell, command("sh", "-c", waits)), Succeeded)
 
 
 def test_a_command_can_be_denied_new_privileges() -> None:

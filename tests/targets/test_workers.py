@@ -248,8 +248,8 @@ def test_a_function_that_is_stopped_may_tidy_up(target: CallTarget, tmp_path: Pa
     ready, tidied = tmp_path / "ready", tmp_path / "tidied"
     work, ear = begin(target, call(name, ready=str(ready), tidied=str(tidied)), grace=10)
     read(ready)
-    work.stop("replaced")
-    assert ear.wait() == Cancelled(reason="replaced")
+    work.stop("replaced, with half a character: \udc80")
+    assert ear.wait() == Cancelled(reason="replaced, with half a character: \udc80")
     assert tidied.read_text() == "tidied"
 
 
@@ -278,6 +278,12 @@ def test_a_process_the_function_left_behind_is_gone_when_the_run_is_over(
         target.close(grace=SECOND)
 
 
+def test_an_orphan_of_the_function_is_gone_when_the_run_is_over(target: CallTarget, tmp_path: Path) -> None:
+    ready = tmp_path / "pid"
+    assert outcome_of(target, call("leave_an_orphan", ready=str(ready))) == Succeeded(word="useful")
+    assert not is_alive(int(ready.read_text()))
+
+
 def test_a_worker_in_which_a_thread_stayed_behind_is_not_used_again(target: CallTarget) -> None:
     pid = outcome_of(target, call("leave_a_thread")).result
     assert not is_alive(pid)
@@ -294,7 +300,48 @@ def test_a_worker_whose_output_was_closed_is_not_used_again(target: CallTarget, 
 def test_what_a_function_changed_around_it_is_put_back(target: CallTarget) -> None:
     pid = outcome_of(target, call("change_everything")).result
     around = outcome_of(target, call("look_around")).result
-    assert around == {"pid": pid, "left": None, "cwd": str(Path.cwd())}
+    assert around == {
+        "pid": pid,
+        "left": None,
+        "cwd": str(Path.cwd()),
+        "chld": signal.SIG_DFL,
+        "blocked": [],
+        "alarm": [0.0, 0.0],
+        "depth": sys.getrecursionlimit(),
+        "patience": None,
+        "mask": around["mask"],
+        "hook": True,
+    }
+    assert around["mask"] != 0o777
+
+
+def test_what_a_module_sets_up_while_it_is_imported_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "settled.py").write_text(
+        "import os, socket, sys, threading, time\n"
+        "def f(): return [os.getpid(), socket.getdefaulttimeout(), os.environ.get('SETTLED')]\n"
+        "if 'timewright.targets.worker' in sys.orig_argv:\n"
+        "    socket.setdefaulttimeout(7)\n"
+        "    os.environ['SETTLED'] = 'yes'\n"
+        "    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import settled  # type: ignore[import-not-found]
+
+    registry = Registry()
+    registry.add(settled.f)
+    with nothing_left():
+        target = CallTarget(registry, isolation="process")
+        first = outcome_of(target, call("f")).result
+        assert first[1:] == [7, "yes"]
+        assert outcome_of(target, call("f")).result == first
+        target.close(grace=SECOND)
+
+
+def test_a_worker_in_which_something_cannot_be_put_back_is_not_used_again(target: CallTarget) -> None:
+    spoiled = [outcome_of(target, call("spoil", what=what)).result for what in handlers.SPOILS]
+    assert len({*spoiled, outcome_of(target, call("pid")).result}) == len(handlers.SPOILS) + 1
 
 
 def test_nonsense_instead_of_an_answer_ends_the_worker(target: CallTarget) -> None:
@@ -302,6 +349,12 @@ def test_nonsense_instead_of_an_answer_ends_the_worker(target: CallTarget) -> No
     assert isinstance(outcome, Failed)
     assert outcome.error.startswith("the worker sent what is no message")
     assert outcome_of(target, call("add", a=1)).result == 2
+
+
+def test_a_function_that_floods_the_line_to_us_keeps_no_other_from_being_heard(target: CallTarget) -> None:
+    _, flood = begin(target, call("flood_the_owner"), limit=0.5, grace=0.1)
+    assert outcome_of(target, call("add", a=1)).result == 2
+    assert isinstance(flood.wait(), TimedOut)
 
 
 def test_a_worker_that_hangs_up_is_ended_at_the_latest_by_its_time_limit(target: CallTarget) -> None:
@@ -389,7 +442,8 @@ def test_through_an_app_even_a_nameless_function_is_found(
     ("source", "error", "unresolved"),
     [
         ("raise ImportError('not here')", "cannot import fragile:f: ImportError: not here", True),
-        ("import sys; sys.exit(4)", "SystemExit: 4", False),
+        ("import sys; sys.exit(4)", "cannot import fragile:f: SystemExit: 4", True),
+        ("raise KeyboardInterrupt", "cannot import fragile:f: KeyboardInterrupt", True),
         ("import os; os._exit(5)", "worker exited with code 5, before it could begin", False),
     ],
 )

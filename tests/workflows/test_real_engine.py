@@ -25,6 +25,7 @@ def test_a_chain_does_not_wait_for_the_engine_to_look_again(tmp_path: Path) -> N
         {**note(name, *names[n - 1 : n]), "target": {"kind": "call", "name": "step", "args": {"name": name}}}
         for n, name in enumerate(names)
     ]
+    run: str
     with app:
         app.workflows.put(name="chain", steps=steps)
         app.on_completed(lambda fact: done.set() if getattr(fact, "run_id", "") == run else None)

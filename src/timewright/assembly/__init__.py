@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from timewright.assembly.functions import HOSTED, check_target, load_registry, new_registry
+from timewright.assembly.functions import (
+    HOSTED,
+    check_target,
+    is_inside_a_run,
+    load_registry,
+    new_registry,
+)
 from timewright.assembly.house import House, policies_of, trial_on
 from timewright.assembly.places import (
     announced,
@@ -22,6 +28,7 @@ __all__ = [
     "check_target",
     "copy_store",
     "doorkeeper_for",
+    "is_inside_a_run",
     "load_registry",
     "look_at",
     "new_registry",

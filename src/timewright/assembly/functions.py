@@ -32,3 +32,10 @@ def check_target(target: AnyTarget, *, registry: Registry | None = None, args_la
     from timewright.targets.checks import check
 
     check(target, registry=registry, args_later=args_later)
+
+
+def is_inside_a_run() -> bool:
+    """Whether a function of ours calls us: on its thread, in its task, or on a thread that goes on for it."""
+    from timewright.targets.overheard import EAR
+
+    return EAR.get() is not None

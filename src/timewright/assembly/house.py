@@ -15,11 +15,12 @@ from timewright.core.facts import Fact
 from timewright.core.run import Outcome
 from timewright.core.shards import read_shard
 from timewright.engine.duty import Duty
+from timewright.engine.eve import Eve
 from timewright.engine.launch import Launcher
 from timewright.engine.loop import Loop
 from timewright.engine.presence import Presence
 from timewright.engine.prune import Pruner
-from timewright.engine.rest import EventWaker
+from timewright.engine.rest import EventWaker, stand_still
 from timewright.engine.targets import Targets
 from timewright.engine.tick import Limits, Tick
 from timewright.ids import TimedIds
@@ -50,6 +51,7 @@ class House:
         clock: Clock | None = None,
         observers: Sequence[Observer] = (),
         isolated: bool = False,
+        own_process: bool = False,
         doorkeeper: Doorkeeper | None = None,
         own_ports: Sequence[int] = (),
         own_addresses: Sequence[str] = (),
@@ -62,7 +64,7 @@ class House:
         self.registry = registry
         self.clock = clock or SystemClock()
         self.ids = TimedIds()
-        self.waker = EventWaker(punctual=True)
+        self.waker = EventWaker()
         self.instance = self.ids.new("instance", now=store.now())
         self.redaction = Redaction()
         self.watch = Watch(settings, clock=self.clock, redact=self.redaction.text)
@@ -73,6 +75,7 @@ class House:
             registry=registry,
             clock=self.clock,
             isolated=isolated,
+            own_process=own_process,
             doorkeeper=doorkeeper,
             redaction=self.redaction,
             own=(own_ports, own_addresses),
@@ -188,6 +191,7 @@ class House:
             ear=ear_of(store),
             call_others=call_of(store),
             presence=self.presence,
+            eve=Eve(stand_still=stand_still, monotonic=self.clock.monotonic),
         )
 
     def _functions(self) -> frozenset[str]:

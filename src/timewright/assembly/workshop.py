@@ -18,6 +18,7 @@ from timewright.ports import Clock, Launch, Store, Target
 from timewright.settings import Settings
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
     from ssl import SSLContext
 
     from timewright.targets.loop import LoopThread
@@ -35,6 +36,7 @@ class Workshop:
         registry: Registry,
         clock: Clock,
         isolated: bool,
+        own_process: bool,
         doorkeeper: Doorkeeper | None,
         redaction: Redaction,
         own: tuple[Sequence[int], Sequence[str]],
@@ -45,9 +47,11 @@ class Workshop:
         self._registry = registry
         self._clock = clock
         self._isolated = isolated
+        self._own_process = own_process
         self._doorkeeper = doorkeeper
         self._own = own
         self._loops: list[LoopThread] = []
+        self._lent: AbstractEventLoop | None = None
 
     def makers(self, *, others: Callable[[str], Target]) -> dict[str, Callable[[], Target]]:
         """How each kind of target is built; `others` finds the targets that one of them hands work to."""
@@ -59,6 +63,10 @@ class Workshop:
             "note": _note,
             "workflow": lambda: self._workflow(others),
         }
+
+    def lend(self, loop: AbstractEventLoop) -> None:
+        """Call async functions on this loop, which is the program's own; before the first is called."""
+        self._lent = loop
 
     def check(self) -> None:
         """Refuse settings that no target could be built with, before anything is started."""
@@ -79,10 +87,12 @@ class Workshop:
             threads=self._settings.threads,
             workers=self._settings.workers,
             passed=(HOSTED,) if self._isolated else (),
-            loop=self._loop_thread("timewright-calls"),
+            loop=self._loop_of_calls(),
         )
 
     def _http(self) -> Target:
+        from asyncio import SelectorEventLoop  # it reads through our sockets, which count; others may not
+
         from timewright.targets.egress import Allow, Egress
         from timewright.targets.http import HttpTarget
 
@@ -96,7 +106,7 @@ class Workshop:
             own_addresses=frozenset(addresses),
         )
         return HttpTarget(
-            self._loop_thread("timewright-http"),
+            self._loop_thread("timewright-http", new_loop=SelectorEventLoop),
             egress=egress,
             clock=self._clock,
             secrets=self._secret,
@@ -116,6 +126,7 @@ class Workshop:
             passed=rules.environment,
             limits=Limits(**bounds),
             secrets=self._secret,
+            own_process=self._own_process,
         )
 
     def _publish(self) -> Target:
@@ -144,10 +155,21 @@ class Workshop:
         self._redaction.learn(name, value)
         return value
 
-    def _loop_thread(self, name: str) -> LoopThread:
+    def _loop_of_calls(self) -> LoopThread:
+        if self._lent is None:
+            return self._loop_thread("timewright-calls")
+        from timewright.targets.borrowed_loop import BorrowedLoop
+
+        loop = BorrowedLoop("timewright-calls", self._lent)
+        self._loops.append(loop)
+        return loop
+
+    def _loop_thread(
+        self, name: str, *, new_loop: Callable[[], AbstractEventLoop] | None = None
+    ) -> LoopThread:
         from timewright.targets.loop import LoopThread
 
-        loop = LoopThread(name)
+        loop = LoopThread(name, new_loop=new_loop)
         loop.start()
         self._loops.append(loop)
         return loop

@@ -19,7 +19,8 @@ QUANTITY = r"^\d{1,13}(\.\d{1,6})?$"
 Amount = Annotated[str, Meta(pattern=AMOUNT, max_length=16)]
 Quantity = Annotated[str, Meta(pattern=QUANTITY, max_length=20)]
 Tokens = Annotated[int, Meta(ge=0, le=MOST_TOKENS)]
-Currency = Annotated[str, Meta(max_length=8)]
+LONGEST_CURRENCY = 8
+Currency = Annotated[str, Meta(max_length=LONGEST_CURRENCY)]
 
 
 class Cost(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -75,6 +76,11 @@ def read_money(value: object) -> str | None:
     return spell_money(int(amount * MILLIONTHS)) if fits else None
 
 
+def is_currency(value: object) -> bool:
+    """Whether it can be the label of an amount of money; nothing is the label of none in particular."""
+    return isinstance(value, str) and len(value) <= LONGEST_CURRENCY and value.isprintable()
+
+
 def added(one: Cost | None, other: Cost) -> Cost:
     """Two costs of one attempt together; the currency is the one that was said last."""
     if one is None:
@@ -84,5 +90,6 @@ def added(one: Cost | None, other: Cost) -> Cost:
         tokens = min((one.tokens or 0) + (other.tokens or 0), MOST_TOKENS)
     money = None
     if one.money is not None or other.money is not None:
-        money = spell_money(millionths(one.money or "0") + millionths(other.money or "0"))
+        together = millionths(one.money or "0") + millionths(other.money or "0")
+        money = spell_money(min(together, MOST_MONEY * MILLIONTHS - 1))
     return Cost(tokens=tokens, money=money, currency=other.currency or one.currency)

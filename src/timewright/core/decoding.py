@@ -52,6 +52,8 @@ from timewright.errors import TimewrightError, UnknownField
 DEEPEST = 64
 MOST_PARTS = 100_000
 LONGEST_KEY = 255
+# What holds nothing else, without a look through all that a mapping might be.
+_SINGLE_PARTS = frozenset({str, bytes, int, float, bool, type(None)})
 
 _LEAVE_OUT = "leave it out for the default"
 
@@ -82,10 +84,13 @@ def check_size(raw: Any, path: str = "") -> None:
     while pending:
         value, depth = pending.pop()
         parts += 1
-        text += len(value) if isinstance(value, str | bytes) else 0
+        kind = type(value)
+        text += len(value) if kind is str or isinstance(value, str | bytes) else 0
         if depth > DEEPEST or parts > MOST_PARTS or text > LONGEST_TEXT:
             rule = f"at most {DEEPEST} levels, {MOST_PARTS} parts and {LONGEST_TEXT} characters"
             raise refused(path, raw, "is too deep or too large", rule=rule, fix="less, or several of them")
+        if kind in _SINGLE_PARTS:
+            continue
         if isinstance(value, Mapping):
             pending += ((inner, depth + 1) for pair in value.items() for inner in pair)
         elif isinstance(value, list | tuple | set | frozenset):
@@ -168,6 +173,8 @@ _ABSENT = object()
 
 
 def _part(base: object, name: str) -> Any:
+    if base is None:
+        return _ABSENT
     if isinstance(base, Mapping):
         return base.get(name, _ABSENT)
     return getattr(base, name, _ABSENT) if isinstance(base, Struct) else _ABSENT
@@ -212,7 +219,8 @@ def _put(given: dict[str, Any], where: Path, value: Any, path: str) -> None:
 
 def _read_nested(raw: Any, info: mi.StructType, path: str, base: object) -> Any:
     if isinstance(raw, info.cls):
-        return raw
+        # A value that a program made says nothing about its numbers: only reading looks at their bounds.
+        return read_struct({name: getattr(raw, name) for name in raw.__struct_fields__}, info.cls, path)
     given = names_of(_opened(raw, info.cls, path), info.cls, path)
     if info.tag_field is not None:
         tag = given.pop(info.tag_field, info.tag)

@@ -47,6 +47,11 @@ def follows(trigger: AnyTrigger) -> bool:
     return isinstance(trigger, After) and bool(trigger.schedule)
 
 
+def follows_at(due_at: datetime, *, cursor: datetime) -> datetime:
+    """When an end is followed: at the instant it asks for, or right after the last one that was decided."""
+    return max(due_at, cursor + _TICK)
+
+
 def ends_as(run: Run) -> frozenset[On]:
     """As what the end of a run counts; nothing for one that never started, or that fills in the past.
 
@@ -76,7 +81,7 @@ def follow(
     verdicts: list[Fire | Hold | Replace | Skip] = []
     taken: list[tuple[End, datetime | None]] = []
     for end in sorted(ends, key=lambda end: (end.due_at, end.run_id)):
-        at = max(end.due_at, standing.cursor + _TICK)
+        at = follows_at(end.due_at, cursor=standing.cursor)
         is_void = standing.state in _OVER or is_over(schedule, standing)
         if end.due_at <= now and (is_void or not schedule.window.contains(end.due_at)):
             taken.append((end, None))
@@ -173,7 +178,7 @@ def _closed(
     paused = standing.state is ScheduleState.PAUSED and standing.paused_until is None
     if standing.state in (ScheduleState.ACTIVE, ScheduleState.PAUSED) and until is None and not paused:
         standing = unpaused(standing)
-    at = max(left[0], standing.cursor + _TICK) if left else None
+    at = follows_at(left[0], cursor=standing.cursor) if left else None
     decision = Decision(at, Source.BASELINE_AFTER)
     if until is not None:
         decision = decision.over(until, Source.PAUSED, why=f"paused until {spell_instant(until)}")

@@ -12,6 +12,8 @@ _PAUSE = "schedule pause, once it is kept"
 _ONE_AT_A_TIME = "overlap: skip, queue, replace or allow; a named limit for a ceiling over several"
 _ONCE = "once: 2026-12-24T18:00:00Z"
 _DEADLINE = "deadline: 10m"
+_EVERY = "every: 90s, 15m or 1h30m"
+_CRON = "cron: '30 3 * * mon-fri'"
 _ARGUMENTS = "call: {name: reports.nightly, args: {team: finance}}"
 
 SAID_HERE: dict[type, dict[str, str]] = {
@@ -46,5 +48,7 @@ SAID_HERE: dict[type, dict[str, str]] = {
         "suspend": _PAUSE,
         "replace_existing": "schedule put, which creates or replaces",
         "tag": "tags: [finance]",
+        **dict.fromkeys(("seconds", "minutes", "hours", "days", "weeks", "run_every", "period"), _EVERY),
+        **dict.fromkeys(("second", "minute", "hour", "day", "month", "day_of_week", "day_of_month"), _CRON),
     }
 }

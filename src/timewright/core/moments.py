@@ -55,13 +55,22 @@ def micros(moment: datetime) -> int:
 
 def from_micros(value: int) -> datetime:
     """The instant that many microseconds after 1970."""
-    return EPOCH + timedelta(microseconds=value)
+    return EPOCH + value * _MICROSECOND
 
 
 def as_instant(moment: datetime, *, field: str = "instant") -> datetime:
-    """The same instant in UTC; a datetime without an offset is refused."""
-    if moment.tzinfo is UTC:
-        return moment
+    """The same instant in UTC; a datetime without an offset is refused, and so is what is none."""
+    try:
+        if moment.tzinfo is UTC:
+            return moment
+    except AttributeError:
+        raise InvalidInstant(
+            f"{field} {_shown(str(moment))} is not a point in time",
+            field=field,
+            value=_shown(str(moment)),
+            rule="a datetime with an offset",
+            fix="datetime.now(UTC) + timedelta(minutes=5)",
+        ) from None
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidInstant(
             f"{field} {moment.isoformat()} has no offset",
@@ -144,8 +153,18 @@ def as_duration(length: str | timedelta, *, field: str = "duration") -> timedelt
 
 
 def bounded(duration: timedelta, *, field: str = "duration") -> timedelta:
-    """The same duration; a negative one, or one past a century, is refused."""
-    if duration < ZERO or duration > LONGEST_DURATION:
+    """The same duration; a negative one, or one past a century, is refused, and so is what is none."""
+    try:
+        fits = ZERO <= duration <= LONGEST_DURATION
+    except TypeError:
+        raise InvalidDuration(
+            f"{field} {_shown(str(duration))} is not a duration",
+            field=field,
+            value=_shown(str(duration)),
+            rule="a timedelta",
+            fix="timedelta(seconds=90)",
+        ) from None
+    if not fits:
         raise _too_long(str(duration), field=field)
     return duration
 

@@ -170,7 +170,19 @@ def read_plain(raw: Any, path: str) -> Any:
     rule = (
         "null, true, false, a finite number of at most 64 bits, text, a list, or a mapping with text as keys"
     )
-    raise refused(path, raw, "cannot be written as JSON", rule=rule, fix="put it in quotes")
+    raise refused(path, raw, "cannot be written as JSON", rule=rule, fix=_as_json(raw))
+
+
+def _as_json(raw: Any) -> str:
+    """How a value of Python becomes one that can be written."""
+    ways = {
+        "isoformat": "its isoformat()",
+        "model_dump": "its model_dump(mode='json')",
+        "__dataclass_fields__": "dataclasses.asdict() of it",
+        "__struct_fields__": "msgspec.to_builtins() of it",
+        "isdisjoint": "list() of it",
+    }
+    return next((way for mark, way in ways.items() if hasattr(raw, mark)), "put it in quotes")
 
 
 def _plain_key(key: Any, path: str) -> str:

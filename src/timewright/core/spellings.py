@@ -199,7 +199,9 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 def snake(word: str) -> str:
     """A field name in lower snake case: `maxRetries` as `max_retries`."""
-    return _HUMP.sub("_", word).lower()
+    lower = word.lower()
+    # Most are written so already, and what has no capital has no hump.
+    return word if lower == word else _HUMP.sub("_", word).lower()
 
 
 def plain_word(text: str) -> str:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 
 from msgspec import Struct
 
 from timewright.core.run import Cancelled, Failed, Outcome, Released, Run, TimedOut
+from timewright.core.target import AnyTarget
 from timewright.engine.briefing import launch_of
 from timewright.engine.pace import Pace
 from timewright.engine.sayings import Sayings
@@ -57,7 +60,8 @@ class Launcher:
         self._wake = wake
         self._lock = threading.Lock()
         self._flown: dict[tuple[str, int], Flown] = {}
-        self._lengths: Counter[timedelta] = Counter()
+        self._lengths: dict[timedelta, int] = {}
+        self._kinds: dict[type, str] = {}
         self._answers: list[Answer] = []
         self._look_at = math.inf
         self._in_writing: set[tuple[str, int]] = set()
@@ -101,7 +105,7 @@ class Launcher:
             if not self._flown:
                 self._pace.begin(moment)
             self._flown[run.id, run.fence] = flown
-            self._lengths[terms.length] += 1
+            self._lengths[terms.length] = self._lengths.get(terms.length, 0) + 1
             self._look_at = min(self._look_at, flown.lease_ends - flown.margin)
             self._most = most
             if self._begun >= most:
@@ -109,6 +113,12 @@ class Launcher:
                 return
             self._begins(flown)
         self._start(flown)
+
+    def prepare(self, targets: Iterable[type[AnyTarget]]) -> None:
+        """Have what these need built before the first of them starts; what fails says so at its launch."""
+        for target in targets:
+            with suppress(Exception):
+                self._targets.get(self._kind(target))
 
     def take_answers(self) -> list[Answer]:
         """What has come back since the last time."""
@@ -268,12 +278,12 @@ class Launcher:
             return None
 
     def _begin(self, flown: Flown) -> None:
-        kind = str(type(flown.lease.terms.target).__struct_config__.tag)
+        kind = self._kind(type(flown.lease.terms.target))
         target = self._targets.get(kind)
         if target is None:
             self._done(flown, Failed(error=f"this process has no {kind} target", unresolved=True))
             return
-        work = target.launch(launch_of(flown.lease), lambda outcome: self._done(flown, outcome))
+        work = target.launch(launch_of(flown.lease), partial(self._done, flown))
         flown.work = work
         if flown.ended:
             # It was quicker than we: what it said is heard now, and then the two are apart again.
@@ -283,6 +293,13 @@ class Launcher:
         if flown.stopping:
             # Somebody wanted it to end while it was still being started.
             work.stop(flown.stopping)
+
+    def _kind(self, target: type[AnyTarget]) -> str:
+        """The tag of a kind of target; asked of the kind itself once, because that is slow."""
+        kind = self._kinds.get(target)
+        if kind is None:
+            kind = self._kinds[target] = str(target.__struct_config__.tag)
+        return kind
 
     def _stop(self, flown: Flown, reason: str) -> None:
         with self._lock:
@@ -310,9 +327,9 @@ class Launcher:
             flown.outcome = outcome
             flown.work = None  # it knows us as we know it: apart, both are gone at once
             self._flown.pop((run.id, run.fence), None)
-            self._lengths[length] -= 1
-            if not self._lengths[length]:
-                del self._lengths[length]
+            left = self._lengths.pop(length, 1) - 1
+            if left:
+                self._lengths[length] = left
             self._answers.append(
                 Answer(run=run, outcome=_honest(outcome, flown), started_at=flown.started_at)
             )

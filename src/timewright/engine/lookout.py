@@ -45,7 +45,8 @@ class Lookout:
     def look(self, *, now: datetime) -> Outlook:
         """What the store shows now."""
         wake_at = self._seen.wake_at
-        is_far = wake_at is None or wake_at - now >= CHECK_EVERY
+        # Where runs wait, the end of a lease would not be what ends the rest; among many it is dear to find.
+        is_far = not self._seen.ready and (wake_at is None or wake_at - now >= CHECK_EVERY)
         self._seen = self.glance(now=now, ends=self.checks or is_far, held=self.checks)
         self.is_stale = False
         self.looked_at = now

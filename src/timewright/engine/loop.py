@@ -19,18 +19,19 @@ from timewright.core.facts import (
 )
 from timewright.core.policies import LONGEST_REST, rest_until
 from timewright.core.run import Run
-from timewright.engine.launch import Flown, Launcher
+from timewright.engine.eve import Eve
+from timewright.engine.launch import Launcher
 from timewright.engine.leave import STOP_GRACE, Ending, Leaving
 from timewright.engine.lookout import CHECK_EVERY
 from timewright.engine.presence import Presence
 from timewright.engine.prune import Pruner
 from timewright.engine.reading import Reading
+from timewright.engine.renewing import renew_due
 from timewright.engine.rest import EventWaker
 from timewright.engine.settler import Settler
 from timewright.engine.tell import Teller, finished
 from timewright.engine.tick import Tick
-from timewright.ledger.lease import renew
-from timewright.ports import Clock, Ear, Observer, Renewal, Store, Waker
+from timewright.ports import Clock, Ear, Observer, Store, Waker
 from timewright.ports.outlook import Outlook
 
 SHORTEST_RENEWAL = timedelta(seconds=0.15)
@@ -79,6 +80,7 @@ class Loop:
         ear: Ear | None = None,
         call_others: Callable[[], None] | None = None,
         presence: Presence | None = None,
+        eve: Eve | None = None,
     ) -> None:
         self.store = store
         self.tick = tick
@@ -92,6 +94,7 @@ class Loop:
         self.ear = ear
         self.call_others = call_others
         self.presence = presence
+        self.eve = eve
         self.pulse = Pulse()
         self.ended = threading.Event()
         self._lock = threading.Lock()
@@ -131,7 +134,13 @@ class Loop:
         self.tell(self._reading.take(now))
         self.tick.duty.beat(now=now)
         counts: Counter[type[Fact]] = Counter()
-        full = self.tick.run(now=now, moment=began, tell=partial(self.tell_counted, counts))
+        due = self.tick.lookout.last.due
+        hold = self.eve.before(due, now=now, moment=self._reading.moment) if self.eve is not None else None
+        if hold is not None and due is not None:
+            # From here on it is as if the instant were there; only the commit waits for it.
+            began += (due - now).total_seconds()
+            now = self._rests_until = due
+        full = self.tick.run(now=now, moment=began, tell=partial(self.tell_counted, counts), hold=hold)
         if len(self.launcher):
             self._quicken()
             self._stop(self.tick.lookout.last.asked)
@@ -194,17 +203,7 @@ class Loop:
         `moment` is what the monotonic clock showed before `now` was read.
         """
         moment = self.clock.monotonic() if moment is None else moment
-        due = [flown for flown in self.launcher.under_way() if _wants_renewal(flown, moment=moment)]
-        if not due:
-            return
-        renewals = [Renewal(f.lease.run.id, f.lease.run.fence, now + f.lease.terms.lease.length) for f in due]
-        kept, lost = renew(self.store, renewals, now=now)
-        lengths = {f.lease.run.id: f.lease.terms.lease.length.total_seconds() for f in due}
-        for renewed in kept:
-            if renewed.cancel_at is None:
-                self.launcher.renewed(renewed.run_id, renewed.fence, ends=moment + lengths[renewed.run_id])
-        for renewal in lost:
-            self.launcher.forget(renewal.run_id, renewal.fence)
+        renew_due(self.store, self.launcher, now=now, moment=moment)
 
     def stop_asked(self) -> None:
         """Stop the runs here that someone asked to stop."""
@@ -293,13 +292,18 @@ class Loop:
             return PASSED_OVER if self.tick.room else CHECK_EVERY.total_seconds()
         self._foresee(wake_at)
         now = self._reading.now()
-        rest = rest_until(wake_at, now=now, longest=self.longest_rest)
+        rest = rest_until(self._begins(outlook), now=now, longest=self.longest_rest)
         if rest >= CHECK_EVERY:
             lease_end = self._lease_end(outlook)
             if lease_end is not None:
                 rest = min(rest, max(rest_until(lease_end, now=now, longest=self.longest_rest), CHECK_EVERY))
         self._rests_until = now + rest
         return rest.total_seconds()
+
+    def _begins(self, outlook: Outlook) -> datetime | None:
+        """When there is something to do: at the first instant, or on its eve where that is a schedule's."""
+        at = outlook.wake_at
+        return at - self.eve.length if self.eve is not None and at is not None and at == outlook.due else at
 
     def _lease_end(self, outlook: Outlook) -> datetime | None:
         """When a lease may be over, looked at again if the last look left that out."""
@@ -313,7 +317,11 @@ class Loop:
             return
         if SHORTEST_FORESIGHT <= wake_at - self._reading.now() <= self.longest_rest:
             self._foreseen = wake_at
-            self.store.read(lambda tx: tx.foresee(until=wake_at, limit=MOST_FORESEEN))
+            foreseen = self.store.read(lambda tx: tx.foresee(until=wake_at, limit=MOST_FORESEEN))
+            if self.eve is not None:
+                self.eve.expect(min(len(foreseen), self.tick.limits.batch))
+            if self.tick.leasing and self.tick.limits.leases:
+                self.launcher.prepare({type(schedule.target) for schedule in foreseen})
 
     def _stop(self, asked: Sequence[Run]) -> None:
         for run in asked:
@@ -329,6 +337,7 @@ class Loop:
         self.pulse.errors_in_a_row += 1
         self.pulse.last_error = f"{type(error).__name__}: {error}"
         self.tick.in_doubt = True
+        self._rests_until = AWAKE
         self.launcher.watch()
         return AFTER_ERROR[min(self.pulse.errors_in_a_row, len(AFTER_ERROR)) - 1]
 
@@ -377,9 +386,3 @@ class Loop:
         if self._pause() < SLOWEST_BEAT:
             for beat in self._beats:
                 beat.wake()
-
-
-def _wants_renewal(flown: Flown, *, moment: float) -> bool:
-    terms = flown.lease.terms.lease
-    used = terms.length.total_seconds() - (flown.lease_ends - moment)
-    return used >= terms.renew_every.total_seconds()

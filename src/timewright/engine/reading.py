@@ -18,14 +18,14 @@ class Reading:
         self.taken = False
         self._store = store
         self._clock = clock
-        self._moment = 0.0
+        self.moment = 0.0
         self._is_held = False
 
     def take(self, now: datetime) -> list[Fact]:
         """Wall against monotonic: a step or a suspend is seen and told; catch-up treats it as an outage."""
         moment, was_taken = self._clock.monotonic(), self.taken
-        passed, went = timedelta(seconds=moment - self._moment), now - self.at
-        self.at, self._moment, self.taken = now, moment, True
+        passed, went = timedelta(seconds=moment - self.moment), now - self.at
+        self.at, self.moment, self.taken = now, moment, True
         if not was_taken:
             return []
         by = self._once_if_held(went - passed, now=now, stands=went < passed / 2)
@@ -38,7 +38,7 @@ class Reading:
         """The store's clock, counted on from the last tick: nobody has to be asked."""
         if not self.taken:
             return self._store.now()
-        return self.at + timedelta(seconds=self._clock.monotonic() - self._moment)
+        return self.at + timedelta(seconds=self._clock.monotonic() - self.moment)
 
     def _once_if_held(self, by: timedelta, *, now: datetime, stands: bool) -> timedelta:
         """A store that holds its clock stands still until the host's, set back, has caught up: told once."""

@@ -11,19 +11,14 @@ WATCHED = 0.0002
 
 
 class EventWaker:
-    """Rests on an event, so that anyone may end the rest from any thread; a punctual one ends it in time."""
+    """Rests on an event, so that anyone may end the rest from any thread."""
 
-    def __init__(self, *, punctual: bool = False) -> None:
+    def __init__(self) -> None:
         self._event = threading.Event()
-        self._watched = WATCHED if punctual else 0.0
 
     def rest(self, seconds: float) -> bool:
         """Sleep at most that long; says whether someone woke us."""
-        until = monotonic() + seconds
-        woken = self._event.wait(max(seconds - self._watched, 0.0))
-        while self._watched and not woken and monotonic() < until:
-            give_way()
-            woken = self._event.is_set()
+        woken = self._event.wait(seconds)
         self._event.clear()
         return woken
 
@@ -33,6 +28,15 @@ class EventWaker:
             self._event.set()
 
 
-def give_way() -> None:
+def stand_still(seconds: float) -> None:
+    """Sleep for exactly that long; nobody ends it."""
+    until = monotonic() + seconds
+    if seconds > WATCHED:
+        select.select((), (), (), seconds - WATCHED)
+    while monotonic() < until:
+        give_way()
+
+
+def give_way(seconds: float = 0.0) -> None:
     """Let other threads have the interpreter; whoever was called just now would wait for it otherwise."""
-    select.select((), (), (), 0)
+    select.select((), (), (), seconds)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # A pass in which runs only ended so gives the tick nothing to do.
 ENDS = {RunSucceeded, RunFailed, RunParked, RunCancelled, AnswerStale}
 # While the tick has more to start at once, answers are gathered: so long, and so many.
-GATHER_SECONDS = 0.5
+GATHER_SECONDS = 1.0
 MOST_GATHERED = 10_000
 LOOK_EVERY = 0.005
 # A start that is due so soon goes first, by so much: a file takes one write after the other.

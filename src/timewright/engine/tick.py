@@ -15,10 +15,12 @@ from timewright.engine.duty import Duty, Part, is_over
 from timewright.engine.launch import Launcher
 from timewright.engine.lookout import Lookout
 from timewright.engine.rest import give_way
-from timewright.ledger.admit import Admitted, Offer, admit_due, joined
+from timewright.engine.writing import write_answers
+from timewright.ledger.admission_pass import Offer
+from timewright.ledger.admit import Admitted, Hold, admit_due, joined
 from timewright.ledger.lease import Lease, Leased, lease_ready
 from timewright.ledger.policy_watch import PolicyWatch
-from timewright.ledger.settle import Answer, free_held, reclaim, settle_answers
+from timewright.ledger.settle import Answer, free_held, reclaim
 from timewright.ledger.shelf import terms_for, terms_of
 from timewright.ports import Ids, Store, Transaction
 from timewright.ports.outlook import Outlook
@@ -28,6 +30,8 @@ Tell = Callable[[Sequence[Fact]], None]
 SWEEP_EVERY = timedelta(seconds=30)
 # However much is due, those that wait are looked for so often.
 LEASE_AT_LEAST = timedelta(seconds=0.1)
+# A thread that is called needs about so long to come, and then the interpreter, before anything else does.
+WAKING = 0.0002
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -73,18 +77,21 @@ class Tick:
         self._looked_to: datetime | None = None
         self._backlog = True
 
-    def run(self, *, now: datetime, moment: float, tell: Tell) -> bool:
+    def run(self, *, now: datetime, moment: float, tell: Tell, hold: Hold | None = None) -> bool:
         """One pass; says whether a room was full so that there is more to do at once.
 
         A room is entered where a look at the store found something for it; whatever comes after the look is
         found by the next. What the last look foresaw for now starts before anything is looked at. Each room
         tells its facts when they are true. `moment` is what the monotonic clock showed before `now` was read.
+        Where `now` is a moment ahead, `hold` waits for it, and nothing but what is foreseen begins before it.
         """
+        foreseen = self._foresees(now=now)
+        if hold is not None and not foreseen:
+            hold()
         self.lookout.begin(now=now)
         if self.settles:
             tell(self.settle(now=now))
-        foreseen = self._foresees(now=now)
-        admitted = self._start_due(now=now, moment=moment, tell=tell) if foreseen else Admitted()
+        admitted = self._start_due(now=now, moment=moment, tell=tell, hold=hold) if foreseen else Admitted()
         if self._goes_on(admitted, now=now):
             return True
         if self.policies is not None:
@@ -125,11 +132,11 @@ class Tick:
         waits = self._backlog and self.limits.leases
         return self.limits.admits and not waits and self.lookout.last.is_due(now=now)
 
-    def _start_due(self, *, now: datetime, moment: float, tell: Tell) -> Admitted:
+    def _start_due(self, *, now: datetime, moment: float, tell: Tell, hold: Hold | None = None) -> Admitted:
         """Decide what is due, and start what may start here."""
         if self.lookout.last.due is not None:
             self.look_back(to=self.lookout.last.due)
-        admitted = self.admit(now=now)
+        admitted = self.admit(now=now, hold=hold)
         if admitted.looked_at or admitted.full:
             self.lookout.wrote()
         self.hurries = admitted.full
@@ -169,7 +176,7 @@ class Tick:
         try:
             # Last words first: whoever sees that an attempt is over finds all it said.
             self.launcher.sayings.write_last(self.store, now=now)
-            facts = list(settle_answers(self.store, answers, now=now).facts)
+            facts = write_answers(self.store, answers, now=now)
         except Exception:
             self.launcher.put_back(answers)
             raise
@@ -187,14 +194,16 @@ class Tick:
             self.lookout.wrote()
         return [*lost, *freed]
 
-    def admit(self, *, now: datetime) -> Admitted:
+    def admit(self, *, now: datetime, hold: Hold | None = None) -> Admitted:
         """Decide what is due; what fits here is leased in the same breath unless others wait already."""
         if not self.limits.admits:
             return Admitted()
         passes: list[Admitted] = []
         for part in self.duty.parts(now=now):
             room = self.room - sum(len(one.leased) for one in passes)
-            passes.append(self._admit_part(part, room=room, now=now))
+            passes.append(self._admit_part(part, room=room, now=now, hold=hold))
+        if hold is not None:
+            hold()
         return passes[0] if len(passes) == 1 else joined(passes)
 
     def lease(self, *, now: datetime) -> Leased:
@@ -241,10 +250,11 @@ class Tick:
         with self.starting:
             for lease in leases:
                 self.launcher.launch(lease, now=now, moment=moment, most=self.limits.capacity)
-            give_way()
+            if leases:
+                give_way(WAKING)
             tell([*facts, *(_started(lease.run, now=now) for lease in leases)])
 
-    def _admit_part(self, part: Part, *, room: int, now: datetime) -> Admitted:
+    def _admit_part(self, part: Part, *, room: int, now: datetime, hold: Hold | None) -> Admitted:
         own = not part.waited
         admitted = admit_due(
             self.store,
@@ -255,6 +265,7 @@ class Tick:
             offer=Offer(holder=self.holder, capacity=room) if room > 0 and not self._backlog else None,
             shard=part.shard,
             waited=part.waited,
+            hold=hold,
         )
         if own and not admitted.full:
             self._looked_to = now

@@ -13,15 +13,17 @@ from timewright.core.admission import Fire, Replace, Skip, Verdict
 from timewright.core.catch_up import Chosen, overlapped
 from timewright.core.decision import Decision, Source
 from timewright.core.facts import Fact
+from timewright.core.following import follows
 from timewright.core.governor import plan_next
 from timewright.core.moments import check_stored, spell_instant
 from timewright.core.run import Reason, Run, RunState
 from timewright.core.schedule import ScheduleState, Standing, decided, queue_gate
 from timewright.core.triggers import After
 from timewright.errors import InvalidInput, NotAllowed, OutcomeUnknown
-from timewright.ledger.admit import run_of
+from timewright.ledger.admission_pass import run_of
+from timewright.ledger.following import take_first_end
 from timewright.ledger.replan import By, Changed, entry_of, must_find
-from timewright.ledger.shelf import Calendars, calendars_for
+from timewright.ledger.shelf import calendars_for
 from timewright.ledger.standings import finished_if_over
 from timewright.ledger.supersede import make_way
 from timewright.ledger.telling import new_run, schedule_moved, schedule_stopped
@@ -84,7 +86,7 @@ def skip_next(store: Store, schedule_id: str, *, ids: Ids, by: By, now: datetime
 
     def work(tx: Transaction) -> Changed:
         due = must_find(tx, schedule_id)
-        run, standing = _left_out(due, calendars_for(tx, [due.schedule]), ids=ids, by=by, now=now)
+        run, standing = _left_out(tx, due, ids=ids, by=by, now=now)
         write_runs(tx, due, [run], standing)
         tx.add_audit([entry_of(due.schedule, "skip", by=by, now=now, after=spell_instant(run.planned_at))])
         facts = (*new_run(run, now=now), _next(due, standing, now=now))
@@ -102,7 +104,7 @@ def move_next(store: Store, schedule_id: str, *, to: datetime, ids: Ids, by: By,
 
     def work(tx: Transaction) -> Made:
         due = must_find(tx, schedule_id)
-        out, standing = _left_out(due, calendars_for(tx, [due.schedule]), ids=ids, by=by, now=now)
+        out, standing = _left_out(tx, due, ids=ids, by=by, now=now)
         fire = Fire(planned_at=to, fire_at=to, source=Source.MANUAL)
         run = replace(by_hand(due, fire, ids=ids, by=by, now=now, previous=out.id), alone=False)
         write_runs(tx, due, [out, run], standing)
@@ -211,8 +213,11 @@ def write_runs(tx: Transaction, due: Due, runs: Sequence[Run], standing: Standin
     tx.stand([Stood(due.schedule.id, standing, runs[-1].id)])
 
 
-def _left_out(due: Due, calendars: Calendars, *, ids: Ids, by: By, now: datetime) -> tuple[Run, Standing]:
-    """The row of the next occurrence, skipped by hand, and where the schedule stands without it."""
+def _left_out(tx: Transaction, due: Due, *, ids: Ids, by: By, now: datetime) -> tuple[Run, Standing]:
+    """The row of the next occurrence, skipped by hand, and where the schedule stands without it.
+
+    The end that it was to follow is decided with it: otherwise that would be followed a moment later.
+    """
     schedule, standing = due.schedule, due.standing
     at = standing.next_at
     planned = standing.state is ScheduleState.ACTIVE and standing.source is not Source.PAUSED
@@ -230,9 +235,12 @@ def _left_out(due: Due, calendars: Calendars, *, ids: Ids, by: By, now: datetime
     run_id = ids.new("run", now=at)
     run = run_of(schedule, skip, run_id=run_id, now=now, previous=due.last_run)
     standing = replace(standing, cursor=at, hints=standing.hints.consumed(now=at))
-    if isinstance(schedule.trigger, After):
+    if follows(schedule.trigger):
+        decision = Decision(take_first_end(tx, due, run), source)
+    elif isinstance(schedule.trigger, After):
         decision = Decision(schedule.trigger.next_after(at), source)
     else:
+        calendars = calendars_for(tx, [schedule])
         decision = plan_next(schedule, standing, now=at, calendars=calendars.of(schedule))
     standing = finished_if_over(schedule, decided(schedule, standing, decision), flight=due.flight)
     return replace(run, made_by=by.actor), standing

@@ -58,11 +58,12 @@ def end_runs(
             plain.append(schedule.id)
         else:
             moved.append(run)
-    tx.clear_streaks(plain)
+    waits = tx.what_waits()
+    if waits.failing:
+        tx.clear_streaks(plain)
     if held is None:
         held = readable_schedules(tx, [run.schedule_id for run in moved])
     facts = _settle_schedules(tx, moved, held, now=now)
-    waits = tx.what_waits()
     if waits.held:
         ids = list({run.schedule_id for run, _ in mine})
         facts += let_go(tx, schedule_ids=ids, limit=len(ids), now=now)

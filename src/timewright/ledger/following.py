@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from timewright.core.decision import Decision, Source
 from timewright.core.facts import Fact, RunFreed
-from timewright.core.following import End, Followed, ends_as, follow, follows
+from timewright.core.following import End, Followed, ends_as, follow, follows, follows_at
 from timewright.core.lifecycle import RunEvent, run_after
 from timewright.core.moments import LATEST_STORED
 from timewright.core.run import Reason, Run, RunState
@@ -87,6 +87,13 @@ def close(tx: Transaction, decided: Sequence[tuple[Schedule, Followed]], runs: S
         for end, at in followed.taken
     ]
     tx.close_follow_ups(rows)
+
+
+def take_first_end(tx: Transaction, due: Due, run: Run) -> datetime | None:
+    """Let a run that was decided by hand stand for the next end, and say when the one after it asks for."""
+    ends = tx.open_follow_ups([due.schedule.id], limit=2)[due.schedule.id]
+    tx.close_follow_ups([replace(end, state="done", run_id=run.id) for end in ends[:1]])
+    return follows_at(ends[1].due_at, cursor=run.planned_at) if ends[1:] else None
 
 
 def _made_at(

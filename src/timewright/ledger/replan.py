@@ -16,7 +16,7 @@ from timewright.core.facts import Fact, ScheduleChanged
 from timewright.core.moments import check_stored, spell_instant
 from timewright.core.schedule import Schedule, ScheduleEvent, ScheduleState, Standing, schedule_after
 from timewright.errors import InvalidInput, NotFound
-from timewright.ledger.admit import AdmissionPass
+from timewright.ledger.admission_pass import AdmissionPass
 from timewright.ledger.budgets import check_named
 from timewright.ledger.following import release
 from timewright.ledger.links import link, refuse_while_asked_for, unlink

@@ -145,9 +145,7 @@ def _restart(
 
 
 def _settle(tx: Transaction, answers: Sequence[Answer], *, now: datetime, again: bool = False) -> Settled:
-    newest: dict[str, Answered] = {
-        answer.run.id: answer for answer in sorted(answers, key=lambda answer: answer.run.fence)
-    }
+    newest = _newest(answers)
     under = terms_for(tx, [answer.run for answer in newest.values()])
     begun = begin(tx, newest, under, now=now)
     due = begun.answers
@@ -156,10 +154,13 @@ def _settle(tx: Transaction, answers: Sequence[Answer], *, now: datetime, again:
     asked = _asked_to_stop(tx, due.values())
     settlements = {i: _settlement(a, under[i], asked=asked.get(i), now=now) for i, a in due.items()}
     kept = tx.settle_runs([(s.run, s.attempt) for s in settlements.values()])
-    known = _written_before(tx, [s for i, s in settlements.items() if i not in kept])
+    known: set[str] = set()
+    late: list[Answer] = []
+    if len(kept) < len(answers):
+        known = _written_before(tx, [s for i, s in settlements.items() if i not in kept])
+        written = kept | known | begun.done
+        late = [a for a in answers if a is not newest[a.run.id] or a.run.id not in written]
     told = kept | known if again else kept
-    written = kept | known | begun.done
-    late = [a for a in answers if a is not newest[a.run.id] or a.run.id not in written]
     ended = [s.run for i, s in settlements.items() if s.finished and i in kept]
     facts = [
         *(_told(s, now=now) for i, s in settlements.items() if i in told),
@@ -172,6 +173,14 @@ def _settle(tx: Transaction, answers: Sequence[Answer], *, now: datetime, again:
         over = [Ended(s, under[i], due[i].outcome) for i, s in settlements.items() if i in kept]
         facts += settle_charges(tx, over, now=now)
     return Settled(facts=tuple(facts), stale=tuple(a.run.id for a in late), ended=tuple(ended))
+
+
+def _newest(answers: Sequence[Answer]) -> dict[str, Answered]:
+    """Of each run the answer of its last lease."""
+    found: dict[str, Answered] = {answer.run.id: answer for answer in answers}
+    if len(found) < len(answers):
+        found = {answer.run.id: answer for answer in sorted(answers, key=lambda answer: answer.run.fence)}
+    return found
 
 
 def go_on(tx: Transaction, moved: Moved, *, now: datetime) -> list[Fact]:

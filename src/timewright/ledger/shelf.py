@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from functools import lru_cache
 
 import msgspec
@@ -26,6 +27,7 @@ Pair = tuple[str, str]
 
 _decode_calendar = msgspec.json.Decoder(Calendar).decode
 _decode_policy = msgspec.json.Decoder(QueuePolicy).decode
+_CAUTIOUS = QueuePolicy()
 
 
 class Calendars:
@@ -66,7 +68,7 @@ def queue_policies(tx: Transaction, queues: Iterable[Pair]) -> dict[Pair, QueueP
 
     A policy that cannot be read is left out: when unsure, nothing of that queue is leased.
     """
-    policies = {pair: QueuePolicy() for pair in queues}
+    policies = dict.fromkeys(queues, _CAUTIOUS)
     if not policies:
         return policies
     for row in tx.get_objects(QUEUE, names=sorted({name for _, name in policies})):
@@ -107,9 +109,9 @@ def terms_for(
             found[run.id] = Under(schedule, terms_of(schedule))
         elif run.parent or not (run.schedule_id or run.queue):
             terms = part_terms(tx, run)
-            found[run.id] = Under(None, terms or _queue_terms(run, QueuePolicy()), readable=terms is not None)
+            found[run.id] = Under(None, terms or _queue_terms(run, _CAUTIOUS), readable=terms is not None)
         else:
-            policy = policies.get((run.namespace, run.queue), QueuePolicy())
+            policy = policies.get((run.namespace, run.queue), _CAUTIOUS)
             found[run.id] = Under(None, _queue_terms(run, policy), readable=not run.schedule_id)
     return found
 
@@ -156,8 +158,13 @@ def _queue_terms(run: Run, policy: QueuePolicy) -> Terms:
     return Terms(
         target=Handoff(payload=run.payload),
         retry=policy.retry,
-        lease=LeaseTerms(length=policy.lease),
+        lease=_lease_of(policy.lease),
     )
+
+
+@lru_cache(maxsize=256)
+def _lease_of(length: timedelta) -> LeaseTerms:
+    return LeaseTerms(length=length)
 
 
 @lru_cache(maxsize=256)

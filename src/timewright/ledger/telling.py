@@ -51,12 +51,12 @@ def new_run(run: Run, *, now: datetime) -> list[Fact]:
     return [admitted, leased(run, now=now)] if run.state is RunState.LEASED else [admitted]
 
 
-def advanced(row: Advance, *, now: datetime) -> Fact:
-    """What the run of an ordinary step tells."""
+def advanced(row: Advance, *, now: datetime) -> list[Fact]:
+    """What the run of an ordinary step tells: admitted, and perhaps already leased."""
     schedule, at, source = row.due.schedule, row.due.standing.next_at, row.due.standing.source
     assert at is not None
     assert source is not None
-    return RunAdmitted(
+    admitted = RunAdmitted(
         at=now,
         namespace=schedule.namespace,
         run_id=row.run_id,
@@ -66,6 +66,7 @@ def advanced(row: Advance, *, now: datetime) -> Fact:
         source=source._value_,
         queue=schedule.queue or "",
     )
+    return [admitted] if row.started is None else [admitted, leased(row.started, now=now)]
 
 
 def skipped(run: Run, *, now: datetime) -> Fact:

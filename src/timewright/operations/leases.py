@@ -102,7 +102,7 @@ def lease_entries(context: Context, ask: Take) -> Taken:
             rule="at least 1s",
             fix="length: 5m",
         )
-    context.tell(reclaim(context.store, now=now, limit=RECLAIMED_AT_ONCE).facts)
+    _reclaim_first(context, now=now)
     found = lease_ready(
         context.store,
         ids=context.ids,
@@ -116,6 +116,13 @@ def lease_entries(context: Context, ask: Take) -> Taken:
     )
     context.tell(found.facts)
     return Taken(leases=tuple(_lease_row(lease) for lease in found.leases), more=found.more)
+
+
+def _reclaim_first(context: Context, *, now: datetime) -> None:
+    """Take back what is over; a look that finds nothing costs no write."""
+    ends_at = context.store.read(lambda tx: tx.next_lease_end())
+    if ends_at is not None and ends_at <= now:
+        context.tell(reclaim(context.store, now=now, limit=RECLAIMED_AT_ONCE).facts)
 
 
 @operations.add("queue", "reclaim", Reclaim, scope="trigger", examples=({}, {"queue": "mail"}))
@@ -144,7 +151,7 @@ def drain_queue(context: Context, ask: Drain) -> Drained:
 
     def work(inside: Context) -> Drained:
         done: list[str] = []
-        inside.tell(reclaim(inside.store, now=now, limit=RECLAIMED_AT_ONCE).facts)
+        _reclaim_first(inside, now=now)
         while len(done) < ask.limit:
             found = lease_ready(
                 inside.store,

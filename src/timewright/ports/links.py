@@ -17,10 +17,11 @@ Handled = Literal["open", "done", "void"]
 
 
 class Waiting(Struct, frozen=True):
-    """Whether any run is held behind another, and whether any schedule asks for another's ends."""
+    """Whether any run is held behind another, any schedule asks for another's ends, or any has a streak."""
 
     held: bool
     linked: bool
+    failing: bool = False
 
 
 class Link(Struct, frozen=True, kw_only=True):

@@ -47,12 +47,13 @@ class Stood(Struct, frozen=True, gc=False):
 class Advance(Struct, frozen=True, gc=False):
     """A schedule that goes on in the ordinary way: a run is ready where it stood, and its next one follows.
 
-    It stands in the store as it does here.
+    It stands in the store as it does here. One that starts at once comes with its run, leased.
     """
 
     due: Due
     run_id: str
     following: datetime
+    started: Run | None = None
 
 
 class Grant(Struct, frozen=True, kw_only=True, gc=False):

@@ -61,6 +61,10 @@ class Transaction(
         """The store's clock, read in this transaction: after all it waited for."""
         ...
 
+    def make_ready(self) -> None:
+        """Bring what is written to the disk, uncommitted, where that leaves less for the commit to do."""
+        ...
+
     def put_schedules(self, rows: Sequence[Revised]) -> None:
         """Write schedules with a new revision; a taken name or a stale revision is a Conflict."""
         ...
@@ -100,8 +104,8 @@ class Transaction(
         """
         ...
 
-    def foresee(self, *, until: datetime, limit: int) -> int:
-        """Read what the schedules say that are due by then, to decide them sooner; says how many.
+    def foresee(self, *, until: datetime, limit: int) -> list[Schedule]:
+        """Read what the schedules say that are due by then, to decide them sooner.
 
         Nothing is decided and nothing is held: whoever changes them until then is heeded.
         """

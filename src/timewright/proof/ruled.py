@@ -61,7 +61,9 @@ def nothing_runs_inside_a_pause(view: View, seen: Seen) -> Broken:
             last = max((at for at in held_back if began <= at < ended), default=0)
             for run in rows:
                 inside = run.state != "skipped" and began <= run.planned_at < ended
-                if inside and (began < run.created_at < ended or run.planned_at < last):
+                # What jitter to both sides let run before the pause began was decided before it, too.
+                late = run.created_at >= began and run.planned_at < last
+                if inside and (late or began < run.created_at < ended):
                     said = f"{spelled(run.planned_at)} ran, and lies in a pause from {spelled(began)}"
                     yield f"{said} to {spelled(ended)}", (run,)
     for schedule_id in view.schedules:

@@ -8,9 +8,10 @@ from typing import Any
 
 from timewright.core.moments import EPOCH, micros
 from timewright.core.policies import Overlap
+from timewright.core.run import Run
 from timewright.core.target import Handoff
 from timewright.ports import Advance
-from timewright.stores.rows import MICROSECOND, line_of
+from timewright.stores.rows import MICROSECOND, line_of, shared_int
 from timewright.stores.verbs import Verbs
 
 
@@ -18,11 +19,15 @@ class AdvanceVerbs(Verbs):
     """What admission writes most of the time."""
 
     def advance(self, rows: Sequence[Advance], *, now: datetime) -> set[str]:
-        """Insert a ready run for each and move its schedule on; gives back the ids that were new."""
+        """Insert a run for each, ready or started, and move its schedule on; gives back what was new."""
         if not rows:
             return set()
         created_at = micros(now)
-        new = {row[0] for row in self._tell("insert_advanced", [_run_row(row, created_at) for row in rows])}
+        ready = [_run_row(row, created_at) for row in rows if row.started is None]
+        started = [_started_row(row.started, created_at) for row in rows if row.started is not None]
+        new = {row[0] for row in self._tell("insert_advanced", ready)} if ready else set()
+        if started:
+            new |= {row[0] for row in self._tell("insert_started", started)}
         self._tell("move_on", [_moved_row(row, new) for row in rows])
         return new
 
@@ -47,6 +52,26 @@ def _run_row(row: Advance, created_at: int) -> tuple[Any, ...]:
         1 if isinstance(schedule.target, Handoff) else 0,
         created_at,
         due.last_run,
+    )
+
+
+def _started_row(run: Run, created_at: int) -> tuple[Any, ...]:
+    """A run that starts at once, in the order of the statement book."""
+    assert run.lease_until is not None
+    return (
+        run.id,
+        run.namespace,
+        run.schedule_id,
+        (run.planned_at - EPOCH) // MICROSECOND,
+        run.source._value_,
+        run.revision,
+        run.priority,
+        1 if run.alone else 0,
+        created_at,
+        run.previous,
+        run.lease_id,
+        run.holder,
+        shared_int(run.lease_until),
     )
 
 

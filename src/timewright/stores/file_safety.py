@@ -20,7 +20,10 @@ from timewright.errors import (
 
 OLDEST_LIBRARY = (3, 51, 3)
 APPLICATION_ID = 0x54575254
+# So many pages may wait in the log before whoever commits copies them: few flushes for the same promise.
 LOG_PAGES = 4000
+# One that a reader made longer than this is cut when it begins anew; shorter, its room is kept.
+LOG_BYTES = 64 * 1024 * 1024
 SHORTEST_DATABASE = 512
 NETWORK_FILE_SYSTEMS = frozenset(
     {
@@ -158,8 +161,8 @@ def set_durable(connection: apsw.Connection, path: str) -> None:
     """WAL with synchronous FULL, read back: with less, acknowledged commits are lost in a power cut."""
     ((mode,),) = connection.execute("PRAGMA journal_mode = WAL").fetchall()
     connection.execute("PRAGMA synchronous = FULL")
-    # Pages wait longer in the log before they are copied into the file: fewer flushes for the same promise.
     connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+    connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
     ((level,),) = connection.execute("PRAGMA synchronous").fetchall()
     if str(mode).lower() != "wal" or level != 2:
         raise UnsafeStore(

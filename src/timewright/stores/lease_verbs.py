@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from operator import itemgetter
 
 from msgspec.structs import replace
@@ -38,6 +39,7 @@ FOREVER = 2**62
 STARTED = 8
 
 _BY_ID = itemgetter(0)
+_LINE = itemgetter(1)
 
 
 class LeaseVerbs(Verbs):
@@ -48,8 +50,10 @@ class LeaseVerbs(Verbs):
 
         With a queue (its gate's name) only the lines behind that gate are asked.
         """
+        if self._speaker.is_far and not queue:
+            return self._ready_everywhere(now=now, limit=limit, handoff=handoff)
         if self._ask("any_asleep", {"now": micros(now)}):
-            self._ask("awaken", {"now": micros(now), "limit": max(limit, LONGEST_PAGE)})
+            self._awaken(now=now, limit=limit)
         lines = [row[0] for row in self._ask("ready_lines", {"handoff": int(handoff)})]
         if queue:
             lines = [line for line in lines if queue in line.split("\n")]
@@ -158,6 +162,24 @@ class LeaseVerbs(Verbs):
             return set()
         rows = [(run_id, micros(at), micros(until), clean(reason)) for run_id, until in asked]
         return {row[0] for row in self._tell("ask_to_cancel", rows)}
+
+    def _ready_everywhere(self, *, now: datetime, limit: int, handoff: bool) -> list[Run]:
+        """The runs of all lines in one journey; a second one where someone had to be woken first."""
+        parameters = {"now": micros(now), "handoff": int(handoff), "limit": limit}
+        rows = self._ask("ready_everywhere", parameters)
+        if rows[0][0]:
+            self._awaken(now=now, limit=limit)
+            rows = self._ask("ready_everywhere", parameters)
+        lines = {
+            line: list(waiting) for line, waiting in groupby(rows, key=itemgetter(1)) if line is not None
+        }
+        found: list[Run] = []
+        for line in sorted(lines):
+            found += self._waiting([row[2:] for row in lines[line]], gates_of(line))
+        return found
+
+    def _awaken(self, *, now: datetime, limit: int) -> None:
+        self._ask("awaken", {"now": micros(now), "limit": max(limit, LONGEST_PAGE)})
 
     def _waiting(self, rows: Sequence[Row], gates: tuple[str, ...]) -> list[Run]:
         """The runs of one line in order; those to which something has happened are read in full."""

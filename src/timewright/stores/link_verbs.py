@@ -18,8 +18,8 @@ class SqlLinkVerbs(Verbs):
 
     def what_waits(self) -> Waiting:
         """What the end of a run may concern; costs the same however much waits."""
-        ((held, linked),) = self._ask("what_waits", {})
-        return Waiting(bool(held), bool(linked))
+        ((held, linked, failing),) = self._ask("what_waits", {})
+        return Waiting(bool(held), bool(linked), bool(failing))
 
     def hold_links(self) -> None:
         """Hold the right to change links until the transaction ends."""

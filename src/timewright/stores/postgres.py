@@ -35,7 +35,8 @@ try:
     from psycopg.conninfo import make_conninfo
     from psycopg_pool import ConnectionPool, PoolTimeout
 
-    from timewright.stores.postgres_speaker import Connection, PostgresOnlooker, PostgresSpeaker, numbered
+    from timewright.stores.postgres_connection import Connection
+    from timewright.stores.postgres_speaker import PostgresOnlooker, PostgresSpeaker, numbered
 except ImportError as missing:
     raise MissingExtra(
         "PostgreSQL support is not installed",
@@ -50,18 +51,6 @@ MOST_TRIES = 8
 PATIENCE = 10.0
 MIGRATION_LOCK = 0x54575254
 CHANNEL = "timewright"
-
-# Sent in one message, so a transaction costs no extra round trip; nothing of it outlives the transaction.
-# A prepared plan may be older than its tables are large, and a claim must not wade through what is behind it:
-# so whatever there is an index for is found by it, in its order. And what was prepared is not planned again
-# for each value: for a single row that takes longer than the row does.
-_BEGIN_WRITE = (
-    b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on;"
-    b" SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '30s';"
-    b" SET LOCAL idle_in_transaction_session_timeout = '60s';"
-    b" SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;"
-    b" SET LOCAL plan_cache_mode = force_generic_plan"
-)
 
 _FORGOTTEN = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
 _AGAIN = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable, *_FORGOTTEN)
@@ -90,7 +79,7 @@ class PostgresStore:
                 # As long as anybody waits; after that whoever asks next begins anew, without a grown pause.
                 reconnect_timeout=PATIENCE,
                 kwargs={"autocommit": True},
-                configure=_prepare_if_ours,
+                configure=_move_in_if_ours,
             )
             self._pool.open(wait=True, timeout=PATIENCE)
             try:
@@ -160,7 +149,7 @@ class PostgresStore:
 
     def _transact(self, work: Callable[[Any], T]) -> T:
         with self._pool.connection() as connection:
-            connection.say(_BEGIN_WRITE)
+            connection.begin_write()
             try:
                 speaker = PostgresSpeaker(
                     connection, self._book, self._revisions, prepares=self._prepares, clock=self._clock
@@ -170,8 +159,13 @@ class PostgresStore:
                 _roll_back(connection)
                 raise
             try:
-                connection.say(b"COMMIT")
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                connection.commit_all()
+            except psycopg.Error as error:
+                if connection.is_undone:
+                    _roll_back(connection)
+                    raise
+                if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+                    raise
                 raise OutcomeUnknown(
                     f"{self.place}: the connection broke at commit: {error}",
                     rule="nobody knows whether the transaction happened",
@@ -203,7 +197,8 @@ class PostgresStore:
             self._migrate(connection)
 
     def _migrate(self, connection: Connection) -> None:
-        connection.execute("BEGIN")
+        # It waits for whoever migrates, and takes as long as it takes.
+        connection.execute("BEGIN; SET LOCAL statement_timeout TO DEFAULT")
         try:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
             connection.execute(
@@ -271,6 +266,12 @@ def _with_time_outs(url: str) -> str:
     return make_conninfo(url, **{name: value for name, value in wanted.items() if name not in given})
 
 
+def _move_in_if_ours(connection: Connection) -> None:
+    _prepare_if_ours(connection)
+    if connection.prepare_threshold is not None:
+        connection.move_in()
+
+
 def _prepare_if_ours(connection: psycopg.Connection[Any]) -> None:
     """Prepared statements are session state; behind a pooler the session may be another's at any moment.
 
@@ -288,4 +289,4 @@ def _is_for_tests(connection: psycopg.Connection[Any]) -> bool:
 
 def _roll_back(connection: Connection) -> None:
     with suppress(psycopg.Error):
-        connection.say(b"ROLLBACK")
+        connection.undo_all()

@@ -1,7 +1,6 @@
 """How statements of the book are spoken to PostgreSQL: many rows as arrays, spelled by hand.
 
-Statements go to the server past the driver's cursors, and rows come back through its loaders: for a
-statement that is answered in no time, a cursor takes longer than the server does.
+Rows come back through the driver's loaders.
 """
 
 from __future__ import annotations
@@ -9,95 +8,46 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
-import psycopg
-from msgspec import Struct
 from psycopg.adapt import Transformer
-from psycopg.errors import error_from_result
-from psycopg.pq import ConnStatus, ExecStatus
-from psycopg.pq.abc import PGresult
 
-from timewright.core.moments import from_micros
 from timewright.ports import Clock
+from timewright.stores.postgres_connection import Connection, Spoken
 from timewright.stores.revisions import Revisions
 from timewright.stores.rows import Row
 from timewright.stores.statements import Statement
 
-# A statement that was spoken so often is prepared.
-OFTEN = 5
 # Pictures that begin with these are taken in every tick: to plan one takes ten times as long as to look.
 LOOKS = frozenset({"outlook", "asked_to_stop"})
 
-_BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '30s'"
-# As in a write: a prepared plan may be older than its tables are large, and is not made again for each value.
-_BEGIN_LOOK = (
-    _BEGIN_READ + b"; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;"
-    b" SET LOCAL plan_cache_mode = force_generic_plan"
+# They wait for the next statement and go with it: nobody listens to their answers, and no verb promises that
+# somebody else waits as soon as they are said.
+RIDERS = frozenset(
+    {
+        "lock_schedules",
+        "lock_runs",
+        "insert_schedules",
+        "insert_revisions",
+        "stand",
+        "advance",
+        "move_on",
+        "insert_holds",
+        "delete_holds",
+        "insert_attempts",
+        "hold_meta",
+        "put_meta",
+        "insert_audit",
+    }
 )
-
-_BIGINT, _ANY = 20, 0
-_DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
-# The server's clock in microseconds, without a detour through a float.
-_NOW = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _PLACE = re.compile(r"%(?:\((\w+)\))?s")
 
 
-class Connection(psycopg.Connection[Any]):
-    """A connection that knows what was said on it, how often, and under which name it was prepared."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.said: dict[tuple[str, tuple[int, ...]], int] = {}
-
-    def say(self, words: bytes) -> None:
-        """Run words that ask for nothing and are given nothing: begin, commit, roll back."""
-        self._checked(self.pgconn.exec_(words))
-
-    def number(self, words: bytes) -> int:
-        """Ask for one number."""
-        return int(self._checked(self.pgconn.exec_(words)).get_value(0, 0) or 0)
-
-    def now(self) -> datetime:
-        """What the server's clock shows."""
-        return from_micros(self.number(_NOW))
-
-    def ask(self, spoken: Spoken, values: Sequence[str | int | None], *, prepares: bool) -> PGresult:
-        """Run one statement; one that is spoken often is prepared, if it may be."""
-        encoding, types = self.info.encoding, tuple(map(_type, values))
-        sent = [_sent(value, encoding) for value in values]
-        if not prepares or self.prepare_threshold is None:
-            return self._checked(self.pgconn.exec_params(spoken.sql.encode(), sent, types))
-        key = (spoken.name, types)
-        said = self.said[key] = self.said.get(key, 0) + 1
-        if said < OFTEN:
-            return self._checked(self.pgconn.exec_params(spoken.sql.encode(), sent, types))
-        name = f"{spoken.name}_{'_'.join(map(str, types))}".encode()
-        if said == OFTEN:
-            self._checked(self.pgconn.prepare(name, spoken.sql.encode(), types))
-        # What is missing travels as nothing, which the driver knows and its types do not.
-        return self._checked(self.pgconn.exec_prepared(name, cast("list[bytes]", sent)))
-
-    def _checked(self, result: PGresult) -> PGresult:
-        if result.status in _DONE:
-            return result
-        if self.pgconn.status != ConnStatus.OK:
-            raise psycopg.OperationalError(self.pgconn.get_error_message(self.info.encoding))
-        raise error_from_result(result, encoding=self.info.encoding)
-
-
-class Spoken(Struct, frozen=True):
-    """A statement with its places numbered, as the server reads it."""
-
-    name: str
-    sql: str
-    names: tuple[str, ...]
-    kinds: tuple[str, ...]
-
-
 def numbered(book: Mapping[str, Statement]) -> dict[str, Spoken]:
-    """Every statement of the book as the server reads it."""
-    return {name: _numbered(statement) for name, statement in book.items()}
+    """Every statement of the book as the server reads it, with the short forms of some."""
+    short = {f"{name}_alike": one.alike for name, one in book.items() if one.alike}
+    whole = {name: _numbered(statement) for name, statement in book.items()}
+    return whole | {name: _numbered(Statement(name, sql)) for name, sql in short.items()}
 
 
 class PostgresSpeaker:
@@ -133,16 +83,23 @@ class PostgresSpeaker:
         if not rows:
             return []
         spoken = self._book[name]
-        columns = zip(spoken.kinds, zip(*rows, strict=True), strict=True)
-        return self._speak(spoken, [texts(c) if kind == "text" else numbers(c) for kind, c in columns])
+        columns = tuple(zip(*rows, strict=True))
+        if spoken.alike and _is_alike(columns, spoken.varying):
+            short = self._book[spoken.alike]
+            return self._speak(short, _said_once(spoken, columns, order=map(int, short.names)))
+        pairs = zip(spoken.kinds, columns, strict=True)
+        return self._speak(spoken, [texts(c) if kind == "text" else numbers(c) for kind, c in pairs])
 
     def now(self) -> datetime:
         """The server's clock; an injected one replaces it in tests and simulation."""
-        return self._clock.now() if self._clock is not None else self._connection.now()
+        if self._clock is None:
+            return self._connection.now()
+        self._connection.send_riders()
+        return self._clock.now()
 
     def _speak(self, spoken: Spoken, values: Sequence[str | int | None]) -> list[Row]:
         result = self._connection.ask(spoken, values, prepares=self._prepares)
-        if not result.ntuples:
+        if result is None or not result.ntuples:
             return []
         self._loads.set_pgresult(result)
         return self._loads.load_rows(0, result.ntuples, tuple)
@@ -151,15 +108,15 @@ class PostgresSpeaker:
 class PostgresOnlooker(PostgresSpeaker):
     """Only looks; the picture begins with the first question, which says how it is taken.
 
-    Most questions are not prepared: their plans depend on what is asked for.
+    Most questions are not prepared: their plans depend on what is asked for. A look is a picture by itself.
     """
 
     has_begun = False
 
     def _speak(self, spoken: Spoken, values: Sequence[str | int | None]) -> list[Row]:
-        if not self.has_begun:
-            is_look = spoken.name in LOOKS
-            self._connection.say(_BEGIN_LOOK if is_look else _BEGIN_READ)
+        is_look = spoken.name in LOOKS
+        if not self.has_begun and not (is_look and self._connection.is_ours):
+            self._connection.begin_read(looks=is_look)
             self.has_begun = True
             self._prepares = self._prepares and is_look
         return super()._speak(spoken, values)
@@ -180,6 +137,26 @@ def texts(column: Sequence[str]) -> str:
     return f'{{"{spelled}"}}'
 
 
+def _is_alike(columns: Sequence[Sequence[Any]], varying: tuple[int, ...]) -> bool:
+    """Whether rows differ in those columns alone."""
+    many = len(columns[0])
+    return all(place in varying or column.count(column[0]) == many for place, column in enumerate(columns))
+
+
+def _said_once(
+    spoken: Spoken, columns: Sequence[Sequence[Any]], *, order: Iterable[int]
+) -> list[str | int | None]:
+    """What the short form is given: what differs as arrays, and once what does not."""
+    given: list[str | int | None] = []
+    for place in order:
+        column = columns[place]
+        if place in spoken.varying:
+            given.append(texts(column) if spoken.kinds[place] == "text" else numbers(column))
+        else:
+            given.append(None if column[0] is None else str(column[0]))
+    return given
+
+
 def _numbered(statement: Statement) -> Spoken:
     names: list[str] = []
 
@@ -190,17 +167,6 @@ def _numbered(statement: Statement) -> Spoken:
         return f"${names.index(name) + 1}"
 
     sql = _PLACE.sub(place, statement.sql)
-    return Spoken(statement.name, sql, tuple(names), statement.kinds)
-
-
-def _sent(value: str | int | None, encoding: str) -> bytes | None:
-    if value is None:
-        return None
-    sent = str(value).encode(encoding)
-    if b"\0" in sent:
-        raise psycopg.DataError("a text with NUL in it would be cut short there")
-    return sent
-
-
-def _type(value: str | int | None) -> int:
-    return _BIGINT if isinstance(value, int) else _ANY
+    alike = f"{statement.name}_alike" if statement.alike else ""
+    is_silent = statement.name.removesuffix("_alike") in RIDERS
+    return Spoken(statement.name, sql, tuple(names), statement.kinds, statement.varying, alike, is_silent)

@@ -186,10 +186,12 @@ def read_new_run(row: Row, gates: tuple[str, ...]) -> Run:
         handoff,
         created_at,
         previous,
+        more,
         _,
     ) = row
     try:
         planned = EPOCH + planned_at * MICROSECOND
+        extra = _read_extra(more) if more else _NO_EXTRA
         return Run(
             id=run_id,
             namespace=namespace,
@@ -207,8 +209,14 @@ def read_new_run(row: Row, gates: tuple[str, ...]) -> Run:
             handoff=handoff == 1,
             created_at=shared_instant(created_at),
             previous=previous,
+            trail=extra.trail,
+            missed=extra.missed,
+            fired_by=extra.fired_by,
+            backfill_of=extra.backfill_of,
+            made_by=extra.made_by,
+            payload=extra.payload,
         )
-    except (KeyError, TypeError, OverflowError) as error:
+    except (KeyError, TypeError, OverflowError, msgspec.MsgspecError) as error:
         raise UnreadableRow(f"run {run_id} cannot be read: {error}", field="runs", value=run_id) from error
 
 

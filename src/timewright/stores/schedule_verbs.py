@@ -139,11 +139,11 @@ class ScheduleVerbs(Verbs):
         parameters |= {"shard": which - 1, "shards": shards}
         return self._read_due(self._ask("due_shard", parameters), now=now)
 
-    def foresee(self, *, until: datetime, limit: int) -> int:
-        """Read what the schedules say that are due by then, to decide them sooner; says how many."""
+    def foresee(self, *, until: datetime, limit: int) -> list[Schedule]:
+        """Read what the schedules say that are due by then, to decide them sooner."""
         rows = self._ask("due_until", {"until": micros(until), "limit": limit})
-        self._schedules_of([(row[0], row[1]) for row in rows])
-        return len(rows)
+        readable, _ = self._schedules_of([(row[0], row[1]) for row in rows])
+        return list(readable.values())
 
     def stand(self, rows: Sequence[Stood]) -> None:
         """Write where schedules stand."""

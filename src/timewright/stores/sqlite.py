@@ -18,7 +18,6 @@ from timewright.errors import (
 )
 from timewright.ports import Clock
 from timewright.stores.file_safety import (
-    APPLICATION_ID,
     check_identity,
     check_library,
     check_ours,
@@ -28,10 +27,11 @@ from timewright.stores.file_safety import (
     translated,
 )
 from timewright.stores.hearing import FileEar
-from timewright.stores.migrate import Migration, migrations, pending
 from timewright.stores.revisions import Revisions
 from timewright.stores.sqlite_clock import HeldClock
 from timewright.stores.sqlite_glimpses import SqliteGlimpses
+from timewright.stores.sqlite_log import LogKeeper
+from timewright.stores.sqlite_schema import bring_up_to_date
 from timewright.stores.sqlite_speaker import Onlooker, SqliteSpeaker
 from timewright.stores.sqlstore import SqlTransaction
 from timewright.stores.turn import Turn
@@ -56,6 +56,17 @@ class _Job(Generic[T]):
         self.error: BaseException | None = None
 
 
+class SqliteTransaction(SqlTransaction):
+    """The verbs in a transaction of a file."""
+
+    _speaker: SqliteSpeaker
+
+    def make_ready(self) -> None:
+        """Bring what is written to the disk, uncommitted: the commit has one page left to add."""
+        if self._speaker.make_ready is not None:
+            self._speaker.make_ready()
+
+
 class SqliteStore:
     """A store in one file, or in memory."""
 
@@ -68,8 +79,10 @@ class SqliteStore:
         self._waiting: deque[_Job[Any]] = deque()
         self._entry = threading.Lock()
         self._writing = Turn(self.path)
+        self._log = LogKeeper(self.path, self._writing)
         self._readers: deque[SqliteSpeaker] = deque()
         self._closed = False
+        self._changes = 0
         self._revisions = Revisions()
         self._glimpses = SqliteGlimpses(
             self.path, self._revisions, connect=self._open_reader, now=self._clock.known
@@ -150,6 +163,7 @@ class SqliteStore:
         """Give back every connection."""
         with self._entry, self._writing:
             self._closed = True
+            self._log.close()
             self._clock.close()
             self._glimpses.close()
             while self._readers:
@@ -179,13 +193,13 @@ class SqliteStore:
                 if self._identity:
                     self._identity = check_identity(self.path, self._identity)
                 connection.execute("BEGIN IMMEDIATE")
-                changes = connection.total_changes()
+                self._changes = connection.total_changes()
                 for job in group:
                     self._perform(job, alone=len(group) == 1)
-                if connection.total_changes() != changes:
-                    # A pass that found nothing to do must not cost the disk a write, nor stir others.
-                    self._clock.note(self._writer)
+                self._note()
                 connection.execute("COMMIT")
+                if self._identity:
+                    self._log.committed(connection)
         except BaseException as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -198,15 +212,26 @@ class SqliteStore:
             for job in group:
                 job.settled = True
 
+    def _note(self) -> None:
+        """A pass that found nothing to do must not cost the disk a write, nor stir others."""
+        if self._writer.connection.total_changes() != self._changes:
+            self._clock.note(self._writer)
+
+    def _make_ready(self) -> None:
+        """All that the commit would do but its last page: the others go into the log, and to the disk."""
+        self._note()
+        self._writer.connection.cache_flush()
+        self._log.flush()
+
     def _perform(self, job: _Job[Any], *, alone: bool) -> None:
         connection = self._writer.connection
         if alone:
-            job.answers.append(job.work(SqlTransaction(self._writer)))
+            job.answers.append(job.work(SqliteTransaction(self._writer)))
             return
         connection.execute("SAVEPOINT job")
         try:
             with translated(self.path):
-                job.answers.append(job.work(SqlTransaction(self._writer)))
+                job.answers.append(job.work(SqliteTransaction(self._writer)))
         except Exception as error:
             if not connection.in_transaction:
                 # The whole transaction is gone (no room, input or output failed): nobody's work stands.
@@ -243,41 +268,13 @@ class SqliteStore:
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         if not self._in_memory:
             set_durable(connection, self.path)
-        connection.execute("BEGIN EXCLUSIVE")
-        try:
-            self._migrate(connection)
-            _forget_statistics(connection)
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-
-    def _migrate(self, connection: apsw.Connection) -> None:
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS migrations"
-            " (number INTEGER NOT NULL PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL) STRICT"
-        )
-        rows: list[Any] = list(connection.execute("SELECT number, checksum FROM migrations ORDER BY number"))
-        for step in pending(migrations("sqlite"), rows, place=self.path):
-            self._apply(connection, step)
-
-    def _apply(self, connection: apsw.Connection, step: Migration) -> None:
-        for statement in step.statements:
-            connection.execute(statement)
-        connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", (step.number, step.name, step.checksum))
-        connection.execute(f"PRAGMA user_version = {step.number}")
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            self._writer.make_ready = self._make_ready
+        bring_up_to_date(connection, self.path)
 
 
 def _plan_once(connection: apsw.Connection) -> None:
     """A plan that looks at the values is made anew for each: that costs ten times what the statement does."""
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-
-
-def _forget_statistics(connection: apsw.Connection) -> None:
-    """Those of a store that was almost empty would have every batch walk through all runs."""
-    if connection.table_exists("main", "sqlite_stat1"):
-        connection.execute("DELETE FROM sqlite_stat1; ANALYZE sqlite_schema")
 
 
 def _patient() -> Callable[[int], bool]:

@@ -36,6 +36,7 @@ class SqliteSpeaker:
         self.now = now
         self.revisions = revisions or Revisions()
         self.drafting = False
+        self.make_ready: Callable[[], None] | None = None
         self._book = dict(load_book(SQLITE))
 
     def ask(self, name: str, parameters: Mapping[str, Any]) -> list[Row]:
@@ -47,12 +48,23 @@ class SqliteSpeaker:
     def tell(self, name: str, rows: Sequence[Row]) -> list[Row]:
         """Run one statement for many rows."""
         statement = self._book[name]
+        if len(rows) == 1:
+            return self._told_one(statement, rows)
         told = self._together(statement, rows) if statement.varying and len(rows) >= FEW else None
         if told is not None:
             return told
         if statement.kept:
             return self._kept(statement.sql, rows)
         return list(self.connection.executemany(statement.sql, rows))
+
+    def _told_one(self, statement: Statement, rows: Sequence[Row]) -> list[Row]:
+        """Run one statement for one row: to go through many costs more than the statement does."""
+        connection = self.connection
+        before = connection.total_changes()
+        found = list(connection.execute(statement.sql, rows[0]))
+        if not statement.kept:
+            return found
+        return list(rows) if connection.total_changes() != before else []
 
     def _together(self, statement: Statement, rows: Sequence[Row]) -> list[Row] | None:
         """Run one statement for all rows that differ in little; nothing where they differ too much."""

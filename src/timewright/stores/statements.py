@@ -44,7 +44,8 @@ class Statement(Struct, frozen=True):
     """One statement, ready for its database; `kinds` are those of the columns of the rows it is given.
 
     Where `kept` is set the statement gives back the first column of every row that took effect. `varying`
-    are the places of the columns in which the rows of a batch differ, the first of them being the key.
+    are the places of the columns in which the rows of a batch differ, the first of them being the key; where
+    a dialect has a shorter form for rows that differ in nothing else, that is `alike`.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Statement(Struct, frozen=True):
     kinds: tuple[str, ...] = ()
     kept: bool = False
     varying: tuple[int, ...] = ()
+    alike: str = ""
 
 
 class Dialect(Struct, frozen=True):
@@ -61,6 +63,7 @@ class Dialect(Struct, frozen=True):
     phrase: Callable[[str, str], str]
     rows: Callable[[str, tuple[tuple[str, str], ...]], str]
     parameter: Callable[[str], str]
+    alike: Callable[[str, tuple[tuple[str, str], ...], tuple[int, ...]], str] | None = None
 
 
 @cache
@@ -93,11 +96,16 @@ def _spoken(name: str, columns: tuple[tuple[str, str], ...], body: str, dialect:
     kept = "{kept:" in body
     varying = tuple(place for place, (column, _) in enumerate(columns) if column.endswith("*"))
     columns = tuple((column.rstrip("*"), kind) for column, kind in columns)
+    alike = dialect.alike(body, columns, varying) if dialect.alike is not None and varying else ""
     if columns:
         body = dialect.rows(body, columns)
+    kinds = tuple(kind for _, kind in columns)
+    return Statement(name, _phrased(body, dialect), kinds, kept, varying, _phrased(alike, dialect))
+
+
+def _phrased(body: str, dialect: Dialect) -> str:
     body = re.sub(r"\{(\w+)(?::(\w+))?\}", lambda m: dialect.phrase(m[1], m[2] or ""), body)
-    body = _PARAMETER.sub(lambda m: dialect.parameter(m[1]), body)
-    return Statement(name, body.strip(), tuple(kind for _, kind in columns), kept, varying)
+    return _PARAMETER.sub(lambda m: dialect.parameter(m[1]), body).strip()
 
 
 def _sqlite_rows(body: str, columns: tuple[tuple[str, str], ...]) -> str:
@@ -113,6 +121,18 @@ def _postgres_rows(body: str, columns: tuple[tuple[str, str], ...]) -> str:
     chosen = ", ".join(f"v.{name}" for name, _ in columns)
     body = body.replace("{values}", f"SELECT {chosen} {{from}}").replace("{from}", f"FROM {rows}")
     return body.replace("{join}", f"JOIN {rows} ON")
+
+
+def _postgres_alike(body: str, columns: tuple[tuple[str, str], ...], varying: tuple[int, ...]) -> str:
+    """What is the same in all rows is said once; only the other columns travel as arrays."""
+    arrays = ", ".join(f"%({place})s::{columns[place][1]}[]" for place in varying)
+    rows = f"unnest({arrays}) AS v ({', '.join(columns[place][0] for place in varying)})"
+    chosen = ", ".join(f"v.{name}" for name, _ in columns)
+    body = body.replace("{values}", f"SELECT {chosen} {{from}}")
+    said = {
+        name: f"%({place})s::{kind}" for place, (name, kind) in enumerate(columns) if place not in varying
+    }
+    return _ROW.sub(lambda m: said.get(m[1], m[0]), body).replace("{from}", f"FROM {rows}")
 
 
 def _sqlite_phrase(word: str, argument: str) -> str:
@@ -131,4 +151,6 @@ def _postgres_phrase(word: str, argument: str) -> str:
 
 
 SQLITE = Dialect("sqlite", _sqlite_phrase, _sqlite_rows, lambda name: f":{name}")
-POSTGRES = Dialect("postgres", _postgres_phrase, _postgres_rows, lambda name: f"%({name})s")
+POSTGRES = Dialect(
+    "postgres", _postgres_phrase, _postgres_rows, lambda name: f"%({name})s", alike=_postgres_alike
+)

@@ -34,6 +34,11 @@ class Turn:
                 fix="use the transaction that was given to the work, or wait until it is over",
             )
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether somebody has the turn."""
+        return self._lock.locked()
+
     def try_take(self) -> bool:
         """Take the turn if it is free, without waiting; says whether it was."""
         if not self._lock.acquire(blocking=False):

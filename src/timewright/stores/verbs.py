@@ -53,6 +53,9 @@ class Verbs:
         """The store's clock, read in this transaction: after all it waited for."""
         return self._speaker.now()
 
+    def make_ready(self) -> None:
+        """Bring what is written to the disk, uncommitted, where that leaves less for the commit to do."""
+
     def _hold_for(self, runs: Sequence[Run]) -> None:
         rows = [(gate, run.id, run.fence) for run in runs for gate in run.gates]
         if rows:

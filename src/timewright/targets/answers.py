@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Awaitable
-from types import TracebackType
+from types import AsyncGeneratorType, GeneratorType, TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -21,14 +21,17 @@ LONGEST_RESULT = 100_000
 LONGEST_ERROR = 2_000
 LONGEST_TRACE = 8_000
 LONGEST_SHOWN = 500
+DEEPEST = 64
 _FRAMES = 30
+_UNRUN = (GeneratorType, AsyncGeneratorType)
+_name_of = type.__dict__["__name__"].__get__  # a metaclass may put anything in its place
 
 
 def perform(registered: Registered, context: Context | None, args: dict[str, Any]) -> Outcome:
     """Call the function here and now; whatever it does, this gives back an outcome."""
     try:
         value = registered.invoke(context, args)
-        if inspect.isawaitable(value):
+        if value is not None and inspect.isawaitable(value):
             value = _run(value)
         return with_cost(outcome_of(value), context)
     except BaseException as error:  # noqa: BLE001 - the boundary: SystemExit and its like end the run, not us
@@ -62,12 +65,14 @@ def outcome_of(value: Any) -> Outcome:
         return Failed(error=f"asked to be run not before {spell_instant(at)}", not_before=at)
     if isinstance(value, str) and value in WORDS:
         return Succeeded(word=cast("Word", str(value)))
+    if isinstance(value, _UNRUN):
+        return failed("it gave back a generator, of which nothing has run; return a value, do not yield it")
     return Succeeded(result=plain_result(value))
 
 
 def failure(error: BaseException) -> Failed:
     """What was raised, in a line, with the last steps that led there."""
-    told = f"{type(error).__name__}: {_said(error)}".rstrip(": ")
+    told = f"{_name_of(type(error))}: {_said(error)}".rstrip(": ")
     return Failed(error=plain_text(told, limit=LONGEST_ERROR), result={"traceback": _trace(error)})
 
 
@@ -75,15 +80,33 @@ def plain_result(value: Any) -> Any:
     """The value as plain JSON, cut off from the function that may still change it; never raises."""
     try:
         encoded = msgspec.json.encode(value)
+        limit = {"limit_bytes": LONGEST_RESULT}
         if len(encoded) <= LONGEST_RESULT:
-            return msgspec.json.decode(encoded)
-        head = encoded[:LONGEST_SHOWN].decode("utf-8", "ignore")
+            plain = msgspec.json.decode(encoded)
+            # Each level takes two bytes, and one of two signs: most results need not be looked through.
+            if len(encoded) <= 2 * DEEPEST or encoded.count(b"[") + encoded.count(b"{") <= DEEPEST:
+                return plain
+            if is_shallow(plain):
+                return plain
+            limit = {"limit_depth": DEEPEST}
     except Exception:  # noqa: BLE001 - any object at all may come back, and any of its methods may raise
         return {
             "unserialisable": plain_text(_shown(value), limit=LONGEST_SHOWN),
-            "type": type(value).__name__,
+            "type": _name_of(type(value)),
         }
-    return {"truncated": head, "bytes": len(encoded), "limit_bytes": LONGEST_RESULT}
+    head = encoded[:LONGEST_SHOWN].decode("utf-8", "ignore")
+    return {"truncated": head, "bytes": len(encoded), **limit}
+
+
+def is_shallow(value: Any) -> bool:
+    """Whether what was read can be written again: a store gives up on what is nested without end."""
+    level = [value]
+    for _ in range(DEEPEST):
+        lists = [inner for one in level if isinstance(one, list) for inner in one]
+        level = [inner for one in level if isinstance(one, dict) for inner in one.values()] + lists
+        if not level:
+            return True
+    return False
 
 
 def plain_text(text: str, *, limit: int) -> str:
@@ -151,16 +174,16 @@ def _run(value: Awaitable[Any]) -> Any:
 
 def _said(error: BaseException) -> str:
     try:
-        return str(error)
+        return str.__str__(str(error))  # a text of a kind of its own may refuse to be used as one
     except BaseException as second:  # noqa: BLE001 - an error that cannot even be shown is still an error
-        return f"(its text cannot be shown: {type(second).__name__})"
+        return f"(its text cannot be shown: {_name_of(type(second))})"
 
 
 def _shown(value: Any) -> str:
     try:
-        return ascii(value)
+        return str.__str__(ascii(value))
     except BaseException as error:  # noqa: BLE001 - a value may refuse to be shown in any way it likes
-        return f"(cannot be shown: {type(error).__name__})"
+        return f"(cannot be shown: {_name_of(type(error))})"
 
 
 def _below_us(steps: TracebackType | None) -> TracebackType | None:
@@ -177,5 +200,5 @@ def _trace(error: BaseException) -> str:
     try:
         lines = traceback.format_exception(type(error), error, _below_us(error.__traceback__), limit=-_FRAMES)
     except BaseException as second:  # noqa: BLE001 - see _said
-        return f"(no traceback: {type(second).__name__})"
+        return f"(no traceback: {_name_of(type(second))})"
     return plain_text("".join(lines)[-LONGEST_TRACE:], limit=LONGEST_TRACE)

@@ -13,7 +13,7 @@ from pathlib import Path
 from timewright.targets.child import FIRST_LOOK, STARTED, STARTING, Child, Spawn, status_of
 from timewright.targets.ending import GIVE_UP, Ending
 from timewright.targets.excerpt import Excerpt
-from timewright.targets.process import MARK, adopt_orphans, read_process, read_table
+from timewright.targets.process import MARK, adopt_orphans, offer_first, read_process, read_table
 from timewright.targets.watch import Timer, Watch
 
 # What may still come through the pipe after its first process has ended: somebody else holds it open.
@@ -117,6 +117,7 @@ class Children:
             action()
 
     def _begin(self, child: Child) -> None:
+        offer_first(child.pid, proc=self._proc)
         born = read_process(child.pid, proc=self._proc)
         child.started = born.started if born is not None else 0
         assert child.process.stdout is not None

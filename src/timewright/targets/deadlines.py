@@ -39,8 +39,8 @@ class Deadlines:
         with self._lock:
             line = self._lines.get(seconds)
             if line is None:
-                line = self._lines[seconds] = deque()
                 self._watch.later(seconds, lambda: self._sweep(seconds))
+                line = self._lines[seconds] = deque()
             while line and line[0][1].is_over:
                 line.popleft()
             if len(line) > self._most:

@@ -18,12 +18,13 @@ from msgspec.structs import replace
 
 from timewright.core.moments import DAY, SECOND
 from timewright.core.run import Failed, Outcome, Succeeded
+from timewright.targets.answers import is_shallow
 from timewright.targets.guard import Asked
 from timewright.targets.http_request import REDIRECTS
 from timewright.targets.signing import Revealed
 
-DEEPEST = 64
 LONGEST_HEADER = 512
+MOST_VALUES = 100_000
 LONGEST_WAIT = 365 * DAY
 
 _KEPT = (
@@ -212,23 +213,17 @@ def _body(data: bytes, *, kind: str, whole: bool) -> Any:
     """JSON as values, text as text, and of anything else only what it was."""
     if not data:
         return None
-    if whole and _JSON.fullmatch(kind):
+    if whole and _JSON.fullmatch(kind) and _is_modest(data):
         try:
             value = msgspec.json.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return data.decode(errors="replace")
-        return value if _is_shallow(value) else data.decode(errors="replace")
+        return value if is_shallow(value) else data.decode(errors="replace")
     if _BINARY.match(kind) or b"\0" in data:
         return f"<{len(data)} bytes of {kind[:60] or 'binary data'}>"
     return data.decode(errors="replace")
 
 
-def _is_shallow(value: Any) -> bool:
-    """Whether what was read can be written again: a store gives up on what is nested without end."""
-    level = [value]
-    for _ in range(DEEPEST):
-        lists = [inner for one in level if isinstance(one, list) for inner in one]
-        level = [inner for one in level if isinstance(one, dict) for inner in one.values()] + lists
-        if not level:
-            return True
-    return False
+def _is_modest(data: bytes) -> bool:
+    """Whether its values are so few that reading them keeps no other request waiting."""
+    return sum(map(data.count, (b",", b"[", b"{"))) <= MOST_VALUES

@@ -37,7 +37,9 @@ class NoAnswer(Exception):
 def failure_of(error: Exception, asked: Asked) -> Failed | TimedOut:
     """What an error on the way means for the attempt."""
     if isinstance(error, ConnectionTimeoutError):
-        return TimedOut(error=f"no connection to {asked.url.place} in time")
+        if asked.approved:
+            return TimedOut(error=f"no connection to {asked.url.place} in time")
+        return TimedOut(error=f"{asked.url.host} was not looked up in time; is its name server slow?")
     return Failed(error=_why(error, asked))
 
 

@@ -13,6 +13,7 @@ from timewright.ports.said import Spoken
 from timewright.targets.answers import (
     cancelled,
     closing,
+    failed,
     failure,
     perform,
     perform_async,
@@ -30,6 +31,7 @@ from timewright.targets.threads import Piece, Threads
 from timewright.targets.watch import Timer, Watch
 
 OUTPUT_BYTES = 64 * 1024
+_NOT_BY_US = "a function cancelled its task, and not we; a function may cancel only what it started"
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -47,7 +49,8 @@ class Site:
         self.threads = threads
         self._loop = loop
         self._owns_loop = loop is None
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._runs: set[InProcess] = set()
         self._stuck = 0
         self._closed = False
@@ -56,6 +59,11 @@ class Site:
     def leaked(self) -> int:
         """How many calls were given up, and go on."""
         return self.threads.leaked + self._stuck
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether calls may be cut short because this target or its loop closes."""
+        return self._closed or (self._loop is not None and self._loop.cuts_short)
 
     @property
     def loop(self) -> LoopThread:
@@ -69,7 +77,7 @@ class Site:
 
     def begin(self, run: InProcess) -> None:
         """A call is under way; refused when the site is closed."""
-        with self._changed:
+        with self._lock:
             if self._closed:
                 raise NotAllowed(
                     "the target is closed",
@@ -81,9 +89,10 @@ class Site:
 
     def ended(self, run: InProcess) -> None:
         """A call is over, or was given up."""
-        with self._changed:
+        with self._lock:
             self._runs.discard(run)
-            self._changed.notify_all()
+            if self._closed:
+                self._changed.notify_all()
 
     def stuck(self, change: int) -> None:
         """A task on the loop was given up, or came back after all."""
@@ -220,7 +229,11 @@ class OnThread(InProcess):
         if self._verdict is not None:
             self._answer(self._verdict)
             return
-        self._site.deadlines.add(self, self._limit)
+        try:
+            self._site.deadlines.add(self, self._limit)
+        except Exception as error:  # noqa: BLE001 - nobody would count its time: no descriptor, no thread
+            self._answer(failure(error))
+            return
         EAR.set(self._hear)
         outcome = perform(self._registered, self._context(), self._args)
         EAR.set(None)
@@ -251,8 +264,8 @@ class OnLoop(InProcess):
         """Hand it to the loop."""
         self._site.begin(self)
         try:
-            self._errand = self._site.loop.submit(self._run(), self._over)
             self._site.deadlines.add(self, self._limit)
+            self._errand = self._site.loop.submit(self._run(), self._over)
         except BaseException:
             self._forget()
             raise
@@ -270,7 +283,7 @@ class OnLoop(InProcess):
         if self._is_stuck:
             self._site.stuck(-1)
         if task.cancelled():
-            self._answer(closing())
+            self._answer(closing() if self._site.is_closing else failed(_NOT_BY_US))
         elif (error := task.exception()) is not None:
             self._answer(failure(error))
         else:

@@ -10,6 +10,9 @@ from timewright.targets.messages import BrokenFrame, Frames, FromWorker, from_wo
 from timewright.targets.watch import Watch
 
 _PIECE = 256 * 1024
+# Whoever writes without end is heard in turns; what one who is gone has left behind is heard to its end.
+_TURN = 4
+_REST = 64
 
 
 class Link:
@@ -39,20 +42,21 @@ class Link:
         self._unsent += message
         self._flush()
 
-    def attend(self) -> None:
-        """Send what waits to be sent, and hear what was said."""
+    def attend(self, *, pieces: int = _TURN) -> None:
+        """Send what waits to be sent, and hear what was said; the rest of what is long has its next turn."""
         if self._unsent:
             self._flush()
         try:
-            for body in self._receive():
-                self._on_message(from_worker(body))
+            with suppress(BlockingIOError):
+                for _ in range(pieces):
+                    self._hear()
         except BrokenFrame as error:
             self._on_nonsense(str(error))
             self._hang_up()
 
     def close(self) -> None:
         """Hang up; what was said before is heard first."""
-        self.attend()
+        self.attend(pieces=_REST)
         self._hang_up()
 
     def _flush(self) -> None:
@@ -68,14 +72,21 @@ class Link:
             self._unsent.clear()  # the other side is dying, and its end will be noticed
         self._watch.when_readable(self._end.fileno(), self.attend)
 
-    def _receive(self) -> list[bytes]:
-        bodies: list[bytes] = []
-        with suppress(OSError):
-            while piece := self._end.recv(_PIECE):
-                bodies += self._frames.feed(piece)
+    def _hear(self) -> None:
+        """Read once, and tell what is complete; BlockingIOError when there is nothing to read."""
+        if self._end.fileno() < 0:
+            return
+        try:
+            piece = self._end.recv(_PIECE)
+        except BlockingIOError:
+            raise
+        except OSError:
+            piece = b""
+        for body in self._frames.feed(piece):
+            self._on_message(from_worker(body))
+        if not piece:
             self._hang_up()
             self._on_hang_up()
-        return bodies
 
     def _hang_up(self) -> None:
         # A line whose other end is closed would be readable for ever.

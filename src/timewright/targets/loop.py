@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
@@ -13,7 +14,8 @@ from timewright.errors import NotAllowed
 
 T = TypeVar("T")
 
-LOOKUP_THREADS = 32
+# Started when needed: a name server that keeps many waiting shall not keep the names of others waiting.
+LOOKUP_THREADS = 256
 # What a task gets to clean up after it was cancelled; user code may ignore a cancellation for ever.
 LAST_WORD = timedelta(seconds=2)
 
@@ -48,14 +50,26 @@ class Errand(Generic[T]):
 class LoopThread:
     """The loop and its thread: both begin with the first errand, and end with `close`."""
 
-    def __init__(self, name: str = "timewright-loop") -> None:
+    def __init__(
+        self,
+        name: str = "timewright-loop",
+        *,
+        new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    ) -> None:
         self._name = name
+        self._new_loop = new_loop or asyncio.new_event_loop
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lookups: ThreadPoolExecutor | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
+        self._ended = False
+
+    @property
+    def cuts_short(self) -> bool:
+        """Whether errands may be cancelled here without having done anything for it, because it closes."""
+        return self._closed
 
     def start(self) -> None:
         """Start the thread; a second time does nothing."""
@@ -66,12 +80,12 @@ class LoopThread:
         """Hand over a coroutine; `ended` is called exactly once, on the loop's thread, when it is over.
 
         It is told the finished task, which was perhaps cancelled before its first step. NotAllowed after
-        `close`, RuntimeError when the system has no thread to give.
+        `close`, RuntimeError or OSError when the system has no thread or no descriptor to give.
         """
         with self._lock:
             try:
                 loop = self._started()
-            except (NotAllowed, RuntimeError):
+            except (NotAllowed, RuntimeError, OSError):
                 work.close()
                 raise
             errand = Errand(loop, ended)
@@ -99,7 +113,7 @@ class LoopThread:
         if was_closed or loop is None or thread is None or lookups is None:
             return
         asyncio.run_coroutine_threadsafe(self._drain(grace), loop).add_done_callback(
-            lambda _: loop.call_soon_threadsafe(loop.stop)
+            lambda _: loop.call_soon_threadsafe(self._end, loop)
         )
         thread.join((grace + 2 * LAST_WORD).total_seconds())
         if not thread.is_alive():
@@ -115,10 +129,10 @@ class LoopThread:
                 fix="start a new scheduler",
             )
         if self._loop is None:
-            loop = asyncio.new_event_loop()
+            loop = self._new_loop()
             self._lookups = ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix=f"{self._name}-lookup")
             loop.set_default_executor(self._lookups)
-            self._thread = threading.Thread(target=_run, args=(loop,), name=self._name, daemon=True)
+            self._thread = threading.Thread(target=self._run, args=(loop,), name=self._name, daemon=True)
             try:
                 self._thread.start()
             except RuntimeError:
@@ -126,6 +140,16 @@ class LoopThread:
                 raise
             self._loop = loop
         return self._loop
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._ended = True
+        loop.stop()
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run until we end it: a coroutine that raises an exit or stops the loop does so for itself alone."""
+        while not self._ended:
+            with suppress(SystemExit, KeyboardInterrupt):
+                loop.run_forever()
 
     async def _drain(self, grace: timedelta) -> None:
         await _wait(set(self._tasks), grace)
@@ -135,16 +159,6 @@ class LoopThread:
             task.cancel()
         await _wait(left, LAST_WORD)
         await asyncio.get_running_loop().shutdown_asyncgens()
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """Run until the loop is stopped; an exit that some coroutine raises must not end it for all others."""
-    while True:
-        try:
-            loop.run_forever()
-        except (SystemExit, KeyboardInterrupt):
-            continue
-        return
 
 
 async def _wait(tasks: set[asyncio.Task[Any]], limit: timedelta) -> None:

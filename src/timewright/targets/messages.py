@@ -103,5 +103,5 @@ def from_worker(body: bytes) -> FromWorker:
     """Read a message as the owner of the worker; what is not one of ours is BrokenFrame."""
     try:
         return _from_worker.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BrokenFrame(str(error)) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from timewright.core.run import Outcome
 from timewright.targets.watch import safely
@@ -12,22 +13,20 @@ from timewright.targets.watch import safely
 class Once:
     """Passes on the first outcome it is told, and says whether this was it; a listener cannot break it."""
 
-    __slots__ = ("_done", "_spoken")
+    __slots__ = ("_done", "_first", "spoken")
 
     def __init__(self, done: Callable[[Outcome], object]) -> None:
         self._done = done
-        self._spoken = threading.Lock()
+        self._first = threading.Lock()
+        self.spoken = False
+        """Whether an outcome was passed on."""
 
     def __call__(self, outcome: Outcome) -> bool:
-        if not self._spoken.acquire(blocking=False):
+        if not self._first.acquire(blocking=False):
             return False
-        safely(lambda: self._done(outcome))
+        self.spoken = True
+        safely(partial(self._done, outcome))
         return True
-
-    @property
-    def spoken(self) -> bool:
-        """Whether an outcome was passed on."""
-        return self._spoken.locked()
 
 
 class Ended:

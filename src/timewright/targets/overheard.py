@@ -18,8 +18,25 @@ Ear = Callable[[str], None]
 # Tasks and `asyncio.to_thread` take it along; a thread that a function starts by itself does not.
 EAR: ContextVar[Ear | None] = ContextVar("timewright-ear", default=None)
 
+
+class RunLog(logging.Logger):
+    """A logger that may also be called: `ctx.log("half way")` is a line at INFO."""
+
+    def __call__(self, message: object, *args: object) -> None:
+        """Say how it goes."""
+        self.info(message, *args, stacklevel=2)
+
+
+def _run_log() -> RunLog:
+    # By its class and not by a wrapper: it is the one logger of that name for everyone, handlers included.
+    log = logging.getLogger("timewright.run")
+    log.__class__ = RunLog
+    assert isinstance(log, RunLog)
+    return log
+
+
 # Where a function logs that wants to be heard whatever the levels of the program are.
-RUN_LOG = logging.getLogger("timewright.run")
+RUN_LOG = _run_log()
 
 _LISTENING = threading.Lock()
 _listens = False
@@ -74,7 +91,7 @@ def line_of(record: logging.LogRecord) -> str:
     try:
         message = record.getMessage()
     except Exception:  # noqa: BLE001 - arguments that do not fit are the handlers' to complain about
-        message = str(record.msg)
+        message = record.msg if type(record.msg) is str else object.__repr__(record.msg)
     name = "" if record.name == RUN_LOG.name else f"{record.name}: "
     steps = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
     return f"{at} {record.levelname} {name}{message}\n{steps}"

@@ -19,6 +19,7 @@ _SET_SUBREAPER = 36
 _GET_SUBREAPER = 37
 _GONE = frozenset("ZXx")
 _PASSES = 20
+_SOONER = 300
 
 
 class Process(Struct, frozen=True):
@@ -169,6 +170,17 @@ def hunt(marks: Container[str], known: set[int], *, proc: Path) -> set[str]:
                     send(process, signal.SIGKILL, proc=proc)
                     found.add(mark or "")
     return found
+
+
+def offer_first(pid: int, *, proc: Path) -> None:
+    """Where memory runs out, let the system end this process before us: it can be started again."""
+    with suppress(OSError, ValueError):
+        ours = int(_read(f"{proc}/self/oom_score_adj"))
+        fd = os.open(f"{proc}/{pid}/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, str(min(ours + _SOONER, 1000)).encode())
+        finally:
+            os.close(fd)
 
 
 def adopt_orphans(wanted: bool) -> bool:

@@ -102,18 +102,24 @@ class Registry:
         name: str | None = None,
         isolation: Isolation = "inherit",
         entry: str = "",
+        args: dict[str, Any] | None = None,
     ) -> Registered:
-        """Register a function; a name that is taken is refused."""
+        """Register a function; a name that is taken is refused, and so are `args` that do not fit it."""
         named = check_name(name if name is not None else getattr(function, "__name__", ""), field="name")
         known = self._functions.get(named)
-        if known is not None and known.function is not function and not known.entry:
+        if (
+            known is not None
+            and known.function != function
+            and not known.entry
+            and not self.is_again(named, function)
+        ):
             taken = known.function
             raise Conflict(
                 f"a function is already registered as {named!r}",
                 field="name",
                 value=named,
                 rule=f"a name means one function: {getattr(taken, '__module__', '?')} has it",
-                fix="give one of them another name: register('other-name')",
+                fix="give one of them another name: name='other-name'",
             )
         registered = Registered(
             name=named,
@@ -123,8 +129,15 @@ class Registry:
             isolation=_checked_isolation(isolation),
             entry=entry,
         )
+        if args is not None:
+            _check_fit(registered, args, field="args")
         self._functions[named] = registered
         return registered
+
+    def is_again(self, name: str, function: Callable[..., Any]) -> bool:
+        """Whether it is the function of that name, defined again: in a notebook, or by a reload."""
+        known = self._functions.get(name)
+        return known is not None and _is_again(known.function, function)
 
     def resolve(self, name: str) -> Registered:
         """The function of that name; NotFound with the nearest name when there is none."""
@@ -195,17 +208,32 @@ class Registry:
 def check_call(registry: Registry, target: Call, *, args_later: bool = False) -> None:
     """Refuse a call that cannot succeed: an unknown function, or arguments that do not fit it."""
     registered = registry.resolve(target.name)
-    why = "" if args_later else registered.takes.misfit(target.args)
+    if not args_later:
+        _check_fit(registered, target.args, field="target.args")
+    if "process" in (target.isolation, registered.isolation):
+        registry.reference(registered)
+
+
+def _check_fit(registered: Registered, args: dict[str, Any], *, field: str) -> None:
+    why = registered.takes.misfit(args)
     if why:
         raise InvalidInput(
-            f"target.args do not fit {target.name!r}: {why}",
-            field="target.args",
-            value=", ".join(sorted(target.args))[:64],
+            f"{field} do not fit {registered.name!r}: {why}",
+            field=field,
+            value=", ".join(sorted(args))[:64],
             rule="the arguments are those of the function",
             fix=f"args: {{{', '.join(sorted(registered.takes.names))}}}",
         )
-    if "process" in (target.isolation, registered.isolation):
-        registry.reference(registered)
+
+
+def _is_again(before: Callable[..., Any], now: Callable[..., Any]) -> bool:
+    old, new = inspect.unwrap(before), inspect.unwrap(now)
+    was, code = getattr(old, "__code__", None), getattr(new, "__code__", None)
+    # Two closures of one place share their code, and are two functions.
+    if was is None or code is None or was is code or _home(old) != _home(new):
+        return False
+    is_interactive = new.__module__ == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
+    return is_interactive or (was.co_filename, was.co_firstlineno) == (code.co_filename, code.co_firstlineno)
 
 
 def _offered(group: str) -> dict[str, list[EntryPoint]]:

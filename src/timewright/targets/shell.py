@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -21,7 +22,7 @@ from timewright.targets.ending import GIVE_UP
 from timewright.targets.environment import clean_environment, run_environment
 from timewright.targets.limits import Limits
 from timewright.targets.once import ENDED, Once
-from timewright.targets.shell_rules import check_shell, find_folder, is_allowed
+from timewright.targets.shell_rules import check_shell, find_folder, is_allowed, why_not_started
 from timewright.targets.signing import Revealed, SecretLookup, references_in, reveal
 from timewright.targets.watch import Timer
 
@@ -48,7 +49,7 @@ class ShellTarget:
         secrets: SecretLookup | None = None,
     ) -> None:
         self._allowed = allowed if isinstance(allowed, bool) else tuple(allowed)
-        self._root = root
+        self.root = root
         self._passed = tuple(passed)
         self._limits = limits or Limits()
         self._secrets = secrets
@@ -90,7 +91,7 @@ class ShellTarget:
 
     def spawn(self, launch: Launch, target: Shell, revealed: Revealed) -> Spawn:
         """What to start for a launch; OSError when its folder is not there."""
-        folder, why = find_folder(target.cwd, root=self._root)
+        folder, why = find_folder(target.cwd, root=self.root)
         if why:
             raise OSError(why)
         facts = run_environment(Facts.of(launch))
@@ -184,11 +185,11 @@ class _Command:
         target = self._launch.target
         assert isinstance(target, Shell)
         try:
-            self._child = self._children.start(
-                self._shell.spawn(self._launch, target, self._revealed), on_end=self._over
-            )
+            spawn = self._shell.spawn(self._launch, target, self._revealed)
+            self._child = self._children.start(spawn, on_end=self._over)
         except (OSError, ValueError) as error:
-            self._answer(failed(f"cannot start {shown(target.command[0])}: {error.args[-1]}"))
+            why = why_not_started(target.command[0], error, folder=target.cwd or self._shell.root)
+            self._answer(failed(f"cannot start {shown(target.command[0])}: {why}"))
             return
         limit = self._launch.time_limit.total_seconds()
         self._timer = self._children.watch.later(limit, lambda: self.end(timed_out(limit), grace=self.grace))
@@ -219,6 +220,8 @@ class _Command:
 def _verdict_of(child: Child) -> Outcome:
     if child.status is None:
         return failed("the command could not be ended")
+    if child.status.signal == signal.SIGKILL:
+        return failed("killed by SIGKILL, and not by us: out of memory, or of its cpu_seconds, perhaps")
     return Succeeded() if child.status.code == 0 else failed(child.status.describe())
 
 

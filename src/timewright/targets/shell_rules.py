@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from timewright.core.refusals import refused, shown
 from timewright.core.target import Shell
@@ -150,11 +151,30 @@ def _cost(text: str) -> int:
 
 def find_folder(cwd: str | None, *, root: str | None) -> tuple[str | None, str]:
     """The folder to run in, as it really is now, and why it cannot be used ("" if it can)."""
-    if cwd is None:
-        return root, ""
-    real = os.path.realpath(cwd)
+    if cwd is None and root is None:
+        return None, ""
+    real = os.path.realpath(cwd or root or "")
     if not os.path.isdir(real):  # noqa: PTH112 - text in, text out
-        return None, f"the folder {shown(cwd)} does not exist"
+        return None, f"the folder {shown(cwd or root)} does not exist"
     if root is not None and os.path.commonpath([real, os.path.realpath(root)]) != os.path.realpath(root):
         return None, f"the folder {shown(cwd)} is outside {root}"
     return real, ""
+
+
+def why_not_started(program: str, error: Exception, *, folder: str | None) -> str:
+    """Why the system did not start a program, and what to do about it."""
+    number = getattr(error, "errno", None)
+    path = Path(folder or "", program)
+    if number == errno.ENOENT and "/" not in program:
+        return "there is no such program in PATH; give its full path"
+    if number == errno.ENOENT and path.exists():
+        return "its first line names an interpreter that does not exist"
+    if number == errno.EACCES and path.is_dir():
+        return "it is a folder"
+    if number == errno.EACCES:
+        return "it may not be executed; chmod +x gives the permission"
+    if number == errno.E2BIG:
+        return "it is too large with its environment; put long input in a file and pass its name"
+    if number == errno.ENOEXEC:
+        return "it is no program, nor a script whose first line names its interpreter, as #!/bin/sh does"
+    return str(getattr(error, "strerror", None) or error)

@@ -33,6 +33,8 @@ class Takes(Struct, frozen=True, kw_only=True):
             near = get_close_matches(unknown[0], self.names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             return f"it does not take {', '.join(map(repr, unknown[:5]))}{hint}"
+        if "self" in missing:
+            return "it is a method without its object; give the method of one: app.schedule(…)(thing.method)"
         if missing:
             named = ", ".join(map(repr, missing[:5]))
             return f"it needs {named}; name its first parameter `context` if it should be told about the run"

@@ -136,8 +136,14 @@ class Watch:
         self._bell.setblocking(False)
         self._ear.setblocking(False)
         self._register(self._ear.fileno(), selectors.EVENT_READ, self._hear)
-        self._thread = threading.Thread(target=self._run, name="timewright-watch", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="timewright-watch", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no thread left; whoever comes next tries again
+            self._actions.clear()
+            self._free()
+            raise
+        self._thread = thread
 
     def _wake(self) -> None:
         # A full pipe of wake-ups wakes as well as one more; a second one before it stirs is not needed.
@@ -160,6 +166,9 @@ class Watch:
                 self._rests_until = float("-inf")
             self._do_calls()
             self._do_timers()
+        self._free()
+
+    def _free(self) -> None:
         self._selector.close()
         self._bell.close()
         self._ear.close()
@@ -205,4 +214,5 @@ def safely(action: Action) -> None:
     try:
         action()
     except BaseException:  # noqa: BLE001 - the boundary: one bad callback must not end the thread of all others
-        threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+        with suppress(BaseException):  # the hook may be a user's, and raise as well
+            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))

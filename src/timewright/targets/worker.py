@@ -12,14 +12,13 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
 from types import FrameType
 
 from timewright.core.run import Failed, Outcome
-from timewright.targets.answers import LONGEST_ERROR, perform, plain_text
+from timewright.targets.answers import LONGEST_ERROR, failure, perform, plain_text
 from timewright.targets.context import Cancellation, Context
 from timewright.targets.environment import run_environment
 from timewright.targets.messages import (
@@ -35,7 +34,9 @@ from timewright.targets.messages import (
     to_worker,
 )
 from timewright.targets.overheard import show_run_log
+from timewright.targets.process import adopt_orphans
 from timewright.targets.registry import Registered, Registry, attribute, load_app
+from timewright.targets.workplace import Workplace
 
 TERMINATED = 128 + signal.SIGTERM
 
@@ -100,30 +101,30 @@ class Worker:
         raise SystemExit(TERMINATED)
 
     def _do(self, job: Job) -> None:
-        before = _Before()
         self._cancelled = Cancellation()
         self._number = job.number
-        os.environ.update(run_environment(job.facts))
-        outcome = self._call(job)
+        self._busy = True
+        found = self._imported(job)
+        before = Workplace()  # what a module sets up while it is imported is meant to stay
+        outcome = found if isinstance(found, Failed) else self._call(found, job)
+        self._busy = False
         if os.getpid() != self._pid:
             os._exit(0)  # the function forked and both came back; only the first of them answers
         self._send(Answer(job.number, outcome, before.is_restored()))
 
-    def _call(self, job: Job) -> Outcome:
+    def _imported(self, job: Job) -> Registered | Failed:
         try:
-            self._busy = True
-            try:
-                registered = self._find(job)
-            except Exception as error:  # noqa: BLE001 - importing a user's module may raise anything
-                told = f"cannot import {job.reference}: {type(error).__name__}: {error}"
-                return Failed(error=plain_text(told, limit=LONGEST_ERROR), unresolved=True)
-            self._send(Started(job.number))
-            context = Context.begin(job.facts, cancelled=self._cancelled)
-            return perform(registered, context, job.args)
-        except SystemExit as leaving:
-            return Failed(error=f"SystemExit: {leaving.code}")
-        finally:
-            self._busy = False
+            return self._find(job)
+        except BaseException as error:  # importing a user's module may raise anything, an exit too
+            if self._leaving:
+                raise
+            told = f"cannot import {job.reference}: {failure(error).error}"
+            return Failed(error=plain_text(told, limit=LONGEST_ERROR), unresolved=True)
+
+    def _call(self, registered: Registered, job: Job) -> Outcome:
+        os.environ.update(run_environment(job.facts))
+        self._send(Started(job.number))
+        return perform(registered, Context.begin(job.facts, cancelled=self._cancelled), job.args)
 
     def _find(self, job: Job) -> Registered:
         known = self._known.get((job.reference, job.name))
@@ -153,68 +154,15 @@ def _prepare(start: Start) -> None:
     if start.python_path is not None:
         os.environ["PYTHONPATH"] = start.python_path
     for module in start.preload:
-        with suppress(Exception):  # said again, and heard, by the first job that needs it
+        with suppress(BaseException):  # said again, and heard, by the first job that needs it
             import_module(module.partition(":")[0])
-
-
-class _Before:
-    """How the process was before a job, to see whether it still is, and to put back what can be."""
-
-    def __init__(self) -> None:
-        self._threads = set(threading.enumerate())
-        self._environment: Mapping[str, str] = dict(os.environ)
-        self._cwd = _cwd()
-        self._terminate = signal.getsignal(signal.SIGTERM)
-        self._streams = (sys.stdout, sys.stderr)
-        self._outputs = _outputs()
-
-    def is_restored(self) -> bool:
-        """Whether nothing is left of the job: no thread, no process, and the output where it was."""
-        os.environ.clear()
-        os.environ.update(self._environment)
-        with suppress(OSError):
-            os.chdir(self._cwd)
-        signal.signal(signal.SIGTERM, self._terminate)
-        sys.stdout, sys.stderr = self._streams
-        return (
-            set(threading.enumerate()) <= self._threads
-            and not _has_children()
-            and _outputs() == self._outputs
-            and not any(stream.closed for stream in self._streams)
-        )
-
-
-def _cwd() -> str:
-    try:
-        return os.getcwd()  # noqa: PTH109 - a folder that was deleted raises here as well
-    except OSError:
-        return "/"
-
-
-def _outputs() -> tuple[object, ...]:
-    """Which files the two outputs are; None for one that was closed."""
-    found: list[object] = []
-    for fd in (1, 2):
-        try:
-            found.append(os.fstat(fd)[:3])
-        except OSError:
-            found.append(None)
-    return tuple(found)
-
-
-def _has_children() -> bool:
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        return False
-    return True
 
 
 def main() -> None:
     """Serve the owner at the other end of the socket."""
     link = socket.socket(fileno=int(sys.argv[1]))
     link.set_inheritable(False)
+    adopt_orphans(True)  # what a function leaves behind comes to us, and is seen when it has returned
     Worker(link).serve()
 
 

@@ -19,7 +19,16 @@ from typing import Any
 from timewright.core.run import Failed, Outcome
 from timewright.errors import NotAllowed
 from timewright.ports.said import Spoken
-from timewright.targets.answers import cancelled, closing, failed, reason_of, timed_out, with_output
+from timewright.targets.answers import (
+    LONGEST_ERROR,
+    cancelled,
+    closing,
+    failed,
+    plain_text,
+    reason_of,
+    timed_out,
+    with_output,
+)
 from timewright.targets.child import Child, Spawn, Status
 from timewright.targets.children import Children
 from timewright.targets.context import Facts
@@ -274,7 +283,8 @@ class Workers:
             task.once(verdict)
             return
         task.verdict = verdict
-        task.worker.link.send(frame(Stop(task.number, reason_of(verdict))))
+        why = plain_text(reason_of(verdict), limit=LONGEST_ERROR)
+        task.worker.link.send(frame(Stop(task.number, why)))
         self._retire(task.worker, grace=task.grace)
 
     def _bury(self, worker: _Worker) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 
 from timewright.testing.world.bases import Base, FileBase, MemoryBase, PostgresBase
 from timewright.testing.world.clocks import HOUR
@@ -22,7 +23,7 @@ from timewright.testing.world.verdict import Result, live, total
 from timewright.testing.world.workload import scenario
 
 STORES = ("sqlite", "file", "postgres")
-SIZES = ("drawn", "dense", "full")
+SIZES = ("drawn", "dense", "fleet", "full")
 MOST_SEEDS_FOR_A_MUTANT = 50
 MUTANT_HOURS = 2.0
 WIDTH = 40
@@ -86,7 +87,8 @@ def _simulate(asked: argparse.Namespace, *, server: str) -> int:
         _bar(len(results), len(seeds), broken=sum(not r.holds for r in results))
         if not result.holds:
             _tell_failure(result, asked)
-    _tell_summary(results, seconds=time.monotonic() - began, replay=asked.seed is not None)
+    seconds, replay = time.monotonic() - began, asked.seed is not None
+    _tell_summary(results, size=asked.size, seconds=seconds, replay=replay)
     return int(any(not result.holds for result in results))
 
 
@@ -126,16 +128,14 @@ def _tell_failure(result: Result, asked: argparse.Namespace) -> None:
     _say(f"  replay: python3 dev.py simulate --seed {result.seed} {options}")
 
 
-def _tell_summary(results: Sequence[Result], *, seconds: float, replay: bool) -> None:
+def _tell_summary(results: Sequence[Result], *, size: str, seconds: float, replay: bool) -> None:
     counts = total(results)
-    simulated = sum(result.simulated for result in results) / HOUR / 24
-    cpu = sum(result.cpu_seconds for result in results)
-    transactions, executions = sum(r.transactions for r in results), sum(r.executions for r in results)
+    days = sum(_days(result) for result in results)
     refused, stale = counts["stale answer refused"], sum(r.stale_effects for r in results)
     for line in (
-        f"{len(results)} worlds, {simulated:.1f} simulated days in {seconds:.0f} s",
-        f"{simulated / cpu:.2f} simulated days per second of one core",
-        f"{transactions} transactions, {executions} executions, {counts['crash injected']} crashes injected",
+        f"{len(results)} {size} worlds, {days:.1f} simulated days in {seconds:.0f} s",
+        *_pace(results),
+        _busy(results, size=size, crashes=counts["crash injected"]),
         f"{refused} stale answers refused, {stale} stale effects that an unfenced sink would have taken",
         f"{sum(not r.holds for r in results)} worlds in which a promise was broken",
     ):
@@ -147,6 +147,29 @@ def _tell_summary(results: Sequence[Result], *, seconds: float, replay: bool) ->
         _say(f"hash {results[0].digest}")
     elif unmet(counts):
         _say(f"never met: {', '.join(unmet(counts))}")
+
+
+def _pace(results: Sequence[Result]) -> Iterator[str]:
+    """How fast it went, by the time that one core worked for it."""
+    paces = sorted(_days(result) / result.cpu_seconds for result in results)
+    overall = sum(_days(result) for result in results) / sum(result.cpu_seconds for result in results)
+    yield f"{overall:.2f} simulated days per second of one core"
+    if len(paces) > 1:
+        yield f"  one world: {median(paces):.2f} in the median, {paces[0]:.2f} to {paces[-1]:.2f}"
+
+
+def _busy(results: Sequence[Result], *, size: str, crashes: int) -> str:
+    """What a day of this size has in it: without that, nobody can tell one pace from another."""
+    days = sum(_days(result) for result in results)
+    executions, transactions = sum(r.executions for r in results), sum(r.transactions for r in results)
+    return (
+        f"a {size} day: {executions / days:,.0f} executions, {transactions / days:,.0f} transactions,"
+        f" {crashes / days:,.0f} crashes"
+    )
+
+
+def _days(result: Result) -> float:
+    return result.simulated / HOUR / 24
 
 
 def _bar(done: int, of: int, *, broken: int) -> None:

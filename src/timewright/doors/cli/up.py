@@ -183,7 +183,9 @@ def run_instance(session: Session, *, role: Role, app: str | None, given: Mappin
     door = _door(session, settings) if role != "worker" else None
     store = open_store(session.place)
     _check_clock(store.now())
-    house = _house(session, settings, store, registry, door, isolated=len(registry) > 0)
+    # Without functions and their modules, nothing here starts processes but our own commands.
+    isolated, own_process = len(registry) > 0, app is None and not len(registry)
+    house = _house(session, settings, store, registry, door, isolated=isolated, own_process=own_process)
     engine = Engine(session, house, door=door, runs=role != "serve")
     _keep_declared(engine.context, app)
     if role == "up" and settings.planner != "off":
@@ -215,13 +217,21 @@ def _door(session: Session, settings: Settings) -> Door:
 
 
 def _house(
-    session: Session, settings: Settings, store: Store, registry: Any, door: Door | None, *, isolated: bool
+    session: Session,
+    settings: Settings,
+    store: Store,
+    registry: Any,
+    door: Door | None,
+    *,
+    isolated: bool,
+    own_process: bool,
 ) -> House:
     return House(
         store,
         settings=settings,
         registry=registry,
         isolated=isolated,
+        own_process=own_process,
         doorkeeper=doorkeeper_for(session.place, settings),
         surroundings=surroundings_for(session.place, settings, config=session.config),
         observers=[door.hub] if door is not None else [],
@@ -274,7 +284,8 @@ def _keep_declared(context: Context, app: str | None) -> None:
     """Keep the schedules that the app declares beside its functions, as it would when it starts itself."""
     if app is None:
         return
-    from timewright.doors.python import AsyncScheduler, Scheduler
+    from timewright.doors.python import Scheduler
+    from timewright.doors.python_async import AsyncScheduler
 
     module, _, path = app.partition(":")
     names = vars(sys.modules[module])

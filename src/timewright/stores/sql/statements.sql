@@ -4,8 +4,8 @@
 -- columns are then spoken of as v.a, v.b. `[sqlite]` or `[postgres]` marks the few that differ.
 -- {in:ids} is "one of the list"; {from} and {values} bring the rows; {lock} and {skip_locked} hold them;
 -- {kept:runs} gives back the ids of the rows that took effect, the id being the first column.
--- A star marks the columns in which the rows of a batch differ: on SQLite, rows that differ in nothing else are
--- brought together, and `x_kept` says who took effect where not all did.
+-- A star marks the columns in which the rows of a batch differ. Rows that differ in nothing else are brought
+-- together on SQLite, where `x_kept` says who took effect if not all did; PostgreSQL is told the rest once.
 
 -- name: insert_schedules(id text, namespace text, name text, grouped text, revision bigint, state text, reason text, decided_to bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, hints text, shard bigint)
 INSERT INTO schedules (id, namespace, name, grouped, revision, state, reason, decided_to, next_at, wake_at, source,
@@ -54,6 +54,20 @@ ON CONFLICT (planned_at, schedule_id, lane) DO NOTHING
 {kept:runs}
 
 -- name: insert_advanced_kept(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, created_at bigint, previous* text) [sqlite]
+SELECT runs.id FROM runs WHERE runs.id = v.id
+
+-- name: insert_started(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, priority bigint, alone bigint, created_at bigint, previous* text, lease_id* text, holder text, lease_until bigint)
+-- The gate, for runs that start as soon as they are there: their first lease begins with them.
+INSERT INTO runs (id, namespace, schedule_id, planned_at, fire_at, state, source, revision, priority, alone, fence,
+    created_at, leased_at, previous, lease_id, holder, lease_until)
+SELECT v.id, v.namespace, v.schedule_id, v.planned_at, v.planned_at, 'leased', v.source, v.revision, v.priority, v.alone,
+    1, v.created_at, v.created_at, v.previous, v.lease_id, v.holder, v.lease_until
+{from}
+WHERE true
+ON CONFLICT (planned_at, schedule_id, lane) DO NOTHING
+{kept:runs}
+
+-- name: insert_started_kept(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, priority bigint, alone bigint, created_at bigint, previous* text, lease_id* text, holder text, lease_until bigint) [sqlite]
 SELECT runs.id FROM runs WHERE runs.id = v.id
 
 -- name: move_on(id text, next_at bigint, last_run text)
@@ -192,7 +206,7 @@ LIMIT 1
 -- name: next_lease_end
 SELECT min(lease_until) FROM runs WHERE state = 'leased'
 
--- name: insert_runs(id* text, namespace text, schedule_id* text, lane text, planned_at* bigint, fire_at* bigint, state text, asleep bigint, reason text, source text, revision* bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, parent text, previous* text, extra text)
+-- name: insert_runs(id* text, namespace text, schedule_id* text, lane* text, planned_at* bigint, fire_at* bigint, state text, asleep bigint, reason text, source text, revision* bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, parent text, previous* text, extra text)
 -- The gate: the same occurrence twice is an ordinary "already there".
 INSERT INTO runs (id, namespace, schedule_id, lane, planned_at, fire_at, state, asleep, reason, source, revision, queue,
     line, priority, alone, handoff, fence, last_of, dropped, created_at, finished_at, lease_id, holder, leased_at,
@@ -201,7 +215,7 @@ INSERT INTO runs (id, namespace, schedule_id, lane, planned_at, fire_at, state, 
 ON CONFLICT (planned_at, schedule_id, lane) DO NOTHING
 {kept:runs}
 
--- name: insert_runs_kept(id* text, namespace text, schedule_id* text, lane text, planned_at* bigint, fire_at* bigint, state text, asleep bigint, reason text, source text, revision* bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, parent text, previous* text, extra text) [sqlite]
+-- name: insert_runs_kept(id* text, namespace text, schedule_id* text, lane* text, planned_at* bigint, fire_at* bigint, state text, asleep bigint, reason text, source text, revision* bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, parent text, previous* text, extra text) [sqlite]
 -- Ids are new: whoever has a row has it from this.
 SELECT runs.id FROM runs WHERE runs.id = v.id
 
@@ -266,10 +280,12 @@ SELECT {run} FROM runs WHERE schedule_id {in:ids} AND state = 'held'
 ORDER BY 5, 1
 
 -- name: outlook
--- What a tick asks before it writes anything. The end of leases costs as much as there are of them.
+-- What a tick asks before it writes anything. The end of leases costs as much as there are of them. Whether anybody
+-- waits is asked from the end of the line: PostgreSQL keeps for a while the places of those who left at its front.
 SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL),
     (SELECT min(fire_at) FROM runs WHERE state = 'ready' AND asleep = 1),
-    (SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 0 AND handoff = 0 LIMIT 1),
+    (SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 0 AND handoff = 0
+        ORDER BY line DESC, priority DESC, planned_at DESC, id DESC LIMIT 1),
     (SELECT 1 FROM runs WHERE state = 'leased' AND cancel_at IS NOT NULL AND holder = :holder LIMIT 1),
     CASE WHEN :ends = 1 THEN (SELECT min(lease_until) FROM runs WHERE state = 'leased') END,
     CASE WHEN :held = 1 THEN (SELECT 1 FROM runs WHERE state = 'held' LIMIT 1) END
@@ -297,14 +313,40 @@ SELECT line FROM lines WHERE line IS NOT NULL
 -- name: ready_runs
 -- Few columns, because most have never been leased: what else there is of a run is fetched where there is something.
 SELECT id, namespace, schedule_id, lane, planned_at, fire_at, state, source, revision, queue, priority, alone, handoff,
-    created_at, previous,
+    created_at, previous, extra,
     CASE WHEN fence = 0 AND attempts = 0 AND refunds = 0 AND reason = '' AND error = '' AND finished_at IS NULL
-        AND parent = '' AND extra = '' THEN 1 ELSE 0 END
+        AND parent = '' THEN 1 ELSE 0 END
 FROM runs
 WHERE state = 'ready' AND asleep = 0 AND handoff = :handoff AND line = :line
 ORDER BY priority, planned_at, id
 LIMIT :limit
 {skip_locked}
+
+-- name: ready_everywhere [postgres]
+-- The same for every line in one journey; each row says first whether someone sleeps whose instant has come, and
+-- there is one that says nothing else where nobody waits. Lines are found from their ends, as in `outlook`.
+WITH RECURSIVE lines (line) AS (
+    SELECT max(line) FROM runs WHERE state = 'ready' AND asleep = 0 AND handoff = :handoff
+    UNION ALL
+    SELECT (SELECT max(r.line) FROM runs r
+        WHERE r.state = 'ready' AND r.asleep = 0 AND r.handoff = :handoff AND r.line < lines.line)
+    FROM lines WHERE lines.line IS NOT NULL
+)
+SELECT sleepers.wake, waiting.*
+FROM (SELECT EXISTS (SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 1 AND fire_at <= :now) AS wake) sleepers
+LEFT JOIN (
+    SELECT lines.line AS line, r.* FROM lines CROSS JOIN LATERAL (
+        SELECT id, namespace, schedule_id, lane, planned_at, fire_at, state, source, revision, queue, priority, alone,
+            handoff, created_at, previous, extra,
+            CASE WHEN fence = 0 AND attempts = 0 AND refunds = 0 AND reason = '' AND error = ''
+                AND finished_at IS NULL AND parent = '' THEN 1 ELSE 0 END
+        FROM runs
+        WHERE state = 'ready' AND asleep = 0 AND handoff = :handoff AND line = lines.line
+        ORDER BY priority, planned_at, id
+        LIMIT :limit
+        {skip_locked}
+    ) r
+) waiting ON true
 
 -- name: oldest_ready_runs
 SELECT {run} FROM runs
@@ -404,7 +446,7 @@ SELECT runs.id FROM runs
 WHERE runs.id = v.id AND runs.fence = v.fence AND runs.state = v.state AND runs.finished_at IS v.finished_at
     AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_id = runs.id AND a.fence = runs.fence)
 
--- name: insert_attempts(run_id* text, fence bigint, number bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, started_at* bigint, ended_at bigint, outcome text, charged bigint, word text, error text, result text, cost text)
+-- name: insert_attempts(run_id* text, fence bigint, number bigint, lease_id* text, holder text, leased_at* bigint, lease_until* bigint, started_at* bigint, ended_at bigint, outcome text, charged bigint, word text, error text, result text, cost text)
 INSERT INTO attempts (run_id, fence, number, lease_id, holder, leased_at, lease_until, started_at, ended_at, outcome,
     charged, word, error, result, cost)
 {values}
@@ -428,8 +470,9 @@ WHERE runs.id = v.id AND runs.state = 'leased' AND runs.cancel_at IS NULL
 SELECT id FROM schedules WHERE failures > 0 LIMIT :limit
 
 -- name: what_waits
--- Every end of a run asks both: is a run held behind another, and does a schedule ask for another's ends?
-SELECT (SELECT 1 FROM runs WHERE state = 'held' LIMIT 1), (SELECT 1 FROM links LIMIT 1)
+-- Every end of a run asks: is a run held behind another, does a schedule ask for another's ends, did one fail last?
+SELECT (SELECT 1 FROM runs WHERE state = 'held' LIMIT 1), (SELECT 1 FROM links LIMIT 1),
+    (SELECT 1 FROM schedules WHERE failures > 0 LIMIT 1)
 
 -- name: clear_streaks(id text)
 UPDATE schedules SET failures = 0 {from} WHERE schedules.id = v.id AND schedules.failures > 0

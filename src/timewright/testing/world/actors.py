@@ -7,14 +7,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from timewright.core.facts import Fact
-from timewright.core.moments import micros
+from timewright.engine.eve import Eve
 from timewright.engine.launch import Launcher
 from timewright.engine.loop import Loop
 from timewright.engine.prune import Pruner
 from timewright.engine.tick import Limits, Tick
 from timewright.ids import TimedIds
 from timewright.testing.world.chance import Chance
-from timewright.testing.world.clocks import SECOND, SkewedClock
+from timewright.testing.world.clocks import EVE, SECOND, SkewedClock
 from timewright.testing.world.gated import GatedStore
 from timewright.testing.world.work import WorldTarget
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 KINDS = ("call", "http", "shell", "publish", "note", "workflow")
 SLOWEST_POLL = 5.0
+ROUNDED = 10
+SHORTEST_POLL = 0.03
 
 
 class Actor:
@@ -74,15 +76,16 @@ class Actor:
 
     def alarm(self, lane: str, at: int, do: Callable[[], None]) -> None:
         """Do this at an instant unless the lane was given another one meanwhile."""
-        at = max(at, self.world.time.at)
-        self.alarms[lane] = at
+        alarms, world = self.alarms, self.world
+        at = max(at, world.time.at)
+        alarms[lane] = at
 
         def ring() -> None:
-            if self.alarms.get(lane) == at:
-                del self.alarms[lane]
+            if alarms.get(lane) == at:
+                del alarms[lane]
                 do()
 
-        self.world.at(at, ring, actor=self, lane=lane)
+        world.at(at, ring, actor=self, lane=lane)
 
     def consider(self, outlook: Outlook) -> None:
         """Something was committed: perhaps there is something to do sooner."""
@@ -98,6 +101,10 @@ class WorldWaker:
         """Let time pass while this lane stands still."""
         self._engine.world.pass_time(int(seconds * SECOND), self._engine, frozen=False)
         return False
+
+    def stand_still(self, seconds: float) -> None:
+        """Let time pass in the middle of a transaction, where nobody else can move."""
+        self._engine.world.time.at += self._engine.clock.true(seconds)
 
     def wake(self) -> None:
         """Tick soon."""
@@ -136,6 +143,7 @@ class Engine(Actor):
             clock=self.clock,
             waker=waker,
             observers=[self],
+            eve=Eve(stand_still=waker.stand_still, monotonic=self.clock.monotonic),
             pruner=Pruner(self.store, keep=keep) if keep is not None and self.limits.admits else None,
         )
         self.seen = -1
@@ -176,7 +184,7 @@ class Engine(Actor):
         world.steps += 1
         self._arm_beats()
         if seconds <= SLOWEST_POLL:
-            wait = self.clock.true(seconds) if seconds == 0 else self._poll(seconds)
+            wait = self.clock.true(seconds) if seconds < SHORTEST_POLL else self._poll(seconds)
             self.alarm("step", self._knock(world.time.at + wait), self.step)
         else:
             world.caller.arm()
@@ -253,12 +261,14 @@ class Engine(Actor):
         world = self.world
         if self.seen == -1 or self.tick.in_doubt:
             return True
-        outlook, now = world.outlook(), micros(world.now())
-        if outlook.asleep <= now or outlook.ends <= now or (self.limits.admits and outlook.due <= now):
+        now = world.now_micros()
+        outlook = world.outlook(now=now)
+        if outlook.asleep <= now or outlook.ends <= now or (self.limits.admits and outlook.due <= now + EVE):
             return True
         if outlook.version == self.seen:
             return False
-        return (outlook.ready and self.tick.room > 0) or self.chance.maybe(world.redundant)
+        waits = outlook.ready and self.tick.room > 0 and world.caller.could_start()
+        return waits or self.chance.maybe(world.redundant)
 
     def _arm_beats(self) -> None:
         """Beats only while something is under way, and only when they have something to do."""
@@ -270,7 +280,16 @@ class Engine(Actor):
         renewal = min(f.lease_ends - f.lease.terms.lease.length.total_seconds() * 2 / 3 for f in under_way)
         # What could not be prolonged is tried again at the next beat, as in production.
         wait = renewal - moment if renewal > moment else 1.0
-        self.alarm("renew", self.world.time.at + clock.true(wait), self.renew)
+        self._beat("renew", clock.true(wait), self.renew)
+        if launcher._look_at <= moment:
+            # Someone was told that a lease is longer: only when that is looked at is it known until when.
+            launcher.watch()
         if launcher._look_at - moment < 1e9:
             wait = max(launcher._look_at - moment, 0.001)
-            self.alarm("watch", self.world.time.at + clock.true(wait), self.watch)
+            self._beat("watch", clock.true(wait), self.watch)
+
+    def _beat(self, lane: str, wait: int, do: Callable[[], None]) -> None:
+        """A beat; one that is to come at this moment already, but for how its wait was rounded, is enough."""
+        at = self.world.time.at + wait
+        if abs(self.alarms.get(lane, 0) - at) > ROUNDED:
+            self.alarm(lane, at, do)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from timewright.core.moments import micros
-from timewright.testing.world.clocks import MINUTE, NEVER, SECOND
+from timewright.testing.world.clocks import EVE, MINUTE, NEVER, SECOND
 
 if TYPE_CHECKING:
     from timewright.testing.world.actors import Engine
@@ -51,18 +50,32 @@ class Caller:
         self._rings_at = NEVER
         self._offers_at = NEVER
         self._rests: tuple[int, int] = (-1, 0)
+        self._are_longer = False
+        self._room: tuple[int, bool] = (-1, False)
 
-    def outlook(self) -> Outlook:
-        """What may be due when; asked once for each version of the store."""
-        world = self._world
-        if self._outlook is None or self._outlook.version != world.version:
-            ((due, asleep, ends, ready, handoff),) = world.base.ask(_OUTLOOK)
-            due, asleep, ends = (NEVER if at is None else at for at in (due, asleep, ends))
-            could_start = bool(ready) and self._has_room()
-            self._outlook = Outlook(
-                world.version, due, asleep, ends, could_start, bool(handoff), min(due, asleep, ends)
-            )
-        return self._outlook
+    def outlook(self, *, now: int = 0) -> Outlook:
+        """What may be due when; asked once for each version of the store, and where leases seem over."""
+        seen, version = self._outlook, self._world.version
+        if seen is None or seen.version != version or (self._are_longer and seen.ends <= now):
+            ((due, asleep, ends, ready, handoff),) = self._world.base.ask(_OUTLOOK)
+            due = NEVER if due is None else due
+            asleep = NEVER if asleep is None else asleep
+            ends = NEVER if ends is None else ends
+            first = min(due if due == NEVER else due - EVE, asleep, ends)
+            seen = self._outlook = Outlook(version, due, asleep, ends, bool(ready), bool(handoff), first)
+            self._are_longer = False
+        return seen
+
+    def prolonged(self) -> None:
+        """Leases end later than was seen: nothing has come nearer, so nobody looks before they seem over."""
+        self._are_longer = True
+
+    def could_start(self) -> bool:
+        """Whether a run is ready and could start; asked once for each version of the store."""
+        outlook = self.outlook()
+        if outlook.version != self._room[0]:
+            self._room = (outlook.version, outlook.ready and self._has_room())
+        return self._room[1]
 
     def arm(self) -> None:
         """Something was committed: call someone when the next thing is due, and soon if a run may start."""
@@ -73,15 +86,15 @@ class Caller:
             if at < self._rings_at:
                 self._rings_at = at
                 world.at(at, partial(self._ring, at))
-        if outlook.ready and self._offers_at == NEVER:
+        if outlook.ready and self._offers_at == NEVER and self.could_start():
             self._offer_in(10 * SECOND)
 
     def _ring(self, at: int) -> None:
         if self._rings_at != at:
             return
         self._rings_at = NEVER
-        world, outlook = self._world, self.outlook()
-        now = micros(world.now())
+        world, now = self._world, self._world.now_micros()
+        outlook = self.outlook(now=now)
         if outlook.next <= now:
             only_admitters = min(outlook.asleep, outlook.ends) > now
             self._call([e for e in self._reached() if e.limits.admits or not only_admitters])
@@ -110,10 +123,10 @@ class Caller:
     def _offer(self) -> None:
         """A run is ready: one after the other, everyone who has room and has not looked yet is called."""
         self._offers_at = NEVER
-        outlook = self.outlook()
-        if not outlook.ready:
+        if not self.could_start():
             return
-        able = [e for e in self._reached() if e.seen != outlook.version and e.tick.room]
+        version = self._world.version
+        able = [e for e in self._reached() if e.seen != version and e.tick.room]
         if able:
             self._call(able)
             self._offer_in(MINUTE)
@@ -125,4 +138,4 @@ class Caller:
         if not all(lines):
             return True
         live, most = world.live_leases(), world.ceilings()
-        return any(all(live[gate] < most.get(gate, 1) for gate in line.split("\n")) for line in lines)
+        return any(all(live.get(gate, 0) < most.get(gate, 1) for gate in line.split("\n")) for line in lines)

@@ -10,6 +10,8 @@ SECOND = 1_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 NEVER = 1 << 62
+# So long before its instant an engine may begin with what is due.
+EVE = 4_000
 
 
 class TrueTime:

@@ -15,7 +15,7 @@ from timewright.testing.world.verdict import Result, live
 from timewright.testing.world.watching import WatchedTransaction
 from timewright.testing.world.workload import CHANGES, NAMESPACES, QUEUES, Scenario, queue_policy
 
-_OURS = ("changes", "ask_raw", "seen", "counted", "touches_gates", "changed")
+_OURS = ("changes", "ask_raw", "seen", "counted", "touches_gates", "sets_gates", "changed", "only_prolongs")
 _LEASE = {"length": "30s", "time_limit": "60s", "grace": "2s"}
 
 

@@ -40,6 +40,7 @@ DANGERS = (
     "parked by crash budget",
     "parked: unknown",
     "refund used",
+    "kept at its instant",
     "gap written",
     "catch-up limit reached",
     "hint clamped",

@@ -32,7 +32,7 @@ class Rates(Struct, frozen=True, kw_only=True):
 
 CALM = Rates()
 STORM = Rates(
-    crash=0.004, away=0.008, lost_before=0.004, lost_after=0.008, slow=0.012, frozen=0.003, redundant=0.1
+    crash=0.0045, away=0.008, lost_before=0.004, lost_after=0.008, slow=0.012, frozen=0.003, redundant=0.1
 )
 
 
@@ -50,20 +50,20 @@ class Faults:
     def __init__(self, chance: Chance, *, script: Script | None = None, listing: bool = False) -> None:
         self._chance = chance
         self._script = script
-        self._listing = listing
+        self._is_pointed = script is not None or listing
         self.rates = CALM
-        self.is_on = script is not None or listing
+        self.is_on = self._is_pointed
         self.passed: dict[tuple[str, str], int] = {}
         self.fired = False
 
     def storm(self, rates: Rates) -> None:
         """From now on things go wrong at these rates."""
         self.rates = rates
-        self.is_on = rates is not CALM or self._script is not None or self._listing
+        self.is_on = rates is not CALM or self._is_pointed
 
     def point(self, actor: Actor, name: str) -> None:
         """A named place in the code; a script may end the actor here."""
-        if self._script is None and not self._listing:
+        if not self._is_pointed:
             return
         key = (actor.name, name)
         self.passed[key] = self.passed.get(key, 0) + 1
@@ -75,7 +75,8 @@ class Faults:
 
     def before(self, actor: Actor, name: str) -> None:
         """Before a transaction: the process may die or be stopped, the store may be away or slow."""
-        self.point(actor, f"{name} before")
+        if self._is_pointed:
+            self.point(actor, f"{name} before")
         rates, chance = self.rates, self._chance
         if rates is CALM:
             return
@@ -95,7 +96,8 @@ class Faults:
 
     def after(self, actor: Actor, name: str) -> None:
         """After the commit: the process may die or be stopped, the answer may be lost."""
-        self.point(actor, f"{name} after")
+        if self._is_pointed:
+            self.point(actor, f"{name} after")
         rates, chance = self.rates, self._chance
         if rates is CALM:
             return

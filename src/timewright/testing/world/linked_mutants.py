@@ -8,7 +8,7 @@ from typing import Any
 from timewright.core.budgets import Account, Place
 from timewright.core.upstream import Need
 from timewright.engine.sayings import Sayings
-from timewright.ledger import admit, endings, lease, settle
+from timewright.ledger import admission_pass, endings, lease, settle
 from timewright.stores.budget_verbs import SqlBudgetVerbs
 from timewright.testing.world.mutating import Mutant, Patches
 
@@ -45,7 +45,7 @@ LINKED: tuple[Mutant, ...] = (
         name="an end is followed again and again",
         relations=True,
         owners=("I41",),
-        patches=lambda: [(admit, "close", lambda *a, **k: None)],
+        patches=lambda: [(admission_pass, "close", lambda *a, **k: None)],
     ),
     Mutant(
         name="started without what it needs",

@@ -14,8 +14,10 @@ from timewright.core.leasing import Gate
 from timewright.core.policies import CatchUp, Delivery
 from timewright.core.run import Lost, Released
 from timewright.engine import launch
+from timewright.engine.eve import Hold
 from timewright.engine.tick import Tick
-from timewright.ledger import admit, by_hand, endings, replan, settle, standings
+from timewright.ledger import admission_pass, admit, by_hand, endings, replan, settle, standings
+from timewright.ledger.admission_pass import AdmissionPass
 from timewright.stores.lease_verbs import LeaseVerbs
 from timewright.testing.world.linked_mutants import LINKED
 from timewright.testing.world.mutating import Mutant, Patches, both, ours, sql, without_index
@@ -23,7 +25,8 @@ from timewright.testing.world.mutating import Mutant, Patches, both, ours, sql, 
 NO_FENCE = (r"runs\.fence = (\S+)", r"\1 IS NOT NULL")
 _ONCE = r"ON CONFLICT \([^)]*\) DO NOTHING"
 no_key = both(
-    without_index("runs_occurrence"), sql("insert_runs", _ONCE, ""), sql("insert_advanced", _ONCE, "")
+    without_index("runs_occurrence"),
+    *(sql(name, _ONCE, "") for name in ("insert_runs", "insert_advanced", "insert_started")),
 )
 
 
@@ -54,7 +57,7 @@ def _split(*, cursor_first: bool) -> Patches:
         return answer
 
     # All go the long way, which has a verb for each half.
-    return [(admit, "_write", write), (admit.AdmissionPass, "advance", lambda *_: False)]
+    return [(admit, "_write", write), (AdmissionPass, "advance", lambda *_: False)]
 
 
 def _counted_first() -> Patches:
@@ -72,12 +75,13 @@ def _counted_first() -> Patches:
 
 
 def _gates_forgotten_at_admission() -> Patches:
-    plain = admit.AdmissionPass._leased_here
+    plain = ours(admission_pass, "starts_at_once")
 
-    def leased_here(self: Any, run: Any, schedule: Any) -> Any:
-        return replace(plain(self, replace(run, gates=()), schedule), gates=run.gates)
+    def starts(schedule: Any) -> Any:
+        return plain(replace(schedule, queue=None, limits=()))
 
-    return [(admit.AdmissionPass, "_leased_here", leased_here)]
+    # All go the long way, which keeps the ceilings of a run that starts at once.
+    return [(admission_pass, "starts_at_once", starts), (AdmissionPass, "advance", lambda *_: False)]
 
 
 def _verdict(**changes: Any) -> Patches:
@@ -113,8 +117,8 @@ def _local(room: str) -> Patches:
     """A room that reads the clock of its own host instead of the store's."""
     plain = getattr(Tick, room)
 
-    def local(self: Any, *, now: datetime) -> Any:
-        return plain(self, now=self.store._actor.clock.now())
+    def local(self: Any, *, now: datetime, **given: Any) -> Any:
+        return plain(self, now=self.store._actor.clock.now(), **given)
 
     return [(Tick, room, local)]
 
@@ -178,12 +182,12 @@ def _caught_up_all_the_same() -> Patches:
 
 
 def _elsewhere() -> Patches:
-    plain = admit.run_of
+    plain = admission_pass.run_of
 
     def run_of(*arguments: Any, **terms: Any) -> Any:
         return replace(plain(*arguments, **terms), namespace="default")
 
-    return [(admit, "run_of", run_of)]
+    return [(admission_pass, "run_of", run_of)]
 
 
 def _immortal_hints() -> Patches:
@@ -260,6 +264,11 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(name="no charge on expiry", owners=("I18",), patches=_uncharged),
     Mutant(name="a crash is refunded", owners=("I18",), patches=_refunded),
     Mutant(name="the budget is ignored", owners=("I18", "I19"), patches=lambda: _verdict(attempts=0)),
+    Mutant(
+        name="kept on the eve of its instant",
+        owners=("I5",),
+        patches=lambda: [(Hold, "__call__", lambda _: None)],
+    ),
     Mutant(name="the planner reads its own clock", owners=("I5",), patches=lambda: _local("admit")),
     Mutant(name="the reaper reads its own clock", owners=("I16",), patches=lambda: _local("reclaim")),
     Mutant(name="the lessor reads its own clock", owners=("I5",), patches=lambda: _local("lease")),

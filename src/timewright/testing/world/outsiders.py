@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MOST_TRIES = 5
 MOST_HELD = 4
+LONGEST_WORK = 5 * MINUTE
+SLOWEST_REAPER = 2 * SECOND
 
 _WAITING = """
 SELECT namespace, queue, fire_at FROM runs WHERE state = 'ready' AND asleep = 0 AND handoff = 1
@@ -100,7 +102,7 @@ class Holder(Outsider):
         self._found = False
         if len(self.held) >= MOST_HELD:
             return
-        now = micros(self.world.now())
+        now = self.world.now_micros()
         waiting = {(row[0], row[1]) for row in self.world.base.ask(_WAITING) if row[2] <= now}
         for namespace, queue in self.queues:
             if (namespace, queue) in waiting:
@@ -120,7 +122,7 @@ class Holder(Outsider):
     def _begin(self, namespace: str, row: Mapping[str, Any]) -> None:
         world = self.world
         act = act_of(world, row["key"], row["fence"])
-        length = micros(datetime.fromisoformat(row["lease_until"])) - micros(world.now())
+        length = micros(datetime.fromisoformat(row["lease_until"])) - world.now_micros()
         execution = world.sinks.begin(
             Execution(
                 run_id=row["run"], key=row["key"], fence=row["fence"], holder=self.name, began=world.time.at
@@ -129,7 +131,7 @@ class Holder(Outsider):
         held = Held(
             row=row,
             namespace=namespace,
-            ends_at=world.time.at + min(act.lasts, 10 * MINUTE),
+            ends_at=world.time.at + min(act.lasts, LONGEST_WORK),
             length=max(length, SECOND),
             execution=execution,
             fails=type(act.outcome).__name__ != "Succeeded",
@@ -139,8 +141,8 @@ class Holder(Outsider):
         self._go_on(key, held)
 
     def _go_on(self, key: tuple[str, int], held: Held) -> None:
-        """Renew at a third of the lease, or answer when the work is done."""
-        at = min(held.ends_at, self.world.time.at + held.length // 3)
+        """Renew at half of the lease, or answer when the work is done."""
+        at = min(held.ends_at, self.world.time.at + held.length // 2)
         do = self._answer if at >= held.ends_at else self._renew
         self.alarm(f"lease {key}", at, lambda: do(key, held))
 
@@ -201,14 +203,14 @@ class Reaper(Outsider):
     def consider(self, outlook: Outlook) -> None:
         """A lease may end sooner than we look."""
         if outlook.ends != NEVER:
-            at = self.world.when(outlook.ends) + self.chance.micros(0, 2)
-            if at < self.alarms.get("reap", NEVER):
-                self.alarm("reap", at, self.reap)
+            at = self.world.when(outlook.ends)
+            if at < self.alarms.get("reap", NEVER) - SLOWEST_REAPER:
+                self.alarm("reap", at + self.chance.randrange(SLOWEST_REAPER), self.reap)
 
     def reap(self) -> None:
         """Through the operation, as anyone may."""
-        outlook = self.world.outlook()
-        if outlook.ends <= micros(self.world.now()):
+        now = self.world.now_micros()
+        if self.world.outlook(now=now).ends <= now:
             try:
                 self.ask("queue reclaim", "default")
             except TimewrightError as error:

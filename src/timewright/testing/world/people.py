@@ -10,6 +10,7 @@ from timewright.core.moments import spell_instant
 from timewright.core.run import RunState
 from timewright.errors import OutcomeUnknown, StoreError, TimewrightError
 from timewright.ports import Prune, RunFilter
+from timewright.testing.world import fleet
 from timewright.testing.world.clocks import HOUR
 from timewright.testing.world.linked import PROVIDER, budget, follow_of, need_of
 from timewright.testing.world.outsiders import Outsider
@@ -174,7 +175,9 @@ class Person(Outsider):
         """Change when it runs."""
         namespace, name = self._any()
         change = {"every": self.chance.choice(("5m", "25m", "1h"))}
-        if self.chance.maybe(0.4):
+        if self.world.scenario.is_fleet:
+            change = {"cron": fleet.when(self.chance, self.chance.randrange(fleet.SIZE))["cron"]}
+        elif self.chance.maybe(0.4):
             change = {"cron": self.chance.choice(("*/10 * * * *", "7 * * * *", "30 2 * * *"))}
         self.ask("schedule update", namespace, schedule=name, **change)
 
@@ -263,8 +266,9 @@ class Person(Outsider):
 
     def create(self) -> None:
         """Make a new schedule, perhaps under a name that was there before."""
-        number = self.chance.randrange(30)
-        namespace, draft = drawn(self.chance, number, change=self.chance.choice(CHANGES))
+        number, is_fleet = self.chance.randrange(30), self.world.scenario.is_fleet
+        change = self.chance.choice(CHANGES)
+        namespace, draft = drawn(self.chance, number, change=change, is_fleet=is_fleet)
         draft["name"] = f"n{number:02d}"
         self.world.add_schedule(namespace, draft["name"])
         self.insist("schedule create", namespace, **draft)

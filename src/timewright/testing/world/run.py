@@ -5,14 +5,13 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from msgspec import Struct
-
 from timewright.core.facts import Fact, RunAdmitted, RunSkipped
 from timewright.core.moments import from_micros, micros, spell_instant
+from timewright.errors import TimewrightError
 from timewright.proof.report import Violation
 from timewright.proof.rows import Note
 from timewright.testing.world.actors import Actor, Engine
@@ -24,22 +23,18 @@ from timewright.testing.world.dangers import TELLING, met_by
 from timewright.testing.world.effects import Sinks
 from timewright.testing.world.faults import Crashed, Faults, Script
 from timewright.testing.world.watching import WatchedTransaction
-from timewright.testing.world.workload import Scenario
+from timewright.testing.world.workload import CHANGES, Scenario
 
 DEEPEST = 3
 MOST_MOVES_A_SECOND = 5_000
+NEAR_A_CHANGE = timedelta(hours=3)
 
 _LIVE = "SELECT line, count(*) FROM runs WHERE state = 'leased' AND line <> '' GROUP BY line ORDER BY line"
 _GATES = "SELECT gate, most FROM gates ORDER BY gate"
 
 
-class Event(Struct, order=False):
-    """Something that will happen, to somebody or to the world."""
-
-    do: Callable[[], None]
-    actor: Actor | None = None
-    life: int = 0
-    lane: str = ""
+# When, in which order, what, and to whom, in which life and lane of it; to nobody is to the world.
+Event = tuple[int, int, Callable[[], None], Actor | None, int, str]
 
 
 class World:
@@ -84,13 +79,16 @@ class World:
         self.is_quiet = False
         self.caller = Caller(self)
         self._watch = watch
-        self._heap: list[tuple[int, int, Event]] = []
+        self._heap: list[Event] = []
         self._seq = 0
         self._asked_to_stop: set[str] = set()
         self._depth = 0
         self._second = 0
         self._moves = 0
         self._levels: dict[str, tuple[int, int]] = {}
+        self._ceilings: dict[str, int] | None = None
+        self._read: tuple[int, int] = (0, 0)
+        self._shown = 0
         self.actors: list[Actor] = []
         self.engines: list[Engine] = []
         self.others: list[Actor] = []
@@ -108,17 +106,20 @@ class World:
     def at(self, at: int, do: Callable[[], None], *, actor: Actor | None = None, lane: str = "") -> None:
         """Have something happen at an instant."""
         self._seq += 1
-        event = Event(do, actor, actor.life if actor is not None else 0, lane)
-        heapq.heappush(self._heap, (at, self._seq, event))
+        life = 0 if actor is None else actor.life
+        heapq.heappush(self._heap, (at, self._seq, do, actor, life, lane))
 
     def run_until(self, until: int) -> None:
         """Let everything happen that is due by then."""
         heap, time = self._heap, self.time
         while heap and heap[0][0] <= until:
-            at, _, event = heapq.heappop(heap)
+            at, _, do, actor, life, lane = heapq.heappop(heap)
             time.at = max(time.at, at)
             self._count_move(time.at // SECOND)
-            self._perform(event)
+            if actor is None:
+                do()
+            elif actor.life == life and actor.alive:
+                self._perform(do, actor, life, lane)
         time.at = max(time.at, until)
 
     def _count_move(self, second: int) -> None:
@@ -152,24 +153,18 @@ class World:
         """How long someone stood in the middle of something, and whether another's pause made it longer."""
         self.longest_wait = max(self.longest_wait, waited)
         if waited - meant > MINUTE:
-            now = micros(self.now())
+            now = self.now_micros()
             self.long_waits.append((now - waited, now))
 
-    def _perform(self, event: Event) -> None:
-        actor = event.actor
-        if actor is None:
-            event.do()
-            return
-        if actor.life != event.life or not actor.alive:
-            return
-        if actor.frozen or event.lane in actor.busy:
-            actor.deferred.append((event.lane, event.do))
+    def _perform(self, do: Callable[[], None], actor: Actor, life: int, lane: str) -> None:
+        if actor.frozen or lane in actor.busy:
+            actor.deferred.append((lane, do))
             return
         before = self.version
         try:
-            event.do()
+            do()
         except Crashed:
-            if actor.life == event.life:
+            if actor.life == life:
                 actor.crash()
         if actor.deferred:
             self.thaw(actor)
@@ -202,10 +197,17 @@ class World:
         """The store's clock, as it truly is."""
         return self.base.now()
 
+    def now_micros(self) -> int:
+        """The same as a number; many ask at the same instant."""
+        reading = (self.time.at, self.clock.skew)
+        if reading != self._read:
+            self._read, self._shown = reading, micros(self.base.now())
+        return self._shown
+
     def when(self, instant: int) -> int:
         """The true instant at which the store's clock will show this one."""
-        at = instant - self.clock.skew
-        return max(self.time.at, at)
+        at, now = instant - self.clock.skew, self.time.at
+        return max(now, at)
 
     def read_clock(self, actor: Actor, store: Any) -> datetime:
         """What an actor gets when it asks the store for the time."""
@@ -222,7 +224,7 @@ class World:
 
     def watch(self, actor: Actor, name: str, tx: Any) -> WatchedTransaction:
         """A transaction that is watched."""
-        now, early = micros(self.now()), self.may_be_early
+        now, early = self.now_micros(), self.may_be_early
         has_relations = bool(self.scenario.budgets)
         watched = WatchedTransaction(tx, name=name, now=now, may_be_early=early, has_relations=has_relations)
         return self._watch(actor, name, watched) if self._watch is not None else watched
@@ -232,14 +234,21 @@ class World:
         self.transactions += 1
         if not watched.changed:
             return
-        self.version += 1
-        at = micros(self.now())
+        if watched.only_prolongs:
+            self.caller.prolonged()
+        else:
+            self.version += 1
+        at = self.now_micros()
         for kind, subject, fence, value, about, word in watched.seen:
             if kind == "asked to stop":
                 self._withdrawn.setdefault((subject, fence), []).append((len(self.notes), value))
                 self._asked_to_stop.add(word)
                 continue
             if kind.startswith("I"):
+                if value and value <= at:
+                    # It was written on the eve of its instant, and is kept at it.
+                    self.counts["kept at its instant"] += 1
+                    continue
                 rows = ({"id": subject, "fence": fence, "schedule_id": about},)
                 breach = Violation(invariant=kind, message=f"run {subject} {word}", rows=rows)
                 self.breaches.append(breach)
@@ -256,6 +265,7 @@ class World:
         if watched.counted:
             self.counts.update(watched.counted)
         if watched.touches_gates:
+            self._ceilings = None if watched.sets_gates else self._ceilings
             self._note_levels(at)
 
     def _note_words(self, run_id: str, fence: int, *, at: int) -> None:
@@ -282,7 +292,12 @@ class World:
     def _note_levels(self, at: int) -> None:
         """How full every ceiling is after a commit."""
         live, before = self.live_leases(), self._levels
-        self._levels = {gate: (live[gate], most) for gate, most in self.ceilings().items()}
+        if not live.keys() <= before.keys():
+            # A gate that nobody has set is made when it is first gone through.
+            self._ceilings = None
+        self._levels = {gate: (live.get(gate, 0), most) for gate, most in self.ceilings().items()}
+        if self._levels == before:
+            return
         for gate, (held, most) in sorted(self._levels.items() - before.items()):
             # Above a limit that was lowered is no grant, as long as the count does not rise.
             lowered = "lowered" if held <= before.get(gate, (0, 0))[0] else ""
@@ -294,21 +309,23 @@ class World:
         """How likely an engine looks although there is nothing to do."""
         return self.faults.rates.redundant
 
-    def outlook(self) -> Outlook:
-        """What may be due when."""
-        return self.caller.outlook()
+    def outlook(self, *, now: int = 0) -> Outlook:
+        """What may be due when; what is due `now` is sure to be."""
+        return self.caller.outlook(now=now)
 
-    def live_leases(self) -> Counter[str]:
+    def live_leases(self) -> dict[str, int]:
         """How full every ceiling is, read from the runs themselves and not from what guards them."""
-        live: Counter[str] = Counter()
+        live: dict[str, int] = {}
         for line, count in self.base.ask(_LIVE):
             for gate in line.split("\n"):
-                live[gate] += count
+                live[gate] = live.get(gate, 0) + count
         return live
 
     def ceilings(self) -> dict[str, int]:
-        """How many leases every ceiling allows."""
-        return dict(self.base.ask(_GATES))
+        """How many leases every ceiling allows; read again where one was set."""
+        if self._ceilings is None:
+            self._ceilings = dict(self.base.ask(_GATES))
+        return self._ceilings
 
     # What is seen.
 
@@ -318,12 +335,15 @@ class World:
 
     def remember(self, kind: str, subject: str, *, about: str = "", word: str = "") -> None:
         """A note for the checker about something that leaves no row."""
-        at = micros(self.now())
+        at = self.now_micros()
         self.notes.append(Note(kind=kind, at=at, subject=subject, about=about, word=word))
 
     def trouble(self, actor: Actor, error: Exception) -> None:
-        """An error that somebody met and survived."""
-        self.troubles[f"{type(error).__name__}: {str(error)[:80]}"] += 1
+        """An error that somebody met and survived; one that is not of our tree is a mistake of ours."""
+        told = f"{type(error).__name__}: {str(error)[:80]}"
+        self.troubles[told] += 1
+        if not isinstance(error, TimewrightError) and self.troubles[told] == 1:
+            self.breaches.append(Violation(invariant="error", message=f"{actor.name} met {told}"))
 
     def add_schedule(self, namespace: str, name: str) -> None:
         """A name that people know from now on."""
@@ -349,7 +369,7 @@ class World:
     def _see_change(self, schedule_id: str, planned_at: datetime) -> None:
         """Whether an occurrence lies where the clocks change."""
         zone = self.zones.get(schedule_id)
-        if zone is None:
+        if zone is None or not any(abs(planned_at - change) < NEAR_A_CHANGE for change in CHANGES):
             return
         local = planned_at.astimezone(zone)
         if local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset():

@@ -18,6 +18,7 @@ from timewright.stores.sqlstore import SqlTransaction
 
 _FINISHED = "SELECT id, CASE WHEN lane = '' THEN schedule_id ELSE '' END, planned_at, state FROM runs"
 _LEFT = "SELECT id FROM runs"
+_LEASE = "SELECT id, fence, lease_until, schedule_id FROM runs WHERE id = ?"
 
 # The transaction in which leases that are over are taken back.
 RECLAIMS = "reclaim"
@@ -39,11 +40,13 @@ class WatchedTransaction(SqlTransaction):
         self.seen: list[Seen] = []
         self.counted: list[str] = []
         self.touches_gates = False
+        self.sets_gates = False
         self.changed = True
         self._asked = 0
         self._granted: set[tuple[str, int]] = set()
         speaker: Any = tx._speaker
         self._connection = speaker.connection if hasattr(speaker, "connection") else speaker._connection
+        self._total_changes = getattr(self._connection, "total_changes", None)
 
     def ask_raw(self, sql: str) -> list[Any]:
         """Rows of a question that is not in the book, in this transaction."""
@@ -51,12 +54,17 @@ class WatchedTransaction(SqlTransaction):
 
     def changes(self) -> int:
         """How many rows were ever changed on this connection; a server does not say, so it always rises."""
-        count = getattr(self._connection, "total_changes", None)
-        if count is None:
+        if self._total_changes is None:
             self._asked += 1
             return self._asked
-        found: int = count()
+        found: int = self._total_changes()
         return found
+
+    @property
+    def only_prolongs(self) -> bool:
+        """Whether all it did was to prolong leases."""
+        seen = self.seen
+        return bool(seen) and seen[0][0] == "renewed" and all(kind == "renewed" for kind, *_ in seen)
 
     def add_runs(self, runs: Sequence[Run]) -> set[str]:
         """Insert runs; the same occurrence twice is counted."""
@@ -67,10 +75,10 @@ class WatchedTransaction(SqlTransaction):
             if run.state is RunState.LEASED and run.id in new:
                 self._granted.add((run.id, run.fence))
                 self.seen.append(("leased", run.id, run.fence, 0, run.schedule_id, ""))
-            if micros(run.planned_at) > self._true_now and run.id in new and self._is_early(run):
-                self.seen.append(
-                    ("I5", run.id, run.fence, 0, run.schedule_id, "was admitted before its instant")
-                )
+            planned_at = micros(run.planned_at)
+            if planned_at > self._true_now and run.id in new and self._is_early(run):
+                said = "was admitted before its instant"
+                self.seen.append(("I5", run.id, run.fence, planned_at, run.schedule_id, said))
         return new
 
     def _is_early(self, run: Run) -> bool:
@@ -111,21 +119,29 @@ class WatchedTransaction(SqlTransaction):
 
     def set_gates(self, limits: Any) -> None:
         """Change ceilings."""
-        self.touches_gates = True
+        self.touches_gates = self.sets_gates = True
         super().set_gates(limits)
 
     def renew_leases(self, renewals: Sequence[Renewal], *, now: datetime) -> list[Renewed]:
         """Prolong; what was accepted is noted, what was refused is counted."""
         kept: list[Renewed] = super().renew_leases(renewals, now=now)
         fences = {r.run_id: r.fence for r in renewals}
-        for run in super().get_runs([r.run_id for r in kept if r.cancel_at is None]).values():
-            assert run.lease_until is not None
-            self.seen.append(("renewed", run.id, run.fence, micros(run.lease_until), "", ""))
-            if fences[run.id] != run.fence:
+        for run_id, fence, until, schedule_id in self._leases(
+            [r.run_id for r in kept if r.cancel_at is None]
+        ):
+            self.seen.append(("renewed", run_id, fence, until, "", ""))
+            if fences[run_id] != fence:
                 said = "was prolonged by a lease that was lost"
-                self.seen.append(("I11", run.id, fences[run.id], 0, run.schedule_id, said))
+                self.seen.append(("I11", run_id, fences[run_id], 0, schedule_id, said))
         self.counted += ["stale heartbeat refused"] * (len(renewals) - len(kept))
         return kept
+
+    def _leases(self, run_ids: Sequence[str]) -> list[Any]:
+        """The id, fence, end and schedule of leases as they stand; here that is a fraction of a whole run."""
+        if self._total_changes is not None:
+            return [row for run_id in run_ids for row in self._connection.execute(_LEASE, (run_id,))]
+        found = super().get_runs(run_ids).values()
+        return [(r.id, r.fence, micros(r.lease_until), r.schedule_id) for r in found if r.lease_until]
 
     def settle_runs(self, settled: Sequence[tuple[Run, Attempt]]) -> set[str]:
         """Settle; accepted, reclaimed or refused."""
@@ -196,10 +212,13 @@ class WatchedTransaction(SqlTransaction):
         for row in rows:
             schedule_id, planned_at = row.due.schedule.id, row.due.standing.next_at
             assert planned_at is not None
+            if row.started is not None and row.run_id in new:
+                self._granted.add((row.run_id, row.started.fence))
+                self.seen.append(("leased", row.run_id, row.started.fence, 0, schedule_id, ""))
             is_early = micros(planned_at) > self._true_now and schedule_id not in self._may_be_early
             if is_early and row.run_id in new:
                 said = "was admitted before its instant"
-                self.seen.append(("I5", row.run_id, 0, 0, schedule_id, said))
+                self.seen.append(("I5", row.run_id, 0, micros(planned_at), schedule_id, said))
             self.seen.append(("cursor", schedule_id, 0, micros(planned_at), "", ""))
         return new
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.moments import micros
+from timewright.testing.world import fleet
 from timewright.testing.world.chance import Chance
 from timewright.testing.world.clocks import HOUR
 from timewright.testing.world.linked import linked
@@ -71,23 +72,26 @@ class Scenario(Struct, frozen=True, kw_only=True):
     keep_history: timedelta | None = None
     stormy: bool = True
     weather: float = 1.0
+    is_fleet: bool = False
 
 
 def scenario(seed: int, *, hours: float = 12.0, size: str = "drawn", relations: bool = True) -> Scenario:
     """The world of a seed; a `full` one has five instances, eight workers and fifty schedules.
 
-    A `dense` one has as much in two hours as another in a day: short intervals, busy people, bad weather.
-    With `relations`, one world in four also has schedules that follow, need, and spend.
+    A `fleet` has as many of each, and its schedules come as often as those that people have. A `dense` one
+    has as much in two hours as another in a day: short intervals, busy people, bad weather. With `relations`,
+    one small world in four also has schedules that follow, need, and spend.
     """
-    plain = dense(seed, hours=hours) if size == "dense" else _plain(seed, hours=hours, full=size == "full")
-    return linked(plain, often=size == "dense") if relations and size != "full" and seed % 4 == 1 else plain
+    plain = dense(seed, hours=hours) if size == "dense" else _plain(seed, hours=hours, size=size)
+    is_small = size in ("drawn", "dense")
+    return linked(plain, often=size == "dense") if relations and is_small and seed % 4 == 1 else plain
 
 
-def _plain(seed: int, *, hours: float, full: bool) -> Scenario:
-    chance = Chance(seed, "scenario")
+def _plain(seed: int, *, hours: float, size: str) -> Scenario:
+    chance, full, is_fleet = Chance(seed, "scenario"), size in ("full", "fleet"), size == "fleet"
     change = chance.choice(CHANGES)
     start = change - timedelta(hours=hours) * chance.uniform(0.25, 0.6)
-    count = 50 if full else chance.choice((4, 6, 8, 12, 18, 24))
+    count = fleet.SIZE if full else chance.choice((4, 6, 8, 12, 18, 24))
     return Scenario(
         seed=seed,
         start=micros(start.replace(microsecond=0)),
@@ -98,16 +102,19 @@ def _plain(seed: int, *, hours: float, full: bool) -> Scenario:
         reapers=1 if full else chance.choice((0, 0, 1)),
         people=chance.choice((3.0, 8.0, 20.0)),
         capacity=chance.choice((1, 2, 4, 8)),
-        schedules=tuple(drawn(chance.fork(f"schedule {n}"), n, change=change) for n in range(count)),
+        schedules=tuple(
+            drawn(chance.fork(f"schedule {n}"), n, change=change, is_fleet=is_fleet) for n in range(count)
+        ),
         queues=tuple((ns, q, queue_policy(chance)) for ns in NAMESPACES for q in QUEUES),
         limits=tuple((ns, name, chance.choice((1, 1, 2, 3))) for ns in NAMESPACES for name in LIMITS),
         keep_history=timedelta(hours=chance.choice((1, 3))) if chance.maybe(0.2) else None,
+        is_fleet=is_fleet,
     )
 
 
 def dense(seed: int, *, hours: float) -> Scenario:
     """Much in little time."""
-    plain, chance = _plain(seed, hours=hours, full=False), Chance(seed, "dense")
+    plain, chance = _plain(seed, hours=hours, size="dense"), Chance(seed, "dense")
     change = chance.choice(CHANGES)
     schedules = []
     for number in range(10):
@@ -146,10 +153,16 @@ def dense(seed: int, *, hours: float) -> Scenario:
     )
 
 
-def drawn(chance: Chance, number: int, *, change: datetime) -> tuple[str, dict[str, Any]]:
+def drawn(
+    chance: Chance, number: int, *, change: datetime, is_fleet: bool = False
+) -> tuple[str, dict[str, Any]]:
     """One schedule: its namespace, and what someone would write."""
     namespace = NAMESPACES[chance.maybe(0.25)]
-    draft: dict[str, Any] = {"name": f"s{number:02d}", **policies(chance), **trigger(chance, change=change)}
+    draft: dict[str, Any] = {"name": f"s{number:02d}", **policies(chance)}
+    draft |= fleet.when(chance, number) if is_fleet else trigger(chance, change=change)
+    if is_fleet and "max" in draft.get("clamp", {}):
+        # It would have what is daily come every hour.
+        del draft["clamp"]
     if draft.get("start_at") == BUSY:
         draft["start_at"] = (change - timedelta(minutes=chance.randrange(60, 120))).isoformat()
     if chance.maybe(0.06):

@@ -1,4 +1,4 @@
-"""What a decorator declares: the request that keeps it, refused where it was written and not at the start."""
+"""What a program declares: the request that keeps it, refused where it was written and not at the start."""
 
 from __future__ import annotations
 
@@ -37,18 +37,29 @@ def spelled_trigger(when: Any) -> Any:
     raise refused("trigger", when, "is no trigger", rule=_RULE, fix=fix)
 
 
-def declaration(name: str, when: Any, policies: dict[str, Any], *, settings: Settings) -> dict[str, Any]:
-    """The request that keeps a function of this name as a schedule; refused at once if it never could."""
+def worded(when: Any, policies: dict[str, Any]) -> dict[str, Any]:
+    """A trigger as a request spells it and the policies beside it, in the words of a request."""
     if isinstance(policies.get("retry"), int):
         policies = {**policies, "retry": {"max_attempts": policies["retry"]}}
     # Beside a text these are parts of the trigger, and belong to a cron expression alone.
     is_cron = isinstance(when, str) and not CRON_PARTS.isdisjoint(policies)
+    said = {"cron" if is_cron else "trigger": when} if when is not None else {}
+    return {**said, **policies}
+
+
+def declaration(name: str, when: Any, policies: dict[str, Any], *, settings: Settings) -> dict[str, Any]:
+    """The request that keeps a function of this name as a schedule; refused at once if it never could."""
+    if "id" in policies:
+        fix = f"name={str(policies['id'])!r}"
+        raise refused("id", policies["id"], "is given", rule="a schedule is known by its name", fix=fix)
     # What the function is given stands under one of these two names everywhere else.
     args = policies.get("args", policies.get("kwargs", {}))
     policies = {key: value for key, value in policies.items() if key not in ("args", "kwargs")}
+    if isinstance(args, list | tuple):
+        fix = "args={'team': 'finance'}"
+        raise refused("args", args, "have no names", rule="arguments are given by name", fix=fix)
     called = {"kind": "call", "name": name, "args": args} if args else {"call": name}
-    said = {"cron" if is_cron else "trigger": when} if when is not None else {}
-    request = {"name": name, **said, "target": called, **policies}
+    request = {"name": name, "target": called, **worded(when, policies)}
     # Whether an instant has passed is asked when it is kept: a program that restarts has kept it long ago.
     decode_schedule(
         {key: value for key, value in request.items() if key not in ("reason", "force", "revision")},
