@@ -16,12 +16,13 @@ from timewright.errors import InvalidInput, NotFound, TimewrightError
 from timewright.settings import Settings
 
 if TYPE_CHECKING:
-    from timewright.doors.python import AsyncScheduler, Scheduler
+    from timewright.doors.python import Scheduler
+    from timewright.doors.python_async import AsyncScheduler
     from timewright.targets.context import Context, NotBefore
 
 # Imported when they are first asked for, so that `import timewright` stays light.
 _LATER = {
-    "AsyncScheduler": "timewright.doors.python",
+    "AsyncScheduler": "timewright.doors.python_async",
     "Context": "timewright.targets.context",
     "NotBefore": "timewright.targets.context",
     "Scheduler": "timewright.doors.python",

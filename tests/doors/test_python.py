@@ -6,6 +6,7 @@ import asyncio
 import functools
 import traceback
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from docs import verbs
-from timewright import AsyncScheduler, Cron, Once, Scheduler, after, every
+from timewright import AsyncScheduler, Cron, LeaseTerms, NotBefore, Once, Retry, Scheduler, after, every
 from timewright.doors.nouns import PLURALS
 from timewright.errors import (
     Conflict,
@@ -91,6 +92,13 @@ def test_two_declarations_of_one_name_are_refused_instead_of_one_being_lost(app:
         (None, {}, InvalidInput),
         (None, {"every": "1h", "cron": "0 9 * * *"}, InvalidInput),
         (work, {}, InvalidInput),
+        (every("1h"), {"args": {"team": 1}}, InvalidInput),
+        (every("1h"), {"args": [1, 2]}, InvalidInput),
+        (every("1h"), {"args": {"when": datetime(2026, 1, 1)}}, InvalidInput),
+        (every("1h"), {"id": "work"}, InvalidInput),
+        (every("1h"), {"retry": Retry(max_attempts=0)}, InvalidInput),
+        (every("1h"), {"retry": Retry(max_attempts="3")}, InvalidInput),  # type: ignore[arg-type]
+        (None, {"minutes": 5}, UnknownField),
     ],
 )
 def test_what_could_never_be_kept_is_refused_by_its_decorator_and_leaves_nothing(
@@ -139,10 +147,52 @@ class Standing:
         return 0.0
 
 
-def test_a_callable_without_a_name_of_its_own_is_given_one(app: Scheduler) -> None:
-    nameless = functools.partial(work)
-    with pytest.raises(InvalidInput, match="name '' is empty"):
+@dataclass
+class Price:
+    """Somebody's value."""
+
+    amount: int = 5
+
+
+class Shop:
+    """Somebody's object."""
+
+    def tidy(self) -> None: ...
+
+
+def test_a_method_is_one_of_an_object(app: Scheduler) -> None:
+    with pytest.raises(InvalidInput, match="it is a method without its object"):
+        app.schedule(every("1h"))(Shop.tidy)
+    app.schedule(every("1h"))(Shop().tidy)
+    assert kept(app) == {"tidy": "every 1h"}
+
+
+@pytest.mark.parametrize(
+    ("value", "fix"),
+    [
+        (datetime(2026, 1, 1), "its isoformat()"),
+        ({1, 2}, "list() of it"),
+        (Price(), "dataclasses.asdict() of it"),
+        (Retry(), "msgspec.to_builtins() of it"),
+        (object(), "put it in quotes"),
+    ],
+)
+def test_a_value_that_is_no_json_is_refused_with_how_it_becomes_one(
+    app: Scheduler, value: Any, fix: str
+) -> None:
+    def work(given: Any) -> None: ...
+
+    with pytest.raises(InvalidInput, match="cannot be written as JSON") as refusal:
+        app.schedule(every("1h"), args={"given": value})(work)
+    assert refusal.value.field == "target.args.given"
+    assert refusal.value.fix == fix
+
+
+@pytest.mark.parametrize("nameless", [functools.partial(work), lambda: None])
+def test_a_callable_without_a_name_of_its_own_is_given_one(app: Scheduler, nameless: Any) -> None:
+    with pytest.raises(InvalidInput, match="has no name of its own") as refusal:
         app.schedule(every("1h"))(nameless)
+    assert refusal.value.fix == 'name="nightly-report" beside the trigger'
     app.schedule(every("1h"), name="named")(nameless)
     assert kept(app) == {"named": "every 1h"}
 
@@ -163,6 +213,18 @@ def test_a_bare_number_is_no_interval_and_says_so(length: Any) -> None:
     with pytest.raises(InvalidDuration) as refusal:
         every(5)  # type: ignore[arg-type]
     assert refusal.value.fix == "5s for seconds or 5m for minutes"
+
+
+@pytest.mark.parametrize("at", ["5m", timedelta(minutes=5), 5, None])
+def test_what_is_no_instant_or_no_length_is_refused_as_such(app: Scheduler, at: Any) -> None:
+    with pytest.raises(InvalidInstant, match="is not a point in time"):
+        NotBefore(at)
+    with pytest.raises(InvalidDuration):
+        LeaseTerms(length=5)  # type: ignore[arg-type]
+    app.start()
+    with pytest.raises(InvalidDuration, match="wait '5' is not a duration"):
+        app.stop(wait=5)  # type: ignore[arg-type]
+    assert app.is_running, "a refusal leaves nothing half done"
 
 
 def test_an_end_that_nobody_has_is_refused_with_those_there_are() -> None:

@@ -1,80 +1,71 @@
-"""The embedded door: `Scheduler` in an application, `AsyncScheduler` in async code."""
+"""The embedded door: `Scheduler` in an application; `AsyncScheduler` stands beside it."""
 
 from __future__ import annotations
 
-import asyncio
+import atexit
 import logging
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from msgspec.structs import replace
 
-from timewright.assembly import HOSTED, House, doorkeeper_for, new_registry, open_store, surroundings_for
-from timewright.core import facts as told
-from timewright.core.facts import Fact
-from timewright.core.names import check_name
+from timewright.assembly import (
+    HOSTED,
+    House,
+    doorkeeper_for,
+    is_inside_a_run,
+    new_registry,
+    open_store,
+    path_of,
+    surroundings_for,
+)
+from timewright.core.moments import as_duration, bounded
 from timewright.core.target import Isolation
-from timewright.doors.declaring import When, declaration, spelled_trigger
 from timewright.doors.ending import Ending
-from timewright.doors.nouns import AsyncNouns, Nouns
-from timewright.errors import Conflict, NotAllowed, NotFound, TimewrightError
+from timewright.doors.nouns import Nouns
+from timewright.doors.python_checks import (
+    already_declared,
+    check_options,
+    name_for,
+    no_such_name,
+    not_kept_yet,
+    read_settings,
+    schedule_of,
+    was_stopped,
+)
+from timewright.doors.python_events import Hearing, Listeners, is_telling
+from timewright.doors.python_results import (
+    PATIENCE,
+    ended,
+    is_over,
+    read_patience,
+    refuse_if_nobody_runs,
+    rests,
+)
+from timewright.errors import NotAllowed, NotFound, StoreUnavailable, TimewrightError
 from timewright.operations import operations
 from timewright.operations.context import Context, together
+from timewright.operations.declaring import When, declaration, spelled_trigger
 from timewright.operations.in_order import upstream_first
 from timewright.ports import Clock, Observer
 from timewright.settings import Settings
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from timewright.doors.http.mounted import Mounted
 
 F = TypeVar("F", bound=Callable[..., Any])
-Listener = Callable[[Fact], object]
-
-EVENTS: dict[str, tuple[type[Fact], ...]] = {
-    "started": (told.AttemptStarted,),
-    "completed": (told.RunSucceeded,),
-    "failed": (told.RunWillRetry, told.RunFailed, told.RunParked),
-    "exhausted": (told.RunFailed, told.RunParked),
-    "skipped": (told.RunSkipped, told.OccurrencesDropped),
-    "cancelled": (told.RunCancelled,),
-    "parked": (told.RunParked, told.ScheduleParked),
-    "lost": (told.FactsLost,),
-}
 
 
-class Listeners:
-    """Hands each fact to those who listen for its kind, in order; one that raises spoils nobody else's."""
-
-    name = "a listener"
-
-    def __init__(self) -> None:
-        self._listening: list[tuple[tuple[type[Fact], ...], Listener]] = []
-        self.kinds: tuple[type[Fact], ...] = (told.FactsLost,)
-
-    def add(self, kinds: tuple[type[Fact], ...], listener: Listener) -> None:
-        """Let one more listen."""
-        self._listening.append((kinds, listener))
-        self.kinds += kinds
-
-    def note(self, fact: Fact) -> None:
-        """Call everyone who wants to hear of it; the first error is raised when all were called."""
-        errors: list[BaseException] = []
-        for kinds, listener in self._listening:
-            if isinstance(fact, kinds):
-                try:
-                    listener(fact)
-                except (Exception, SystemExit) as error:  # noqa: BLE001 - a listener is somebody else's code
-                    errors.append(error)
-        if errors:
-            raise errors[0]
-
-
-class Scheduler(Nouns):
+class Scheduler(Nouns, Hearing):
     """A scheduler inside this process; the same file, the same semantics, no server."""
 
     def __init__(
@@ -86,32 +77,49 @@ class Scheduler(Nouns):
         clock: Clock | None = None,
         observers: tuple[Observer, ...] = (),
     ) -> None:
-        self._settings = settings or Settings()
+        check_options(store, clock=clock, observers=observers, namespace=namespace)
+        self._settings = read_settings(settings)
         self.registry = new_registry(installed=self._settings.entry_points)
         self._host = os.environ.get(HOSTED, "")
         self._place = self._host or store
         self._namespace = namespace
         self._clock = clock
-        self._listeners = Listeners()
-        self._observers: tuple[Observer, ...] = (*observers, self._listeners)
+        self.listeners = Listeners(self._name_of)
+        self._observers: tuple[Observer, ...] = (*observers, self.listeners)
         self._declared: dict[str, dict[str, Any]] = {}
+        self._unkept: set[str] = set()
+        self._goodbye = partial(_farewell, weakref.ref(self))
+        self._lent: AbstractEventLoop | None = None
+        self._inherited: list[House | None] = []
+        self._at_end: list[Callable[[], object]] = []
+        self._begin()
+        if not self._host:
+            self._open()
+        super().__init__(self.call)
+
+    def _begin(self) -> None:
+        """Everything that belongs to one process: a fork has threads and connections of nobody."""
+        self._process = os.getpid()
         self._ended = Ending()
         self._changing = threading.RLock()
         self._house: House | None = None
         self._started = False
         self._stopped = False
-        if not self._host:
-            self._open()
-        super().__init__(self.call)
 
     @property
     def house(self) -> House:
         """What this scheduler is made of; where another process runs it, that one's store is opened late."""
+        self._notice_fork()
         return self._house or self._open()
 
     @property
+    def is_running(self) -> bool:
+        """Whether it was started in this process, and was not stopped."""
+        return self._started and self._process == os.getpid()
+
+    @property
     def declared(self) -> tuple[dict[str, Any], ...]:
-        """The schedules that were declared and are not kept yet, each as `schedule put` is asked for it.
+        """The schedules that this program declares, each as `schedule put` is asked for it.
 
         What another waits for comes before it.
         """
@@ -119,7 +127,12 @@ class Scheduler(Nouns):
 
     def call(self, operation: str, /, **request: Any) -> Any:
         """Perform any operation by its name: `app.call("schedule pause", schedule="refresh")`."""
-        return operations[operation](self._context(), request)
+        try:
+            return operations[operation](self._context(), request)
+        except NotFound as error:
+            if error.field == "schedule" and error.value in self._unkept:
+                raise not_kept_yet(str(error.value)) from None
+            raise
 
     def schedule(
         self,
@@ -137,10 +150,12 @@ class Scheduler(Nouns):
         when = spelled_trigger(trigger) if trigger is not None else None
 
         def keep(function: F) -> F:
-            known = check_name(name if name is not None else getattr(function, "__name__", ""))
-            self._refuse_twice(known)
+            known = name_for(function, name)
+            if known in self._unkept and not self.registry.is_again(known, function):
+                raise already_declared(known)
             request = declaration(known, when, policies, settings=self._settings)
-            self.registry.add(function, name=known, isolation=isolation)
+            given = None if "target" in policies else request["target"].get("args", {})
+            self.registry.add(function, name=known, isolation=isolation, args=given)
             self._declare(known, request)
             return function
 
@@ -154,39 +169,43 @@ class Scheduler(Nouns):
         """Let schedules call the decorated function by name; by itself it never runs."""
         return self.registry.register(name, isolation=isolation)
 
-    def on(self, event: str) -> Callable[[Listener], Listener]:
-        """Call the decorated function with every fact of one kind, after it is true: `@app.on("failed")`."""
-        if event not in EVENTS:
-            known = ", ".join(EVENTS)
-            raise NotFound(f"no event {event!r}", field="event", value=event, rule=known, fix="one of these")
+    def run_now(
+        self,
+        schedule: str | Callable[..., Any],
+        *,
+        payload: Any = None,
+        force: bool = False,
+        reason: str = "",
+        timeout: timedelta | str = PATIENCE,
+    ) -> Any:
+        """Run a schedule now, wait until it has ended, and give back its result: `app.run_now("report")`.
 
-        def keep(listener: Listener) -> Listener:
-            self._listeners.add(EVENTS[event], listener)
-            return listener
+        Its function may stand for its name. One that does not succeed is an error with the reason;
+        `app.schedules.run` does not wait.
+        """
+        name = schedule_of(schedule, self.registry)
+        if not self.is_running:
+            refuse_if_nobody_runs(name, self.call("instance list"))
+        asked = {"schedule": name, "payload": payload, "force": force, "reason": reason}
+        read_patience(timeout)
+        return self.result(self.call("schedule run", **asked)["run"]["id"], timeout=timeout)
 
-        return keep
-
-    def on_completed(self, listener: Listener) -> Listener:
-        """Call this after every run that succeeded."""
-        return self.on("completed")(listener)
-
-    def on_failed(self, listener: Listener) -> Listener:
-        """Call this after every attempt that failed."""
-        return self.on("failed")(listener)
-
-    def on_exhausted(self, listener: Listener) -> Listener:
-        """Call this when a run has used its attempts up."""
-        return self.on("exhausted")(listener)
+    def result(self, run: str, *, timeout: timedelta | str = PATIENCE) -> Any:
+        """Wait until a run has ended, and give back its result."""
+        detail = self.call("run get", run=run)
+        for rest in rests(read_patience(timeout)):
+            if is_over(detail):
+                break
+            threading.Event().wait(rest)
+            detail = self.call("run get", run=run)
+        return ended(detail, timeout)
 
     def start(self) -> None:
         """Keep the declared schedules and begin to run what is due, on threads of our own."""
+        self._notice_fork()
         with self._changing:
             if self._stopped:
-                raise NotAllowed(
-                    "this scheduler was stopped",
-                    rule="stop closes the store, and is the end",
-                    fix="make a new Scheduler",
-                )
+                raise was_stopped()
             if self._host:
                 raise NotAllowed(
                     "this scheduler is run by the process that reads it",
@@ -196,29 +215,37 @@ class Scheduler(Nouns):
             if self._started:
                 return
             self._keep_declared()
+            if self._lent is not None:
+                self.house.workshop.lend(self._lent)
             self._started = True
             self.house.start()
+            atexit.register(self._goodbye)
             for name, why in self.registry.broken.items():
                 log = logging.getLogger("timewright")
                 log.warning("the function %r of an installed package cannot be used: %s", name, why)
 
-    def stop(self, *, wait: timedelta | None = None) -> None:
+    def stop(self, *, wait: timedelta | str | None = None) -> None:
         """Take no new work, wait for what is under way, give the rest back, and close the store.
 
         A function or a listener of ours may ask for it too: then it begins at once and ends after them.
         """
-        if threading.current_thread().name.startswith("timewright-"):
+        patience = None if wait is None else bounded(as_duration(wait, field="wait"), field="wait")
+        self._notice_fork()
+        if is_inside_a_run() or is_telling() or threading.current_thread().name.startswith("timewright-"):
             threading.Thread(target=self.stop, kwargs={"wait": wait}, name="stopping-timewright").start()
             return
         with self._changing:
+            atexit.unregister(self._goodbye)
             if self._started:
-                undone = self.house.stop(wait=wait)
+                undone = self.house.stop(wait=patience)
                 if undone:
                     logging.getLogger("timewright").warning("stopped, but %s", undone)
             if not self._stopped and self._house is not None:
                 self._house.close()
             self._started, self._stopped = False, True
         self._ended.say()
+        for tell in self._at_end:
+            tell()
 
     def run(self) -> None:
         """Start, and stay until interrupted, asked to end, or stopped; then stop gracefully.
@@ -243,12 +270,31 @@ class Scheduler(Nouns):
 
         return Mounted(self.house, self._context(), start=self.start, stop=self.stop, **options)
 
+    def at_end(self, tell: Callable[[], object]) -> None:
+        """Call this when the scheduler has stopped, on the thread that stopped it."""
+        self._at_end.append(tell)
+
+    def borrow(self, loop: AbstractEventLoop) -> None:
+        """From its start on, await async functions and listeners on this loop instead of one of its own."""
+        self._lent = self.listeners.loop = loop
+
     def __enter__(self) -> Self:
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_running else "stopped" if self._stopped else "not started"
+        return (
+            f"<Scheduler on {path_of(self._place) or 'PostgreSQL'}: {state}, {len(self._declared)} declared>"
+        )
+
+    if not TYPE_CHECKING:  # a checker knows what there is
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_such_name(self, name)
 
     def _open(self) -> House:
         with self._changing:
@@ -266,8 +312,22 @@ class Scheduler(Nouns):
                 self._house.keep_policies()
             return self._house
 
+    def _notice_fork(self) -> None:
+        """In a forked process begin anew: what it inherited is its parent's, and is not even closed."""
+        if self._process != os.getpid():
+            self._inherited.append(self._house)
+            self._begin()
+            self._unkept = set(self._declared)
+
     def _context(self) -> Context:
+        self._notice_fork()
+        if self._stopped:
+            raise was_stopped(StoreUnavailable, ", and its store is closed")
         return replace(self.house.context(), namespace=self._namespace)
+
+    def _name_of(self, schedule_id: str) -> str:
+        found = self.house.store.read(lambda tx: tx.get_schedules([schedule_id])).get(schedule_id)
+        return found.schedule.name if found is not None else ""
 
     def _end(self, _number: int, _frame: FrameType | None) -> None:
         self._ended.say()
@@ -277,70 +337,32 @@ class Scheduler(Nouns):
 
         def put(inside: Context) -> None:
             for declared in self.declared:
+                if declared["name"] not in self._unkept:
+                    continue
                 try:
                     operations["schedule put"](inside, declared)
                 except TimewrightError as error:
                     error.add_note(f"  in      the schedule {declared['name']!r}")
                     raise
 
-        if self._declared:
+        if self._unkept:
             together(self._context(), put)
-        self._declared.clear()
-
-    def _refuse_twice(self, name: str) -> None:
-        if name in self._declared:
-            raise Conflict(
-                f"a schedule is already declared as {name!r}",
-                field="name",
-                value=name,
-                rule="a name means one schedule, and what was declared first would be lost",
-                fix="give one of them another name=, or one schedule a list of triggers",
-            )
+        self._unkept.clear()
 
     def _declare(self, name: str, request: dict[str, Any]) -> None:
         self._declared[name] = request
-        if self._started:
-            self.call("schedule put", **self._declared.pop(name))
+        if self.is_running:
+            self.call("schedule put", **request)
+        else:
+            self._unkept.add(name)
 
 
-class AsyncScheduler(AsyncNouns):
-    """The same for async code: every method that waits is awaited, on a thread that is not the loop's."""
-
-    def __init__(self, store: str | os.PathLike[str] = "timewright.db", **options: Any) -> None:
-        super().__init__(self.call)
-        self.scheduler = Scheduler(store, **options)
-        self.registry = self.scheduler.registry
-        self.schedule = self.scheduler.schedule
-        self.task = self.scheduler.task
-        self.on = self.scheduler.on
-        self.on_completed = self.scheduler.on_completed
-        self.on_failed = self.scheduler.on_failed
-        self.on_exhausted = self.scheduler.on_exhausted
-
-    @property
-    def declared(self) -> tuple[dict[str, Any], ...]:
-        """The schedules that were declared and are not kept yet, each as `schedule put` is asked for it."""
-        return self.scheduler.declared
-
-    async def call(self, operation: str, /, **request: Any) -> Any:
-        """Perform any operation by its name."""
-        return await asyncio.to_thread(lambda: self.scheduler.call(operation, **request))
-
-    def asgi(self, **options: Any) -> Mounted:
-        """The HTTP API as an ASGI application, to serve alone or to mount in a web application of yours."""
-        return self.scheduler.asgi(**options)
-
-    async def start(self) -> None:
-        """Keep the declared schedules and begin to run what is due, on threads of our own."""
-        await asyncio.to_thread(self.scheduler.start)
-
-    async def stop(self, *, wait: timedelta | None = None) -> None:
-        """Take no new work, wait for what is under way, give the rest back, and close the store."""
-        await asyncio.to_thread(lambda: self.scheduler.stop(wait=wait))
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
+def _farewell(known: weakref.ref[Scheduler]) -> None:
+    """A program that ends without a stop: what is under way is given back, and not left to its lease."""
+    scheduler = known()
+    if scheduler is None or not scheduler.is_running:
+        return
+    try:
+        scheduler.stop(wait=timedelta(0))
+    except Exception:
+        logging.getLogger("timewright").exception("the program ended, and the scheduler could not be stopped")

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
 from timewright.core.costs import Cost
-from timewright.core.moments import ZERO
+from timewright.core.moments import ZERO, as_duration, bounded
+from timewright.core.refusals import refused
 from timewright.core.run import Cancelled, Failed, Outcome, Succeeded, TimedOut
 from timewright.core.target import Call
 from timewright.errors import NotFound
 from timewright.ports import Clock, Launch, Work
 from timewright.targets import context as calls
-from timewright.targets.answers import perform
+from timewright.targets.answers import perform, timed_out
 from timewright.targets.once import ENDED
-from timewright.targets.registry import Registry
+from timewright.targets.registry import Registered, Registry
+from timewright.testing.clock import instant_of
 
 
 class Act(Struct, frozen=True, kw_only=True):
@@ -28,7 +33,9 @@ class Act(Struct, frozen=True, kw_only=True):
     heeds_stop: bool = True
 
 
-def succeed(result: Any = None, *, word: str = "", after: timedelta = ZERO, cost: Cost | None = None) -> Act:
+def succeed(
+    result: Any = None, *, word: str = "", after: timedelta | str = ZERO, cost: Cost | None = None
+) -> Act:
     """Do the work, at once or after a while, and say what it cost."""
     words: dict[str, Succeeded] = {
         "": Succeeded(result=result, cost=cost),
@@ -36,12 +43,17 @@ def succeed(result: Any = None, *, word: str = "", after: timedelta = ZERO, cost
         "noop": Succeeded(word="noop", result=result, cost=cost),
         "skipped": Succeeded(word="skipped", result=result, cost=cost),
     }
-    return Act(outcome=words[word], after=after)
+    if word not in words:
+        raise refused("word", word, "is no such word", rule="useful, noop or skipped", fix="word='useful'")
+    return Act(outcome=words[word], after=_a_while(after))
 
 
-def fail(error: str = "it failed", *, after: timedelta = ZERO, not_before: datetime | None = None) -> Act:
-    """Try, and fail."""
-    return Act(outcome=Failed(error=error, not_before=not_before), after=after)
+def fail(
+    error: str = "it failed", *, after: timedelta | str = ZERO, not_before: datetime | str | None = None
+) -> Act:
+    """Try, and fail; `not_before` asks to be left alone until then."""
+    until = None if not_before is None else instant_of(not_before, field="not_before")
+    return Act(outcome=Failed(error=error, not_before=until), after=_a_while(after))
 
 
 def hang() -> Act:
@@ -52,6 +64,10 @@ def hang() -> Act:
 def vanish() -> Act:
     """Never answer and never stop, as a machine that lost its power."""
     return Act(heeds_stop=False)
+
+
+def _a_while(after: timedelta | str) -> timedelta:
+    return bounded(as_duration(after, field="after"), field="after")
 
 
 class ScriptedWork:
@@ -90,12 +106,26 @@ class ScriptedTarget:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._scripts: dict[str, list[Act]] = {}
+        self._unplayed: set[str] = set()
         self.launched: list[Launch] = []
         self.under_way: list[ScriptedWork] = []
 
     def script(self, schedule_name: str, *acts: Act) -> None:
         """What the runs of a schedule do, one act a launch."""
+        rule, fix = (
+            "succeed(), fail(), hang() or vanish(), one a launch",
+            f"script({schedule_name!r}, fail())",
+        )
+        for number, act in enumerate(acts or (None,)):
+            if not isinstance(act, Act):
+                raise refused(f"acts[{number}]", act, "is no act", rule=rule, fix=fix)
         self._scripts[schedule_name] = list(acts)
+        self._unplayed.add(schedule_name)
+
+    def take_unplayed(self) -> set[str]:
+        """The schedules whose scripts are new and were not played yet; asked once, they are forgotten."""
+        unplayed, self._unplayed = self._unplayed, set()
+        return unplayed
 
     def has_script(self, schedule_name: str) -> bool:
         """Whether the runs of a schedule follow a script."""
@@ -129,11 +159,28 @@ class ScriptedTarget:
         self.under_way.clear()
 
 
+class Patience(calls.Cancellation):
+    """Rests in no time: what a function waits for is counted, and at its time limit it is asked to stop."""
+
+    __slots__ = ("_left", "_limit")
+
+    def __init__(self, limit: timedelta) -> None:
+        super().__init__()
+        self._limit = self._left = limit.total_seconds()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Count so many seconds; says whether it was asked to stop."""
+        self._left -= self._limit if timeout is None else timeout
+        if self._left <= 0:
+            self.set(f"time limit of {self._limit:g} s reached")
+        return self.is_set()
+
+
 class CallingTarget:
     """Calls registered functions where it stands, and answers before the launch is over."""
 
-    def __init__(self, registry: Registry, *, scripted: ScriptedTarget) -> None:
-        self._registry = registry
+    def __init__(self, *, scripted: ScriptedTarget) -> None:
+        self.registries: list[Registry] = []
         self._scripted = scripted
 
     def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> Work:
@@ -142,13 +189,29 @@ class CallingTarget:
             return self._scripted.launch(launch, done)
         self._scripted.launched.append(launch)
         try:
-            registered = self._registry.resolve(launch.target.name)
+            registered = self._resolve(launch.target.name)
         except NotFound as error:
             done(Failed(error=error.message, unresolved=True))
             return ENDED
-        context = calls.Context.begin(launch, cancelled=calls.Cancellation())
-        done(perform(registered, context, launch.target.args))
+        patience = Patience(launch.time_limit)
+        context = calls.Context.begin(launch, cancelled=patience)
+        outcome = aside_of_a_loop(partial(perform, registered, context, launch.target.args))
+        done(timed_out(launch.time_limit.total_seconds()) if patience else outcome)
         return ENDED
 
     def close(self, *, grace: timedelta) -> None:
         """Nothing goes on here."""
+
+    def _resolve(self, name: str) -> Registered:
+        has_it = [registry for registry in self.registries if name in registry]
+        return (has_it or self.registries)[-1].resolve(name)
+
+
+def aside_of_a_loop(work: Callable[[], Outcome]) -> Outcome:
+    """Do it here; where a loop runs already, as in an async test, on a thread that may have its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return work()
+    with ThreadPoolExecutor(1) as aside:
+        return aside.submit(work).result()

@@ -27,10 +27,12 @@ class Mounted:
         *,
         start: Callable[[], None],
         stop: Callable[[], None],
+        before: Callable[[], None] | None = None,
         hosts: Iterable[str] = (),
         callers: Callers = by_key_or_session,
     ) -> None:
         self._start, self._stop = start, stop
+        self._before = before
         self._hub = Hub(secrets.token_hex(4))
         house.loop.observers.append(self._hub)
         self._hub.hear(house.ear)
@@ -54,6 +56,8 @@ class Mounted:
     @asynccontextmanager
     async def lifespan(self, _app: Any = None) -> AsyncIterator[None]:
         """For the application this is mounted in: `Starlette(lifespan=mounted.lifespan)`."""
+        if self._before is not None:
+            self._before()
         await asyncio.to_thread(self._start)
         try:
             yield

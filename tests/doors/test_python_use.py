@@ -1,0 +1,310 @@
+"""The embedded door in use: results, events, whose loop, guesses of those who come from elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+import threading
+import traceback
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from timewright import AsyncScheduler, Context, Scheduler, Settings, every
+from timewright.core.facts import RunFailed, RunSucceeded
+from timewright.doors.python_results import NoResult, NotYet
+from timewright.errors import InvalidDuration, InvalidInput, NotAllowed, NotFound, StoreUnavailable
+from timewright.targets.borrowed_loop import BorrowedLoop
+from timewright.testing.bench import Bench
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[Scheduler]:
+    app = Scheduler(tmp_path / "app.db")
+    yield app
+    app.stop(wait=timedelta(0))
+
+
+# A result in one line.
+
+
+def test_a_run_by_hand_gives_back_what_its_function_did(app: Scheduler) -> None:
+    @app.schedule(manual=True)
+    def add(ctx: Context) -> dict[str, Any]:
+        return {"of": ctx.payload}
+
+    app.schedule(manual=True, name="word")(lambda: "useful")
+    with app:
+        assert app.run_now("add", payload=[1, 2]) == {"of": [1, 2]}
+        assert app.run_now(add) == {"of": None}
+        assert app.run_now("word") == "useful"
+        assert app.result(app.schedules.run("add")["run"]["id"]) == {"of": None}
+
+
+def test_a_run_that_fails_is_an_error_with_its_reason_and_the_steps_that_led_there(app: Scheduler) -> None:
+    @app.schedule(manual=True, retry=1)
+    def broken() -> None:
+        raise ValueError("the disk is full")
+
+    with (
+        app,
+        pytest.raises(NoResult, match="of broken failed: exhausted: ValueError: the disk is full") as no,
+    ):
+        app.run_now(broken)
+    told = "".join(traceback.format_exception_only(no.value))
+    assert 'raise ValueError("the disk is full")' in told
+    assert no.value.run is not None
+    assert no.value.run["run"]["state"] == "failed"
+    assert f"app.runs.retry('{no.value.value}')" in str(no.value.fix)
+
+
+def test_a_run_that_takes_longer_than_someone_waits_goes_on(app: Scheduler) -> None:
+    go = threading.Event()
+    app.schedule(manual=True, name="slow")(lambda: go.wait(10) and 5)
+    with app:
+        with pytest.raises(TimeoutError, match=r"has not ended after 0\.01s") as no:
+            app.run_now("slow", timeout="0.01s")
+        assert isinstance(no.value, NotYet)
+        with pytest.raises(NoResult, match="was skipped: overlap") as skipped:
+            app.run_now("slow")
+        go.set()
+        assert app.result(str(no.value.run and no.value.run["run"]["id"])) == 5
+    assert skipped.value.fix == "wait for the run that is under way, or force=True"
+
+
+def test_nobody_waits_for_a_run_that_nobody_would_run(app: Scheduler) -> None:
+    app.schedules.create("hello", manual=True, note="hello")
+    with pytest.raises(NotAllowed, match="nobody would run 'hello'"):
+        app.run_now("hello")
+    assert app.runs.list()["runs"] == [], "and none is left behind for later"
+
+
+@pytest.mark.parametrize(
+    ("asked", "options", "error"),
+    [("hallo", {}, NotFound), (print, {}, NotFound), ("hello", {"timeout": 5}, InvalidDuration)],
+)
+def test_what_cannot_be_run_now_is_refused(
+    app: Scheduler, asked: Any, options: dict[str, Any], error: type[Exception]
+) -> None:
+    app.schedules.create("hello", manual=True, note="hello")
+    with app:
+        with pytest.raises(error):
+            app.run_now(asked, **options)
+        assert app.runs.list()["runs"] == []
+
+
+# Events.
+
+
+def test_whoever_listens_is_told_the_name_of_the_schedule(app: Scheduler) -> None:
+    heard: list[Any] = []
+    app.on_completed(heard.append)
+    app.on("failed")(heard.append)
+    app.schedule(manual=True, name="good")(lambda: None)
+    app.schedule(manual=True, name="bad", retry=1)(lambda: 1 / 0)
+    with app:
+        app.run_now("good")
+        with pytest.raises(NoResult):
+            app.run_now("bad")
+    assert [(type(fact).__name__, fact.schedule_name) for fact in heard] == [
+        ("RunSucceeded", "good"),
+        ("RunFailed", "bad"),
+    ]
+    assert isinstance(heard[0], RunSucceeded)
+    assert isinstance(heard[1], RunFailed)
+    assert heard[0].schedule_id.startswith("sch_")
+    assert pickle.loads(pickle.dumps(heard)) == heard
+
+
+def test_an_async_listener_is_awaited_and_in_order(app: Scheduler) -> None:
+    heard: list[str] = []
+
+    @app.on_completed
+    async def first(fact: Any) -> None:
+        await asyncio.sleep(0.01)
+        heard.append(f"first {fact.schedule_name}")
+
+    app.on_completed(lambda _: heard.append("second"))
+    app.schedule(manual=True, name="good")(lambda: None)
+    with app:
+        app.run_now("good")
+    assert heard == ["first good", "second"]
+
+
+@pytest.mark.parametrize("listener", [lambda: None, lambda a, b: None, "a name", 5])
+def test_who_cannot_be_told_is_refused_when_it_begins_to_listen(app: Scheduler, listener: Any) -> None:
+    with pytest.raises(InvalidInput, match="listener") as refusal:
+        app.on_failed(listener)
+    assert refusal.value.fix == "def tell(fact): ..."
+
+
+def test_an_event_by_the_word_of_others_is_refused_with_ours(app: Scheduler) -> None:
+    for word, ours in (("failure", "failed"), ("success", "completed"), ("skiped", "skipped")):
+        with pytest.raises(NotFound) as refusal:
+            app.on(word)
+        assert refusal.value.fix == f"did you mean {ours!r}?"
+    untyped: Any = app
+    with pytest.raises(NotFound, match="is a function"):
+        untyped.on(print)
+
+
+def test_an_adopted_app_tells_its_listeners_on_the_bench(app: Scheduler) -> None:
+    heard: list[str] = []
+    app.schedule(every("1h"), name="report")(lambda: None)
+
+    @app.on_completed
+    async def tell(fact: Any) -> None:
+        heard.append(fact.schedule_name)
+
+    bench = Bench()
+    bench.adopt(app)
+    bench.advance(hours=2)
+    assert heard == ["report", "report"]
+
+
+# Async code.
+
+
+def test_async_functions_and_listeners_run_on_the_loop_of_the_program(tmp_path: Path) -> None:
+    async def main() -> tuple[list[bool], Any]:
+        app, came = AsyncScheduler(tmp_path / "app.db"), asyncio.Event()
+        mine: list[bool] = []
+
+        @app.schedule(manual=True)
+        async def poll(ctx: Context) -> int:
+            mine.append(asyncio.get_running_loop() is loop)
+            return 7
+
+        @app.on_completed
+        async def tell(_: Any) -> None:
+            mine.append(asyncio.get_running_loop() is loop)
+            came.set()
+
+        loop = asyncio.get_running_loop()
+        async with app:
+            result = await app.run_now("poll")
+            await asyncio.wait_for(came.wait(), 10)
+        return mine, result
+
+    assert asyncio.run(main()) == ([True, True], 7)
+
+
+@pytest.mark.parametrize("who", ["function", "listener"])
+def test_an_app_in_async_code_stays_until_a_function_or_a_listener_stops_it(tmp_path: Path, who: str) -> None:
+    async def main() -> bool:
+        app = AsyncScheduler(tmp_path / "app.db")
+
+        @app.schedule(manual=True)
+        async def enough() -> None:
+            if who == "function":
+                await app.stop()
+
+        @app.on_completed
+        async def tell(_: Any) -> None:
+            if who == "listener":
+                await app.stop()
+
+        await app.start()
+        staying = asyncio.create_task(app.run())
+        await app.schedules.run("enough")
+        await asyncio.wait_for(staying, 10)
+        return app.is_running
+
+    assert asyncio.run(main()) is False
+
+
+def test_a_loop_that_was_lent_and_has_ended_is_replaced() -> None:
+    lent = asyncio.new_event_loop()
+    lent.close()
+    loop = BorrowedLoop("timewright-calls", lent)
+
+    async def answer() -> int:
+        return 5
+
+    assert loop.call(answer(), timeout=timedelta(seconds=10)) == 5
+    loop.close(grace=timedelta(0))
+
+
+# Guesses.
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("add_job", '@app.schedule(every("5m"))'),
+        ("periodic_task", '@app.schedule("0 9 * * mon-fri"'),
+        ("shutdown", "app.stop()"),
+        ("get_jobs", "app.schedules.list()"),
+        ("on_failure", "@app.on_failed"),
+        ("shedules", "did you mean app.schedules?"),
+        ("qwertz", "dir(app) lists what there is"),
+    ],
+)
+def test_a_name_of_another_scheduler_is_answered_with_ours(app: Scheduler, name: str, fix: str) -> None:
+    assert not hasattr(app, name)
+    with pytest.raises(AttributeError, match=f"a Scheduler has no '{name}'") as refusal:
+        getattr(app, name)
+    assert str(refusal.value.fix).startswith(fix)  # type: ignore[attr-defined]
+
+
+def test_what_is_only_declared_is_said_to_be_so(app: Scheduler) -> None:
+    app.schedule(every("1h"), name="report")(lambda: None)
+    with pytest.raises(NotFound, match="'report' is declared, and not kept yet") as refusal:
+        app.schedules.get("report")
+    assert refusal.value.fix == "app.start(), or with app: around it"
+
+
+def test_a_scheduler_says_what_it_is_and_after_its_end_that_it_ended(app: Scheduler) -> None:
+    app.schedule(every("1h"), name="report")(lambda: None)
+    assert repr(app).endswith("app.db: not started, 1 declared>")
+    app.start()
+    assert "running" in repr(app)
+    app.stop()
+    with pytest.raises(StoreUnavailable, match="this scheduler was stopped") as refusal:
+        app.schedules.list()
+    assert refusal.value.fix == "make a new Scheduler"
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"store": 5}, "store"),
+        ({"settings": {"threads": 3}}, "settings"),
+        ({"settings": Settings(threads="many")}, "threads"),  # type: ignore[arg-type]
+        ({"namespace": ""}, "namespace"),
+        ({"clock": 5}, "clock"),
+        ({"observers": [print]}, "observers[0]"),
+    ],
+)
+def test_what_no_scheduler_can_be_made_of_is_refused_by_its_field(
+    tmp_path: Path, options: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        Scheduler(**{"store": tmp_path / "app.db", **options})
+    assert refusal.value.field == field
+    assert refusal.value.rule
+    assert refusal.value.fix
+    assert not list(tmp_path.iterdir())
+
+
+def test_settings_in_python_are_read_as_kindly_as_in_a_file() -> None:
+    with pytest.raises(InvalidDuration, match="stop_wait '5' is not a duration"):
+        Settings(stop_wait=5)  # type: ignore[arg-type]
+
+
+def test_the_log_of_a_run_may_be_called(app: Scheduler, caplog: pytest.LogCaptureFixture) -> None:
+    @app.schedule(manual=True)
+    def work(ctx: Context) -> None:
+        ctx.log("half of %d", 8)
+        ctx.log.warning("nearly")
+
+    with app, caplog.at_level(logging.INFO, "timewright.run"):
+        app.run_now("work")
+        (run,) = app.runs.list()["runs"]
+        said = app.runs.logs(run["id"])["attempts"][0]["streams"]["output"].splitlines()
+    assert [line.partition(" ")[2] for line in said] == ["INFO half of 8", "WARNING nearly"]
+    assert {record.funcName for record in caplog.records} == {"work"}
