@@ -108,7 +108,7 @@ def test_the_log_is_bounded_where_nobody_finds_a_quiet_moment(
     monkeypatch.setattr(sqlite_log, "SEVERAL", 1_000_000)
     store = opened(tmp_path)
     largest = 0
-    for _ in range(24):
+    for _ in range(48):
         add(store, *(make_run(payload={"text": "x" * 3_500}) for _ in range(250)))
         largest = max(largest, log_of(tmp_path).stat().st_size // FRAME)
     assert pages_written(store) > 1.5 * LOG_PAGES

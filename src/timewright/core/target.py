@@ -18,7 +18,9 @@ COST_HEADER = "header:"
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 
 
-class Call(Struct, frozen=True, kw_only=True, tag="call", tag_field="kind", forbid_unknown_fields=True):
+class Call(
+    Struct, frozen=True, kw_only=True, tag="call", tag_field="kind", forbid_unknown_fields=True, gc=False
+):
     """A Python function, by the name it was registered under."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]

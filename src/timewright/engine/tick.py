@@ -32,6 +32,9 @@ SWEEP_EVERY = timedelta(seconds=30)
 LEASE_AT_LEAST = timedelta(seconds=0.1)
 # A thread that is called needs about so long to come, and then the interpreter, before anything else does.
 WAKING = 0.0002
+# Many that are quick are over in a moment, and what is done next does better to know it.
+BRIEFLY = 0.00002
+LONGEST_WAY = 0.002
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -251,7 +254,7 @@ class Tick:
             for lease in leases:
                 self.launcher.launch(lease, now=now, moment=moment, most=self.limits.capacity)
             if leases:
-                give_way(WAKING)
+                give_way(min(WAKING + len(leases) * BRIEFLY, LONGEST_WAY))
             tell([*facts, *(_started(lease.run, now=now) for lease in leases)])
 
     def _admit_part(self, part: Part, *, room: int, now: datetime, hold: Hold | None) -> Admitted:

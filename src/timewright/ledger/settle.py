@@ -37,7 +37,7 @@ from timewright.ports import Change, Due, Entry, Store, Transaction
 _SURE = (Succeeded, Cancelled)
 
 
-class Answer(Answered, frozen=True, kw_only=True):
+class Answer(Answered, frozen=True, kw_only=True, gc=False):
     """The outcome of one lease; `run` is the run as it was leased, with its fence."""
 
 

@@ -26,7 +26,7 @@ from timewright.ports.steps import StepRow, TakeOver
 ENDED = "its workflow is over"
 
 
-class Answered(Struct, frozen=True, kw_only=True):
+class Answered(Struct, frozen=True, kw_only=True, gc=False):
     """The outcome of one lease; `run` is the run as it was leased, with its fence."""
 
     run: Run

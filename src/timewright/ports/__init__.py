@@ -87,7 +87,7 @@ class Ids(Protocol):
         ...
 
 
-class Launch(Struct, frozen=True, kw_only=True):
+class Launch(Struct, frozen=True, kw_only=True, gc=False):
     """Everything a target is told about the run it starts."""
 
     run_id: str

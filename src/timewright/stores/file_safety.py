@@ -21,7 +21,7 @@ from timewright.errors import (
 OLDEST_LIBRARY = (3, 51, 3)
 APPLICATION_ID = 0x54575254
 # So many pages may wait in the log before whoever commits copies them: few flushes for the same promise.
-LOG_PAGES = 4000
+LOG_PAGES = 8000
 # One that a reader made longer than this is cut when it begins anew; shorter, its room is kept.
 LOG_BYTES = 64 * 1024 * 1024
 SHORTEST_DATABASE = 512

@@ -7,12 +7,18 @@ and ends when its function at last returns; being a daemon it does not keep the 
 from __future__ import annotations
 
 import itertools
+import select
 import threading
 from collections import deque
 from contextlib import suppress
+from time import monotonic
 
 from timewright.errors import OverQuota
 from timewright.targets.watch import Action, safely
+
+# A line from which something was taken so lately moves by itself: whoever was called waits so long and looks.
+MOVING = 0.001
+PATIENCE = 0.0003
 
 
 class Piece:
@@ -51,6 +57,8 @@ class Threads:
         self._names = itertools.count(1)
         self._count = 0
         self._coming = 0
+        self._taken = 0
+        self._taken_at = 0.0
         self._leaked = 0
         self._closed = False
 
@@ -115,8 +123,9 @@ class Threads:
     def _summon(self) -> None:
         """Get one more thread if work waits; under the lock.
 
-        One at a time: whoever comes takes a piece and then calls the next, if there is more. So short pieces
-        are done by few threads, which is much cheaper, and long ones by as many as are allowed.
+        One at a time: whoever comes takes a piece and then calls the next, if there is more; while the line
+        moves, it waits. So short pieces are done by few threads, which is much cheaper, and long ones by as
+        many as are allowed.
         """
         if self._coming or not self._line:
             return
@@ -147,8 +156,7 @@ class Threads:
 
     def _serve(self) -> None:
         seat, thread = _Seat(), threading.current_thread()
-        with self._lock:
-            self._coming -= 1
+        self._come()
         piece = self._take(seat)
         while piece is not None:
             piece.thread = thread
@@ -169,6 +177,8 @@ class Threads:
                         return None
                 if self._line:
                     piece = self._line.popleft()
+                    self._taken += 1
+                    self._taken_at = monotonic()
                     self._summon()
                     return piece
                 if self._closed:
@@ -189,8 +199,21 @@ class Threads:
                 return False
             if not called:
                 seat.called.acquire()  # whoever took the seat from the list at the last moment has called
+        self._come()
+        return True
+
+    def _come(self) -> None:
+        """Wait while the others empty the line by themselves; then this thread is there."""
+        while self._is_moving():
+            seen = self._taken
+            select.select((), (), (), PATIENCE)
+            if self._taken == seen:
+                break
+        with self._lock:
             self._coming -= 1
-            return True
+
+    def _is_moving(self) -> bool:
+        return bool(self._line) and not self._closed and monotonic() - self._taken_at < MOVING
 
 
 def _is_done() -> None:
