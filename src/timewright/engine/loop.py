@@ -114,6 +114,7 @@ class Loop:
         """Begin to tick, to settle, to renew, to watch and to hear, on threads of our own."""
         self.teller.open()
         self.tick.settles = False
+        self.tick.gives_way = True
         self.launcher.when_answered(self.settler.answered.wake)
         self._working = 2
         self._begin("tick", self._tick_for_ever)

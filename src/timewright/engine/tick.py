@@ -71,6 +71,7 @@ class Tick:
         self.leasing = True
         self.in_doubt = False
         self.settles = True
+        self.gives_way = False
         self.waits_for_room = False
         self.freed_gates = False
         self.hurries = False
@@ -253,7 +254,7 @@ class Tick:
         with self.starting:
             for lease in leases:
                 self.launcher.launch(lease, now=now, moment=moment, most=self.limits.capacity)
-            if leases:
+            if leases and self.gives_way:
                 give_way(min(WAKING + len(leases) * BRIEFLY, LONGEST_WAY))
             tell([*facts, *(_started(lease.run, now=now) for lease in leases)])
 

@@ -117,8 +117,9 @@ class SqliteStore:
         """Run `work` over one consistent picture of the store."""
         self._check_open()
         if self._in_memory:
+            # Nobody else can write while we have the turn, so the picture needs no transaction.
             with self._writing, translated(self.path):
-                return self._picture(self._onlooker, work)
+                return work(SqlTransaction(self._onlooker))
         try:
             reader = self._readers.pop()
         except IndexError:
