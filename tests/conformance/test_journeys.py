@@ -242,3 +242,17 @@ def test_where_someone_stands_between_nothing_outlives_a_transaction(
         settings = connection.execute("SHOW enable_seqscan").fetchall()
         names = connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchall()
     assert (settings, names) == ([("on",)], [(0,)])
+
+
+def test_what_is_made_ready_does_not_wait_for_the_commit(database: Database) -> None:
+    store = database.open()
+
+    def work(tx: Any) -> None:
+        tx.put_meta("said", "this")
+        waiting = tx._speaker._connection._riders
+        assert waiting
+        tx.make_ready()
+        assert not waiting
+
+    store.write(work)
+    assert store.read(lambda tx: tx.get_meta("said")) == "this"

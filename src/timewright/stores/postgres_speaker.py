@@ -97,6 +97,10 @@ class PostgresSpeaker:
         self._connection.send_riders()
         return self._clock.now()
 
+    def make_ready(self) -> None:
+        """Send what still waits for a journey: the commit goes alone."""
+        self._connection.send_riders()
+
     def _speak(self, spoken: Spoken, values: Sequence[str | int | None]) -> list[Row]:
         result = self._connection.ask(spoken, values, prepares=self._prepares)
         if result is None or not result.ntuples:

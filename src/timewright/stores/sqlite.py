@@ -56,17 +56,6 @@ class _Job(Generic[T]):
         self.error: BaseException | None = None
 
 
-class SqliteTransaction(SqlTransaction):
-    """The verbs in a transaction of a file."""
-
-    _speaker: SqliteSpeaker
-
-    def make_ready(self) -> None:
-        """Bring what is written to the disk, uncommitted: the commit has one page left to add."""
-        if self._speaker.make_ready is not None:
-            self._speaker.make_ready()
-
-
 class SqliteStore:
     """A store in one file, or in memory."""
 
@@ -218,7 +207,7 @@ class SqliteStore:
         if self._writer.connection.total_changes() != self._changes:
             self._clock.note(self._writer)
 
-    def _make_ready(self) -> None:
+    def _flush(self) -> None:
         """All that the commit would do but its last page: the others go into the log, and to the disk."""
         self._note()
         self._writer.connection.cache_flush()
@@ -227,12 +216,12 @@ class SqliteStore:
     def _perform(self, job: _Job[Any], *, alone: bool) -> None:
         connection = self._writer.connection
         if alone:
-            job.answers.append(job.work(SqliteTransaction(self._writer)))
+            job.answers.append(job.work(SqlTransaction(self._writer)))
             return
         connection.execute("SAVEPOINT job")
         try:
             with translated(self.path):
-                job.answers.append(job.work(SqliteTransaction(self._writer)))
+                job.answers.append(job.work(SqlTransaction(self._writer)))
         except Exception as error:
             if not connection.in_transaction:
                 # The whole transaction is gone (no room, input or output failed): nobody's work stands.
@@ -269,7 +258,7 @@ class SqliteStore:
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         if not self._in_memory:
             set_durable(connection, self.path)
-            self._writer.make_ready = self._make_ready
+            self._writer.flush = self._flush
         bring_up_to_date(connection, self.path)
 
 

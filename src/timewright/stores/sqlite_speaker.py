@@ -36,8 +36,13 @@ class SqliteSpeaker:
         self.now = now
         self.revisions = revisions or Revisions()
         self.drafting = False
-        self.make_ready: Callable[[], None] | None = None
+        self.flush: Callable[[], None] | None = None
         self._book = dict(load_book(SQLITE))
+
+    def make_ready(self) -> None:
+        """Bring what is written to the disk, uncommitted: the commit has one page left to add."""
+        if self.flush is not None:
+            self.flush()
 
     def ask(self, name: str, parameters: Mapping[str, Any]) -> list[Row]:
         """Run one statement; lists are handed over as JSON."""

@@ -40,6 +40,10 @@ class Speaker(Protocol):
         """The store's clock."""
         ...
 
+    def make_ready(self) -> None:
+        """Leave to the commit as little as there can be."""
+        ...
+
 
 class Verbs:
     """A group of verbs in one open transaction."""
@@ -55,6 +59,7 @@ class Verbs:
 
     def make_ready(self) -> None:
         """Bring what is written to the disk, uncommitted, where that leaves less for the commit to do."""
+        self._speaker.make_ready()
 
     def _hold_for(self, runs: Sequence[Run]) -> None:
         rows = [(gate, run.id, run.fence) for run in runs for gate in run.gates]
