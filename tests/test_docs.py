@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import fields
 
 from docs import generate
+from docs.speed import PLOT, draw, figures
 from tests.test_house import our_errors
 from tests.test_readme import BLOCK, run
 from timewright.core import facts
@@ -91,6 +92,10 @@ def test_every_page_is_linked_from_the_first_one() -> None:
 @pytest.mark.parametrize("name", GENERATED)
 def test_a_generated_page_is_what_the_code_says_now(name: str) -> None:
     assert text_of(DOCS / name) == GENERATED[name], ".venv/bin/python -m docs.generate writes it again"
+
+
+def test_the_picture_of_the_speed_shows_the_figures_that_are_kept() -> None:
+    assert text_of(PLOT) == draw(figures()), ".venv/bin/python -m docs.speed draws it again"
 
 
 def test_no_page_of_the_reference_is_left_over() -> None:
