@@ -29,6 +29,7 @@ from timewright.stores.file_safety import (
 from timewright.stores.hearing import FileEar
 from timewright.stores.revisions import Revisions
 from timewright.stores.sqlite_clock import HeldClock
+from timewright.stores.sqlite_forks import check_fork, give_back, take
 from timewright.stores.sqlite_glimpses import SqliteGlimpses
 from timewright.stores.sqlite_log import LogKeeper
 from timewright.stores.sqlite_schema import bring_up_to_date
@@ -77,11 +78,15 @@ class SqliteStore:
             self.path, self._revisions, connect=self._open_reader, now=self._clock.known
         )
         check_library()
+        if not self._in_memory:
+            check_fork(self.path)
         with translated(self.path):
             self._writer = SqliteSpeaker(self._open_writer(), self._revisions, now=self._clock.now)
             self._onlooker = Onlooker(self._writer.connection, self._revisions, now=self._clock.now)
             self._prepare()
         self._identity = () if self._in_memory else identity(self.path)
+        if not self._in_memory:
+            take(self.path)
 
     def now(self) -> datetime:
         """The host's clock, held above the highest instant this file has recorded."""
@@ -152,6 +157,8 @@ class SqliteStore:
     def close(self) -> None:
         """Give back every connection."""
         with self._entry, self._writing:
+            if not self._closed and not self._in_memory:
+                give_back(self.path)
             self._closed = True
             self._log.close()
             self._clock.close()
