@@ -94,6 +94,11 @@ def test_a_fork_may_make_a_scheduler_of_its_own(tmp_path: Path) -> None:
     assert told(tmp_path, FORKED.format(before="", inside=inside, after="")) == ["own True True"]
 
 
+def test_a_fork_opens_a_file_that_was_closed_before_it(tmp_path: Path) -> None:
+    inside = "print(len(Scheduler('app.db').schedules.list()['schedules']), flush=True)"
+    assert told(tmp_path, FORKED.format(before="app.start(); app.stop()", inside=inside, after="")) == ["1"]
+
+
 def test_a_fork_of_a_program_that_runs_leaves_its_parent_alone(tmp_path: Path) -> None:
     inside = "print(app.is_running, flush=True); app.stop()"
     said = told(tmp_path, FORKED.format(before="app.start()", inside=inside, after=f"{SAYS}; app.stop()"))

@@ -177,11 +177,11 @@ def test_an_eve_is_as_long_as_the_last_ones_took_and_never_long(bench: Punctual)
     assert eve is not None
 
     def one(took: float) -> float:
-        hold = eve.before(bench.now + eve.length, now=bench.now, moment=bench.clock.monotonic())
-        assert hold is not None
+        vigil = eve.before(bench.now + eve.length, now=bench.now, moment=bench.clock.monotonic())
+        assert vigil is not None
         bench.clock.advance(seconds=took)
-        hold()
-        hold()
+        vigil()
+        vigil()
         return eve.length.total_seconds()
 
     first = eve.length.total_seconds()

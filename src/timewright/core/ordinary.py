@@ -10,6 +10,7 @@ from timewright.core.backoff import Steady
 from timewright.core.catch_up import Flight
 from timewright.core.decision import Decision
 from timewright.core.due import BASELINES
+from timewright.core.following import follows
 from timewright.core.hints import NO_HINTS
 from timewright.core.policies import Align, Overlap
 from timewright.core.schedule import Schedule, ScheduleState, Standing
@@ -70,3 +71,9 @@ def next_on_time(schedule: Schedule, standing: Standing, *, flight: Flight, now:
         return None
     following = trigger.next_after(at)
     return following if following is not None and following > now else None
+
+
+def stands_alone(schedule: Schedule, flight: Flight) -> bool:
+    """Whether nothing that others do until its instant may change what becomes of it."""
+    is_free = schedule.overlap is Overlap.ALLOW or not (flight.live or flight.held)
+    return is_free and not follows(schedule.trigger)

@@ -19,7 +19,7 @@ QUICKER = 0.05
 PER_SCHEDULE = 0.00005
 
 
-class Hold:
+class Vigil:
     """Waits for the instant; whoever asks again after it does not wait."""
 
     def __init__(self, wait: Callable[[float], None], *, until: float) -> None:
@@ -55,7 +55,7 @@ class Eve:
         needed = max(self._took * MARGIN + SLACK, self._expected * PER_SCHEDULE)
         return timedelta(seconds=min(needed, LONGEST))
 
-    def before(self, due: datetime | None, *, now: datetime, moment: float) -> Hold | None:
+    def before(self, due: datetime | None, *, now: datetime, moment: float) -> Vigil | None:
         """Whether this is the eve of an instant, and then what waits for it.
 
         `moment` is what the monotonic clock showed after `now` was read: then nobody wakes too early.
@@ -63,7 +63,7 @@ class Eve:
         if due is None or not ZERO < due - now <= self.length:
             return None
         self._began = self._monotonic()
-        return Hold(self._wait, until=moment + (due - now).total_seconds())
+        return Vigil(self._wait, until=moment + (due - now).total_seconds())
 
     def _wait(self, until: float) -> None:
         moment = self._monotonic()

@@ -136,12 +136,12 @@ class Loop:
         self.tick.duty.beat(now=now)
         counts: Counter[type[Fact]] = Counter()
         due = self.tick.lookout.last.due
-        hold = self.eve.before(due, now=now, moment=self._reading.moment) if self.eve is not None else None
-        if hold is not None and due is not None:
+        vigil = self.eve.before(due, now=now, moment=self._reading.moment) if self.eve is not None else None
+        if vigil is not None and due is not None:
             # From here on it is as if the instant were there; only the commit waits for it.
             began += (due - now).total_seconds()
             now = self._rests_until = due
-        full = self.tick.run(now=now, moment=began, tell=partial(self.tell_counted, counts), hold=hold)
+        full = self.tick.run(now=now, moment=began, tell=partial(self.tell_counted, counts), vigil=vigil)
         if len(self.launcher):
             self._quicken()
             self._stop(self.tick.lookout.last.asked)

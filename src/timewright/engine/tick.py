@@ -17,7 +17,7 @@ from timewright.engine.lookout import Lookout
 from timewright.engine.rest import give_way
 from timewright.engine.writing import write_answers
 from timewright.ledger.admission_pass import Offer
-from timewright.ledger.admit import Admitted, Hold, admit_due, joined
+from timewright.ledger.admit import Admitted, Vigil, admit_due, joined
 from timewright.ledger.lease import Lease, Leased, lease_ready
 from timewright.ledger.policy_watch import PolicyWatch
 from timewright.ledger.settle import Answer, free_held, reclaim
@@ -81,21 +81,21 @@ class Tick:
         self._looked_to: datetime | None = None
         self._backlog = True
 
-    def run(self, *, now: datetime, moment: float, tell: Tell, hold: Hold | None = None) -> bool:
+    def run(self, *, now: datetime, moment: float, tell: Tell, vigil: Vigil | None = None) -> bool:
         """One pass; says whether a room was full so that there is more to do at once.
 
         A room is entered where a look at the store found something for it; whatever comes after the look is
         found by the next. What the last look foresaw for now starts before anything is looked at. Each room
         tells its facts when they are true. `moment` is what the monotonic clock showed before `now` was read.
-        Where `now` is a moment ahead, `hold` waits for it, and nothing but what is foreseen begins before it.
+        Where `now` is a moment ahead, `vigil` waits for it; only what is foreseen begins before that.
         """
         foreseen = self._foresees(now=now)
-        if hold is not None and not foreseen:
-            hold()
+        if vigil is not None and not foreseen:
+            vigil()
         self.lookout.begin(now=now)
         if self.settles:
             tell(self.settle(now=now))
-        admitted = self._start_due(now=now, moment=moment, tell=tell, hold=hold) if foreseen else Admitted()
+        admitted = self._start_due(now=now, moment=moment, tell=tell, vigil=vigil) if foreseen else Admitted()
         if self._goes_on(admitted, now=now):
             return True
         if self.policies is not None:
@@ -136,11 +136,11 @@ class Tick:
         waits = self._backlog and self.limits.leases
         return self.limits.admits and not waits and self.lookout.last.is_due(now=now)
 
-    def _start_due(self, *, now: datetime, moment: float, tell: Tell, hold: Hold | None = None) -> Admitted:
+    def _start_due(self, *, now: datetime, moment: float, tell: Tell, vigil: Vigil | None = None) -> Admitted:
         """Decide what is due, and start what may start here."""
         if self.lookout.last.due is not None:
             self.look_back(to=self.lookout.last.due)
-        admitted = self.admit(now=now, hold=hold)
+        admitted = self.admit(now=now, vigil=vigil)
         if admitted.looked_at or admitted.full:
             self.lookout.wrote()
         self.hurries = admitted.full
@@ -198,16 +198,16 @@ class Tick:
             self.lookout.wrote()
         return [*lost, *freed]
 
-    def admit(self, *, now: datetime, hold: Hold | None = None) -> Admitted:
+    def admit(self, *, now: datetime, vigil: Vigil | None = None) -> Admitted:
         """Decide what is due; what fits here is leased in the same breath unless others wait already."""
         if not self.limits.admits:
             return Admitted()
         passes: list[Admitted] = []
         for part in self.duty.parts(now=now):
             room = self.room - sum(len(one.leased) for one in passes)
-            passes.append(self._admit_part(part, room=room, now=now, hold=hold))
-        if hold is not None:
-            hold()
+            passes.append(self._admit_part(part, room=room, now=now, vigil=vigil))
+        if vigil is not None:
+            vigil()
         return passes[0] if len(passes) == 1 else joined(passes)
 
     def lease(self, *, now: datetime) -> Leased:
@@ -258,7 +258,7 @@ class Tick:
                 give_way(min(WAKING + len(leases) * BRIEFLY, LONGEST_WAY))
             tell([*facts, *(_started(lease.run, now=now) for lease in leases)])
 
-    def _admit_part(self, part: Part, *, room: int, now: datetime, hold: Hold | None) -> Admitted:
+    def _admit_part(self, part: Part, *, room: int, now: datetime, vigil: Vigil | None) -> Admitted:
         own = not part.waited
         admitted = admit_due(
             self.store,
@@ -269,7 +269,7 @@ class Tick:
             offer=Offer(holder=self.holder, capacity=room) if room > 0 and not self._backlog else None,
             shard=part.shard,
             waited=part.waited,
-            hold=hold,
+            vigil=vigil,
         )
         if own and not admitted.full:
             self._looked_to = now

@@ -8,9 +8,8 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from timewright.core.facts import Fact
-from timewright.core.following import follows
 from timewright.core.moments import ZERO
-from timewright.core.policies import Overlap
+from timewright.core.ordinary import stands_alone
 from timewright.core.run import Run
 from timewright.core.schedule import Schedule
 from timewright.core.shards import WHOLE, Shard, check_shard
@@ -22,7 +21,7 @@ from timewright.ports import Due, Ids, Store, Transaction
 
 MOST_RACES = 3
 
-Hold = Callable[[], None]
+Vigil = Callable[[], None]
 
 
 class Admitted(Struct, frozen=True, kw_only=True):
@@ -45,19 +44,19 @@ def admit_due(
     offer: Offer | None = None,
     shard: Shard = WHOLE,
     waited: timedelta = ZERO,
-    hold: Hold | None = None,
+    vigil: Vigil | None = None,
 ) -> Admitted:
     """Decide every due occurrence of at most `limit` schedules.
 
     With a shard (k, n), of that part of them; with `waited`, of those that nobody looked at for so long.
-    Where `now` is a moment ahead, `hold` waits for it: all is written by then, and nothing is committed.
+    Where `now` is a moment ahead, `vigil` waits for it: all is written by then, and nothing is committed.
     """
     check_shard(shard)
     batch = ids.new("lease", now=now) if offer is not None else ""
 
     def work(tx: Transaction) -> Admitted:
         due = tx.due_schedules(now=now - waited, limit=limit, since=since, shard=shard)
-        if hold is not None and not all(map(_stands_alone, due)):
+        if vigil is not None and not all(stands_alone(d.schedule, d.flight) for d in due):
             raise _TooSoon
         calendars = calendars_for(tx, [d.schedule for d in due])
         taken = offer if offer is not None and _in_order(due, room=offer.capacity) else None
@@ -76,16 +75,16 @@ def admit_due(
             full=len(due) >= limit or admission.more,
             latest=due[-1].standing.wake_at if due else None,
         )
-        if hold is not None:
+        if vigil is not None:
             tx.make_ready()
-            hold()
+            vigil()
         return admitted
 
     try:
         return _write(store, work)
     except _TooSoon:
-        assert hold is not None
-        hold()
+        assert vigil is not None
+        vigil()
         return admit_due(
             store, ids=ids, now=now, limit=limit, since=since, offer=offer, shard=shard, waited=waited
         )
@@ -111,13 +110,6 @@ def joined(passes: Sequence[Admitted]) -> Admitted:
 
 class _TooSoon(Exception):
     """What is due cannot be decided before its instant."""
-
-
-def _stands_alone(due: Due) -> bool:
-    """Whether nothing that others do until its instant may change what becomes of it."""
-    flight, schedule = due.flight, due.schedule
-    is_free = schedule.overlap is Overlap.ALLOW or not (flight.live or flight.held)
-    return is_free and not follows(schedule.trigger)
 
 
 def _in_order(due: Sequence[Due], *, room: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import groupby
 from operator import itemgetter
 
 from msgspec.structs import replace
@@ -39,7 +38,6 @@ FOREVER = 2**62
 STARTED = 8
 
 _BY_ID = itemgetter(0)
-_LINE = itemgetter(1)
 
 
 class LeaseVerbs(Verbs):
@@ -170,12 +168,13 @@ class LeaseVerbs(Verbs):
         if rows[0][0]:
             self._awaken(now=now, limit=limit)
             rows = self._ask("ready_everywhere", parameters)
-        lines = {
-            line: list(waiting) for line, waiting in groupby(rows, key=itemgetter(1)) if line is not None
-        }
+        lines: dict[str, list[Row]] = {}
+        for _, line, *waiting in rows:
+            if line is not None:
+                lines.setdefault(line, []).append(tuple(waiting))
         found: list[Run] = []
         for line in sorted(lines):
-            found += self._waiting([row[2:] for row in lines[line]], gates_of(line))
+            found += self._waiting(lines[line], gates_of(line))
         return found
 
     def _awaken(self, *, now: datetime, limit: int) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from pathlib import Path
 
 from timewright.errors import UnsafeStore
 
-_OPEN: Counter[tuple[str, int]] = Counter()
+# A fork has its parent's list, under its parent's number. Each of these is one step, so no lock is needed,
+# which a fork might inherit taken.
+_OPEN: list[tuple[str, int]] = []
 
 
 def check_fork(path: str) -> None:
@@ -17,8 +18,8 @@ def check_fork(path: str) -> None:
     A fork inherits what SQLite knows of its locks, and not the locks: the parent could take the log away
     while the fork still writes into it.
     """
-    real, mine = str(Path(path).resolve()), os.getpid()
-    if any(count > 0 and name == real and pid != mine for (name, pid), count in _OPEN.items()):
+    real, mine = _known(path)
+    if any(name == real and pid != mine for name, pid in list(_OPEN)):
         raise UnsafeStore(
             f"{path} was open when this process was forked",
             field="store",
@@ -30,9 +31,14 @@ def check_fork(path: str) -> None:
 
 def take(path: str) -> None:
     """Note that a file is open here."""
-    _OPEN[str(Path(path).resolve()), os.getpid()] += 1
+    _OPEN.append(_known(path))
 
 
 def give_back(path: str) -> None:
-    """Note that a file is closed here."""
-    _OPEN[str(Path(path).resolve()), os.getpid()] -= 1
+    """Note that a file is closed here; in a fork, what its parent opened stays its parent's."""
+    if (known := _known(path)) in _OPEN:
+        _OPEN.remove(known)
+
+
+def _known(path: str) -> tuple[str, int]:
+    return str(Path(path).resolve()), os.getpid()

@@ -14,7 +14,7 @@ from timewright.core.leasing import Gate
 from timewright.core.policies import CatchUp, Delivery
 from timewright.core.run import Lost, Released
 from timewright.engine import launch
-from timewright.engine.eve import Hold
+from timewright.engine.eve import Vigil
 from timewright.engine.tick import Tick
 from timewright.ledger import admission_pass, admit, by_hand, endings, replan, settle, standings
 from timewright.ledger.admission_pass import AdmissionPass
@@ -267,7 +267,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="kept on the eve of its instant",
         owners=("I5",),
-        patches=lambda: [(Hold, "__call__", lambda _: None)],
+        patches=lambda: [(Vigil, "__call__", lambda _: None)],
     ),
     Mutant(name="the planner reads its own clock", owners=("I5",), patches=lambda: _local("admit")),
     Mutant(name="the reaper reads its own clock", owners=("I16",), patches=lambda: _local("reclaim")),
