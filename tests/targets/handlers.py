@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from timewright.targets.context import Context, NotBefore
@@ -138,6 +138,37 @@ def recurse() -> int:
 @registry.register
 def odd() -> object:
     return object()
+
+
+class Bill:
+    """Written as the models of Pydantic are, which every worker here would have to import."""
+
+    def model_dump(self, *, mode: str) -> dict[str, str]:
+        return {"total": "9.50", "mode": mode}
+
+
+class Column:
+    """Numbers as numerical libraries keep them."""
+
+    def tolist(self) -> list[float]:
+        return [1.0, 2.5]
+
+
+class Mirror:
+    """Says that it is written as itself."""
+
+    def tolist(self) -> Mirror:
+        return self
+
+
+@registry.register
+def modelled() -> object:
+    return {"bill": Bill(), "column": Column(), "path": PurePosixPath("/a/b")}
+
+
+@registry.register
+def mirrored() -> object:
+    return Mirror()
 
 
 @registry.register

@@ -11,11 +11,13 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import create_model
 
 from tests.targets import handlers
 from tests.targets.stage import begin, launch_of, nothing_left, outcome_of, read, until
@@ -23,7 +25,7 @@ from timewright.core.run import Cancelled, Failed, Outcome, Released, Succeeded,
 from timewright.core.target import Call, Isolation, Note
 from timewright.core.triggers import Once
 from timewright.errors import Conflict, InvalidInput, InvalidInstant, NotFound, OverQuota
-from timewright.targets.answers import DEEPEST, LONGEST_RESULT
+from timewright.targets.answers import DEEPEST, LONGEST_RESULT, plain_result
 from timewright.targets.call import CallTarget
 from timewright.targets.context import NOOP, SKIPPED, USEFUL, Context, NotBefore
 from timewright.targets.registry import Registry, check_call, load_app
@@ -291,13 +293,37 @@ def test_a_result_that_is_nested_too_deep_for_others_to_write_is_cut_and_says_so
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"), [("odd", "<object object at"), ("cyclic", "[[...]]"), ("half_character", "'\\udc80'")]
+    ("name", "shown"),
+    [
+        ("odd", "<object object at"),
+        ("cyclic", "[[...]]"),
+        ("half_character", "'\\udc80'"),
+        ("mirrored", "<"),
+    ],
 )
 def test_a_result_that_cannot_be_written_down_is_shown_instead(
     target: CallTarget, name: str, shown: str
 ) -> None:
     result = outcome_of(target, call(name)).result
     assert result["unserialisable"].startswith(shown)
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_models_arrays_and_paths_are_kept_as_the_data_they_stand_for(
+    target: CallTarget, isolation: Isolation
+) -> None:
+    result = outcome_of(target, Call(name="modelled", isolation=isolation)).result
+    assert result == {
+        "bill": {"total": "9.50", "mode": "json"},
+        "column": [1.0, 2.5],
+        "path": "/a/b",
+    }
+
+
+def test_a_model_of_pydantic_is_kept_as_its_fields() -> None:
+    bill = create_model("Bill", total=(Decimal, ...), due=(datetime, ...))
+    kept = plain_result([bill(total=Decimal("9.50"), due=handlers.LATER)])
+    assert kept == [{"total": "9.50", "due": "2026-03-10T12:00:00Z"}]
 
 
 def test_a_generator_that_nobody_runs_is_no_success(target: CallTarget) -> None:

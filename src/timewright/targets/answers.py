@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Awaitable
+from os import fspath
 from types import AsyncGeneratorType, GeneratorType, TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -79,7 +80,7 @@ def failure(error: BaseException) -> Failed:
 def plain_result(value: Any) -> Any:
     """The value as plain JSON, cut off from the function that may still change it; never raises."""
     try:
-        encoded = msgspec.json.encode(value)
+        encoded = msgspec.json.encode(value, enc_hook=_as_data)
         limit = {"limit_bytes": LONGEST_RESULT}
         if len(encoded) <= LONGEST_RESULT:
             plain = msgspec.json.decode(encoded)
@@ -96,6 +97,16 @@ def plain_result(value: Any) -> Any:
         }
     head = encoded[:LONGEST_SHOWN].decode("utf-8", "ignore")
     return {"truncated": head, "bytes": len(encoded), **limit}
+
+
+def _as_data(value: Any) -> Any:
+    """What JSON has no word for and knows how it is written: models, arrays and their numbers, paths."""
+    kind = type(value)
+    if callable(getattr(kind, "model_dump", None)):
+        return value.model_dump(mode="json")
+    if callable(getattr(kind, "tolist", None)):
+        return value.tolist()
+    return fspath(value)
 
 
 def is_shallow(value: Any) -> bool:
