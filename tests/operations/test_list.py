@@ -71,7 +71,7 @@ def test_every_noun_and_verb_that_is_promised_is_on_the_list() -> None:
         "budget": "set get list usage delete",
         "provider": "close open list",
         "calendar": "put get list refresh delete",
-        "group": "pause resume",
+        "group": "list pause resume",
         "reminder": "set list snooze cancel",
         "audit": "list verify",
         "key": "create list get revoke rotate",

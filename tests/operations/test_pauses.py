@@ -96,6 +96,21 @@ def test_a_group_that_goes_on_leaves_alone_what_someone_paused_by_itself(house: 
     }
 
 
+def test_groups_are_listed_with_how_many_of_them_stand_still(house: House) -> None:
+    house.ask("schedule create", name="daily-report", every="24h", note="x", group="reports")
+    before = house.ask("group list")["groups"]
+    house.ask("schedule pause", schedule="daily-report")
+    house.ask("schedule create", name="archived", every="24h", note="x", group="gone")
+    house.ask("schedule archive", schedule="archived")
+    after = house.ask("group list")["groups"]
+    assert [one["name"] for one in after] == ["exports", "reminders", "reports"]
+    assert after[2] == {**before[2], "active": before[2]["active"] - 1, "paused": 1}
+    first = house.ask("group list", limit=1)
+    rest = house.ask("group list", limit=2, cursor=first["cursor"])
+    assert [*first["groups"], *rest["groups"]] == after
+    assert not rest["cursor"]
+
+
 def test_a_group_nobody_belongs_to_is_refused_with_the_nearest(house: House) -> None:
     with pytest.raises(NotFound) as refusal:
         house.ask("group pause", group="report")

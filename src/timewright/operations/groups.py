@@ -1,8 +1,9 @@
-"""Groups: stopping all schedules that belong together, and letting those go on that were stopped so."""
+"""Groups: which there are; stopping one as a whole, and letting go on what was stopped so."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 from msgspec import Struct
 
@@ -10,13 +11,27 @@ from timewright.core.schedule import ScheduleState
 from timewright.core.vocabulary import check_name
 from timewright.errors import OverQuota
 from timewright.ledger.replan import pause, resume
+from timewright.operations.at_once import may_take_long
 from timewright.operations.context import Context, together
 from timewright.operations.find import MOST_COMPARED, no_such
-from timewright.operations.registry import Named, Write, operations
+from timewright.operations.pages import paged
+from timewright.operations.registry import Listing, Named, Write, operations
 from timewright.operations.views import ScheduleRow, schedule_row
-from timewright.ports import Due, ScheduleFilter, Transaction
+from timewright.ports import Due, Page, ScheduleFilter, Transaction
+from timewright.ports.glance import Membership
 
 MOST_IN_GROUP = 5000
+
+
+class List(Listing, frozen=True, kw_only=True):
+    """Which page of the groups."""
+
+
+class Groups(Struct, frozen=True, kw_only=True):
+    """Groups by name, and how many of their schedules stand where."""
+
+    groups: tuple[Membership, ...]
+    cursor: str = ""
 
 
 class Pause(Write, frozen=True, kw_only=True):
@@ -38,6 +53,19 @@ class Group(Struct, frozen=True, kw_only=True):
     group: str
     changed: tuple[ScheduleRow, ...]
     left: tuple[ScheduleRow, ...]
+
+
+@operations.add("group", "list", List, scope="read", examples=({},))
+def list_groups(context: Context, ask: List) -> Groups:
+    """List the groups that schedules belong to."""
+
+    def find(tx: Transaction, limit: int, place: str) -> Page:
+        found = tx.groups(context.namespace, after=place, limit=limit + 1)
+        return Page(tuple(found[:limit]), found[limit - 1].name if len(found) > limit else "")
+
+    may_take_long(context)
+    rows, cursor = context.store.read(lambda tx: paged(context, ask, partial(find, tx)))
+    return Groups(groups=tuple(rows), cursor=cursor)
 
 
 @operations.add("group", "pause", Pause, scope="write", examples=({"group": "reports", "reason": "audit"},))
@@ -86,13 +114,9 @@ def _members(tx: Transaction, namespace: str, group: str) -> list[Due]:
         if not cursor:
             break
     if not found:
-        raise no_such("group", group, _groups(tx, namespace), lister="schedule list")
+        known = [one.name for one in tx.groups(namespace, after="", limit=MOST_COMPARED)]
+        raise no_such("group", group, known, lister="group list")
     return found
-
-
-def _groups(tx: Transaction, namespace: str) -> set[str]:
-    page = tx.find_schedules(ScheduleFilter(namespace=namespace, limit=MOST_COMPARED))
-    return {due.schedule.group for due in page.rows if due.schedule.group}
 
 
 def _too_many(group: str) -> OverQuota:

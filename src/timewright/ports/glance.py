@@ -39,6 +39,16 @@ class Counts(Struct, frozen=True, kw_only=True):
     parked: int
 
 
+class Membership(Struct, frozen=True, kw_only=True):
+    """How many schedules of a group stand where."""
+
+    name: str
+    schedules: int
+    active: int
+    paused: int
+    parked: int
+
+
 class GlanceVerbs(Protocol):
     """Verbs that read a little of many schedules; each costs what it gives back."""
 
@@ -52,6 +62,10 @@ class GlanceVerbs(Protocol):
 
     def count_standing(self, namespace: str, *, failed_since: datetime, most: int) -> Counts:
         """How many runs stand in each of those states, each counted up to `most`."""
+        ...
+
+    def groups(self, namespace: str, *, after: str, limit: int) -> list[Membership]:
+        """The groups that have schedules, by name, from one on; it walks the schedules of the namespace."""
         ...
 
     def past(self, namespace: str, *, since: datetime, limit: int) -> list[Past]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from timewright.core.moments import EPOCH, micros
-from timewright.ports.glance import Counts, Mark, Past
+from timewright.ports.glance import Counts, Mark, Membership, Past
 from timewright.stores.rows import MICROSECOND, Row, to_instant
 from timewright.stores.run_verbs import since_parameters
 from timewright.stores.verbs import Verbs
@@ -32,6 +32,14 @@ class SqlGlanceVerbs(Verbs):
         asked = {"namespace": namespace, "most": most, **since_parameters(failed_since)}
         ((leased, ready, failed, parked),) = self._ask("count_standing", asked)
         return Counts(leased=leased, ready=ready, failed=failed, parked=parked)
+
+    def groups(self, namespace: str, *, after: str, limit: int) -> list[Membership]:
+        """The groups that have schedules, by name, from one on; it walks the schedules of the namespace."""
+        rows = self._ask("groups", {"namespace": namespace, "after": after, "limit": limit})
+        return [
+            Membership(name=row[0], schedules=row[1], active=row[2], paused=row[3], parked=row[4])
+            for row in rows
+        ]
 
     def past(self, namespace: str, *, since: datetime, limit: int) -> list[Past]:
         """The occurrences planned since an instant, the newest first."""

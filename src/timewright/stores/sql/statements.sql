@@ -797,6 +797,15 @@ WHERE wake_at IS NOT NULL AND wake_at <= :until AND namespace = :namespace
 ORDER BY wake_at, id
 LIMIT :limit
 
+-- name: groups
+SELECT grouped, count(*), count(CASE WHEN state = 'active' THEN 1 END), count(CASE WHEN state = 'paused' THEN 1 END),
+    count(CASE WHEN state = 'parked' THEN 1 END)
+FROM schedules
+WHERE namespace = :namespace AND grouped > :after AND state <> 'archived'
+GROUP BY grouped
+ORDER BY grouped
+LIMIT :limit
+
 -- name: count_standing
 -- No further than somebody would read; each part has an index of its own.
 SELECT
