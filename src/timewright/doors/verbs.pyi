@@ -157,6 +157,8 @@ class Calendars:
         """Read the holidays of a calendar again; what changed is a new revision, and nothing else is."""
 
 class Groups:
+    def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+        """List the groups that schedules belong to."""
     def pause(self, group: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> Plain:
         """Pause every active schedule of a group; those that stand still already are left alone."""
     def resume(self, group: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
@@ -399,6 +401,8 @@ class AsyncCalendars:
         """Read the holidays of a calendar again; what changed is a new revision, and nothing else is."""
 
 class AsyncGroups:
+    async def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+        """List the groups that schedules belong to."""
     async def pause(self, group: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> Plain:
         """Pause every active schedule of a group; those that stand still already are left alone."""
     async def resume(self, group: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
