@@ -23,6 +23,7 @@ from timewright.core.moments import HOUR, MINUTE
 from timewright.core.run import RunState
 from timewright.core.schedule import ScheduleState
 from timewright.ports import RunFilter, ScheduleFilter, Store
+from timewright.ports.glance import Membership
 from timewright.stores.statements import SQLITE, load_book
 
 
@@ -134,3 +135,23 @@ def test_a_page_of_one_state_walks_the_index_of_that_state(
     walked = [step for step in steps if re.match(r"(SCAN|SEARCH) ", step) and not of_one.search(step)]
     assert len(walked) == 1
     assert index in walked[0]
+
+
+def test_groups_are_counted_by_name_without_what_is_archived_or_belongs_to_others(store: Store) -> None:
+    states = [ScheduleState.PAUSED, ScheduleState.ACTIVE, ScheduleState.PARKED, ScheduleState.ARCHIVED]
+    made = [
+        *(make_schedule(f"job-{n}", group="b" if n else "a") for n in range(len(states))),
+        make_schedule("alone"),
+        make_schedule("foreign", group="c", namespace="other"),
+    ]
+    stood = [make_standing(state=state) for state in [*states, ScheduleState.ACTIVE, ScheduleState.ACTIVE]]
+    store.write(lambda tx: tx.put_schedules([revised(a, b) for a, b in zip(made, stood, strict=True)]))
+
+    def found(after: str = "", limit: int = 9) -> list[Membership]:
+        return store.read(lambda tx: tx.groups("default", after=after, limit=limit))
+
+    a = Membership(name="a", schedules=1, active=0, paused=1, parked=0)
+    b = Membership(name="b", schedules=2, active=1, paused=0, parked=1)
+    assert found() == [a, b]
+    assert found(limit=1) == [a]
+    assert found(after="a") == [b]
