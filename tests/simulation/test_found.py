@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from timewright import every
-from timewright.core.moments import micros
+from timewright.core.moments import micros, spell_instant
 from timewright.core.policies import CatchUp, JitterSide
 from timewright.core.run import RunState
 from timewright.core.schedule import ScheduleState
@@ -99,6 +99,21 @@ def test_an_edit_after_a_skip_plans_the_instants_before_the_one_that_was_left_ou
     assert len(runs) == 7
     assert [run.planned_at for run in runs if run.state is RunState.SKIPPED] == [left_out.planned_at]
     assert verified(bench) == []
+
+
+def test_an_edit_in_a_pause_after_a_skip_plans_the_instants_before_the_one_that_was_left_out() -> None:
+    bench = Bench()
+    bench.schedule("report", every("24h"))
+    ask(bench, "schedule skip", schedule="report", count=3)
+    ask(bench, "schedule pause", schedule="report", until=spell_instant(bench.now + HOUR))
+    edited = bench.now
+    bench.advance(minutes=30)
+    ask(bench, "schedule update", schedule="report", every="10m")
+    bench.advance(hours=2)
+    planned = {run.planned_at: run.state for run in bench.runs("report") if run.planned_at > edited}
+    assert planned[edited + timedelta(minutes=50)] is RunState.SKIPPED
+    assert planned[edited + timedelta(minutes=90)] is RunState.SUCCEEDED
+    assert ask(bench, "verify")["holds"]
 
 
 def test_an_edit_of_other_words_does_not_bring_back_what_was_left_out() -> None:

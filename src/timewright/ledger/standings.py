@@ -49,7 +49,8 @@ def revised(due: Due, schedule: Schedule, calendars: Calendars, *, now: datetime
     if standing.state is ScheduleState.FINISHED:
         standing = replace(standing, state=schedule_after(standing.state, ScheduleEvent.REVIVE), reason="")
     if standing.state is not ScheduleState.ACTIVE:
-        return standing
+        begins = _begins_anew(due, schedule, now=now)
+        return standing if begins is None else replace(standing, cursor=begins)
     looks_from = now if standing.next_at is None else min(now, standing.next_at - _TICK)
     standing = replace(standing, cursor=_taken_over(due, schedule, at=looks_from, now=now))
     standing = _decided(schedule, standing, calendars, now=looks_from)
@@ -67,17 +68,22 @@ def owes_a_decision(due: Due, schedule: Schedule, *, now: datetime) -> bool:
 def _taken_over(due: Due, schedule: Schedule, *, at: datetime, now: datetime) -> datetime:
     """From where on new words hold.
 
-    In a pause that was wished nothing is passed over: its end records it all. Where instants ahead were left
-    out by hand the cursor stands behind them; another plan may have others before, and begins now.
+    In a pause that was wished nothing is passed over: its end records it all.
     """
-    cursor = due.standing.cursor
-    if due.standing.source is Source.PAUSED:
-        return cursor
-    if cursor > now + _early(due.schedule) and any(
-        getattr(schedule, field) != getattr(due.schedule, field) for field in _PLAN
-    ):
-        return max(now, opening(schedule).cursor)
-    return max(cursor, at)
+    begins, cursor = _begins_anew(due, schedule, now=now), due.standing.cursor
+    if begins is not None:
+        return begins
+    return cursor if due.standing.source is Source.PAUSED else max(cursor, at)
+
+
+def _begins_anew(due: Due, schedule: Schedule, *, now: datetime) -> datetime | None:
+    """Where a plan begins that takes the place of one of which instants ahead were left out by hand.
+
+    The cursor stands behind those; another plan may have others before, also for one that is paused.
+    """
+    is_ahead = due.standing.cursor > now + _early(due.schedule)
+    differs = any(getattr(schedule, field) != getattr(due.schedule, field) for field in _PLAN)
+    return max(now, opening(schedule).cursor) if is_ahead and differs else None
 
 
 def _early(schedule: Schedule) -> timedelta:
