@@ -91,7 +91,7 @@ def check_size(raw: Any, path: str = "") -> None:
             raise refused(path, raw, "is too deep or too large", rule=rule, fix="less, or several of them")
         if kind in _SINGLE_PARTS:
             continue
-        if isinstance(value, Mapping):
+        if kind is dict or isinstance(value, Mapping):
             pending += ((inner, depth + 1) for pair in value.items() for inner in pair)
         elif isinstance(value, list | tuple | set | frozenset):
             pending += ((inner, depth + 1) for inner in value)
@@ -124,6 +124,12 @@ def names_of(raw: Any, cls: type, path: str = "") -> dict[str, Any]:
         timed = snake(key).endswith("_ms") and snake(key) not in known
         _put(given, where, Milliseconds(value) if timed else value, path)
     return given
+
+
+def is_named(key: Any, cls: type) -> bool:
+    """Whether a field of a type has exactly this name."""
+    known, aliases = _names(cls)
+    return isinstance(key, str) and (key in known or key in aliases)
 
 
 @cache
@@ -175,9 +181,9 @@ _ABSENT = object()
 def _part(base: object, name: str) -> Any:
     if base is None:
         return _ABSENT
-    if isinstance(base, Mapping):
-        return base.get(name, _ABSENT)
-    return getattr(base, name, _ABSENT) if isinstance(base, Struct) else _ABSENT
+    if isinstance(base, Struct):
+        return getattr(base, name, _ABSENT)
+    return base.get(name, _ABSENT) if isinstance(base, Mapping) else _ABSENT
 
 
 def _example(name: str) -> str:

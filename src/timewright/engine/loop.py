@@ -252,6 +252,8 @@ class Loop:
 
     def tell_counted(self, counts: Counter[type[Fact]], facts: Sequence[Fact]) -> None:
         """A room that fails does not take with it what the rooms before it have made true."""
+        if not facts:
+            return
         self.tell(facts)
         counts.update(map(type, facts))
         self.has_news = self.has_news or not counts.keys().isdisjoint(NEWS)

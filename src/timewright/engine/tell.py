@@ -108,10 +108,11 @@ class Teller:
         for observer in list(self.observers):
             if self._open:
                 self._put(self._line(observer), facts)
-            else:
-                for fact in facts:
-                    if isinstance(fact, kinds_of(observer)):
-                        note(observer, fact, troubled=self._troubled)
+                continue
+            kinds = kinds_of(observer)
+            for fact in facts:
+                if isinstance(fact, kinds):
+                    note(observer, fact, troubled=self._troubled)
 
     def close(self, *, until: Callable[[], float]) -> int:
         """Tell everyone what is left, while there is time; says how many facts were never told."""
@@ -157,16 +158,13 @@ def note(observer: Observer, fact: Fact, *, troubled: Troubled) -> None:
 
 def finished(counts: Counter[type[Fact]], *, at: datetime, seconds: float) -> TickFinished:
     """What a pass did, in numbers."""
-
-    def sum_of(*kinds: type[Fact]) -> int:
-        return sum(counts[kind] for kind in kinds)
-
+    of = counts.get
     return TickFinished(
         at=at,
         seconds=seconds,
-        settled=sum_of(RunSucceeded, RunFailed, RunWillRetry, RunParked),
-        reclaimed=counts[LeaseLost],
-        admitted=counts[RunAdmitted],
-        skipped=counts[RunSkipped],
-        leased=counts[RunLeased],
+        settled=of(RunSucceeded, 0) + of(RunFailed, 0) + of(RunWillRetry, 0) + of(RunParked, 0),
+        reclaimed=of(LeaseLost, 0),
+        admitted=of(RunAdmitted, 0),
+        skipped=of(RunSkipped, 0),
+        leased=of(RunLeased, 0),
     )

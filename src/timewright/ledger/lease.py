@@ -145,9 +145,8 @@ def _lease_some(store: Store, ask: _Ask) -> Leased:
 
 
 def _lease(tx: Transaction, ask: _Ask) -> Leased:
-    if ask.queue is not None:
-        queue_policy(tx, *ask.queue)
-    ready, policies = _candidates(tx, ask)
+    known = {ask.queue: queue_policy(tx, *ask.queue)} if ask.queue is not None else {}
+    ready, policies = _candidates(tx, ask, known)
     if not ready:
         return Leased()
     under = terms_for(tx, ready, policies=policies)
@@ -170,14 +169,16 @@ def _lease(tx: Transaction, ask: _Ask) -> Leased:
     return replace(found, deferred=len(spending.deferred)) if spending.deferred else found
 
 
-def _candidates(tx: Transaction, ask: _Ask) -> tuple[list[Run], dict[Pair, QueuePolicy]]:
+def _candidates(
+    tx: Transaction, ask: _Ask, known: Mapping[Pair, QueuePolicy]
+) -> tuple[list[Run], dict[Pair, QueuePolicy]]:
     """The best of each line whose policy can be read; where waiting counts, its longest waiting too."""
     gate = queue_gate(*ask.queue) if ask.queue is not None else ""
     best = tx.ready_runs(now=ask.now, limit=ask.capacity + 1, handoff=ask.handoff, queue=gate)
     queues = {(run.namespace, run.queue) for run in best if run.queue}
     if not queues:
         return best, {}
-    policies = queue_policies(tx, queues)
+    policies = known if queues <= known.keys() else queue_policies(tx, queues)
     closed = {pair for pair in policies if pair[0] == ask.closed}
     policies = {pair: policy for pair, policy in policies.items() if pair not in closed}
     found = {run.id: run for run in best if not run.queue or (run.namespace, run.queue) in policies}

@@ -71,7 +71,9 @@ def queue_policies(tx: Transaction, queues: Iterable[Pair]) -> dict[Pair, QueueP
     policies = dict.fromkeys(queues, _CAUTIOUS)
     if not policies:
         return policies
-    for row in tx.get_objects(QUEUE, names=sorted({name for _, name in policies})):
+    namespaces = {namespace for namespace, _ in policies}
+    only = namespaces.pop() if len(namespaces) == 1 else None
+    for row in tx.get_objects(QUEUE, namespace=only, names=sorted({name for _, name in policies})):
         if (row.namespace, row.name) in policies:
             try:
                 policies[row.namespace, row.name] = _policy(row.body)

@@ -93,9 +93,9 @@ def started(store: Store, run: Run, *, now: datetime) -> None:
     store.write(work)
 
 
-def reported(store: Store, run: Run) -> Run:
+def reported(tx: Transaction, run: Run) -> Run:
     """The run as whoever reports from outside has it: it may be done before its launch is written."""
-    target = store.read(lambda tx: terms_for(tx, [run]))[run.id].terms.target
+    target = terms_for(tx, [run])[run.id].terms.target
     return replace(run, holder=EXECUTOR) if isinstance(target, Workflow) and run.holder != UNFOLDED else run
 
 

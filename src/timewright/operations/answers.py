@@ -167,12 +167,16 @@ def reset_entry(context: Context, ask: Reset) -> Ended:
 def answer_lease(context: Context, run_id: str, fence: int, outcome: Outcome) -> Ended:
     """Write the outcome of a live lease; the same answer again is no news, any other is refused as stale."""
     now = context.now()
-    run = context.store.read(lambda tx: find_run(tx, context.namespace, run_id))
-    if run.state is not RunState.LEASED or run.fence != fence:
+
+    def look(tx: Transaction) -> tuple[Run, Run | None]:
+        run = find_run(tx, context.namespace, run_id)
+        return run, reported(tx, run) if _is_held(run, fence) else None
+
+    run, told = context.store.read(look)
+    if told is None:
         if not context.store.read(lambda tx: _was_said(tx, run_id, fence, outcome)):
             raise _lost(run_id, fence)
         return _ended(context, run_id)
-    told = reported(context.store, run)
     answer = Answer(run=told, outcome=outcome, started_at=run.started_at or run.leased_at)
     settled = settle_answers(context.store, [answer], now=now)
     context.tell(settled.facts)
@@ -185,7 +189,7 @@ def start_lease(context: Context, run_id: str, fence: int) -> Ended:
     """Note that the work of a live lease began: it has its whole time from here on."""
     now = context.now()
     run = context.store.read(lambda tx: find_run(tx, context.namespace, run_id))
-    if run.state is not RunState.LEASED or run.fence != fence:
+    if not _is_held(run, fence):
         raise _lost(run_id, fence)
     started(context.store, run, now=now)
     return _ended(context, run_id)
@@ -204,9 +208,13 @@ def _held(tx: Transaction, namespace: str, ask: Held) -> Run:
         return _by_lease(tx, namespace, ask.lease)
     run_id, fence = _named(ask)
     run = find_run(tx, namespace, run_id)
-    if run.state is not RunState.LEASED or run.fence != fence:
+    if not _is_held(run, fence):
         raise _lost(run_id, fence)
     return run
+
+
+def _is_held(run: Run, fence: int) -> bool:
+    return run.state is RunState.LEASED and run.fence == fence
 
 
 def _named(ask: Held) -> tuple[str, int]:

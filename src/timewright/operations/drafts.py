@@ -15,6 +15,7 @@ from timewright.core.schedule import Schedule, ScheduleState, check_new
 from timewright.core.target import Handoff
 from timewright.core.vocabulary import check_name, decode_changes, decode_schedule
 from timewright.errors import Conflict, InvalidInput
+from timewright.ledger.links import upstream_names
 from timewright.ledger.replan import create, revise
 from timewright.operations.agent_rules import check_edit, hold_if_asked, is_agent, keeps_its_end, with_an_end
 from timewright.operations.allowed_zones import check_zones
@@ -192,7 +193,14 @@ def _created(context: Context, schedule: Schedule, ask: Create | Put, *, now: da
     hold_if_asked(context, schedule, now=now)
     if schedule.queue is not None:
         keep_queue(context, schedule.queue, now=now)
-    return _doubted(context, detail_of(context, schedule.id, now=now), now=now)
+    return _doubted(context, context.store.read(lambda tx: _new_detail(tx, schedule, now=now)), now=now)
+
+
+def _new_detail(tx: Transaction, schedule: Schedule, *, now: datetime) -> ScheduleDetail:
+    """A schedule that was just made: nobody has written beside it, and only itself may ask for its ends."""
+    due = tx.get_schedules([schedule.id])[schedule.id]
+    own = bool(upstream_names(schedule))
+    return schedule_detail(tx, Look(due, is_asked_for=own, has_made=False, has_notes=False), now=now)
 
 
 def _free_the_name(context: Context, name: str, *, now: datetime) -> None:

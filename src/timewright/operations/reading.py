@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec import inspect as mi
 from msgspec.structs import replace
 
-from timewright.core.decoding import check_size, names_of, type_of
+from timewright.core.decoding import check_size, is_named, names_of, type_of
 from timewright.core.foreign import SAID_HERE
 from timewright.core.refusals import unknown
 from timewright.core.spellings import ALIASES, snake
@@ -23,6 +23,7 @@ R = TypeVar("R", bound=Struct)
 
 LONGEST_PLAIN = 4_000
 LARGEST_PLAIN = 2**53
+_OF_ONE_MEANING = (mi.IntType, mi.BoolType, mi.EnumType, mi.NoneType, mi.DictType, mi.AnyType)
 
 _NAMES = frozenset(
     {"schedule", "queue", "group", "calendar", "workflow", "limit", "tag", "key", "secret", "namespace"}
@@ -69,7 +70,7 @@ def _is_plain(value: Any) -> bool:
 
 @cache
 def _plain_fields(request: Any) -> frozenset[str]:
-    """The fields of a request that mean the same to everyone: texts, whole numbers, choices, flags."""
+    """The fields of a request that mean the same to everyone: texts, numbers, choices, flags, plain data."""
     info = type_of(request)
     assert isinstance(info, mi.StructType)
     if getattr(request, "spreads", None) is not None:
@@ -84,7 +85,7 @@ def _plain_fields(request: Any) -> frozenset[str]:
 def _means_one(kind: mi.Type) -> bool:
     if isinstance(kind, mi.StrType):
         return kind.pattern is None
-    return isinstance(kind, mi.IntType | mi.BoolType | mi.EnumType | mi.NoneType | mi.DictType)
+    return isinstance(kind, _OF_ONE_MEANING)
 
 
 def _discreet(error: TimewrightError, hidden: Sequence[str]) -> TimewrightError:
@@ -115,6 +116,8 @@ def _is_own(key: Any, own: set[str]) -> bool:
 
 
 def _check_known(key: Any, own: set[str], model: type[Struct]) -> None:
+    if is_named(key, model):
+        return
     try:
         names_of({key: None}, model)
     except UnknownField:

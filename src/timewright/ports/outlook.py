@@ -35,7 +35,10 @@ class Outlook(Struct, frozen=True, kw_only=True):
     @property
     def wake_at(self) -> datetime | None:
         """The first instant at which anything may be due."""
-        return min((at for at in (self.due, self.asleep) if at is not None), default=None)
+        due, asleep = self.due, self.asleep
+        if due is None or asleep is None:
+            return due or asleep
+        return min(due, asleep)
 
     def is_due(self, *, now: datetime) -> bool:
         """Whether a schedule is to be decided."""

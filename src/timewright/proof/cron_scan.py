@@ -87,7 +87,7 @@ class CronScan:
 
     def has(self, at: int) -> bool:
         """Whether an instant is one of them."""
-        return at in self.between(at - 1, at, most=1)
+        return any(at in self.on_day(day) for day in self._days(at - 1, at))
 
     def first_after(self, after: int, *, until: int) -> int | None:
         """The first one after an instant, if it is not after another."""

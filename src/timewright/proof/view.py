@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,8 @@ from timewright.proof.rows import (
 from timewright.proof.spans import instant
 
 SETTLED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
+Lease = tuple[int, int, int | None, AttemptRow | None]
+
 STEPS = frozenset({"schedule.pause", "schedule.resume", "schedule.archive"})
 
 
@@ -196,12 +198,20 @@ class View:
         ]
         return None if puts else queue_budget(self.object_body("queue", run.namespace, run.queue) or {})
 
-    def leases(self, run: RunRow) -> Iterator[tuple[int, int, int | None, AttemptRow | None]]:
+    def leases(self, run: RunRow) -> Sequence[Lease]:
         """Each lease of a run that left a row: fence, from, to (nothing while it lives), and its end."""
-        for attempt in self.attempts.get(run.id, ()):
-            yield attempt.fence, attempt.leased_at, attempt.ended_at, attempt
-        if run.state == "leased" and run.leased_at is not None:
-            yield run.fence, run.leased_at, None, None
+        return self._leases.get(run.id, ())
+
+    @cached_property
+    def _leases(self) -> dict[str, list[Lease]]:
+        found: dict[str, list[Lease]] = {
+            run_id: [(row.fence, row.leased_at, row.ended_at, row) for row in rows]
+            for run_id, rows in self.attempts.items()
+        }
+        for run in self.history.runs:
+            if run.state == "leased" and run.leased_at is not None:
+                found.setdefault(run.id, []).append((run.fence, run.leased_at, None, None))
+        return found
 
     def spells(self, run: RunRow) -> Iterator[tuple[int, int, int | None]]:
         """Each lease of a run as it stood in the store: fence, from, to (nothing while it lives).

@@ -36,11 +36,12 @@ class SqlBudgetVerbs(Verbs):
         Whoever does not need it is not made to travel for it while there is nothing in it.
         """
         revisions = self._speaker.revisions
-        if needed is not None and self._speaker.is_far and revisions.has_no_book() and not needed():
+        if revisions.has_no_book() and (revisions.alone or self._is_spared(needed)):
             return EMPTY
         mark = self._mark()
         if mark <= 0:
-            revisions.no_book_since = monotonic()
+            if not self._speaker.drafting:
+                revisions.no_book_since = monotonic()
             return EMPTY
         revisions.no_book_since = -NO_BOOK_SECONDS
         kept = revisions.book
@@ -50,6 +51,9 @@ class SqlBudgetVerbs(Verbs):
         if not self._speaker.drafting:
             revisions.book = (mark, found)
         return found
+
+    def _is_spared(self, needed: Callable[[], bool] | None) -> bool:
+        return needed is not None and self._speaker.is_far and not needed()
 
     def change_book(self) -> None:
         """Say that a budget or a window was written or removed; those who would do the same wait here."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby, islice
 from operator import itemgetter
 
 from msgspec.structs import replace
@@ -37,7 +38,10 @@ FOREVER = 2**62
 # Where the row of a settled run says when it started.
 STARTED = 8
 
-_BY_ID = itemgetter(0)
+# So many who wait are read in one go; where there are more, line by line.
+FEW = 32
+
+_BY_ID = _BY_LINE = itemgetter(0)
 
 
 class LeaseVerbs(Verbs):
@@ -52,14 +56,24 @@ class LeaseVerbs(Verbs):
             return self._ready_everywhere(now=now, limit=limit, handoff=handoff)
         if self._ask("any_asleep", {"now": micros(now)}):
             self._awaken(now=now, limit=limit)
-        lines = [row[0] for row in self._ask("ready_lines", {"handoff": int(handoff)})]
-        if queue:
-            lines = [line for line in lines if queue in line.split("\n")]
         found: list[Run] = []
-        for line in lines:
-            parameters = {"handoff": int(handoff), "line": line, "limit": limit}
-            found += self._waiting(self._ask("ready_runs", parameters), gates_of(line))
+        for line, rows in self._lines(limit=limit, handoff=handoff, queue=queue):
+            found += self._waiting(rows, gates_of(line))
         return found
+
+    def _lines(self, *, limit: int, handoff: bool, queue: str) -> Iterator[tuple[str, Sequence[Row]]]:
+        """Who waits, line by line; where few do, all of them are read in one go."""
+        if limit < FEW and not self._speaker.is_far:
+            first = self._ask("ready_first", {"handoff": int(handoff), "most": FEW})
+            if len(first) < FEW:
+                for line, rows in groupby(first, key=_BY_LINE):
+                    if not queue or queue in line.split("\n"):
+                        yield line, [row[1:] for row in islice(rows, limit)]
+                return
+        for (line,) in self._ask("ready_lines", {"handoff": int(handoff)}):
+            if not queue or queue in line.split("\n"):
+                parameters = {"handoff": int(handoff), "line": line, "limit": limit}
+                yield line, self._ask("ready_runs", parameters)
 
     def oldest_ready_runs(self, *, gates: tuple[str, ...], limit: int, handoff: bool = False) -> list[Run]:
         """The longest waiting runs of one line whatever their priority, for queues that age."""
@@ -76,10 +90,19 @@ class LeaseVerbs(Verbs):
         names = sorted(set(gates))
         if not names:
             return {}
+        if not self._speaker.is_far:
+            return self._full_gates(names)
         self._tell("ensure_gates", [(name, CAUTIOUS_CEILING) for name in names])
         limits = {row[0]: row[1] for row in self._ask("hold_gates", {"gates": names})}
         held = {row[0]: row[1] for row in self._ask("count_holds", {"gates": names})}
         return {name: Gate(limits[name], held.get(name, 0)) for name in names}
+
+    def _full_gates(self, names: list[str]) -> dict[str, Gate]:
+        rows = self._ask("full_gates", {"gates": names})
+        if len(rows) < len(names):
+            self._tell("ensure_gates", [(name, CAUTIOUS_CEILING) for name in names])
+            rows = self._ask("full_gates", {"gates": names})
+        return {gate: Gate(most, held) for gate, most, held in rows}
 
     def read_gates(self, gates: Iterable[str]) -> dict[str, Gate]:
         """How full gates are, for a plan; nothing is held and nothing is written."""

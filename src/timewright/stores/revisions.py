@@ -24,10 +24,12 @@ Asked = tuple[str, int, str]
 class Revisions:
     """The schedules that were read lately, by id and revision; shared by the transactions of one store.
 
-    All are forgotten once a minute, so a store that was restored behind our back is soon read anew.
+    All are forgotten once a minute, so a store that was restored behind our back is soon read anew. `alone`
+    says that nobody else can write there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, alone: bool = False) -> None:
+        self.alone = alone
         self._kept: dict[Pair, Schedule] = {}
         self._looks: dict[str, tuple[Row, Due]] = {}
         self._close: dict[str, tuple[Row, Look]] = {}
@@ -47,8 +49,11 @@ class Revisions:
         return self._kept
 
     def has_no_book(self) -> bool:
-        """Whether there was no book of budgets a moment ago: then there is most likely none now."""
-        return monotonic() - self.no_book_since < NO_BOOK_SECONDS
+        """Whether there was no book of budgets a moment ago: then there is most likely none now.
+
+        Where nobody else writes there is none as long as we have made none.
+        """
+        return self.no_book_since > 0 if self.alone else monotonic() - self.no_book_since < NO_BOOK_SECONDS
 
     def look(self, row: Row) -> Due | None:
         """What a hot row was read as, if it reads now as it did then."""

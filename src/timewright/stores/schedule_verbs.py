@@ -65,7 +65,7 @@ class ScheduleVerbs(Verbs):
     def get_schedules(self, ids: Iterable[str], *, lock: bool = False) -> dict[str, Due]:
         """Schedules by id, those that exist; locked against other writers when asked."""
         wanted = list(ids)
-        if lock:
+        if lock and self._speaker.is_far:
             self._ask("lock_schedules", {"ids": wanted})
         rows = self._ask("get_schedules", {"ids": wanted})
         return {due.schedule.id: due for due in (self._read_due(rows) if lock else self._look_at(rows))}

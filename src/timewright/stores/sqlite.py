@@ -73,7 +73,7 @@ class SqliteStore:
         self._readers: deque[SqliteSpeaker] = deque()
         self._closed = False
         self._changes = 0
-        self._revisions = Revisions()
+        self._revisions = Revisions(alone=self._in_memory)
         self._glimpses = SqliteGlimpses(
             self.path, self._revisions, connect=self._open_reader, now=self._clock.known
         )
@@ -112,8 +112,12 @@ class SqliteStore:
         self._check_open()
         if self._in_memory:
             # Nobody else can write while we have the turn, so the picture needs no transaction.
-            with self._writing, translated(self.path):
-                return work(SqlTransaction(self._onlooker))
+            with self._writing:
+                try:
+                    return work(SqlTransaction(self._onlooker))
+                except apsw.Error:
+                    with translated(self.path):
+                        raise
         try:
             reader = self._readers.pop()
         except IndexError:
@@ -127,6 +131,8 @@ class SqliteStore:
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the store to another file while it is in use."""
         with self._writing, translated(str(path)):
+            if self._in_memory:
+                self._clock.note(self._writer)
             target = apsw.Connection(str(path))
             with target.backup("main", self._writer.connection, "main") as copy:
                 while not copy.done:
@@ -191,8 +197,11 @@ class SqliteStore:
                     self._identity = check_identity(self.path, self._identity)
                 connection.execute("BEGIN IMMEDIATE")
                 self._changes = connection.total_changes()
-                for job in group:
-                    self._perform(job, alone=len(group) == 1)
+                if len(group) == 1:
+                    group[0].answers.append(group[0].work(SqlTransaction(self._writer)))
+                else:
+                    for job in group:
+                        self._perform(job)
                 self._note()
                 connection.execute("COMMIT")
                 if self._identity:
@@ -210,8 +219,11 @@ class SqliteStore:
                 job.settled = True
 
     def _note(self) -> None:
-        """A pass that found nothing to do must not cost the disk a write, nor stir others."""
-        if self._writer.connection.total_changes() != self._changes:
+        """A pass that found nothing to do must not cost the disk a write, nor stir others.
+
+        A store in memory has no others who would look, and its own clock knows how far it came.
+        """
+        if not self._in_memory and self._writer.connection.total_changes() != self._changes:
             self._clock.note(self._writer)
 
     def _flush(self) -> None:
@@ -220,11 +232,9 @@ class SqliteStore:
         self._writer.connection.cache_flush()
         self._log.flush()
 
-    def _perform(self, job: _Job[Any], *, alone: bool) -> None:
+    def _perform(self, job: _Job[Any]) -> None:
+        """One of several: what it did is undone alone, if it fails."""
         connection = self._writer.connection
-        if alone:
-            job.answers.append(job.work(SqlTransaction(self._writer)))
-            return
         connection.execute("SAVEPOINT job")
         try:
             with translated(self.path):
@@ -241,6 +251,9 @@ class SqliteStore:
         if not self._in_memory:
             check_place(Path(self.path))
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        if self._in_memory:
+            # All who read and write have their turn: SQLite's own locks, taken for every value, guard nothing.
+            flags |= apsw.SQLITE_OPEN_NOMUTEX
         is_new = not self._in_memory and not Path(self.path).exists()
         connection = apsw.Connection(self.path, flags=flags, statementcachesize=KEPT_STATEMENTS)
         _plan_once(connection)

@@ -6,10 +6,12 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 
 from timewright.stores.revisions import Revisions
 from timewright.stores.rows import Row
@@ -18,6 +20,7 @@ from timewright.stores.statements import SQLITE, Statement, load_book
 
 _write_json = msgspec.json.Encoder().encode
 _WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE|REPLACE)\b")
+_OF_LIST = re.compile(r"IN \(SELECT value FROM json_each\((:\w+)\)\)")
 
 
 class SqliteSpeaker:
@@ -37,7 +40,7 @@ class SqliteSpeaker:
         self.revisions = revisions or Revisions()
         self.drafting = False
         self.flush: Callable[[], None] | None = None
-        self._book = dict(load_book(SQLITE))
+        self._book = dict(_terse_book())
 
     def make_ready(self) -> None:
         """Bring what is written to the disk, uncommitted: the commit has one page left to add."""
@@ -45,10 +48,26 @@ class SqliteSpeaker:
             self.flush()
 
     def ask(self, name: str, parameters: Mapping[str, Any]) -> list[Row]:
-        """Run one statement; lists are handed over as JSON."""
+        """Run one statement."""
         if list in map(type, parameters.values()):
-            parameters = {k: _listed(v) if type(v) is list else v for k, v in parameters.items()}
+            return self._ask_of_lists(self._book[name].sql, parameters)
         return list(self.connection.execute(self._book[name].sql, parameters))
+
+    def _ask_of_lists(self, sql: str, parameters: Mapping[str, Any]) -> list[Row]:
+        """A list of one, as most are, is asked for as the value it holds."""
+        for value in parameters.values():
+            if type(value) is list and len(value) != 1:
+                return self._ask_in_json(sql, parameters)
+        alone = {k: v[0] if type(v) is list else v for k, v in parameters.items()}
+        try:
+            return list(self.connection.execute(_of_one(sql), alone))
+        except UnicodeEncodeError:
+            # Half a character cannot be bound; in JSON it is found nowhere.
+            return self._ask_in_json(sql, parameters)
+
+    def _ask_in_json(self, sql: str, parameters: Mapping[str, Any]) -> list[Row]:
+        listed = {k: _listed(v) if type(v) is list else v for k, v in parameters.items()}
+        return list(self.connection.execute(sql, listed))
 
     def tell(self, name: str, rows: Sequence[Row]) -> list[Row]:
         """Run one statement for many rows."""
@@ -65,10 +84,10 @@ class SqliteSpeaker:
     def _told_one(self, statement: Statement, rows: Sequence[Row]) -> list[Row]:
         """Run one statement for one row: to go through many costs more than the statement does."""
         connection = self.connection
-        before = connection.total_changes()
-        found = list(connection.execute(statement.sql, rows[0]))
         if not statement.kept:
-            return found
+            return list(connection.execute(statement.sql, rows[0]))
+        before = connection.total_changes()
+        connection.execute(statement.sql, rows[0])
         return list(rows) if connection.total_changes() != before else []
 
     def _together(self, statement: Statement, rows: Sequence[Row]) -> list[Row] | None:
@@ -114,21 +133,29 @@ class Onlooker(SqliteSpeaker):
         self, connection: apsw.Connection, revisions: Revisions, *, now: Callable[[], datetime]
     ) -> None:
         super().__init__(connection, revisions, now=now)
-        self._forbidden = {name for name, statement in self._book.items() if _WRITES.search(statement.sql)}
+        self._book = _Looks({n: one for n, one in self._book.items() if not _WRITES.search(one.sql)})
 
-    def ask(self, name: str, parameters: Mapping[str, Any]) -> list[Row]:
-        """Run one statement that only looks."""
-        self._check(name)
-        return super().ask(name, parameters)
 
-    def tell(self, name: str, rows: Sequence[Row]) -> list[Row]:
-        """Run one statement that only looks, for many rows."""
-        self._check(name)
-        return super().tell(name, rows)
+class _Looks(dict[str, Statement]):
+    """The statements that only look."""
 
-    def _check(self, name: str) -> None:
-        if name in self._forbidden:
-            raise apsw.ReadOnlyError(f"{name} writes, and this is a picture of the store")
+    def __missing__(self, name: str) -> Statement:
+        raise apsw.ReadOnlyError(f"{name} writes, and this is a picture of the store")
+
+
+@cache
+def _terse_book() -> dict[str, Statement]:
+    """The book without its layout: to find a plan, the driver goes through all of a statement's text."""
+    return {
+        name: one if one.kinds else replace(one, sql=" ".join(one.sql.split()))
+        for name, one in load_book(SQLITE).items()
+    }
+
+
+@cache
+def _of_one(sql: str) -> str:
+    """The same statement for lists that hold one value."""
+    return _OF_LIST.sub(r"= \1", sql)
 
 
 def _listed(values: list[Any]) -> str:

@@ -16,12 +16,15 @@ class Turn:
         self._holder = 0
 
     def __enter__(self) -> None:
-        self.refuse_twice()
+        mine = threading.get_ident()
+        if self._holder == mine:
+            self.refuse_twice()
         self._lock.acquire()
-        self._holder = threading.get_ident()
+        self._holder = mine
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        self._holder = 0
+        self._lock.release()
 
     def refuse_twice(self) -> None:
         """Refuse the thread whose turn it is."""

@@ -21,7 +21,8 @@ class Speaker(Protocol):
     """Runs statements of the book in one open transaction.
 
     `drafting` says that revisions were written which nobody has committed yet: they may still be undone.
-    `is_far` says that every statement is a journey to a server and back.
+    `is_far` says that every statement is a journey to a server and back, and that others write there at the
+    same time: near, whoever writes is alone, and rows need not be locked.
     """
 
     revisions: Revisions

@@ -322,6 +322,17 @@ ORDER BY priority, planned_at, id
 LIMIT :limit
 {skip_locked}
 
+-- name: ready_first [sqlite]
+-- The same for all lines together, each row with its line.
+SELECT line, id, namespace, schedule_id, lane, planned_at, fire_at, state, source, revision, queue, priority, alone,
+    handoff, created_at, previous, extra,
+    CASE WHEN fence = 0 AND attempts = 0 AND refunds = 0 AND reason = '' AND error = '' AND finished_at IS NULL
+        AND parent = '' THEN 1 ELSE 0 END
+FROM runs
+WHERE state = 'ready' AND asleep = 0 AND handoff = :handoff
+ORDER BY line, priority, planned_at, id
+LIMIT :most
+
 -- name: ready_everywhere [postgres]
 -- The same for every line in one journey; each row says first whether someone sleeps whose instant has come, and
 -- there is one that says nothing else where nobody waits. Lines are found from their ends, as in `outlook`.
@@ -377,6 +388,10 @@ INSERT INTO gates (gate, most) {values} ON CONFLICT (gate) DO UPDATE SET most = 
 
 -- name: hold_gates
 SELECT gate, most FROM gates WHERE gate {in:gates} ORDER BY gate {lock}
+
+-- name: full_gates [sqlite]
+-- How many leases gates admit, and how many there are: whoever writes is alone, so both are read at once.
+SELECT gate, most, (SELECT count(*) FROM holds WHERE holds.gate = gates.gate) FROM gates WHERE gate {in:gates} ORDER BY gate
 
 -- name: count_holds
 SELECT gate, count(*) FROM holds WHERE gate {in:gates} GROUP BY gate

@@ -22,16 +22,20 @@ from timewright.testing.world.clocks import MINUTE, SECOND, SkewedClock, TrueTim
 from timewright.testing.world.dangers import TELLING, met_by
 from timewright.testing.world.effects import Sinks
 from timewright.testing.world.faults import Crashed, Faults, Script
-from timewright.testing.world.watching import WatchedTransaction
+from timewright.testing.world.watching import Seen, WatchedTransaction
 from timewright.testing.world.workload import CHANGES, Scenario
 
 DEEPEST = 3
 MOST_MOVES_A_SECOND = 5_000
 NEAR_A_CHANGE = timedelta(hours=3)
+LONGEST_AGO = timedelta(days=7)
 
 _LIVE = "SELECT line, count(*) FROM runs WHERE state = 'leased' AND line <> '' GROUP BY line ORDER BY line"
 _GATES = "SELECT gate, most FROM gates ORDER BY gate"
 
+
+# What is kept of a commit as it was seen.
+NOTED = frozenset({"leased", "renewed", "answered", "reclaimed", "refused", "cursor"})
 
 # When, in which order, what, and to whom, in which life and lane of it; to nobody is to the world.
 Event = tuple[int, int, Callable[[], None], Actor | None, int, str]
@@ -87,7 +91,8 @@ class World:
         self._moves = 0
         self._levels: dict[str, tuple[int, int]] = {}
         self._ceilings: dict[str, int] | None = None
-        self._read: tuple[int, int] = (0, 0)
+        self._read_at = self._read_under = 0
+        self._changes = _near(scenario)
         self._shown = 0
         self.actors: list[Actor] = []
         self.engines: list[Engine] = []
@@ -115,15 +120,16 @@ class World:
         while heap and heap[0][0] <= until:
             at, _, do, actor, life, lane = heapq.heappop(heap)
             time.at = max(time.at, at)
-            self._count_move(time.at // SECOND)
+            self._count_move()
             if actor is None:
                 do()
             elif actor.life == life and actor.alive:
                 self._perform(do, actor, life, lane)
         time.at = max(time.at, until)
 
-    def _count_move(self, second: int) -> None:
+    def _count_move(self) -> None:
         """A world in which much happens and no time passes is stuck, and must not go on for ever."""
+        second = self.time.at // SECOND
         if second != self._second:
             self._second, self._moves = second, 0
         self._moves += 1
@@ -199,9 +205,13 @@ class World:
 
     def now_micros(self) -> int:
         """The same as a number; many ask at the same instant."""
-        reading = (self.time.at, self.clock.skew)
-        if reading != self._read:
-            self._read, self._shown = reading, micros(self.base.now())
+        at, skew = self.time.at, self.clock.skew
+        if at != self._read_at or skew != self._read_under:
+            # One that was not held above the host's, and was not set since, still shows what the host's does.
+            was_free = self.base.steps_with_host and self._shown == self._read_at + skew
+            is_free = was_free and skew == self._read_under
+            self._shown = at + skew if is_free else micros(self.base.now())
+            self._read_at, self._read_under = at, skew
         return self._shown
 
     def when(self, instant: int) -> int:
@@ -239,34 +249,36 @@ class World:
         else:
             self.version += 1
         at = self.now_micros()
-        for kind, subject, fence, value, about, word in watched.seen:
-            if kind == "asked to stop":
-                self._withdrawn.setdefault((subject, fence), []).append((len(self.notes), value))
-                self._asked_to_stop.add(word)
-                continue
-            if kind.startswith("I"):
-                if value and value <= at:
-                    # It was written on the eve of its instant, and is kept at it.
-                    self.counts["kept at its instant"] += 1
-                    continue
-                rows = ({"id": subject, "fence": fence, "schedule_id": about},)
-                breach = Violation(invariant=kind, message=f"run {subject} {word}", rows=rows)
-                self.breaches.append(breach)
-                continue
-            if kind == "heard":
-                if (subject, fence) in self.words:
-                    self._note_words(subject, fence, at=at)
-                continue
-            if kind == "pruned":
-                self.pruned.add(subject)
-            self.notes.append(
-                Note(kind=kind, at=at, subject=subject, fence=fence, value=value, about=about, word=word)
-            )
+        for seen in watched.seen:
+            if seen[0] in NOTED or self._is_noted(seen, at=at):
+                kind, subject, fence, value, about, word = seen
+                self.notes.append(
+                    Note(kind=kind, at=at, subject=subject, fence=fence, value=value, about=about, word=word)
+                )
         if watched.counted:
             self.counts.update(watched.counted)
         if watched.touches_gates:
             self._ceilings = None if watched.sets_gates else self._ceilings
             self._note_levels(at)
+
+    def _is_noted(self, seen: Seen, *, at: int) -> bool:
+        """Whether something that is looked at as it happens is for the checker too."""
+        kind, subject, fence, value, about, word = seen
+        if kind == "asked to stop":
+            self._withdrawn.setdefault((subject, fence), []).append((len(self.notes), value))
+            self._asked_to_stop.add(word)
+        elif kind == "heard":
+            if (subject, fence) in self.words:
+                self._note_words(subject, fence, at=at)
+        elif kind == "pruned":
+            self.pruned.add(subject)
+        elif value and value <= at:
+            # It was written on the eve of its instant, and is kept at it.
+            self.counts["kept at its instant"] += 1
+        else:
+            rows = ({"id": subject, "fence": fence, "schedule_id": about},)
+            self.breaches.append(Violation(invariant=kind, message=f"run {subject} {word}", rows=rows))
+        return kind == "pruned"
 
     def _note_words(self, run_id: str, fence: int, *, at: int) -> None:
         """How much of what an attempt said is there when its end is."""
@@ -298,7 +310,7 @@ class World:
         self._levels = {gate: (live.get(gate, 0), most) for gate, most in self.ceilings().items()}
         if self._levels == before:
             return
-        for gate, (held, most) in sorted(self._levels.items() - before.items()):
+        for gate, (held, most) in sorted(one for one in self._levels.items() if one[1] != before.get(one[0])):
             # Above a limit that was lowered is no grant, as long as the count does not rise.
             lowered = "lowered" if held <= before.get(gate, (0, 0))[0] else ""
             note = Note(kind="held", at=at, subject=gate, value=held, most=most, word=lowered)
@@ -358,7 +370,8 @@ class World:
         self.trace.append((self.time.at, actor.name, fact))
         self.counts[kind] += 1
         if type(fact) in TELLING:
-            self.counts.update(met_by(fact, lives=self._lives))
+            for danger in met_by(fact, lives=self._lives):
+                self.counts[danger] += 1
             if isinstance(fact, RunSkipped | RunAdmitted):
                 self._see_change(fact.schedule_id, fact.planned_at)
 
@@ -369,7 +382,7 @@ class World:
     def _see_change(self, schedule_id: str, planned_at: datetime) -> None:
         """Whether an occurrence lies where the clocks change."""
         zone = self.zones.get(schedule_id)
-        if zone is None or not any(abs(planned_at - change) < NEAR_A_CHANGE for change in CHANGES):
+        if zone is None or not any(abs(planned_at - change) < NEAR_A_CHANGE for change in self._changes):
             return
         local = planned_at.astimezone(zone)
         if local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset():
@@ -379,3 +392,9 @@ class World:
             tzinfo=UTC
         ) > before.replace(tzinfo=UTC):
             self.count("clock change: gap decided")
+
+
+def _near(scenario: Scenario) -> list[datetime]:
+    """The changes of the clock that anything in a world can be near to."""
+    first, last = from_micros(scenario.start), from_micros(scenario.start + scenario.length)
+    return [at for at in CHANGES if first - LONGEST_AGO <= at <= last + LONGEST_AGO]

@@ -178,12 +178,9 @@ def digest_of(world: World) -> str:
     """A hash over every row, every fact and every effect."""
     digest = hashlib.sha256()
     for sql in _TABLES.values():
-        for row in world.base.ask(sql):
-            digest.update(repr(tuple(row)).encode())
-    for at, name, fact in world.trace:
-        digest.update(f"{at} {name} ".encode() + msgspec.json.encode(fact))
-    for effect in world.sinks.effects:
-        digest.update(msgspec.json.encode(effect))
+        digest.update(repr([tuple(row) for row in world.base.ask(sql)]).encode())
+    digest.update(msgspec.json.encode(world.trace))
+    digest.update(msgspec.json.encode(world.sinks.effects))
     return digest.hexdigest()
 
 

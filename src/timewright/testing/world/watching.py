@@ -45,8 +45,8 @@ class WatchedTransaction(SqlTransaction):
         self._asked = 0
         self._granted: set[tuple[str, int]] = set()
         speaker: Any = tx._speaker
-        self._connection = speaker.connection if hasattr(speaker, "connection") else speaker._connection
-        self._total_changes = getattr(self._connection, "total_changes", None)
+        self._connection = connection = getattr(speaker, "connection", None) or speaker._connection
+        self._total_changes = getattr(connection, "total_changes", None)
 
     def ask_raw(self, sql: str) -> list[Any]:
         """Rows of a question that is not in the book, in this transaction."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from timewright.core.moments import micros
 from timewright.testing.world.actors import Actor, Engine
 from timewright.testing.world.chance import Chance
 from timewright.testing.world.clocks import HOUR, MINUTE, SECOND
@@ -107,7 +108,7 @@ def step_clock(world: World, chance: Chance) -> None:
     actor.clock.step(by)
     if world.base.steps_with_host and chance.maybe(0.5):
         world.count("store clock stepped")
-        before = world.now_micros()
+        before = micros(world.now())
         world.clock.step(by)
         world.clock_steps.append((before, world.now_micros()))
         # Whoever rests looks again within a minute; what was due may be over, or far away.
