@@ -67,9 +67,10 @@ DANGERS = (
     "words written",
 )
 
-# What others count and we cannot meet, and why.
+# What others count and we do not meet, or hardly, and why.
 WITHOUT = {
-    "unique-key conflict": "the row of a schedule is locked from look to write, so nobody decides twice",
+    "unique-key conflict": "the row of a schedule is locked from look to write, so nobody decides twice;"
+    " all it meets is an instant left out by hand that a new plan has too",
     "slot reconciled": "a place under a ceiling is written and freed in the transaction of its lease",
     "epoch hold entered": "a restored or copied store is not told from its original yet",
 }
