@@ -252,7 +252,7 @@ class SqliteStore:
             check_place(Path(self.path))
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         if self._in_memory:
-            # All who read and write have their turn: SQLite's own locks, taken for every value, guard nothing.
+            # All who read and write have their turn: the locks SQLite takes for every value guard nothing.
             flags |= apsw.SQLITE_OPEN_NOMUTEX
         is_new = not self._in_memory and not Path(self.path).exists()
         connection = apsw.Connection(self.path, flags=flags, statementcachesize=KEPT_STATEMENTS)
