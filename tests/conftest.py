@@ -13,6 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.simulation.summary import pytest_terminal_summary
+
+__all__ = ["pytest_terminal_summary"]
+
 settings.register_profile(
     "ci", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests import conftest as first
+from tests.simulation import summary
 from timewright.testing import simulate
 from timewright.testing.world.bases import MemoryBase
 from timewright.testing.world.chance import Chance
@@ -70,3 +72,8 @@ def test_a_failure_prints_the_promise_the_facts_and_the_command_that_replays_it(
     assert "I18" in said
     assert "RunLeased" in said
     assert "replay: python3 dev.py simulate --seed" in said
+
+
+def test_what_the_worlds_saw_is_told_by_whoever_hands_out_the_work() -> None:
+    """It loads the first `conftest` and no other: what is elsewhere is printed for one folder alone."""
+    assert first.pytest_terminal_summary is summary.pytest_terminal_summary
