@@ -147,7 +147,7 @@ class _Looks(dict[str, Statement]):
 def _terse_book() -> dict[str, Statement]:
     """The book without its layout: to find a plan, the driver goes through all of a statement's text."""
     return {
-        name: one if one.kinds else replace(one, sql=" ".join(one.sql.split()))
+        name: one if one.kinds else replace(one, sql=" ".join(map(str.strip, one.sql.splitlines())))
         for name, one in load_book(SQLITE).items()
     }
 

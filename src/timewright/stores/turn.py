@@ -16,15 +16,12 @@ class Turn:
         self._holder = 0
 
     def __enter__(self) -> None:
-        mine = threading.get_ident()
-        if self._holder == mine:
-            self.refuse_twice()
+        self.refuse_twice()
         self._lock.acquire()
-        self._holder = mine
+        self._holder = threading.get_ident()
 
     def __exit__(self, *_: object) -> None:
-        self._holder = 0
-        self._lock.release()
+        self.release()
 
     def refuse_twice(self) -> None:
         """Refuse the thread whose turn it is."""

@@ -273,13 +273,11 @@ class Engine(Actor):
     def _arm_beats(self) -> None:
         """Beats only while something is under way, and only when they have something to do."""
         launcher, clock = self.launcher, self.clock
-        if not launcher._flown:
+        if not len(launcher):
             return
         moment = clock.monotonic()
-        renewal = min(
-            f.lease_ends - f.lease.terms.lease.length.total_seconds() * 2 / 3
-            for f in launcher._flown.values()
-        )
+        under_way = launcher.under_way()
+        renewal = min(f.lease_ends - f.lease.terms.lease.length.total_seconds() * 2 / 3 for f in under_way)
         # What could not be prolonged is tried again at the next beat, as in production.
         wait = renewal - moment if renewal > moment else 1.0
         self._beat("renew", clock.true(wait), self.renew)

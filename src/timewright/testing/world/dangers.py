@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from timewright.core.facts import (
     AnswerStale,
@@ -18,6 +19,10 @@ from timewright.core.facts import (
     RunSkipped,
     ScheduleMoved,
 )
+from timewright.testing.world.workload import CHANGES
+
+NEAR_A_CHANGE = timedelta(hours=3)
+_SECOND = timedelta(seconds=1)
 
 DANGERS = (
     "crash injected",
@@ -124,3 +129,16 @@ def met_by(fact: Fact, *, lives: Callable[[str], bool]) -> list[str]:
         case ClockStepped(treated_as=treated):
             return [f"clock step seen: {treated}"]
     return []
+
+
+def changes_met(planned_at: datetime, zone: tzinfo) -> list[str]:
+    """How an occurrence lies where the clocks of its zone change."""
+    if not any(abs(planned_at - change) < NEAR_A_CHANGE for change in CHANGES):
+        return []
+    met: list[str] = []
+    local, before = planned_at.astimezone(zone), (planned_at - _SECOND).astimezone(zone)
+    if local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset():
+        met.append("clock change: fold decided")
+    if local.utcoffset() != before.utcoffset() and local.replace(tzinfo=UTC) > before.replace(tzinfo=UTC):
+        met.append("clock change: gap decided")
+    return met

@@ -30,9 +30,7 @@ class GatedStore:
     def write(self, work: Callable[[Any], T]) -> T:
         """One transaction, watched; it may fail before, after, or not at all."""
         world, actor, name = self._world, self._actor, name_of(work)
-        at = world.time.at
-        if at < world.away_until or at < actor.cut_off_until:
-            self._refuse()
+        self._reach()
         if world.faults.is_on:
             world.faults.before(actor, name)
         seen: WatchedTransaction | None = None
@@ -54,21 +52,20 @@ class GatedStore:
 
     def read(self, work: Callable[[Any], T]) -> T:
         """One picture of the store."""
-        world, actor = self._world, self._actor
-        at = world.time.at
-        if at < world.away_until or at < actor.cut_off_until:
-            self._refuse()
-        if world.faults.is_on:
-            world.faults.before(actor, name_of(work))
+        self._reach()
+        if self._world.faults.is_on:
+            self._world.faults.before(self._actor, name_of(work))
         answer: T = self.inner.read(work)
         return answer
 
     def close(self) -> None:
         """The world closes the store when it ends."""
 
-    def _refuse(self) -> None:
-        self._world.count("store away")
-        raise StoreUnavailable("the store is away")
+    def _reach(self) -> None:
+        world = self._world
+        if world.time.at < world.away_until or world.time.at < self._actor.cut_off_until:
+            world.count("store away")
+            raise StoreUnavailable("the store is away")
 
 
 def name_of(work: Callable[[Any], Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -19,23 +19,21 @@ from timewright.testing.world.bases import Base
 from timewright.testing.world.calling import Caller, Outlook
 from timewright.testing.world.chance import Chance
 from timewright.testing.world.clocks import MINUTE, SECOND, SkewedClock, TrueTime
-from timewright.testing.world.dangers import TELLING, met_by
+from timewright.testing.world.dangers import TELLING, changes_met, met_by
 from timewright.testing.world.effects import Sinks
 from timewright.testing.world.faults import Crashed, Faults, Script
 from timewright.testing.world.watching import Seen, WatchedTransaction
-from timewright.testing.world.workload import CHANGES, Scenario
+from timewright.testing.world.workload import Scenario
 
 DEEPEST = 3
 MOST_MOVES_A_SECOND = 5_000
-NEAR_A_CHANGE = timedelta(hours=3)
-LONGEST_AGO = timedelta(days=7)
 
 _LIVE = "SELECT line, count(*) FROM runs WHERE state = 'leased' AND line <> '' GROUP BY line ORDER BY line"
 _GATES = "SELECT gate, most FROM gates ORDER BY gate"
 
 
 # What is kept of a commit as it was seen.
-NOTED = frozenset({"leased", "renewed", "answered", "reclaimed", "refused", "cursor"})
+NOTED = frozenset({"leased", "renewed", "answered", "reclaimed", "refused", "cursor", "pruned"})
 
 # When, in which order, what, and to whom, in which life and lane of it; to nobody is to the world.
 Event = tuple[int, int, Callable[[], None], Actor | None, int, str]
@@ -92,7 +90,6 @@ class World:
         self._levels: dict[str, tuple[int, int]] = {}
         self._ceilings: dict[str, int] | None = None
         self._read_at = self._read_under = 0
-        self._changes = _near(scenario)
         self._shown = 0
         self.actors: list[Actor] = []
         self.engines: list[Engine] = []
@@ -250,19 +247,23 @@ class World:
             self.version += 1
         at = self.now_micros()
         for seen in watched.seen:
-            if seen[0] in NOTED or self._is_noted(seen, at=at):
-                kind, subject, fence, value, about, word = seen
-                self.notes.append(
-                    Note(kind=kind, at=at, subject=subject, fence=fence, value=value, about=about, word=word)
-                )
+            kind, subject, fence, value, about, word = seen
+            if kind not in NOTED:
+                self._see(seen, at=at)
+                continue
+            if kind == "pruned":
+                self.pruned.add(subject)
+            self.notes.append(
+                Note(kind=kind, at=at, subject=subject, fence=fence, value=value, about=about, word=word)
+            )
         if watched.counted:
             self.counts.update(watched.counted)
         if watched.touches_gates:
             self._ceilings = None if watched.sets_gates else self._ceilings
             self._note_levels(at)
 
-    def _is_noted(self, seen: Seen, *, at: int) -> bool:
-        """Whether something that is looked at as it happens is for the checker too."""
+    def _see(self, seen: Seen, *, at: int) -> None:
+        """What the checker is not told as it was seen: what others must know at once, and what is broken."""
         kind, subject, fence, value, about, word = seen
         if kind == "asked to stop":
             self._withdrawn.setdefault((subject, fence), []).append((len(self.notes), value))
@@ -270,15 +271,12 @@ class World:
         elif kind == "heard":
             if (subject, fence) in self.words:
                 self._note_words(subject, fence, at=at)
-        elif kind == "pruned":
-            self.pruned.add(subject)
         elif value and value <= at:
             # It was written on the eve of its instant, and is kept at it.
             self.counts["kept at its instant"] += 1
         else:
             rows = ({"id": subject, "fence": fence, "schedule_id": about},)
             self.breaches.append(Violation(invariant=kind, message=f"run {subject} {word}", rows=rows))
-        return kind == "pruned"
 
     def _note_words(self, run_id: str, fence: int, *, at: int) -> None:
         """How much of what an attempt said is there when its end is."""
@@ -372,29 +370,9 @@ class World:
         if type(fact) in TELLING:
             for danger in met_by(fact, lives=self._lives):
                 self.counts[danger] += 1
-            if isinstance(fact, RunSkipped | RunAdmitted):
-                self._see_change(fact.schedule_id, fact.planned_at)
+            if isinstance(fact, RunSkipped | RunAdmitted) and fact.schedule_id in self.zones:
+                self.counts.update(changes_met(fact.planned_at, self.zones[fact.schedule_id]))
 
     def _lives(self, holder: str) -> bool:
         actor, life = self.holders.get(holder, (None, 0))
         return actor is not None and actor.alive and actor.life == life
-
-    def _see_change(self, schedule_id: str, planned_at: datetime) -> None:
-        """Whether an occurrence lies where the clocks change."""
-        zone = self.zones.get(schedule_id)
-        if zone is None or not any(abs(planned_at - change) < NEAR_A_CHANGE for change in self._changes):
-            return
-        local = planned_at.astimezone(zone)
-        if local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset():
-            self.count("clock change: fold decided")
-        before = from_micros(micros(planned_at) - SECOND).astimezone(zone)
-        if (local.utcoffset() or 0) != (before.utcoffset() or 0) and local.replace(
-            tzinfo=UTC
-        ) > before.replace(tzinfo=UTC):
-            self.count("clock change: gap decided")
-
-
-def _near(scenario: Scenario) -> list[datetime]:
-    """The changes of the clock that anything in a world can be near to."""
-    first, last = from_micros(scenario.start), from_micros(scenario.start + scenario.length)
-    return [at for at in CHANGES if first - LONGEST_AGO <= at <= last + LONGEST_AGO]
