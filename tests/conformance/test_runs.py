@@ -34,7 +34,7 @@ from timewright.core.admission import Flight
 from timewright.core.moments import DAY, HOUR, MINUTE
 from timewright.core.run import Run, RunState
 from timewright.errors import Conflict, InvalidInput
-from timewright.ports import Change, RunFilter, Store
+from timewright.ports import Change, RunFilter, Store, Transaction
 
 
 @pytest.fixture
@@ -46,6 +46,11 @@ def nightly(store: Store) -> str:
 
 def find(store: Store, **which: Any) -> list[str]:
     return [run.id for run in store.read(lambda tx: tx.find_runs(RunFilter(**which))).rows]
+
+
+def by_hand(many: int) -> list[Run]:
+    ids = [new_id() for _ in range(many)]
+    return [make_run(id=run_id, lane=run_id, alone=False) for run_id in ids]
 
 
 def occurrence(store: Store, schedule_id: str, at: datetime) -> Run | None:
@@ -118,6 +123,54 @@ def test_two_runs_cannot_have_one_id(store: Store) -> None:
     add(store, run)
     with pytest.raises(Conflict):
         add(store, replace(run, planned_at=NOON + HOUR, lane="another"))
+
+
+@pytest.mark.parametrize("many", [0, 1, 600])
+def test_new_runs_are_added_in_parts_and_are_there_for_whoever_asks_next(store: Store, many: int) -> None:
+    def added(tx: Transaction, runs: list[Run]) -> dict[str, Run]:
+        for start in range(0, many, 200):
+            tx.add_new_runs(runs[start : start + 200])
+        return tx.get_runs([run.id for run in runs])
+
+    def got(tx: Transaction, runs: list[Run]) -> dict[str, Run]:
+        return tx.get_runs([run.id for run in runs])
+
+    for runs in (by_hand(many), by_hand(many)):  # the second time the server knows what is said
+        assert store.write(partial(added, runs=runs)) == {run.id: run for run in runs}
+        assert store.read(partial(got, runs=runs)) == {run.id: run for run in runs}
+
+
+@pytest.mark.parametrize("many", [1, 600])
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_new_run_that_is_there_already_is_refused_with_its_whole_transaction(
+    store: Store, many: int, asks: bool
+) -> None:
+    there, other, last = by_hand(many), by_hand(many), by_hand(1)
+    store.write(lambda tx: tx.add_new_runs(there))
+
+    def work(tx: Transaction) -> None:
+        tx.add_new_runs(other)
+        tx.add_new_runs(there)
+        if asks:
+            tx.find_runs(RunFilter())
+
+    with pytest.raises(Conflict):
+        store.write(work)
+    store.write(lambda tx: tx.add_new_runs(last))
+    assert set(find(store, limit=1000)) == {run.id for run in (*there, *last)}
+
+
+def test_a_transaction_that_is_given_up_after_new_runs_leaves_none_of_them(store: Store) -> None:
+    store.write(lambda tx: tx.add_new_runs(by_hand(600)))
+    before = set(find(store, limit=1000))
+
+    def work(tx: Transaction) -> None:
+        tx.add_new_runs(by_hand(600))
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        store.write(work)
+    assert set(find(store, limit=1000)) == before
 
 
 def test_many_admitters_of_the_same_occurrences_make_each_of_them_once(database: Database) -> None:

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 
 from msgspec.structs import replace
 
 from timewright.core.admission import Fire, Flight, Hold
 from timewright.core.decision import Source
 from timewright.core.due import enumerated, open_from
+from timewright.core.facts import Fact
 from timewright.core.moments import check_stored, spell_instant
 from timewright.core.policies import Overlap
 from timewright.core.run import Run
 from timewright.core.triggers import After, Manual
 from timewright.errors import InvalidInput
-from timewright.ledger.by_hand import Made, by_hand, refuse_retired, write_runs
+from timewright.ledger.by_hand import Made, by_hand, refuse_retired
 from timewright.ledger.replan import By, entry_of, must_find
 from timewright.ledger.shelf import Calendars, calendars_for
 from timewright.ledger.telling import new_run
-from timewright.ports import Due, Ids, RunFilter, Store, Transaction
+from timewright.ports import Due, Ids, RunFilter, Stood, Store, Transaction
 
 MOST_BACKFILL = 10_000
 
 _TICK = timedelta(microseconds=1)
 _PAGE = 1_000
+# So many are made while the store writes as many as were made before.
+_PART = 100
 
 
 def backfill(
@@ -51,12 +55,18 @@ def backfill(
         if not instants:
             return Made(runs=())
         rows = _rows_of(tx, schedule_id, first=instants[0])
-        runs = _backfilled(due, instants, rows, ids=ids, by=by, now=now)
+        made = _backfilled(due, instants, rows, ids=ids, by=by, now=now)
         if dry_run:
-            return Made(runs=tuple(runs))
-        write_runs(tx, due, runs, due.standing)
+            return Made(runs=tuple(made))
+        runs: list[Run] = []
+        facts: list[Fact] = []
+        while part := list(islice(made, _PART)):
+            tx.add_new_runs(part)
+            runs += part
+            facts += [fact for run in part for fact in new_run(run, now=now)]
+        tx.stand([Stood(due.schedule.id, due.standing, runs[-1].id)])
         tx.add_audit([entry_of(due.schedule, "backfill", by=by, now=now, after=f"{len(runs)} runs")])
-        return Made(runs=tuple(runs), facts=tuple(f for run in runs for f in new_run(run, now=now)))
+        return Made(runs=tuple(runs), facts=tuple(facts))
 
     return store.write(work)
 
@@ -114,20 +124,19 @@ def _history(tx: Transaction, schedule_id: str) -> Iterator[Run]:
 
 def _backfilled(
     due: Due, instants: Sequence[datetime], rows: Sequence[Run], *, ids: Ids, by: By, now: datetime
-) -> list[Run]:
+) -> Iterator[Run]:
+    """A run for each instant, after the one before it."""
     exact = {run.planned_at: run.id for run in rows}
     spans = [run for run in rows if run.last_of is not None]
     together = due.schedule.overlap is Overlap.ALLOW
     clear = due.flight == Flight()
-    runs: list[Run] = []
     newest = due.last_run
     for at in instants:
-        fate = Fire if together or (clear and not runs) else Hold
+        fate = Fire if together or (clear and at is instants[0]) else Hold
         verdict = fate(planned_at=at, fire_at=now, source=Source.BACKFILL)
         run = by_hand(due, verdict, ids=ids, by=by, now=now, previous=newest)
         over = exact.get(at) or next(
             (s.id for s in spans if s.last_of and s.planned_at <= at <= s.last_of), ""
         )
-        runs.append(replace(run, backfill_of=over))
+        yield replace(run, backfill_of=over) if over else run
         newest = run.id
-    return runs

@@ -143,6 +143,13 @@ class Transaction(
         """Insert runs; gives back the ids that were new. The same occurrence twice is an ordinary no-op."""
         ...
 
+    def add_new_runs(self, runs: Sequence[Run]) -> None:
+        """Insert runs that nobody holds, each in a lane of its own; one that is there already is refused.
+
+        A store may go on writing them after this has returned, until it is asked for something else.
+        """
+        ...
+
     def link_runs(self, links: Sequence[tuple[str, str]]) -> None:
         """Mend the chain of a schedule's history: each run names the one before it."""
         ...

@@ -1,7 +1,8 @@
 """How statements travel to PostgreSQL and back: past the driver's cursors, and few journeys for many words.
 
 For a statement that is answered in no time, a cursor takes longer than the server does; and for several of
-them the way there and back takes longer than both.
+them the way there and back takes longer than both. Many rows that ask for no answer are not waited for: while
+the server writes them, we make the next.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, cast
 import psycopg
 from msgspec import Struct
 from psycopg.errors import error_from_result
+from psycopg.generators import fetch_many, send
 from psycopg.pq import ConnStatus, Escaping, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
@@ -42,6 +44,8 @@ _BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL state
 # What is longer goes on a journey of its own; and so many ride together at most.
 LONGEST_RIDE = 300_000
 MOST_RIDERS = 20
+# What is as long as this keeps the server busy for a while.
+LONG_WORK = 16_000
 
 _BIGINT, _ANY = 20, 0
 _KINDS = {_BIGINT: b"bigint", _ANY: b"unknown"}
@@ -85,6 +89,7 @@ class Connection(psycopg.Connection[Any]):
         self._numbers = count(1)
         self._begins = b""
         self._riders: list[bytes] = []
+        self._is_sent = False
         self._escape = Escaping(self.pgconn).escape_literal
 
     def move_in(self) -> None:
@@ -112,6 +117,7 @@ class Connection(psycopg.Connection[Any]):
         """Roll back what was said, and forget what was not."""
         has_begun = not self._begins
         self._begins = b""
+        self._is_sent = False  # whatever comes of it is undone, and the driver passes over its answer
         self._riders.clear()
         self._on_their_way.clear()
         if has_begun:
@@ -125,15 +131,15 @@ class Connection(psycopg.Connection[Any]):
     def send_riders(self) -> None:
         """Do not wait for the next that has an answer."""
         if self._riders:
-            self._checked(self.pgconn.exec_(self._ahead()))
+            self._run(self._ahead())
 
     def say(self, words: bytes) -> None:
         """Run words that ask for nothing and are given nothing."""
-        self._checked(self.pgconn.exec_(self._ahead() + words))
+        self._run(self._ahead() + words)
 
     def number(self, words: bytes) -> int:
         """Ask for one number."""
-        return int(self._checked(self.pgconn.exec_(self._ahead() + words)).get_value(0, 0) or 0)
+        return int(self._run(self._ahead() + words).get_value(0, 0) or 0)
 
     def now(self) -> datetime:
         """What the server's clock shows."""
@@ -146,19 +152,26 @@ class Connection(psycopg.Connection[Any]):
         prepares = prepares and self.prepare_threshold is not None
         name = self._names.get((spoken.name, types)) if prepares else None
         rides = spoken.is_silent or self._begins or self._riders or name is None
-        if prepares and rides and sum(map(len, filter(None, sent))) < LONGEST_RIDE:
+        size = sum(map(len, filter(None, sent))) if rides else 0
+        is_long = spoken.is_silent and name is not None and size >= LONG_WORK
+        if prepares and rides and not is_long and size < LONGEST_RIDE:
             return self._ride(spoken, self._execute(spoken, sent, types))
         if ahead := self._ahead():
-            self._checked(self.pgconn.exec_(ahead))
+            self._run(ahead)
+        self._hear_sent()
         if name is None:
             return self._checked(self.pgconn.exec_params(spoken.sql.encode(), sent, types))
         # What is missing travels as nothing, which the driver knows and its types do not.
-        return self._checked(self.pgconn.exec_prepared(name, cast("list[bytes]", sent)))
+        given = cast("list[bytes]", sent)
+        if is_long:
+            self._send(name, given)
+            return None
+        return self._checked(self.pgconn.exec_prepared(name, given))
 
     def _ride(self, spoken: Spoken, words: bytes) -> PGresult | None:
         """Go with what waits, or wait with it."""
         if not spoken.is_silent:
-            return self._checked(self.pgconn.exec_(self._ahead() + words))
+            return self._run(self._ahead() + words)
         self._riders.append(words)
         if len(self._riders) >= MOST_RIDERS:
             self.send_riders()
@@ -185,6 +198,21 @@ class Connection(psycopg.Connection[Any]):
         self._begins = b""
         self._riders.clear()
         return words + b"; "
+
+    def _run(self, words: bytes) -> PGresult:
+        self._hear_sent()
+        return self._checked(self.pgconn.exec_(words))
+
+    def _send(self, name: bytes, given: list[bytes]) -> None:
+        """Have it done, and do not wait; whether it was is heard before anything else is said."""
+        self.pgconn.send_query_prepared(name, given)
+        self.wait(send(self.pgconn))
+        self._is_sent = True
+
+    def _hear_sent(self) -> None:
+        if self._is_sent:
+            self._is_sent = False
+            self._checked(self.wait(fetch_many(self.pgconn))[-1])
 
     def _checked(self, result: PGresult) -> PGresult:
         named, self._on_their_way = self._on_their_way, {}

@@ -29,6 +29,7 @@ RIDERS = frozenset(
         "lock_runs",
         "insert_schedules",
         "insert_revisions",
+        "insert_new_runs",
         "stand",
         "advance",
         "move_on",

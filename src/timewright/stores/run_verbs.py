@@ -53,6 +53,11 @@ class RunVerbs(Verbs):
         self._hold_for([run for run in runs if run.state is RunState.LEASED and run.gates and run.id in new])
         return new
 
+    def add_new_runs(self, runs: Sequence[Run]) -> None:
+        """Insert runs that nobody holds, each in a lane of its own; one that is there already is refused."""
+        if runs:
+            self._tell("insert_new_runs", [new_run_row(run) for run in runs])
+
     def link_runs(self, links: Sequence[tuple[str, str]]) -> None:
         """Mend the chain of a schedule's history: each run names the one before it."""
         if links:

@@ -219,6 +219,13 @@ ON CONFLICT (planned_at, schedule_id, lane) DO NOTHING
 -- Ids are new: whoever has a row has it from this.
 SELECT runs.id FROM runs WHERE runs.id = v.id
 
+-- name: insert_new_runs(id* text, namespace text, schedule_id* text, lane* text, planned_at* bigint, fire_at* bigint, state text, asleep bigint, reason text, source text, revision* bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, parent text, previous* text, extra text)
+-- Ids that were made for these rows, each in a lane of its own: nobody can have been there before, and nobody asks.
+INSERT INTO runs (id, namespace, schedule_id, lane, planned_at, fire_at, state, asleep, reason, source, revision, queue,
+    line, priority, alone, handoff, fence, last_of, dropped, created_at, finished_at, lease_id, holder, leased_at,
+    lease_until, parent, previous, extra)
+{values}
+
 -- name: link_runs(id text, previous text)
 UPDATE runs SET previous = v.previous {from} WHERE runs.id = v.id
 
