@@ -53,7 +53,7 @@ def launch(**fields: Any) -> Launch:
         "schedule_id": "sch_1",
         "schedule_name": "report",
         "target": Note(text="x"),
-        "key": "k",
+        "given_key": "k",
         "fence": 2,
         "attempt": 1,
         "planned_at": START,

@@ -32,7 +32,7 @@ def launch_of(target: AnyTarget, **changes: Any) -> Launch:
         schedule_id="sch_1",
         schedule_name="nightly",
         target=target,
-        key="5f0c",
+        given_key="5f0c",
         fence=7,
         attempt=2,
         planned_at=NOON,

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from timewright.core.run import Outcome
 from timewright.core.target import AnyTarget
 from timewright.ports import Launch, Target, Work
+from timewright.targets.threads import Piece
 
 T = TypeVar("T")
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -26,7 +27,7 @@ def launch_of(target: AnyTarget, *, limit: float = 60.0, grace: float = 30.0, **
         "namespace": "default",
         "schedule_id": "sch_1",
         "schedule_name": "nightly-report",
-        "key": "abc",
+        "given_key": "abc",
         "fence": 3,
         "attempt": 2,
         "planned_at": NOON,
@@ -38,6 +39,16 @@ def launch_of(target: AnyTarget, *, limit: float = 60.0, grace: float = 30.0, **
         grace=timedelta(seconds=grace),
         **{**facts, **told},
     )
+
+
+class Doing(Piece):
+    """A piece of work that is one call."""
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self._action = action
+
+    def work(self) -> None:
+        self._action()
 
 
 class Ear:

@@ -20,7 +20,7 @@ import pytest
 from pydantic import create_model
 
 from tests.targets import handlers
-from tests.targets.stage import begin, launch_of, nothing_left, outcome_of, read, until
+from tests.targets.stage import Doing, begin, launch_of, nothing_left, outcome_of, read, until
 from timewright.core.run import Cancelled, Failed, Outcome, Released, Succeeded, TimedOut
 from timewright.core.target import Call, Isolation, Note
 from timewright.core.triggers import Once
@@ -30,7 +30,7 @@ from timewright.targets.call import CallTarget
 from timewright.targets.context import NOOP, SKIPPED, USEFUL, Context, NotBefore
 from timewright.targets.registry import Registry, check_call, load_app
 from timewright.targets.signature import Takes, takes_of
-from timewright.targets.threads import Piece, Threads
+from timewright.targets.threads import Threads
 from timewright.targets.watch import Watch
 
 SECOND = timedelta(seconds=1)
@@ -698,18 +698,18 @@ def test_threads_that_never_come_back_have_a_limit_too() -> None:
     gate = Gate()
     threads = Threads(limit=1, most_leaked=2)
     for _ in range(2):
-        piece = Piece(gate)
+        piece = Doing(gate)
         threads.give(piece)
         assert gate.entered.acquire(timeout=60)
         assert threads.abandon(piece)
         assert not threads.abandon(piece)
     with pytest.raises(OverQuota) as refusal:
-        threads.give(Piece(gate))
+        threads.give(Doing(gate))
     assert "isolation: process" in str(refusal.value.fix)
     gate.go.set()
     until(lambda: threads.leaked == 0)
     ended = threading.Event()
-    threads.give(Piece(ended.set))
+    threads.give(Doing(ended.set))
     assert ended.wait(60)
     threads.close(grace=5)
     assert threads.count == 0
@@ -718,10 +718,10 @@ def test_threads_that_never_come_back_have_a_limit_too() -> None:
 def test_work_that_waits_gets_the_place_of_a_thread_that_was_given_up() -> None:
     gate, ended = Gate(), threading.Event()
     threads = Threads(limit=1)
-    stuck = Piece(gate)
+    stuck = Doing(gate)
     threads.give(stuck)
     assert gate.entered.acquire(timeout=60)
-    threads.give(Piece(ended.set))
+    threads.give(Doing(ended.set))
     assert not ended.is_set()
     assert threads.abandon(stuck)
     assert ended.wait(60)
@@ -732,11 +732,11 @@ def test_work_that_waits_gets_the_place_of_a_thread_that_was_given_up() -> None:
 
 def test_a_thread_with_nothing_to_do_leaves_after_a_while() -> None:
     threads, ended = Threads(idle_seconds=0.02), threading.Event()
-    threads.give(Piece(ended.set))
+    threads.give(Doing(ended.set))
     assert ended.wait(60)
     until(lambda: threads.count == 0)
     again = threading.Event()
-    threads.give(Piece(again.set))
+    threads.give(Doing(again.set))
     assert again.wait(60)
     threads.close(grace=5)
 

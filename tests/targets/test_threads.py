@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.targets.stage import Doing
 from timewright.targets import deadlines
 from timewright.targets.deadlines import Deadlines
-from timewright.targets.threads import Piece, Threads
+from timewright.targets.threads import Threads
 
 PATIENCE = 60.0
 
@@ -28,7 +29,7 @@ def staying(began: threading.Event, until: threading.Event) -> Callable[[], obje
 def test_work_that_takes_long_is_done_by_as_many_threads_as_are_allowed() -> None:
     pool, together = Threads(limit=8), threading.Barrier(9)
     for _ in range(8):
-        pool.give(Piece(lambda: together.wait(PATIENCE)))
+        pool.give(Doing(lambda: together.wait(PATIENCE)))
     together.wait(PATIENCE)
     assert pool.count == 8
     pool.close(grace=PATIENCE)
@@ -39,8 +40,8 @@ def test_short_work_is_done_in_order_and_by_one_thread_when_one_is_allowed() -> 
     pool, done = Threads(limit=1), list[int]()
     over = threading.Event()
     for number in range(1000):
-        pool.give(Piece(lambda number=number: done.append(number)))  # type: ignore[misc]
-    pool.give(Piece(over.set))
+        pool.give(Doing(lambda number=number: done.append(number)))  # type: ignore[misc]
+    pool.give(Doing(over.set))
     assert over.wait(PATIENCE)
     assert done == list(range(1000))
     pool.close(grace=PATIENCE)
@@ -56,13 +57,13 @@ def test_a_thread_that_rests_is_called_again_and_one_that_rests_for_long_ends() 
         done.release()
 
     for number in range(3):
-        pool.give(Piece(note))
+        pool.give(Doing(note))
         assert done.acquire(timeout=PATIENCE)
         assert len(names) == number + 1
     for thread in list(pool._threads):
         thread.join(PATIENCE)
     assert pool.count == 0
-    pool.give(Piece(note))
+    pool.give(Doing(note))
     assert done.acquire(timeout=PATIENCE)
     pool.close(grace=PATIENCE)
 
@@ -77,7 +78,7 @@ def test_work_that_no_thread_can_be_started_for_is_refused_and_not_kept(
     pool = Threads(limit=4)
     monkeypatch.setattr(threading, "Thread", Refused)
     with pytest.raises(RuntimeError):
-        pool.give(Piece(lambda: None))
+        pool.give(Doing(lambda: None))
     assert (pool.count, len(pool._line)) == (0, 0)
 
 
@@ -85,14 +86,14 @@ def test_work_waits_for_a_thread_of_ours_where_the_system_has_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pool, go_on, done = Threads(limit=4), threading.Event(), threading.Event()
-    pool.give(Piece(lambda: go_on.wait(PATIENCE)))
+    pool.give(Doing(lambda: go_on.wait(PATIENCE)))
 
     class Refused(threading.Thread):
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading, "Thread", Refused)
-    pool.give(Piece(done.set))
+    pool.give(Doing(done.set))
     go_on.set()
     assert done.wait(PATIENCE)
     pool.close(grace=PATIENCE)
@@ -100,9 +101,9 @@ def test_work_waits_for_a_thread_of_ours_where_the_system_has_no_other(
 
 def test_a_piece_that_nobody_has_begun_can_be_taken_back() -> None:
     pool, go_on, began = Threads(limit=1), threading.Event(), threading.Event()
-    pool.give(Piece(staying(began, go_on)))
+    pool.give(Doing(staying(began, go_on)))
     assert began.wait(PATIENCE)
-    second = Piece(lambda: None)
+    second = Doing(lambda: None)
     pool.give(second)
     assert pool.withdraw(second) is True
     assert pool.withdraw(second) is False
@@ -112,10 +113,10 @@ def test_a_piece_that_nobody_has_begun_can_be_taken_back() -> None:
 
 def test_a_thread_that_is_given_up_makes_room_for_who_waits_behind_it() -> None:
     pool, never, began, done = Threads(limit=1), threading.Event(), threading.Event(), threading.Event()
-    stuck = Piece(staying(began, never))
+    stuck = Doing(staying(began, never))
     pool.give(stuck)
     assert began.wait(PATIENCE)
-    pool.give(Piece(done.set))
+    pool.give(Doing(done.set))
     assert pool.abandon(stuck) is True
     assert done.wait(PATIENCE)
     assert pool.leaked == 1

@@ -200,6 +200,11 @@ def occurrence_key(schedule_id: str, planned_at: datetime) -> str:
 
 def run_key(run: Run) -> str:
     """The idempotency key that travels to the target; the same for all attempts of a run."""
-    if run.lane or not run.schedule_id:
-        return hashlib.sha256(run.id.encode()).hexdigest()
-    return occurrence_key(run.schedule_id, run.planned_at)
+    return key_of(run.id, lane=run.lane, schedule_id=run.schedule_id, planned_at=run.planned_at)
+
+
+def key_of(run_id: str, *, lane: str, schedule_id: str, planned_at: datetime) -> str:
+    """The same from its parts: an occurrence has the key of its instant, any other run one of its own."""
+    if lane or not schedule_id:
+        return hashlib.sha256(run_id.encode()).hexdigest()
+    return occurrence_key(schedule_id, planned_at)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from timewright.core.run import run_key
 from timewright.core.triggers import ZONED
 from timewright.ledger.lease import Lease
 from timewright.ports import Launch
@@ -18,11 +17,11 @@ def launch_of(lease: Lease) -> Launch:
         schedule_id=run.schedule_id,
         schedule_name=schedule.name if schedule is not None else "",
         target=terms.target,
-        key=run_key(run),
         fence=run.fence,
         attempt=run.attempts + 1,
         planned_at=run.planned_at,
         fire_at=run.fire_at,
+        lane=run.lane,
         trigger=trigger,
         zone=trigger.zone if isinstance(trigger, ZONED) else "UTC",
         missed=run.missed,

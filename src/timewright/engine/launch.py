@@ -86,33 +86,37 @@ class Launcher:
         """How many more may be leased when so many may be under way; quick ones are taken ahead, and wait."""
         return max(max(capacity, self._pace.ahead) - len(self._flown), 0)
 
-    def launch(self, lease: Lease, *, now: datetime, moment: float, most: int = sys.maxsize) -> None:
-        """Start the work of a lease, or let it wait while `most` are under way; what fails is its outcome.
+    def launch(
+        self, leases: Iterable[Lease], *, now: datetime, moment: float, most: int = sys.maxsize
+    ) -> None:
+        """Start the work of leases, or let it wait while `most` are under way; what fails is its outcome.
 
-        `moment` is what the monotonic clock showed when `now` was read: the lease counts from there, however
-        long the store took to grant it.
+        `moment` is what the monotonic clock showed when `now` was read: the leases count from there, however
+        long the store took to grant them.
         """
-        run, terms = lease.run, lease.terms.lease
-        assert run.lease_until is not None
-        flown = Flown(
-            lease=lease,
-            started_at=now,
-            overdue=math.inf,
-            lease_ends=moment + (run.lease_until - now).total_seconds(),
-            margin=min(SELF_FENCE_MARGIN, terms.length.total_seconds() / 6),
-        )
-        with self._lock:
-            if not self._flown:
-                self._pace.begin(moment)
-            self._flown[run.id, run.fence] = flown
-            self._lengths[terms.length] = self._lengths.get(terms.length, 0) + 1
-            self._look_at = min(self._look_at, flown.lease_ends - flown.margin)
-            self._most = most
-            if self._begun >= most:
-                self._line.append(flown)
-                return
-            self._begins(flown)
-        self._start(flown)
+        for lease in leases:
+            run, terms = lease.run, lease.terms.lease
+            assert run.lease_until is not None
+            length = terms.length.total_seconds()
+            flown = Flown(
+                lease=lease,
+                started_at=now,
+                overdue=math.inf,
+                lease_ends=moment + (run.lease_until - now).total_seconds(),
+                margin=min(SELF_FENCE_MARGIN, length / 6),
+            )
+            with self._lock:
+                if not self._flown:
+                    self._pace.begin(moment)
+                self._flown[run.id, run.fence] = flown
+                self._lengths[terms.length] = self._lengths.get(terms.length, 0) + 1
+                self._look_at = min(self._look_at, flown.lease_ends - flown.margin)
+                self._most = most
+                if self._begun >= most:
+                    self._line.append(flown)
+                    continue
+                self._begins(flown)
+            self._start(flown)
 
     def prepare(self, targets: Iterable[type[AnyTarget]]) -> None:
         """Have what these need built before the first of them starts; what fails says so at its launch."""
@@ -262,20 +266,20 @@ class Launcher:
         except Exception as error:  # noqa: BLE001  the boundary: nothing a target does may stop the tick
             self._done(flown, Failed(error=f"{type(error).__name__}: {error}"))
 
-    def _start_waiting(self) -> None:
-        """Start those that waited for others to end, on the thread on which one has; one thread at a time."""
-        while (flown := self._take_waiting()) is not None:
-            self._start(flown)
-
     def _take_waiting(self) -> Flown | None:
         with self._lock:
-            while self._line and self._begun < self._most:
-                flown = self._line.popleft()
-                if not (flown.ended or flown.stopping):
-                    self._begins(flown)
-                    return flown
-            self._starts_waiting = False
-            return None
+            return self._next_waiting()
+
+    def _next_waiting(self) -> Flown | None:
+        """The next that may begin, whom the caller starts; under the lock."""
+        self._starts_waiting = False
+        while self._line and self._begun < self._most:
+            flown = self._line.popleft()
+            if not (flown.ended or flown.stopping):
+                self._begins(flown)
+                self._starts_waiting = True
+                return flown
+        return None
 
     def _begin(self, flown: Flown) -> None:
         kind = self._kind(type(flown.lease.terms.target))
@@ -330,17 +334,17 @@ class Launcher:
             left = self._lengths.pop(length, 1) - 1
             if left:
                 self._lengths[length] = left
-            self._answers.append(
-                Answer(run=run, outcome=_honest(outcome, flown), started_at=flown.started_at)
-            )
+            said = _honest(outcome, flown) if flown.stopping else outcome
+            self._answers.append(Answer(run=run, outcome=said, started_at=flown.started_at))
             if flown.begun:
                 self._begun -= 1
                 self._pace.ended(moment=self._monotonic(), began=flown.begun_at, most=self._most)
-            starts = bool(self._line) and not self._starts_waiting
-            self._starts_waiting = self._starts_waiting or starts
+            # Whoever waited for this starts on this thread, on one at a time: a start may end at once.
+            waited = None if self._starts_waiting else self._next_waiting()
         self._wake()
-        if starts:
-            self._start_waiting()
+        while waited is not None:
+            self._start(waited)
+            waited = self._take_waiting()
 
 
 def _honest(outcome: Outcome, flown: Flown) -> Outcome:

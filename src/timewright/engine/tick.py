@@ -252,8 +252,7 @@ class Tick:
         Its end may come while we are here: whoever tells of it waits until its start was told.
         """
         with self.starting:
-            for lease in leases:
-                self.launcher.launch(lease, now=now, moment=moment, most=self.limits.capacity)
+            self.launcher.launch(leases, now=now, moment=moment, most=self.limits.capacity)
             if leases and self.gives_way:
                 give_way(min(WAKING + len(leases) * BRIEFLY, LONGEST_WAY))
             tell([*facts, *(_started(lease.run, now=now) for lease in leases)])

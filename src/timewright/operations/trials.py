@@ -97,7 +97,7 @@ def _launch(context: Context, schedule: Schedule, ask: Test) -> Launch:
         schedule_id=schedule.id,
         schedule_name=schedule.name,
         target=schedule.target,
-        key=f"test:{made_up}",
+        given_key=f"test:{made_up}",
         fence=1,
         attempt=1,
         planned_at=now,

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from timewright.core.calendars import occurrence_before
 from timewright.core.facts import Fact
-from timewright.core.run import Outcome
+from timewright.core.run import Outcome, key_of
 from timewright.core.target import AnyTarget
 from timewright.core.triggers import AnyTrigger
 from timewright.ports.advisor import Advised, Advisor, Use
@@ -95,11 +95,12 @@ class Launch(Struct, frozen=True, kw_only=True, gc=False):
     schedule_id: str
     schedule_name: str
     target: AnyTarget
-    key: str
     fence: int
     attempt: int
     planned_at: datetime
     fire_at: datetime
+    lane: str = ""
+    given_key: str = ""
     trigger: AnyTrigger | None = None
     zone: str = "UTC"
     missed: int = 0
@@ -110,6 +111,13 @@ class Launch(Struct, frozen=True, kw_only=True, gc=False):
     payload: Any = None
     metadata: Mapping[str, Any] = {}
     traceparent: str = ""
+
+    @property
+    def key(self) -> str:
+        """What tells this occurrence from every other, the same for all attempts; made when asked for."""
+        return self.given_key or key_of(
+            self.run_id, lane=self.lane, schedule_id=self.schedule_id, planned_at=self.planned_at
+        )
 
     @property
     def previous_at(self) -> datetime | None:

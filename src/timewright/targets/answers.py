@@ -25,6 +25,8 @@ LONGEST_SHOWN = 500
 DEEPEST = 64
 _FRAMES = 30
 _UNRUN = (GeneratorType, AsyncGeneratorType)
+# What most functions answer.
+DONE = Succeeded()
 _name_of = type.__dict__["__name__"].__get__  # a metaclass may put anything in its place
 
 
@@ -60,7 +62,7 @@ async def perform_async(registered: Registered, context: Context | None, args: d
 def outcome_of(value: Any) -> Outcome:
     """Turn what a function gave back into an outcome."""
     if value is None:
-        return Succeeded()
+        return DONE
     if isinstance(value, NotBefore):
         at = as_instant(value.at)
         return Failed(error=f"asked to be run not before {spell_instant(at)}", not_before=at)

@@ -100,7 +100,10 @@ class CallTarget:
 
     def _place(self, target: Call, registered: Registered) -> Isolation:
         """The schedule's wish, else the function's own, else this target's, else what suits the function."""
-        for isolation in (target.isolation, registered.isolation, self._isolation):
-            if isolation != "inherit":
-                return isolation
+        if target.isolation != "inherit":
+            return target.isolation
+        if registered.isolation != "inherit":
+            return registered.isolation
+        if self._isolation != "inherit":
+            return self._isolation
         return "loop" if registered.is_async else "thread"

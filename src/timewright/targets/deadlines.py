@@ -8,7 +8,8 @@ from typing import Protocol
 
 from timewright.targets.watch import Watch
 
-_CROWDED = 1000
+# Whoever is over is taken out when there are so many.
+_CROWDED = 100
 
 
 class Limited(Protocol):
@@ -41,10 +42,7 @@ class Deadlines:
             if line is None:
                 self._watch.later(seconds, lambda: self._sweep(seconds))
                 line = self._lines[seconds] = deque()
-            while line and line[0][1].is_over:
-                line.popleft()
-            if len(line) > self._most:
-                # Someone who takes long stands before many that are over.
+            if len(line) >= self._most:
                 line = self._lines[seconds] = deque(entry for entry in line if not entry[1].is_over)
                 self._most = max(_CROWDED, 2 * len(line))
             line.append((at, limited))

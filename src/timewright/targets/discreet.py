@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from timewright.core.run import Outcome
 from timewright.ports import Launch, Target, Work
 from timewright.ports.said import Spoken, said_by
+from timewright.targets.answers import DONE
 
 
 class Hiding(Protocol):
@@ -42,6 +43,8 @@ class Discreet:
         self._target.close(grace=grace)
 
     def _hidden(self, outcome: Outcome) -> Outcome:
+        if outcome is DONE:
+            return outcome
         fields: dict[str, Any] = {}
         error, result = getattr(outcome, "error", ""), getattr(outcome, "result", None)
         if error:

@@ -54,6 +54,7 @@ class Site:
         self._runs: set[InProcess] = set()
         self._stuck = 0
         self._closed = False
+        listen()
 
     @property
     def leaked(self) -> int:
@@ -76,22 +77,25 @@ class Site:
             return self._loop
 
     def begin(self, run: InProcess) -> None:
-        """A call is under way; refused when the site is closed."""
-        with self._lock:
-            if self._closed:
-                raise NotAllowed(
-                    "the target is closed",
-                    field="target",
-                    rule="after close nothing more is taken on",
-                    fix="start a new scheduler",
-                )
-            self._runs.add(run)
+        """A call is under way; refused when the site is closed.
+
+        It is counted before it is asked whether we are closed: whoever closes sees it, or it sees that.
+        """
+        self._runs.add(run)
+        if self._closed:
+            self.ended(run)
+            raise NotAllowed(
+                "the target is closed",
+                field="target",
+                rule="after close nothing more is taken on",
+                fix="start a new scheduler",
+            )
 
     def ended(self, run: InProcess) -> None:
         """A call is over, or was given up."""
-        with self._lock:
-            self._runs.discard(run)
-            if self._closed:
+        self._runs.discard(run)
+        if self._closed:
+            with self._changed:
                 self._changed.notify_all()
 
     def stuck(self, change: int) -> None:
@@ -113,8 +117,28 @@ class Site:
             self._loop.close(grace=timedelta(0))
 
 
+class Forks:
+    """How often this process came about by a fork of another that had called functions."""
+
+    count = 0
+
+    @classmethod
+    def note(cls) -> None:
+        """This is the fork."""
+        cls.count += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=Forks.note)
+
+
 class InProcess:
     """A call under way: its time limit counts, it can be asked to stop, and in the end it is given up."""
+
+    _verdict: Outcome | None = None
+    _given: Context | None = None
+    _timers: tuple[Timer, ...] = ()
+    _output: Excerpt | None = None
 
     def __init__(
         self,
@@ -133,13 +157,7 @@ class InProcess:
         self._grace = grace
         self._once = once
         self._limit = launch.time_limit.total_seconds()
-        self._cancelled = Cancellation()
-        self._pid = os.getpid()
-        self._verdict: Outcome | None = None
-        self._given: Context | None = None
-        self._timers: list[Timer] = []
-        self._output: Excerpt | None = None
-        listen()
+        self._forks = Forks.count
 
     def said(self) -> Spoken | None:
         """What the function has logged so far; from any thread."""
@@ -154,11 +172,12 @@ class InProcess:
         if self._verdict is not None or self._once.spoken:
             return
         self._verdict = verdict
-        self._cancelled.set(reason_of(verdict))
+        if self._given is not None:
+            self._given.cancelled.set(reason_of(verdict))
         if self._interrupt():
             return
         try:
-            self._timers.append(self._site.watch.later(grace, self._give_up))
+            self._timers += (self._site.watch.later(grace, self._give_up),)
         except NotAllowed:  # the watch is closed: nobody would count the grace
             self._give_up()
 
@@ -180,8 +199,11 @@ class InProcess:
         """What the function is told, if it wants to know."""
         if not self._registered.takes.context:
             return None
-        self._given = Context.begin(self._launch, cancelled=self._cancelled)
-        return self._given
+        self._given = given = Context.begin(self._launch, cancelled=Cancellation())
+        if self._verdict is not None:
+            # Whoever ended it a moment ago may not have seen whom to tell.
+            given.cancelled.set(reason_of(self._verdict))
+        return given
 
     def _interrupt(self) -> bool:
         """Do what can be done to end it; says whether it has not even begun, and now never will."""
@@ -207,25 +229,25 @@ class InProcess:
 
     def _leave_if_forked(self) -> None:
         # The function forked and both came back: only the first of them answers.
-        if os.getpid() != self._pid:
+        if Forks.count != self._forks:
             os._exit(0)
 
 
-class OnThread(InProcess):
+class OnThread(InProcess, Piece):
     """A call on a thread; at its time limit it is given up at once, because a thread cannot be ended."""
 
     def begin(self) -> OnThread:
         """Hand it to a thread."""
-        self._piece = Piece(self._run)
         self._site.begin(self)
         try:
-            self._site.threads.give(self._piece)
+            self._site.threads.give(self)
         except BaseException:
             self._forget()
             raise
         return self
 
-    def _run(self) -> None:
+    def work(self) -> None:
+        """Call the function, on the thread that took it."""
         if self._verdict is not None:
             self._answer(self._verdict)
             return
@@ -245,13 +267,13 @@ class OnThread(InProcess):
         self.end(timed_out(self._limit), grace=0.0)
 
     def _interrupt(self) -> bool:
-        withdrawn = self._site.threads.withdraw(self._piece)
+        withdrawn = self._site.threads.withdraw(self)
         if withdrawn and self._verdict is not None:
             self._answer(self._verdict)
         return withdrawn
 
     def _abandon(self) -> None:
-        self._site.threads.abandon(self._piece)
+        self._site.threads.abandon(self)
 
 
 class OnLoop(InProcess):

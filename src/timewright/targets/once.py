@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import partial
 
 from timewright.core.run import Outcome
-from timewright.targets.watch import safely
+from timewright.targets.watch import show_error
 
 
 class Once:
@@ -25,7 +24,10 @@ class Once:
         if not self._first.acquire(blocking=False):
             return False
         self.spoken = True
-        safely(partial(self._done, outcome))
+        try:
+            self._done(outcome)
+        except BaseException:  # noqa: BLE001 - the boundary: a listener's error is not the work's
+            show_error()
         return True
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from time import monotonic
 
 from timewright.errors import OverQuota
-from timewright.targets.watch import Action, safely
+from timewright.targets.watch import safely
 
 # A line from which something was taken so lately moves by itself: whoever was called waits so long and looks.
 MOVING = 0.001
@@ -22,15 +22,15 @@ PATIENCE = 0.0003
 
 
 class Piece:
-    """One piece of work: waiting, under way, ended or given up."""
+    """One piece of work: waiting, under way, given back by its thread or given up with it."""
 
-    __slots__ = ("action", "is_abandoned", "is_over", "thread")
+    is_abandoned = False
+    is_back = False
+    thread: threading.Thread | None = None
 
-    def __init__(self, action: Action) -> None:
-        self.action = action
-        self.is_abandoned = False
-        self.is_over = False
-        self.thread: threading.Thread | None = None
+    def work(self) -> None:
+        """Do it, on the thread that takes it."""
+        raise NotImplementedError
 
 
 class _Seat:
@@ -84,6 +84,8 @@ class Threads:
                     fix="isolation: process, where they can be killed; and restart this process",
                 )
             self._line.append(piece)
+            if self._coming:
+                return
             try:
                 self._summon()
             except RuntimeError:
@@ -100,7 +102,7 @@ class Threads:
     def abandon(self, piece: Piece) -> bool:
         """Give up the thread that does this piece; another takes its place if work waits."""
         with self._lock:
-            if piece.is_over or piece.is_abandoned:
+            if piece.is_back or piece.is_abandoned:
                 return False
             piece.is_abandoned = True
             self._leaked += 1
@@ -160,8 +162,7 @@ class Threads:
         piece = self._take(seat)
         while piece is not None:
             piece.thread = thread
-            safely(piece.action)
-            piece.action = _is_done  # what was done may know its piece: apart, both are gone at once
+            safely(piece.work)
             piece = self._take(seat, last=piece)
         with self._lock:
             self._threads.discard(thread)
@@ -171,7 +172,7 @@ class Threads:
         while True:
             with self._lock:
                 if last is not None:
-                    last.is_over = True
+                    last.is_back = True
                     if last.is_abandoned:
                         self._leaked -= 1
                         return None
@@ -179,7 +180,8 @@ class Threads:
                     piece = self._line.popleft()
                     self._taken += 1
                     self._taken_at = monotonic()
-                    self._summon()
+                    if not self._coming:
+                        self._summon()
                     return piece
                 if self._closed:
                     self._count -= 1
@@ -214,7 +216,3 @@ class Threads:
 
     def _is_moving(self) -> bool:
         return bool(self._line) and not self._closed and monotonic() - self._taken_at < MOVING
-
-
-def _is_done() -> None:
-    """Nothing is left to do."""

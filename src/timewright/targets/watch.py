@@ -214,5 +214,10 @@ def safely(action: Action) -> None:
     try:
         action()
     except BaseException:  # noqa: BLE001 - the boundary: one bad callback must not end the thread of all others
-        with suppress(BaseException):  # the hook may be a user's, and raise as well
-            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+        show_error()
+
+
+def show_error() -> None:
+    """Show what was raised just now as any thread would."""
+    with suppress(BaseException):  # the hook may be a user's, and raise as well
+        threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
