@@ -18,7 +18,6 @@ from timewright.core.lifecycle import (
     TRANSITIONS,
     RunEvent,
     Settlement,
-    attempt_of,
     reset,
     run_after,
     settle,
@@ -235,7 +234,7 @@ def test_a_run_that_is_not_leased_cannot_be_answered() -> None:
 
 
 def test_the_attempt_is_a_record_of_its_lease() -> None:
-    attempt = attempt_of(leased(attempts=1, fence=4), Lost(), charged=True, now=NOW)
+    attempt = settled(Lost(), attempts=1, fence=4).attempt
     assert (attempt.number, attempt.fence, attempt.lease_id, attempt.holder) == (2, 4, "lease_1", "worker")
     assert (attempt.leased_at, attempt.ended_at, attempt.outcome) == (NOON, NOW, "lost")
 

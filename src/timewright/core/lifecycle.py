@@ -33,6 +33,7 @@ from timewright.errors import NotAllowed
 
 _CHARGED = (Failed, TimedOut, Lost)
 _LEASED, _SUCCEEDED = RunState.LEASED, RunState.SUCCEEDED
+_SUCCESS = str(Succeeded.__struct_config__.tag)
 
 
 class RunEvent(StrEnum):
@@ -158,13 +159,22 @@ def settle(
         word="",
         error=_error(outcome),
     )
-    attempt = attempt_of(run, outcome, charged=charged, started_at=started_at, now=now)
+    attempt = _attempt(
+        run,
+        outcome,
+        str(type(outcome).__struct_config__.tag or ""),
+        charged=charged,
+        error=_error(outcome),
+        started_at=started_at,
+        now=now,
+    )
     exhausted = (event is RunEvent.FAIL or event is RunEvent.PARK) and reason != Reason.UNKNOWN
     return Settlement(run=ended, attempt=attempt, event=event, why=why, exhausted=exhausted)
 
 
 def _succeeded(run: Run, outcome: Succeeded, *, started_at: datetime | None, now: datetime) -> Settlement:
     """The ordinary end: nothing to charge, to wait for or to explain."""
+    word = outcome.word
     ended = replace(
         run,
         state=_SUCCEEDED if run.state is _LEASED else run_after(run.state, RunEvent.SUCCEED),
@@ -175,10 +185,10 @@ def _succeeded(run: Run, outcome: Succeeded, *, started_at: datetime | None, now
         holder="",
         leased_at=None,
         lease_until=None,
-        word=outcome.word,
+        word=word,
         error="",
     )
-    attempt = attempt_of(run, outcome, charged=False, started_at=started_at, now=now)
+    attempt = _attempt(run, outcome, _SUCCESS, charged=False, word=word, started_at=started_at, now=now)
     return Settlement(run=ended, attempt=attempt, event=RunEvent.SUCCEED, why="the work was done")
 
 
@@ -198,8 +208,16 @@ def reset(run: Run, *, now: datetime, held: bool = False) -> Run:
     )
 
 
-def attempt_of(
-    run: Run, outcome: Outcome, *, charged: bool, started_at: datetime | None = None, now: datetime
+def _attempt(
+    run: Run,
+    outcome: Outcome,
+    kind: str,
+    *,
+    charged: bool,
+    word: str = "",
+    error: str = "",
+    started_at: datetime | None,
+    now: datetime,
 ) -> Attempt:
     """The record of the lease that just ended."""
     assert run.leased_at is not None
@@ -212,12 +230,12 @@ def attempt_of(
         holder=run.holder,
         leased_at=run.leased_at,
         lease_until=run.lease_until,
-        started_at=started_at or run.started_at,
+        started_at=started_at,
         ended_at=now,
-        outcome=str(type(outcome).__struct_config__.tag or ""),
+        outcome=kind,
         charged=charged,
-        word=outcome.word if isinstance(outcome, Succeeded) else "",
-        error="" if isinstance(outcome, Succeeded) else _error(outcome),
+        word=word,
+        error=error,
         result=outcome.result,
         cost=outcome.cost,
     )

@@ -107,8 +107,8 @@ def check_named(tx: Transaction, schedules: Iterable[Schedule]) -> None:
 
 def _any_names(under: Mapping[str, Under]) -> bool:
     """Whether a schedule among these names a budget or a provider."""
-    schedules = (one.schedule for one in under.values())
-    return any(one is not None and (one.budgets or one.provider) for one in schedules)
+    schedules = {id(one.schedule): one.schedule for one in under.values()}
+    return any(one is not None and (one.budgets or one.provider) for one in schedules.values())
 
 
 def _loads(tx: Transaction, book: Book, runs: Sequence[Run], under: Mapping[str, Under]) -> dict[str, Load]:

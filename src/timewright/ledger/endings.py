@@ -30,14 +30,16 @@ _PERIODIC = (Cron, Every)
 
 def hold_schedules(tx: Transaction, outcomes: Iterable[tuple[Schedule | None, Outcome]]) -> dict[str, Due]:
     """Lock the schedules whose standing these outcomes may move: before the runs, as everyone else does."""
-    return readable_schedules(
-        tx,
-        [
-            schedule.id
-            for schedule, outcome in outcomes
-            if schedule is not None and not (isinstance(outcome, Succeeded) and _is_plain(schedule))
-        ],
-    )
+    is_plain: dict[int, bool] = {}  # most runs of a batch have the same few schedules
+    moved: list[str] = []
+    for schedule, outcome in outcomes:
+        if schedule is None:
+            continue
+        if id(schedule) not in is_plain:
+            is_plain[id(schedule)] = _is_plain(schedule)
+        if not (is_plain[id(schedule)] and isinstance(outcome, Succeeded)):
+            moved.append(schedule.id)
+    return readable_schedules(tx, moved)
 
 
 def end_runs(

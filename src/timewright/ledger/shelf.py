@@ -102,13 +102,14 @@ def terms_for(
     """What each run is attempted under, by run id: its schedule as it was at admission, or its queue."""
     wanted = list(runs)
     revisions = _revisions(tx, {(run.schedule_id, run.revision) for run in wanted if run.schedule_id})
+    of_schedules = {pair: Under(schedule, terms_of(schedule)) for pair, schedule in revisions.items()}
     if policies is None:
         policies = queue_policies(tx, {(run.namespace, run.queue) for run in wanted if _is_entry(run)})
     found: dict[str, Under] = {}
     for run in wanted:
-        schedule = revisions.get((run.schedule_id, run.revision))
-        if schedule is not None:
-            found[run.id] = Under(schedule, terms_of(schedule))
+        under = of_schedules.get((run.schedule_id, run.revision))
+        if under is not None:
+            found[run.id] = under
         elif run.parent or not (run.schedule_id or run.queue):
             terms = part_terms(tx, run)
             found[run.id] = Under(None, terms or _queue_terms(run, _CAUTIOUS), readable=terms is not None)

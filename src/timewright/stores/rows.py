@@ -231,7 +231,7 @@ def settled_row(run: Run, *, fence: int) -> tuple[Any, ...]:
         clean(run.reason) if run.reason else "",
         run.attempts,
         run.refunds,
-        to_int(run.started_at),
+        shared_int(run.started_at) if run.started_at is not None else None,
         shared_int(run.finished_at) if run.finished_at is not None else None,
         clean(run.word) if run.word else "",
         clean(run.error) if run.error else "",
