@@ -188,8 +188,9 @@ def test_rows_that_are_told_once_become_what_each_would_have_become(
         return speak(self, spoken, values)
 
     monkeypatch.setattr(postgres_speaker.PostgresSpeaker, "_speak", noted)
-    runs = [make_run(made_by='ada "a" \\', planned_at=NOON - n * MINUTE, created_at=NOON) for n in range(5)]
-    runs = [*runs, *(make_run(payload={"n": n}) for n in range(5))]
+    told_alike: dict[str, Any] = {"made_by": 'ada "a" \\', "lane": "shared", "created_at": NOON}
+    runs = [make_run(planned_at=NOON - n * MINUTE, **told_alike) for n in range(5)]
+    runs = [*runs, *(make_run(payload={"n": n}, lane=f"shared-{n}") for n in range(5))]
     for some in (runs[:5], runs[5:]):
         assert add(store, *some) == {run.id for run in some}
         assert add(store, *some) == set()

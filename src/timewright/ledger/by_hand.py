@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +20,7 @@ from timewright.core.moments import check_stored, spell_instant
 from timewright.core.run import Reason, Run, RunState
 from timewright.core.schedule import ScheduleState, Standing, decided, queue_gate
 from timewright.core.triggers import After
-from timewright.errors import InvalidInput, NotAllowed, OutcomeUnknown
+from timewright.errors import Conflict, InvalidInput, NotAllowed, OutcomeUnknown
 from timewright.ledger.admission_pass import run_of
 from timewright.ledger.following import take_first_end
 from timewright.ledger.replan import By, Changed, entry_of, must_find
@@ -150,11 +151,12 @@ def enqueue(
         for payload in payloads
     ]
     try:
-        store.write(lambda tx: tx.add_runs(runs))
+        store.write(lambda tx: tx.add_new_runs(runs))
     except OutcomeUnknown:
-        # The ids were chosen before the commit, so the store can tell whether it happened.
+        # The ids were chosen before the commit, so the store can tell whether it happened, or happens now.
         if runs and not store.read(lambda tx: tx.get_runs([runs[0].id])):
-            store.write(lambda tx: tx.add_runs(runs))
+            with suppress(Conflict):
+                store.write(lambda tx: tx.add_new_runs(runs))
     return Made(runs=tuple(runs), facts=tuple(fact for run in runs for fact in new_run(run, now=now)))
 
 

@@ -50,7 +50,7 @@ SELECT v.id, v.namespace, v.schedule_id, v.planned_at, v.planned_at, 'ready', v.
     v.priority, v.alone, v.handoff, v.created_at, v.previous
 {from}
 WHERE true
-ON CONFLICT (planned_at, schedule_id, lane) DO NOTHING
+ON CONFLICT (planned_at, schedule_id, lane) WHERE lane <> id DO NOTHING
 {kept:runs}
 
 -- name: insert_advanced_kept(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, created_at bigint, previous* text) [sqlite]
@@ -64,7 +64,7 @@ SELECT v.id, v.namespace, v.schedule_id, v.planned_at, v.planned_at, 'leased', v
     1, v.created_at, v.created_at, v.previous, v.lease_id, v.holder, v.lease_until
 {from}
 WHERE true
-ON CONFLICT (planned_at, schedule_id, lane) DO NOTHING
+ON CONFLICT (planned_at, schedule_id, lane) WHERE lane <> id DO NOTHING
 {kept:runs}
 
 -- name: insert_started_kept(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, priority bigint, alone bigint, created_at bigint, previous* text, lease_id* text, holder text, lease_until bigint) [sqlite]
@@ -212,7 +212,7 @@ INSERT INTO runs (id, namespace, schedule_id, lane, planned_at, fire_at, state, 
     line, priority, alone, handoff, fence, last_of, dropped, created_at, finished_at, lease_id, holder, leased_at,
     lease_until, parent, previous, extra)
 {values}
-ON CONFLICT (planned_at, schedule_id, lane) DO NOTHING
+ON CONFLICT (planned_at, schedule_id, lane) WHERE lane <> id DO NOTHING
 {kept:runs}
 
 -- name: insert_runs_kept(id* text, namespace text, schedule_id* text, lane* text, planned_at* bigint, fire_at* bigint, state text, asleep bigint, reason text, source text, revision* bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, parent text, previous* text, extra text) [sqlite]
@@ -236,7 +236,8 @@ SELECT {run} FROM runs WHERE id {in:ids} ORDER BY id
 SELECT id FROM runs WHERE id {in:ids} ORDER BY id {lock}
 
 -- name: find_occurrence
-SELECT {run} FROM runs WHERE planned_at = :planned_at AND schedule_id = :schedule_id AND lane = ''
+SELECT {run} FROM runs
+WHERE planned_at = :planned_at AND schedule_id = :schedule_id AND lane = '' AND lane <> id
 
 -- name: walk_schedule
 -- A schedule's history is a chain from its newest run back, so it needs no index that grows out of order.
@@ -782,7 +783,7 @@ WHERE parent = :parent AND parent <> '' AND (:finished = 1 OR state IN ('ready',
 
 -- name: lane_runs
 SELECT {run} FROM runs
-WHERE planned_at = :planned_at AND schedule_id = '' AND lane >= :first AND lane < :last
+WHERE planned_at = :planned_at AND schedule_id = '' AND lane >= :first AND lane < :last AND lane <> id
 ORDER BY lane
 
 -- name: count_namespace

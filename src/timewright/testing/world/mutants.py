@@ -23,7 +23,7 @@ from timewright.testing.world.linked_mutants import LINKED
 from timewright.testing.world.mutating import Mutant, Patches, both, ours, sql, without_index
 
 NO_FENCE = (r"runs\.fence = (\S+)", r"\1 IS NOT NULL")
-_ONCE = r"ON CONFLICT \([^)]*\) DO NOTHING"
+_ONCE = r"ON CONFLICT \([^)]*\) WHERE lane <> id DO NOTHING"
 no_key = both(
     without_index("runs_occurrence"),
     *(sql(name, _ONCE, "") for name in ("insert_runs", "insert_advanced", "insert_started")),
