@@ -16,7 +16,8 @@ from timewright.core.facts import Fact, LeaseLost, RunFreed
 from timewright.core.policies import LeaseTerms, Overlap, Retry
 from timewright.core.run import RunState, Succeeded
 from timewright.core.triggers import Manual, every
-from timewright.engine.tick import Limits
+from timewright.engine.pace import AHEAD_SECONDS
+from timewright.engine.tick import LEASE_AT_LEAST, Limits
 from timewright.errors import StoreUnavailable
 from timewright.ledger.by_hand import run_now
 from timewright.ledger.lease import lease_ready
@@ -118,19 +119,25 @@ def test_a_tick_with_nothing_to_do_asks_one_question_and_writes_nothing(
     assert (seconds, calls, spoken) == (60.0, {"read": 1}, {"outlook": 1})
 
 
+def noting_looks(bench: Bench, count: Callable[[], int]) -> list[int]:
+    """What was counted at each look from now on."""
+    looked: list[int] = []
+    look = bench.loop.tick.lookout.glance
+
+    def noted(**arguments: Any) -> Any:
+        looked.append(count())
+        return look(**arguments)
+
+    bench.loop.tick.lookout.glance = noted  # type: ignore[method-assign]
+    return looked
+
+
 def test_what_was_foreseen_is_decided_and_started_before_anything_is_looked_at(bench: CountedBench) -> None:
     bench.schedule("a", every("1m"))
     bench.target.script("a", hang())
     bench.loop.step()
     bench.clock.advance(minutes=1)
-    looked: list[int] = []
-    look = bench.loop.tick.lookout.glance
-
-    def noted(**arguments: Any) -> Any:
-        looked.append(len(bench.target.launched))
-        return look(**arguments)
-
-    bench.loop.tick.lookout.glance = noted  # type: ignore[method-assign]
+    looked = noting_looks(bench, lambda: len(bench.target.launched))
     _, calls = bench.step()
     assert looked == [1], "one look, after the start"
     assert calls["write"] == 1
@@ -160,7 +167,48 @@ def test_a_burst_is_decided_batch_by_batch_without_a_look_in_between(bench: Coun
     assert len(bench.target.launched) == 30
 
 
+def crowded(bench: CountedBench, *, waiting: int, ahead: int) -> None:
+    """So many wait whose like were quick of late, and so many of them are taken ahead."""
+    made = bench.schedule("by-hand", Manual(), overlap=Overlap.ALLOW)
+    bench.target.script("by-hand", hang())
+    for _ in range(waiting):
+        run_now(bench.store, made.id, ids=bench.ids, by=BY, now=bench.now)
+    bench.loop.tick.limits = Limits(capacity=3)
+    bench.loop.launcher._pace._rate = ahead / AHEAD_SECONDS
+
+
+def test_a_crowd_is_leased_half_by_half_without_a_look_in_between(bench: CountedBench) -> None:
+    crowded(bench, waiting=40, ahead=20)
+    assert bench.step()[0] == 0.0
+    assert len(bench.loop.launcher) == 10
+    bench.clock.advance(milliseconds=10)
+    looked = noting_looks(bench, lambda: len(bench.loop.launcher))
+    bench.step()
+    assert set(looked) == {20}, "looked at when the second half was taken, for the rest"
+    bench.step()
+    assert len(bench.loop.launcher) == 20, "no more than are taken ahead"
+
+
 # What it must not miss.
+
+
+def test_what_is_due_meanwhile_starts_before_more_of_a_crowd_is_taken(bench: CountedBench) -> None:
+    bench.schedule("soon", every("1h"))
+    bench.clock.advance(timedelta(hours=1) - timedelta(milliseconds=20))
+    crowded(bench, waiting=40, ahead=20)
+    bench.loop.step()
+    bench.clock.advance(milliseconds=20)
+    bench.loop.step()
+    assert [run.state for run in bench.runs("soon")] == [RunState.READY], (
+        "decided; it waits behind the others"
+    )
+
+
+def test_a_crowd_keeps_nobody_from_looking_for_longer_than_a_moment(bench: CountedBench) -> None:
+    crowded(bench, waiting=40, ahead=20)
+    bench.loop.step()
+    bench.clock.advance(LEASE_AT_LEAST)
+    assert bench.step()[1]["read"] > 0
 
 
 def test_a_lease_that_ends_while_the_engine_rests_is_taken_back_when_it_does(bench: CountedBench) -> None:

@@ -62,7 +62,8 @@ def test_where_fewer_than_a_handful_may_be_under_way_none_are_taken_ahead() -> N
 def test_a_slower_pace_is_believed_step_by_step() -> None:
     pace = Pace()
     pace._rate = 1000.0
-    assert [paced(pace, 1, since=moment, until=moment + 1) for moment in (2.0, 3.0, 4.0)] == [50, 25, 12]
+    rates = [paced(pace, 1, since=moment, until=moment + 1) / AHEAD_SECONDS for moment in (2.0, 3.0, 4.0)]
+    assert rates == [500, 250, 125]
 
 
 def test_a_clock_that_stands_still_tells_no_pace() -> None:

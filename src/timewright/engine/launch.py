@@ -83,8 +83,12 @@ class Launcher:
             return min(self._lengths, default=None)
 
     def room(self, capacity: int) -> int:
-        """How many more may be leased when so many may be under way; quick ones are taken ahead, and wait."""
-        return max(max(capacity, self._pace.ahead) - len(self._flown), 0)
+        """How many more may be leased when so many may be under way; quick ones are taken ahead, and wait.
+
+        No more than half of those at a time: the others run while the next are being leased.
+        """
+        ahead = self._pace.ahead
+        return max(min(max(capacity, ahead) - len(self._flown), max(capacity, ahead // 2)), 0)
 
     def launch(
         self, leases: Iterable[Lease], *, now: datetime, moment: float, most: int = sys.maxsize
@@ -94,28 +98,23 @@ class Launcher:
         `moment` is what the monotonic clock showed when `now` was read: the leases count from there, however
         long the store took to grant them.
         """
-        for lease in leases:
-            run, terms = lease.run, lease.terms.lease
-            assert run.lease_until is not None
-            length = terms.length.total_seconds()
-            flown = Flown(
-                lease=lease,
-                started_at=now,
-                overdue=math.inf,
-                lease_ends=moment + (run.lease_until - now).total_seconds(),
-                margin=min(SELF_FENCE_MARGIN, length / 6),
-            )
-            with self._lock:
-                if not self._flown:
-                    self._pace.begin(moment)
+        taken = [_flown(lease, now=now, moment=moment) for lease in leases]
+        starts: list[Flown] = []
+        with self._lock:
+            if taken and not self._flown:
+                self._pace.begin(moment)
+            self._most = most
+            for flown in taken:
+                run, length = flown.lease.run, flown.lease.terms.lease.length
                 self._flown[run.id, run.fence] = flown
-                self._lengths[terms.length] = self._lengths.get(terms.length, 0) + 1
+                self._lengths[length] = self._lengths.get(length, 0) + 1
                 self._look_at = min(self._look_at, flown.lease_ends - flown.margin)
-                self._most = most
                 if self._begun >= most:
                     self._line.append(flown)
-                    continue
-                self._begins(flown)
+                else:
+                    self._begins(flown)
+                    starts.append(flown)
+        for flown in starts:
             self._start(flown)
 
     def prepare(self, targets: Iterable[type[AnyTarget]]) -> None:
@@ -345,6 +344,18 @@ class Launcher:
         while waited is not None:
             self._start(waited)
             waited = self._take_waiting()
+
+
+def _flown(lease: Lease, *, now: datetime, moment: float) -> Flown:
+    run, length = lease.run, lease.terms.lease.length
+    assert run.lease_until is not None
+    return Flown(
+        lease=lease,
+        started_at=now,
+        overdue=math.inf,
+        lease_ends=moment + (run.lease_until - now).total_seconds(),
+        margin=min(SELF_FENCE_MARGIN, length.total_seconds() / 6),
+    )
 
 
 def _honest(outcome: Outcome, flown: Flown) -> Outcome:

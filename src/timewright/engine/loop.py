@@ -109,6 +109,7 @@ class Loop:
         self.has_news = False
         self._called_at = 0.0
         self._foreseen: datetime | None = None
+        self._goes_on = False
 
     def start(self) -> None:
         """Begin to tick, to settle, to renew, to watch and to hear, on threads of our own."""
@@ -128,11 +129,9 @@ class Loop:
 
     def step(self) -> float:
         """One pass now; gives back how long to rest until the next."""
-        began = self.clock.monotonic()
         # Until we know how long we rest, whatever others write ends the rest.
         self._rests_until = AWAKE
-        now = self.store.now()
-        self.tell(self._reading.take(now))
+        now, began = self._read_clock()
         self.tick.duty.beat(now=now)
         counts: Counter[type[Fact]] = Counter()
         due = self.tick.lookout.last.due
@@ -151,6 +150,7 @@ class Loop:
         self.pulse.last_tick_at = now
         if counts:
             self.tell([finished(counts, at=now, seconds=self.clock.monotonic() - began)])
+        self._goes_on = full
         if full:
             self._spread_news(every=NEWS_EVERY)
             return 0.0
@@ -158,6 +158,15 @@ class Loop:
         if self.pruner is not None:
             self.pruner.run(now=now)
         return self._rest()
+
+    def _read_clock(self) -> tuple[datetime, float]:
+        """The store's clock, and what the monotonic one showed before; who goes on at once does not ask."""
+        counted = self._reading.count_on() if self._goes_on else None
+        if counted is not None:
+            return counted
+        began, now = self.clock.monotonic(), self.store.now()
+        self.tell(self._reading.take(now, began=began))
+        return now, began
 
     def stop(self, *, wait: timedelta = timedelta(seconds=30), grace: timedelta = STOP_GRACE) -> Ending:
         """Take no new leases, wait for what is under way, ask the rest to stop, and give back what it was.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 # So much work is taken ahead as is done in this time, and never more runs than that.
-AHEAD_SECONDS = 0.1
-MOST_AHEAD = 1000
+AHEAD_SECONDS = 0.2
+MOST_AHEAD = 2000
 # Fewer than these say nothing about a pace; where fewer may be under way, none are taken ahead.
 HANDFUL = 32
 

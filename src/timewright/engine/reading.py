@@ -8,6 +8,8 @@ from timewright.core.facts import ClockStepped, Fact
 from timewright.ports import Clock, Store
 
 LARGEST_STEP = timedelta(seconds=2)
+# For so long after a reading the clock is counted on, where there is no time to ask again.
+COUNTED_ON = 0.1
 
 
 class Reading:
@@ -19,11 +21,17 @@ class Reading:
         self._store = store
         self._clock = clock
         self.moment = 0.0
+        self._read_at = 0.0
+        self._took = 0.0
         self._is_held = False
 
-    def take(self, now: datetime) -> list[Fact]:
-        """Wall against monotonic: a step or a suspend is seen and told; catch-up treats it as an outage."""
+    def take(self, now: datetime, *, began: float) -> list[Fact]:
+        """Wall against monotonic: a step or a suspend is seen and told; catch-up treats it as an outage.
+
+        `began` is what the monotonic clock showed before `now` was asked for.
+        """
         moment, was_taken = self._clock.monotonic(), self.taken
+        self._read_at, self._took = moment, moment - began
         passed, went = timedelta(seconds=moment - self.moment), now - self.at
         self.at, self.moment, self.taken = now, moment, True
         if not was_taken:
@@ -33,6 +41,18 @@ class Reading:
             return []
         treated = "outage" if by > timedelta(0) else "hold"
         return [ClockStepped(at=now, by_seconds=by.total_seconds(), treated_as=treated)]
+
+    def count_on(self) -> tuple[datetime, float] | None:
+        """What the clock shows, counted on from a reading of a moment ago; nothing if that is too long ago.
+
+        It never shows more than the store's does, and beside it is a moment at which that showed no more.
+        """
+        moment = self._clock.monotonic()
+        if not self.taken or not 0.0 <= moment - self._read_at < COUNTED_ON:
+            return None
+        self.at += timedelta(seconds=moment - self.moment)
+        self.moment = moment
+        return self.at, moment - self._took
 
     def now(self) -> datetime:
         """The store's clock, counted on from the last tick: nobody has to be asked."""

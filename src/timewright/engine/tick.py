@@ -98,6 +98,8 @@ class Tick:
         admitted = self._start_due(now=now, moment=moment, tell=tell, vigil=vigil) if foreseen else Admitted()
         if self._goes_on(admitted, now=now):
             return True
+        if self._goes_on_taking(now=now):
+            return self._may_take_more(self._take(now=now, moment=moment, tell=tell))
         if self.policies is not None:
             self.policies.keep(self.store)
         tell(self.reclaim(now=now))
@@ -165,6 +167,13 @@ class Tick:
         """Whether more is due at once, and all before it starts here: who waits is then looked for later."""
         all_start = admitted.full and len(admitted.leased) == admitted.looked_at
         return all_start and not is_over(self.lookout.looked_at, LEASE_AT_LEAST, now=now)
+
+    def _goes_on_taking(self, *, now: datetime) -> bool:
+        """Whether the last lease left some behind, there is room for them, and nothing else is known of."""
+        if not (self.waits_for_room and self._backlog and self.room > 0):
+            return False
+        is_fresh = not is_over(self.lookout.looked_at, LEASE_AT_LEAST, now=now)
+        return is_fresh and not self.lookout.checks and not self.lookout.last.is_due(now=now)
 
     @property
     def room(self) -> int:
@@ -253,7 +262,7 @@ class Tick:
         """
         with self.starting:
             self.launcher.launch(leases, now=now, moment=moment, most=self.limits.capacity)
-            if leases and self.gives_way:
+            if leases and self.gives_way and not self.waits_for_room:
                 give_way(min(WAKING + len(leases) * BRIEFLY, LONGEST_WAY))
             tell([*facts, *(_started(lease.run, now=now) for lease in leases)])
 
