@@ -23,9 +23,15 @@ LAST_WORD = timedelta(seconds=2)
 class Errand(Generic[T]):
     """A coroutine that was handed to the loop; it may be asked to end, also before it began."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[asyncio.Task[T]], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        ended: Callable[[asyncio.Task[T]], None],
+        tasks: set[asyncio.Task[Any]],
+    ) -> None:
         self._loop = loop
         self._ended = ended
+        self._tasks = tasks
         self._task: asyncio.Task[T] | None = None
 
     def cancel(self) -> None:
@@ -35,12 +41,15 @@ class Errand(Generic[T]):
         except RuntimeError:
             return  # the loop is closed, and with it every errand
 
-    def begin(self, work: Coroutine[Any, Any, T], tasks: set[asyncio.Task[Any]]) -> None:
+    def begin(self, work: Coroutine[Any, Any, T]) -> None:
         """Make a task of it, on the loop's own thread."""
         self._task = self._loop.create_task(work)
-        tasks.add(self._task)
-        self._task.add_done_callback(tasks.discard)
-        self._task.add_done_callback(self._ended)
+        self._tasks.add(self._task)
+        self._task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[T]) -> None:
+        self._tasks.discard(task)
+        self._ended(task)
 
     def _cancel(self) -> None:
         if self._task is not None:
@@ -88,8 +97,11 @@ class LoopThread:
             except (NotAllowed, RuntimeError, OSError):
                 work.close()
                 raise
-            errand = Errand(loop, ended)
-            loop.call_soon_threadsafe(errand.begin, work, self._tasks)
+            errand = Errand(loop, ended, self._tasks)
+            if _is_here(loop):
+                errand.begin(work)  # on its own thread nobody has to be woken
+            else:
+                loop.call_soon_threadsafe(errand.begin, work)
         return errand
 
     def call(self, work: Coroutine[Any, Any, T], *, timeout: timedelta) -> T:
@@ -159,6 +171,14 @@ class LoopThread:
             task.cancel()
         await _wait(left, LAST_WORD)
         await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+def _is_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller is on the thread of a loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 async def _wait(tasks: set[asyncio.Task[Any]], limit: timedelta) -> None:
