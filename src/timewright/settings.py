@@ -125,7 +125,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     capacity: Annotated[int, Meta(ge=1, le=100_000)] = 100
     """How many runs this instance has under way at once."""
-    batch: Annotated[int, Meta(ge=1, le=10_000)] = 500
+    batch: Annotated[int, Meta(ge=1, le=10_000)] = 1000
     """How many schedules one pass of the tick looks at."""
     threads: Annotated[int, Meta(ge=1, le=1000)] = 32
     """How many plain functions run at once on threads."""

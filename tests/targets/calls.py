@@ -25,14 +25,14 @@ SECOND = timedelta(seconds=1)
 PATIENCE = 60.0
 
 
-def launch_of(target: AnyTarget, **changes: Any) -> Launch:
+def launch_of(target: AnyTarget, *, key: str = "5f0c", **changes: Any) -> Launch:
     plain = Launch(
         run_id="run_1",
         namespace="default",
         schedule_id="sch_1",
         schedule_name="nightly",
         target=target,
-        given_key="5f0c",
+        given_key=key,
         fence=7,
         attempt=2,
         planned_at=NOON,

@@ -21,13 +21,15 @@ NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 PATIENCE = 60.0
 
 
-def launch_of(target: AnyTarget, *, limit: float = 60.0, grace: float = 30.0, **told: Any) -> Launch:
+def launch_of(
+    target: AnyTarget, *, limit: float = 60.0, grace: float = 30.0, key: str = "abc", **told: Any
+) -> Launch:
     facts: dict[str, Any] = {
         "run_id": "run_1",
         "namespace": "default",
         "schedule_id": "sch_1",
         "schedule_name": "nightly-report",
-        "given_key": "abc",
+        "given_key": key,
         "fence": 3,
         "attempt": 2,
         "planned_at": NOON,

@@ -161,6 +161,11 @@ class Launcher:
         return bool(self._answers)
 
     @property
+    def is_crowded(self) -> bool:
+        """Whether some wait here for others to end."""
+        return bool(self._line)
+
+    @property
     def answered(self) -> int:
         """How many have come back that are not written yet."""
         return len(self._answers)

@@ -41,7 +41,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """How much one pass takes on."""
 
     capacity: int = 100
-    batch: int = 500
+    batch: int = 1000
     admits: bool = True
     leases: bool = True
 

@@ -42,6 +42,8 @@ STARTED = 8
 FEW = 32
 
 _BY_ID = _BY_LINE = itemgetter(0)
+# Where the row of one who waits says that nothing has happened to it yet, in which line, and who sleeps.
+_IS_NEW, _LINE, _WAKE = 16, 17, 18
 
 
 class LeaseVerbs(Verbs):
@@ -188,15 +190,12 @@ class LeaseVerbs(Verbs):
         """The runs of all lines in one journey; a second one where someone had to be woken first."""
         parameters = {"now": micros(now), "handoff": int(handoff), "limit": limit}
         rows = self._ask("ready_everywhere", parameters)
-        if rows[0][0]:
+        if rows[0][_WAKE]:
             self._awaken(now=now, limit=limit)
             rows = self._ask("ready_everywhere", parameters)
-        lines: dict[str, list[Row]] = {}
-        for _, line, *waiting in rows:
-            if line is not None:
-                lines.setdefault(line, []).append(tuple(waiting))
+        lines = {line: list(waiting) for line, waiting in groupby(rows, key=itemgetter(_LINE))}
         found: list[Run] = []
-        for line in sorted(lines):
+        for line in sorted(line for line in lines if line is not None):
             found += self._waiting(lines[line], gates_of(line))
         return found
 
@@ -206,7 +205,7 @@ class LeaseVerbs(Verbs):
     def _waiting(self, rows: Sequence[Row], gates: tuple[str, ...]) -> list[Run]:
         """The runs of one line in order; those to which something has happened are read in full."""
         try:
-            new = [read_new_run(row, gates) for row in rows if row[-1]]
+            new = [read_new_run(row, gates) for row in rows if row[_IS_NEW]]
         except UnreadableRow:
             new = []
         if len(new) == len(rows):

@@ -42,6 +42,16 @@ _read_extra = msgspec.json.Decoder(Extra).decode
 _NO_EXTRA = Extra()
 
 
+@lru_cache(maxsize=256)
+def _shared_extra(more: str) -> Extra:
+    return _read_extra(more)
+
+
+def _new_extra(more: str) -> Extra:
+    """What few runs have; read once for all of a batch, unless each must have a payload of its own."""
+    return _read_extra(more) if "payload" in more else _shared_extra(more)
+
+
 def to_int(moment: datetime | None) -> int | None:
     """An instant as a table keeps it."""
     return None if moment is None else (moment - EPOCH) // MICROSECOND
@@ -187,18 +197,18 @@ def read_new_run(row: Row, gates: tuple[str, ...]) -> Run:
         created_at,
         previous,
         more,
-        _,
+        *_,
     ) = row
     try:
         planned = EPOCH + planned_at * MICROSECOND
-        extra = _read_extra(more) if more else _NO_EXTRA
+        extra = _new_extra(more) if more else _NO_EXTRA
         return Run(
             id=run_id,
             namespace=namespace,
             schedule_id=schedule_id,
             lane=lane,
             planned_at=planned,
-            fire_at=planned if fire_at == planned_at else EPOCH + fire_at * MICROSECOND,
+            fire_at=planned if fire_at == planned_at else shared_instant(fire_at),
             state=_RUN_STATES[state],
             source=SOURCES[source],
             revision=revision,

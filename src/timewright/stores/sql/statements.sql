@@ -342,7 +342,7 @@ ORDER BY line, priority, planned_at, id
 LIMIT :most
 
 -- name: ready_everywhere [postgres]
--- The same for every line in one journey; each row says first whether someone sleeps whose instant has come, and
+-- The same for every line in one journey; each row says at last whether someone sleeps whose instant has come, and
 -- there is one that says nothing else where nobody waits. Lines are found from their ends, as in `outlook`.
 WITH RECURSIVE lines (line) AS (
     SELECT max(line) FROM runs WHERE state = 'ready' AND asleep = 0 AND handoff = :handoff
@@ -351,10 +351,10 @@ WITH RECURSIVE lines (line) AS (
         WHERE r.state = 'ready' AND r.asleep = 0 AND r.handoff = :handoff AND r.line < lines.line)
     FROM lines WHERE lines.line IS NOT NULL
 )
-SELECT sleepers.wake, waiting.*
+SELECT waiting.*, sleepers.wake
 FROM (SELECT EXISTS (SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 1 AND fire_at <= :now) AS wake) sleepers
 LEFT JOIN (
-    SELECT lines.line AS line, r.* FROM lines CROSS JOIN LATERAL (
+    SELECT r.*, lines.line AS line FROM lines CROSS JOIN LATERAL (
         SELECT id, namespace, schedule_id, lane, planned_at, fire_at, state, source, revision, queue, priority, alone,
             handoff, created_at, previous, extra,
             CASE WHEN fence = 0 AND attempts = 0 AND refunds = 0 AND reason = '' AND error = ''
