@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from timewright.assembly import House, new_registry, open_store
-from timewright.core.facts import Fact
+from timewright.core.facts import Fact, RunFailed, RunParked, RunSucceeded, RunWillRetry
 from timewright.core.policies import Overlap
 from timewright.core.run import RunState
 from timewright.core.schedule import Schedule
@@ -176,6 +176,8 @@ def _disk() -> str | None:
 class Ends:
     """Counts runs that succeeded, as observers are told; sets its event at the number that is awaited."""
 
+    kinds = (RunSucceeded, RunFailed, RunWillRetry, RunParked)
+
     def __init__(self, awaited: int) -> None:
         self.awaited = awaited
         self.count = 0
@@ -184,7 +186,7 @@ class Ends:
 
     def note(self, fact: Fact) -> None:
         """Take note of one fact."""
-        if type(fact).__name__ == "RunSucceeded":
+        if isinstance(fact, RunSucceeded):
             self.count += 1
             if self.count == self.awaited:
                 self.reached.set()

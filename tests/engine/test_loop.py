@@ -40,6 +40,7 @@ from timewright.core.triggers import Once, every
 from timewright.engine.launch import BACKSTOP
 from timewright.engine.loop import AFTER_ERROR, AWAKE
 from timewright.engine.rest import WATCHED, EventWaker, stand_still
+from timewright.engine.settler import CROWD, CROWD_SECONDS
 from timewright.engine.tick import Limits
 from timewright.errors import StoreUnavailable
 from timewright.ledger.lease import lease_ready
@@ -196,6 +197,24 @@ def test_an_end_is_written_after_a_start_that_is_due_in_a_moment_and_waits_no_lo
     bench.loop._rests_until = AWAKE
     settler._gather()
     assert len(rests) == len(waits), "whoever is awake is not waited for"
+
+
+@pytest.mark.parametrize(
+    ("waiting", "room", "answered", "waits"),
+    [(True, False, 1, True), (False, False, 1, False), (True, True, 1, False), (True, False, CROWD, False)],
+)
+def test_the_first_answers_of_a_crowd_wait_a_moment_for_those_that_come_at_once(
+    bench: Bench, *, waiting: bool, room: bool, answered: int, waits: bool
+) -> None:
+    rests: list[float] = []
+    settler: Any = bench.loop.settler
+    settler._patience = SimpleNamespace(rest=rests.append)
+    launcher: Any = bench.loop.launcher
+    launcher._line.extend([None] if waiting else [])
+    launcher._answers.extend([None] * answered)
+    bench.loop.tick.waits_for_room = not room
+    settler._gather()
+    assert rests == ([CROWD_SECONDS] if waits else [])
 
 
 def test_an_outcome_wakes_the_loop_so_that_it_is_written_at_once(bench: Bench) -> None:

@@ -33,8 +33,8 @@ STOPPING = "stopping"
 GIVEN_BACK = "released at stop"
 
 
-class Flown(Struct):
-    """A run under way in this process."""
+class Flown(Struct, gc=False):
+    """A run under way in this process; it lets go of its work when that has ended, so no circle is left."""
 
     lease: Lease
     started_at: datetime
@@ -223,6 +223,7 @@ class Launcher:
             left = list(self._flown.values())
             for flown in left:
                 flown.ended = True
+                flown.work = None
             self._flown.clear()
             self._lengths.clear()
             self._line.clear()

@@ -150,7 +150,7 @@ def _settle(tx: Transaction, answers: Sequence[Answer], *, now: datetime, again:
     begun = begin(tx, newest, under, now=now)
     due = begun.answers
     # Schedules before runs: everyone takes their locks in this order.
-    held = hold_schedules(tx, [(under[i].schedule, answer.outcome) for i, answer in due.items()])
+    held = hold_schedules(tx, ((under[i].schedule, answer.outcome) for i, answer in due.items()))
     asked = _asked_to_stop(tx, due.values())
     settlements = {i: _settlement(a, under[i], asked=asked.get(i), now=now) for i, a in due.items()}
     kept = tx.settle_runs([(s.run, s.attempt) for s in settlements.values()])
