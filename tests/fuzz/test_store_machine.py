@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
-from tests.conformance.builders import NOON, ended, grant, make_run
+from tests.conformance.builders import NOON, ended, grant, make_run, new_id
 from tests.conformance.conftest import TABLES
 from tests.conformance.databases import Database, open_store
 from timewright.core.moments import HOUR, MINUTE
@@ -66,7 +66,8 @@ class Verbs(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 3), gated=st.booleans())
     def add(self, count: int, gated: bool) -> None:
-        runs = [make_run(planned_at=self.now, gates=(GATE,) if gated else ()) for _ in range(count)]
+        gates = (GATE,) if gated else ()
+        runs = [make_run(planned_at=self.now, gates=gates, lane=f"lane of {new_id()}") for _ in range(count)]
         assert self.write(lambda tx: tx.add_runs(runs)) == {run.id for run in runs}
         assert self.write(lambda tx: tx.add_runs(runs)) == set(), "the same twice is a no-op"
         self.known |= {run.id: run for run in runs}

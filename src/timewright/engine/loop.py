@@ -349,6 +349,7 @@ class Loop:
         self.pulse.errors_in_a_row += 1
         self.pulse.last_error = f"{type(error).__name__}: {error}"
         self.tick.in_doubt = True
+        self._goes_on = False
         self._rests_until = AWAKE
         self.launcher.watch()
         return AFTER_ERROR[min(self.pulse.errors_in_a_row, len(AFTER_ERROR)) - 1]

@@ -170,7 +170,7 @@ class Tick:
 
     def _goes_on_taking(self, *, now: datetime) -> bool:
         """Whether the last lease left some behind, there is room for them, and nothing else is known of."""
-        if not (self.waits_for_room and self._backlog and self.room > 0):
+        if self.in_doubt or not (self.waits_for_room and self._backlog and self.room > 0):
             return False
         is_fresh = not is_over(self.lookout.looked_at, LEASE_AT_LEAST, now=now)
         return is_fresh and not self.lookout.checks and not self.lookout.last.is_due(now=now)

@@ -193,9 +193,12 @@ class LeaseVerbs(Verbs):
         if rows[0][_WAKE]:
             self._awaken(now=now, limit=limit)
             rows = self._ask("ready_everywhere", parameters)
-        lines = {line: list(waiting) for line, waiting in groupby(rows, key=itemgetter(_LINE))}
+        lines: dict[str, list[Row]] = {}
+        for row in rows:
+            if row[_LINE] is not None:
+                lines.setdefault(row[_LINE], []).append(row)
         found: list[Run] = []
-        for line in sorted(line for line in lines if line is not None):
+        for line in sorted(lines):
             found += self._waiting(lines[line], gates_of(line))
         return found
 

@@ -351,21 +351,22 @@ WITH RECURSIVE lines (line) AS (
         WHERE r.state = 'ready' AND r.asleep = 0 AND r.handoff = :handoff AND r.line < lines.line)
     FROM lines WHERE lines.line IS NOT NULL
 )
-SELECT waiting.*, sleepers.wake
+SELECT r.id, r.namespace, r.schedule_id, r.lane, r.planned_at, r.fire_at, r.state, r.source, r.revision, r.queue,
+    r.priority, r.alone, r.handoff, r.created_at, r.previous, r.extra, r.is_new, lines.line, sleepers.wake
 FROM (SELECT EXISTS (SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 1 AND fire_at <= :now) AS wake) sleepers
 LEFT JOIN (
-    SELECT r.*, lines.line AS line FROM lines CROSS JOIN LATERAL (
+    lines CROSS JOIN LATERAL (
         SELECT id, namespace, schedule_id, lane, planned_at, fire_at, state, source, revision, queue, priority, alone,
             handoff, created_at, previous, extra,
             CASE WHEN fence = 0 AND attempts = 0 AND refunds = 0 AND reason = '' AND error = ''
-                AND finished_at IS NULL AND parent = '' THEN 1 ELSE 0 END
+                AND finished_at IS NULL AND parent = '' THEN 1 ELSE 0 END AS is_new
         FROM runs
         WHERE state = 'ready' AND asleep = 0 AND handoff = :handoff AND line = lines.line
         ORDER BY priority, planned_at, id
         LIMIT :limit
         {skip_locked}
     ) r
-) waiting ON true
+) ON true
 
 -- name: oldest_ready_runs
 SELECT {run} FROM runs
