@@ -14,6 +14,7 @@ from timewright.core.run import Run, RunState
 from timewright.core.triggers import After, Every, every
 from timewright.engine import eve as eves
 from timewright.engine.eve import Eve
+from timewright.engine.tick import Limits
 from timewright.errors import StoreUnavailable
 from timewright.ledger.replan import By, pause
 from timewright.ports import RunFilter, Store
@@ -200,3 +201,16 @@ def test_much_that_is_due_has_a_longer_eve(bench: Punctual) -> None:
     before = eve.length
     bench.loop.step()
     assert eve.length > before
+
+
+def test_an_eve_decides_as_many_as_it_has_time_for_and_the_others_follow_at_the_instant(
+    bench: Punctual,
+) -> None:
+    bench.loop.tick.limits = Limits(batch=10, eve=4)
+    for number in range(7):
+        bench.schedule(f"s{number}", every("1m"))
+    bench.come_near()
+    assert bench.loop.step() == 0.0
+    assert len(bench.target.launched) == 4
+    bench.loop.step()
+    assert [launch.planned_at for launch in bench.target.launched] == [bench.now] * 7

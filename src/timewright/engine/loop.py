@@ -331,7 +331,7 @@ class Loop:
             self._foreseen = wake_at
             foreseen = self.store.read(lambda tx: tx.foresee(until=wake_at, limit=MOST_FORESEEN))
             if self.eve is not None:
-                self.eve.expect(min(len(foreseen), self.tick.limits.batch))
+                self.eve.expect(min(len(foreseen), self.tick.limits.most_on_eve))
             if self.tick.leasing and self.tick.limits.leases:
                 self.launcher.prepare({type(schedule.target) for schedule in foreseen})
 

@@ -38,12 +38,18 @@ LONGEST_WAY = 0.002
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """How much one pass takes on."""
+    """How much one pass takes on; on the eve of an instant no more than is decided before it."""
 
     capacity: int = 100
     batch: int = 1000
+    eve: int = 500
     admits: bool = True
     leases: bool = True
+
+    @property
+    def most_on_eve(self) -> int:
+        """How many schedules are decided on an eve."""
+        return min(self.batch, self.eve)
 
 
 class Tick:
@@ -272,7 +278,7 @@ class Tick:
             self.store,
             ids=self.ids,
             now=now,
-            limit=self.limits.batch,
+            limit=self.limits.batch if vigil is None else self.limits.most_on_eve,
             since=self._lower_bound(now=now) if own else None,
             offer=Offer(holder=self.holder, capacity=room) if room > 0 and not self._backlog else None,
             shard=part.shard,
