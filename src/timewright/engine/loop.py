@@ -131,7 +131,8 @@ class Loop:
         """One pass now; gives back how long to rest until the next."""
         # Until we know how long we rest, whatever others write ends the rest.
         self._rests_until = AWAKE
-        now, began = self._read_clock()
+        now, began, stepped = self._reading.read(hurries=self._goes_on)
+        self.tell(stepped)
         self.tick.duty.beat(now=now)
         counts: Counter[type[Fact]] = Counter()
         due = self.tick.lookout.last.due
@@ -158,15 +159,6 @@ class Loop:
         if self.pruner is not None:
             self.pruner.run(now=now)
         return self._rest()
-
-    def _read_clock(self) -> tuple[datetime, float]:
-        """The store's clock, and what the monotonic one showed before; who goes on at once does not ask."""
-        counted = self._reading.count_on() if self._goes_on else None
-        if counted is not None:
-            return counted
-        began, now = self.clock.monotonic(), self.store.now()
-        self.tell(self._reading.take(now, began=began))
-        return now, began
 
     def stop(self, *, wait: timedelta = timedelta(seconds=30), grace: timedelta = STOP_GRACE) -> Ending:
         """Take no new leases, wait for what is under way, ask the rest to stop, and give back what it was.

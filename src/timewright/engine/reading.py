@@ -25,6 +25,17 @@ class Reading:
         self._took = 0.0
         self._is_held = False
 
+    def read(self, *, hurries: bool) -> tuple[datetime, float, list[Fact]]:
+        """The store's clock, what the monotonic one showed before, and whether it stepped.
+
+        Whoever hurries does not ask the store where it was asked a moment ago.
+        """
+        counted = self.count_on() if hurries else None
+        if counted is not None:
+            return *counted, []
+        began, now = self._clock.monotonic(), self._store.now()
+        return now, began, self.take(now, began=began)
+
     def take(self, now: datetime, *, began: float) -> list[Fact]:
         """Wall against monotonic: a step or a suspend is seen and told; catch-up treats it as an outage.
 
