@@ -299,6 +299,7 @@ def test_each_question_walks_the_index_that_was_made_for_it(database: Database) 
         "follow_ups_of": ["follow_ups_run", "follow_ups_upstream"],
         "child_runs": ["runs_parent"],
         "lane_runs": ["runs_occurrence"],
+        "find_occurrence": ["runs_occurrence"],
     }
     looks = re.compile(r"(SCAN|SEARCH) (runs|links|waits|follow_ups|schedules)\b")
     for statement, indexes in made_for.items():

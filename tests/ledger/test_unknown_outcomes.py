@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import pytest
 
 from tests.ledger.bench import ADA, Bench, Unsure, at, kinds
@@ -12,6 +15,9 @@ from timewright.errors import OutcomeUnknown
 from timewright.ledger.admission_pass import Offer
 from timewright.ledger.by_hand import enqueue
 from timewright.ledger.policy import set_queue_policy
+from timewright.ports import Store, Transaction
+
+T = TypeVar("T")
 
 applied = pytest.mark.parametrize("applied", [True, False])
 
@@ -137,3 +143,36 @@ def test_a_run_now_with_a_client_key_is_made_once(unsure: tuple[Bench, Unsure], 
         bench.run_now(job, client_key="k")
     bench.run_now(job, client_key="k")
     assert bench.fates(job) == [(0, "ready")]
+
+
+class Late(Unsure):
+    """A store whose first commit is applied only after somebody has looked whether it was."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._under_way: list[Callable[[Transaction], Any]] = []
+        self._has_broken = False
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        if self._has_broken:
+            return super().write(work)
+        self._has_broken = True
+        self._under_way.append(work)
+        raise OutcomeUnknown("the connection broke at commit")
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        seen = super().read(work)
+        while self._under_way:
+            super().write(self._under_way.pop())
+        return seen
+
+
+def test_entries_whose_commit_came_through_while_it_was_looked_for_are_there_once(
+    unsure: tuple[Bench, Unsure],
+) -> None:
+    bench, store = unsure
+    made = enqueue(
+        Late(store), namespace="default", queue="mail", payloads=[1, 2], ids=bench.ids, by=ADA, now=bench.now
+    )
+    waiting = store.read(lambda tx: tx.queue_runs("default", "mail", limit=10))
+    assert waiting == list(made.runs)

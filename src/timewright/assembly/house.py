@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from timewright.targets.registry import Registry
 
 LAST_WORD = timedelta(seconds=1)
-
-
 # So many schedules are decided in the moments before an instant: a server takes about twice as long for each.
 EVE_ON_FILE, EVE_ON_SERVER = 1000, 500
 

@@ -84,8 +84,6 @@ class Threads:
                     fix="isolation: process, where they can be killed; and restart this process",
                 )
             self._line.append(piece)
-            if self._coming:
-                return
             try:
                 self._summon()
             except RuntimeError:
@@ -180,8 +178,7 @@ class Threads:
                     piece = self._line.popleft()
                     self._taken += 1
                     self._taken_at = monotonic()
-                    if not self._coming:
-                        self._summon()
+                    self._summon()
                     return piece
                 if self._closed:
                     self._count -= 1
