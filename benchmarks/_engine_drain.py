@@ -11,10 +11,11 @@ from benchmarks._measure import (
     Goals,
     Places,
     check_once,
-    enqueue_runs,
+    hand_over,
     heading,
     house,
     median,
+    paused_lane,
     progress,
     schedule,
     spread,
@@ -39,7 +40,8 @@ def drain(goals: Goals, places: Places, *, kind: str, rounds: int, quick: bool) 
     heading(
         f"no-op runs end to end, {kind}",
         f"{store_words(kind)}; empty store, one process, {rounds} rounds, the parties by turns in each",
-        "timewright: 10 schedules, settings as they come; every run once, one attempt each, checked",
+        "timewright: one paused schedule, settings as they come; every run once, one attempt each, checked",
+        "what is called is declared before the clock runs: a schedule here, a task or an entry point there",
         *(
             f"{name}: {jobs:,} jobs; {(party.__doc__ or '').strip()}"
             for name, party, jobs in _given(kind, runs)
@@ -62,7 +64,7 @@ def drain(goals: Goals, places: Places, *, kind: str, rounds: int, quick: bool) 
 
 
 def ours(runs: int, place: str) -> Taken:
-    """In bulk by backfill, then one instance; the no-op is a plain function on threads."""
+    """In one call by backfill, then one instance; the no-op is a plain function on threads."""
     ran: list[None] = []
 
     def noop() -> None:
@@ -83,8 +85,9 @@ def ours_async(runs: int, place: str) -> Taken:
 
 def _in_bulk(runs: int, place: str, noop: Callable[[], object], ran: Sized) -> Taken:
     with house(place, {"noop": noop}, awaited=runs) as (built, ends):
+        lane = paused_lane(built.store, "lane")
         watch = Stopwatch()
-        enqueue_runs(built.store, runs)
+        hand_over(built.store, lane, runs)
         watch.mark()
         built.start()
         ends.wait()

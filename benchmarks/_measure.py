@@ -36,6 +36,7 @@ IDS = TimedIds()
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_WAIT = 300.0
 LANES = 10
+SECOND = timedelta(seconds=1)
 STORES = ("sqlite", "postgres")
 
 
@@ -236,23 +237,30 @@ def schedule(
 
 def enqueue_runs(store: Store, count: int, *, target: AnyTarget | None = None) -> None:
     """Make that many runs that are ready now, in bulk: a backfill of ten paused schedules."""
+    lanes = [paused_lane(store, f"lane-{number}", target=target) for number in range(LANES)]
+    for number, lane in enumerate(lanes):
+        hand_over(store, lane, count // LANES + (count % LANES if number == LANES - 1 else 0))
+
+
+def paused_lane(store: Store, name: str, *, target: AnyTarget | None = None) -> Schedule:
+    """A paused schedule, of which runs are made in bulk."""
     now = store.now()
-    second = timedelta(seconds=1)
-    left = count
-    for lane in range(LANES):
-        share = left if lane == LANES - 1 else count // LANES
-        left -= share
-        trigger = Every(second, now - timedelta(days=30))
-        one = schedule(f"lane-{lane}", trigger, target or Call(name="noop"), now=now, overlap=Overlap.ALLOW)
-        create(store, [one], by=BY, now=now)
-        pause(store, one.id, by=BY, now=now)
-        while share:
-            part = min(share, MOST_BACKFILL)
-            until = now - (share - part) * second
-            since = until - part * second + second
-            # The grid goes through `now`, so both ends are occurrences themselves.
-            backfill(store, one.id, since=since, until=until, ids=IDS, by=BY, now=store.now())
-            share -= part
+    trigger = Every(SECOND, now - timedelta(days=30))
+    one = schedule(name, trigger, target or Call(name="noop"), now=now, overlap=Overlap.ALLOW)
+    create(store, [one], by=BY, now=now)
+    pause(store, one.id, by=BY, now=now)
+    return one
+
+
+def hand_over(store: Store, lane: Schedule, count: int) -> None:
+    """Make that many runs of a paused schedule that are ready now, as many in a call as a call may make."""
+    while count:
+        part = min(count, MOST_BACKFILL)
+        # The grid goes through the instant at which the lane was made: both ends are occurrences themselves.
+        until = lane.created_at - (count - part) * SECOND
+        since = until - (part - 1) * SECOND
+        backfill(store, lane.id, since=since, until=until, ids=IDS, by=BY, now=store.now())
+        count -= part
 
 
 def check_once(store: Store, awaited: int) -> None:
