@@ -64,7 +64,7 @@ class Launcher:
         self._kinds: dict[type, str] = {}
         self._answers: list[Answer] = []
         self._look_at = math.inf
-        self._in_writing: set[tuple[str, int]] = set()
+        self._in_writing: list[list[Answer]] = []
         self._line: deque[Flown] = deque()
         self._begun = 0
         self._most = 0
@@ -127,19 +127,20 @@ class Launcher:
         """What has come back since the last time."""
         with self._lock:
             answers, self._answers = self._answers, []
-            self._in_writing.update((answer.run.id, answer.run.fence) for answer in answers)
+            if answers:
+                self._in_writing.append(answers)
         return answers
 
     def put_back(self, answers: list[Answer]) -> None:
         """Answers that could not be written yet; they are tried again."""
         with self._lock:
             self._answers[:0] = answers
-            self._in_writing.difference_update((answer.run.id, answer.run.fence) for answer in answers)
+            self._let_go_of(answers)
 
     def written(self, answers: list[Answer]) -> None:
         """Answers that the store has taken."""
         with self._lock:
-            self._in_writing.difference_update((answer.run.id, answer.run.fence) for answer in answers)
+            self._let_go_of(answers)
 
     def when_answered(self, wake: Callable[[], None]) -> None:
         """Call this, from any thread, whenever something comes back."""
@@ -149,10 +150,10 @@ class Launcher:
         """Whether this lease is under way here, or has ended and is not written yet."""
         with self._lock:
             lease = (run.id, run.fence)
-            return (
-                lease in self._flown
-                or lease in self._in_writing
-                or any((answer.run.id, answer.run.fence) == lease for answer in self._answers)
+            return lease in self._flown or any(
+                (answer.run.id, answer.run.fence) == lease
+                for answers in (self._answers, *self._in_writing)
+                for answer in answers
             )
 
     @property
@@ -174,7 +175,7 @@ class Launcher:
     def unwritten(self) -> int:
         """How many have come back that the store has not taken, those included that it is being given."""
         with self._lock:
-            return len(self._answers) + len(self._in_writing)
+            return len(self._answers) + sum(map(len, self._in_writing))
 
     def under_way(self) -> list[Flown]:
         """Every run that has not ended here; first those that wait, so that whoever ends all starts none."""
@@ -254,6 +255,10 @@ class Launcher:
         with self._lock:
             self._look_at = min(self._look_at, look_at)
             return self._look_at - moment
+
+    def _let_go_of(self, answers: list[Answer]) -> None:
+        """They are no longer being written; under the lock."""
+        self._in_writing = [others for others in self._in_writing if others is not answers]
 
     def _begins(self, flown: Flown) -> None:
         """From here on its time limit counts; under the lock."""

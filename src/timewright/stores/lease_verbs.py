@@ -20,23 +20,20 @@ from timewright.ports import (
 )
 from timewright.stores.rows import (
     Row,
-    attempt_row,
+    attempt_columns,
     clean,
     gates_of,
     line_of,
     read_new_run,
     read_run,
-    settled_row,
+    settled_columns,
     shared_int,
     to_instant,
-    to_int,
 )
 from timewright.stores.verbs import LONGEST_PAGE, Verbs
 
 CAUTIOUS_CEILING = 1
 FOREVER = 2**62
-# Where the row of a settled run says when it started.
-STARTED = 8
 
 # So many who wait are read in one go; where there are more, line by line.
 FEW = 32
@@ -117,13 +114,17 @@ class LeaseVerbs(Verbs):
         """Turn ready runs into leased ones; gives back those that were."""
         if not grants:
             return []
-        rows = [
-            (g.run.id, g.run.fence, g.lease_id, g.holder, shared_int(g.leased_at), shared_int(g.lease_until))
-            for g in grants
-        ]
-        kept = self._tell("lease_runs", rows)
-        if len(kept) < len(rows):
-            ids = {row[0] for row in kept}
+        columns = (
+            [grant.run.id for grant in grants],
+            [grant.run.fence for grant in grants],
+            [grant.lease_id for grant in grants],
+            [grant.holder for grant in grants],
+            [shared_int(grant.leased_at) for grant in grants],
+            [shared_int(grant.lease_until) for grant in grants],
+        )
+        kept = self._keep("lease_runs", columns)
+        if len(kept) < len(grants):
+            ids = set(kept)
             grants = [grant for grant in grants if grant.run.id in ids]
         leased = [_leased(grant) for grant in grants]
         self._hold_for([run for run in leased if run.gates])
@@ -165,15 +166,10 @@ class LeaseVerbs(Verbs):
         """Write the end of leases; gives back the ids whose fence still held."""
         if not settled:
             return set()
-        rows = [settled_row(run, fence=attempt.fence) for run, attempt in settled]
-        kept = {row[0] for row in self._tell("settle_runs", rows)}
-        ended = [
-            attempt_row(attempt, started_at=_started(row, run, attempt))
-            for row, (run, attempt) in zip(rows, settled, strict=True)
-            if run.id in kept
-        ]
+        kept = set(self._keep("settle_runs", settled_columns(settled)))
+        ended = [attempt for run, attempt in settled if run.id in kept]
         if ended:
-            self._tell("insert_attempts", ended)
+            self._keep("insert_attempts", attempt_columns(ended))
         gated = [run.id for run, _ in settled if run.gates and run.id in kept]
         if gated:
             self._ask("delete_holds", {"ids": gated})
@@ -231,12 +227,6 @@ class LeaseVerbs(Verbs):
             self._ask("park_runs", {"ids": unreadable})
             self._ask("delete_holds", {"ids": unreadable})
         return found
-
-
-def _started(row: Row, run: Run, attempt: Attempt) -> int | None:
-    """When an attempt began, as the row of its run says it already."""
-    started: int | None = row[STARTED] if attempt.started_at is run.started_at else to_int(attempt.started_at)
-    return started
 
 
 def _made_within(lease_id: str) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from psycopg.adapt import Transformer
+from psycopg.pq.abc import PGresult
 
 from timewright.ports import Clock
 from timewright.stores.postgres_connection import Connection, Spoken
@@ -77,14 +78,22 @@ class PostgresSpeaker:
         """Run one statement."""
         spoken = self._book[name]
         given = (parameters[name] for name in spoken.names)
-        return self._speak(spoken, [texts(value) if isinstance(value, list) else value for value in given])
+        values = [texts(value) if isinstance(value, list) else value for value in given]
+        return self._rows(self._speak(spoken, values))
 
     def tell(self, name: str, rows: Sequence[Row]) -> list[Row]:
         """Run one statement for many rows: each column travels as one array."""
-        if not rows:
-            return []
+        return self._rows(self._tell(name, tuple(zip(*rows, strict=True)))) if rows else []
+
+    def keep(self, name: str, columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
+        """Run one statement for many rows that come as columns; where all are kept, no answer is read."""
+        answer = self._tell(name, columns)
+        if answer is None or not answer.nfields or answer.ntuples == len(columns[0]):
+            return columns[0]
+        return [row[0] for row in self._rows(answer)]
+
+    def _tell(self, name: str, columns: Sequence[Sequence[Any]]) -> PGresult | None:
         spoken = self._book[name]
-        columns = tuple(zip(*rows, strict=True))
         if spoken.alike and _is_alike(columns, spoken.varying):
             short = self._book[spoken.alike]
             return self._speak(short, _said_once(spoken, columns, order=map(int, short.names)))
@@ -102,8 +111,10 @@ class PostgresSpeaker:
         """Send what still waits for a journey: the commit goes alone."""
         self._connection.send_riders()
 
-    def _speak(self, spoken: Spoken, values: Sequence[str | int | None]) -> list[Row]:
-        result = self._connection.ask(spoken, values, prepares=self._prepares)
+    def _speak(self, spoken: Spoken, values: Sequence[str | int | None]) -> PGresult | None:
+        return self._connection.ask(spoken, values, prepares=self._prepares)
+
+    def _rows(self, result: PGresult | None) -> list[Row]:
         if result is None or not result.ntuples:
             return []
         self._loads.set_pgresult(result)
@@ -118,7 +129,7 @@ class PostgresOnlooker(PostgresSpeaker):
 
     has_begun = False
 
-    def _speak(self, spoken: Spoken, values: Sequence[str | int | None]) -> list[Row]:
+    def _speak(self, spoken: Spoken, values: Sequence[str | int | None]) -> PGresult | None:
         is_look = spoken.name in LOOKS
         if not self.has_begun and not (is_look and self._connection.is_ours):
             self._connection.begin_read(looks=is_look)

@@ -230,21 +230,22 @@ def read_new_run(row: Row, gates: tuple[str, ...]) -> Run:
         raise UnreadableRow(f"run {run_id} cannot be read: {error}", field="runs", value=run_id) from error
 
 
-def settled_row(run: Run, *, fence: int) -> tuple[Any, ...]:
-    """A run after its lease ended, in the order of the statement book."""
+def settled_columns(settled: Sequence[tuple[Run, Attempt]]) -> tuple[list[Any], ...]:
+    """Runs after their leases ended, column by column in the order of the statement book."""
+    runs = [run for run, _ in settled]
     return (
-        run.id,
-        fence,
-        run.state._value_,
-        1 if run.state is RunState.READY else 0,
-        (run.fire_at - EPOCH) // MICROSECOND if run.state is RunState.READY else None,
-        clean(run.reason) if run.reason else "",
-        run.attempts,
-        run.refunds,
-        shared_int(run.started_at) if run.started_at is not None else None,
-        shared_int(run.finished_at) if run.finished_at is not None else None,
-        clean(run.word) if run.word else "",
-        clean(run.error) if run.error else "",
+        [run.id for run in runs],
+        [attempt.fence for _, attempt in settled],
+        [run.state._value_ for run in runs],
+        [1 if run.state is RunState.READY else 0 for run in runs],
+        [(run.fire_at - EPOCH) // MICROSECOND if run.state is RunState.READY else None for run in runs],
+        [clean(run.reason) if run.reason else "" for run in runs],
+        [run.attempts for run in runs],
+        [run.refunds for run in runs],
+        [shared_int(run.started_at) if run.started_at is not None else None for run in runs],
+        [shared_int(run.finished_at) if run.finished_at is not None else None for run in runs],
+        [clean(run.word) if run.word else "" for run in runs],
+        [clean(run.error) if run.error else "" for run in runs],
     )
 
 
@@ -265,29 +266,29 @@ def changed_row(run: Run, *, was: RunState, fence: int) -> tuple[Any, ...]:
     )
 
 
-def attempt_row(attempt: Attempt, *, started_at: int | None) -> tuple[Any, ...]:
-    """An ended lease to insert, in the order of the statement book; its start was reckoned for its run."""
+def attempt_columns(attempts: Sequence[Attempt]) -> tuple[list[Any], ...]:
+    """Ended leases to insert, column by column in the order of the statement book."""
     return (
-        attempt.run_id,
-        attempt.fence,
-        attempt.number,
-        attempt.lease_id,
-        attempt.holder,
-        shared_int(attempt.leased_at),
-        shared_int(attempt.lease_until),
-        started_at,
-        shared_int(attempt.ended_at),
-        attempt.outcome,
-        1 if attempt.charged else 0,
-        clean(attempt.word) if attempt.word else "",
-        clean(attempt.error) if attempt.error else "",
-        text(attempt.result) if attempt.result is not None else "",
-        text(attempt.cost) if attempt.cost is not None else "",
+        [attempt.run_id for attempt in attempts],
+        [attempt.fence for attempt in attempts],
+        [attempt.number for attempt in attempts],
+        [attempt.lease_id for attempt in attempts],
+        [attempt.holder for attempt in attempts],
+        [shared_int(attempt.leased_at) for attempt in attempts],
+        [shared_int(attempt.lease_until) for attempt in attempts],
+        [shared_int(attempt.started_at) if attempt.started_at is not None else None for attempt in attempts],
+        [shared_int(attempt.ended_at) for attempt in attempts],
+        [attempt.outcome for attempt in attempts],
+        [1 if attempt.charged else 0 for attempt in attempts],
+        [clean(attempt.word) if attempt.word else "" for attempt in attempts],
+        [clean(attempt.error) if attempt.error else "" for attempt in attempts],
+        [text(attempt.result) if attempt.result is not None else "" for attempt in attempts],
+        [text(attempt.cost) if attempt.cost is not None else "" for attempt in attempts],
     )
 
 
 def read_attempt(row: Row) -> Attempt:
-    """The reverse of `attempt_row`."""
+    """The reverse of `attempt_columns`."""
     return Attempt(
         run_id=row[0],
         fence=row[1],

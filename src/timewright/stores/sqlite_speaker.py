@@ -81,6 +81,12 @@ class SqliteSpeaker:
             return self._kept(statement.sql, rows)
         return list(self.connection.executemany(statement.sql, rows))
 
+    def keep(self, name: str, columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
+        """Run one statement for many rows that come as columns; all of them, where it keeps no account."""
+        kept = self.tell(name, list(zip(*columns, strict=True)))
+        is_all = not self._book[name].kept or len(kept) == len(columns[0])
+        return columns[0] if is_all else [row[0] for row in kept]
+
     def _told_one(self, statement: Statement, rows: Sequence[Row]) -> list[Row]:
         """Run one statement for one row: to go through many costs more than the statement does."""
         connection = self.connection

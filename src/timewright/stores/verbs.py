@@ -37,6 +37,13 @@ class Speaker(Protocol):
         """Run one statement for many rows; gives back what it returns."""
         ...
 
+    def keep(self, name: str, columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
+        """Run one statement for many rows that come as columns.
+
+        Gives back the first column of those that took effect; all of it where the statement does not say.
+        """
+        ...
+
     def now(self) -> datetime:
         """The store's clock."""
         ...
@@ -53,6 +60,7 @@ class Verbs:
         self._speaker = speaker
         self._ask = speaker.ask
         self._tell = speaker.tell
+        self._keep = speaker.keep
 
     def now(self) -> datetime:
         """The store's clock, read in this transaction: after all it waited for."""
