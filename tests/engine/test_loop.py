@@ -40,7 +40,7 @@ from timewright.core.triggers import Once, every
 from timewright.engine.launch import BACKSTOP
 from timewright.engine.loop import AFTER_ERROR, AWAKE
 from timewright.engine.rest import WATCHED, EventWaker, stand_still
-from timewright.engine.settler import CROWD, CROWD_SECONDS
+from timewright.engine.settler import CROWD, CROWD_LOOKS, LOOK_EVERY
 from timewright.engine.tick import Limits
 from timewright.errors import StoreUnavailable
 from timewright.ledger.lease import lease_ready
@@ -214,7 +214,24 @@ def test_the_first_answers_of_a_crowd_wait_a_moment_for_those_that_come_at_once(
     launcher._answers.extend([None] * answered)
     bench.loop.tick.waits_for_room = not room
     settler._gather()
-    assert rests == ([CROWD_SECONDS] if waits else [])
+    assert rests == ([LOOK_EVERY] * CROWD_LOOKS if waits else [])
+
+
+def test_the_last_answers_of_a_crowd_wait_for_nobody(bench: Bench) -> None:
+    rests: list[float] = []
+    settler: Any = bench.loop.settler
+    launcher: Any = bench.loop.launcher
+    launcher._line.append(None)
+    launcher._answers.append(None)
+    bench.loop.tick.waits_for_room = True
+
+    def rest(seconds: float) -> None:
+        rests.append(seconds)
+        launcher._line.clear()
+
+    settler._patience = SimpleNamespace(rest=rest)
+    settler._gather()
+    assert rests == [LOOK_EVERY]
 
 
 def test_an_outcome_wakes_the_loop_so_that_it_is_written_at_once(bench: Bench) -> None:

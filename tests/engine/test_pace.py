@@ -216,6 +216,27 @@ def test_an_answer_that_is_being_written_is_not_mistaken_for_a_grant_nobody_hear
     assert [lease.run.id for lease in bench.loop.tick.take_up(now=bench.now)] == [run.run_id]
 
 
+@pytest.mark.parametrize(("rate", "ways"), [(0.0, 1), (1e6, 0)])
+def test_the_first_of_a_crowd_show_how_quick_they_are_before_more_are_leased(
+    monkeypatch: pytest.MonkeyPatch, rate: float, ways: int
+) -> None:
+    given: list[float] = []
+    monkeypatch.setattr("timewright.engine.tick.give_way", given.append)
+    bench = Bench(capacity=CAPACITY)
+    for number in range(RUNS):
+        bench.schedule(f"s{number}", every("1h"))
+        bench.target.script(f"s{number}", hang())
+    bench.clock.advance(hours=1)
+    bench.loop.step()
+    bench.target.under_way[0].end(Succeeded())
+    tick = bench.loop.tick
+    bench.loop.launcher._pace._rate = rate
+    leases = tick.lease(now=bench.now).leases
+    tick.gives_way = tick.waits_for_room = True
+    tick.launch(leases, now=bench.now, moment=bench.clock.monotonic(), tell=bench.facts.extend)
+    assert len(given) == ways
+
+
 class Resting(Bench):
     """A bench whose settling is a thing of its own, and whose tick rests until it is woken."""
 

@@ -26,7 +26,7 @@ def launch_of(lease: Lease) -> Launch:
         zone=trigger.zone if isinstance(trigger, ZONED) else "UTC",
         missed=run.missed,
         fired_by=run.fired_by,
-        source=run.source.value,
+        source=run.source._value_,
         time_limit=terms.lease.time_limit,
         grace=terms.lease.grace,
         payload=run.payload,

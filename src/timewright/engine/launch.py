@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 
 from msgspec import Struct
@@ -40,6 +40,7 @@ class Flown(Struct, gc=False):
     started_at: datetime
     overdue: float
     lease_ends: float
+    length: float
     margin: float
     work: Work | None = None
     begun: bool = False
@@ -60,7 +61,7 @@ class Launcher:
         self._wake = wake
         self._lock = threading.Lock()
         self._flown: dict[tuple[str, int], Flown] = {}
-        self._lengths: dict[timedelta, int] = {}
+        self._lengths: dict[float, int] = {}
         self._kinds: dict[type, str] = {}
         self._answers: list[Answer] = []
         self._look_at = math.inf
@@ -77,8 +78,8 @@ class Launcher:
         return len(self._flown)
 
     @property
-    def shortest_lease(self) -> timedelta | None:
-        """The length of the shortest lease under way here."""
+    def shortest_lease(self) -> float | None:
+        """The length of the shortest lease under way here, in seconds."""
         with self._lock:
             return min(self._lengths, default=None)
 
@@ -90,6 +91,11 @@ class Launcher:
         ahead = self._pace.ahead
         return max(min(max(capacity, ahead) - len(self._flown), max(capacity, ahead // 2)), 0)
 
+    @property
+    def takes_ahead(self) -> bool:
+        """Whether runs are known to end so quickly here that more are leased than may be under way."""
+        return self._pace.ahead > self._most
+
     def launch(
         self, leases: Iterable[Lease], *, now: datetime, moment: float, most: int = sys.maxsize
     ) -> None:
@@ -99,16 +105,17 @@ class Launcher:
         long the store took to grant them.
         """
         taken = [_flown(lease, now=now, moment=moment) for lease in leases]
+        fenced = min((flown.lease_ends - flown.margin for flown in taken), default=math.inf)
         starts: list[Flown] = []
         with self._lock:
             if taken and not self._flown:
                 self._pace.begin(moment)
+            self._look_at = min(self._look_at, fenced)
             self._most = most
             for flown in taken:
-                run, length = flown.lease.run, flown.lease.terms.lease.length
+                run = flown.lease.run
                 self._flown[run.id, run.fence] = flown
-                self._lengths[length] = self._lengths.get(length, 0) + 1
-                self._look_at = min(self._look_at, flown.lease_ends - flown.margin)
+                self._lengths[flown.length] = self._lengths.get(flown.length, 0) + 1
                 if self._begun >= most:
                     self._line.append(flown)
                 else:
@@ -330,7 +337,7 @@ class Launcher:
                 self._done(flown, Failed(error=f"could not be stopped: {type(error).__name__}: {error}"))
 
     def _done(self, flown: Flown, outcome: Outcome) -> None:
-        run, length = flown.lease.run, flown.lease.terms.lease.length
+        run = flown.lease.run
         if flown.work is not None and not flown.ended:
             self.sayings.end(flown, flown.work, outcome)
         with self._lock:
@@ -341,9 +348,9 @@ class Launcher:
             flown.outcome = outcome
             flown.work = None  # it knows us as we know it: apart, both are gone at once
             self._flown.pop((run.id, run.fence), None)
-            left = self._lengths.pop(length, 1) - 1
+            left = self._lengths.pop(flown.length, 1) - 1
             if left:
-                self._lengths[length] = left
+                self._lengths[flown.length] = left
             said = _honest(outcome, flown) if flown.stopping else outcome
             self._answers.append(Answer(run=run, outcome=said, started_at=flown.started_at))
             if flown.begun:
@@ -358,14 +365,15 @@ class Launcher:
 
 
 def _flown(lease: Lease, *, now: datetime, moment: float) -> Flown:
-    run, length = lease.run, lease.terms.lease.length
+    run, length = lease.run, lease.terms.lease.length.total_seconds()
     assert run.lease_until is not None
     return Flown(
         lease=lease,
         started_at=now,
         overdue=math.inf,
         lease_ends=moment + (run.lease_until - now).total_seconds(),
-        margin=min(SELF_FENCE_MARGIN, length.total_seconds() / 6),
+        length=length,
+        margin=min(SELF_FENCE_MARGIN, length / 6),
     )
 
 

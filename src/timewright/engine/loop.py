@@ -34,7 +34,7 @@ from timewright.engine.tick import Tick
 from timewright.ports import Clock, Ear, Observer, Store, Waker
 from timewright.ports.outlook import Outlook
 
-SHORTEST_RENEWAL = timedelta(seconds=0.15)
+SHORTEST_RENEWAL = 0.15
 SLOWEST_BEAT = 1.0
 AFTER_ERROR = (0.1, 0.5, 1.0, 2.0, 5.0)
 # What was due at a tick and still is afterwards is in another's hands, or waits for room here.
@@ -384,7 +384,7 @@ class Loop:
         shortest = self.launcher.shortest_lease
         if shortest is None:
             return SLOWEST_BEAT
-        return min(SLOWEST_BEAT, max(shortest / 6, SHORTEST_RENEWAL).total_seconds())
+        return min(SLOWEST_BEAT, max(shortest / 6, SHORTEST_RENEWAL))
 
     def _quicken(self) -> None:
         """A lease that began just now may be too short for the rest that is being taken."""

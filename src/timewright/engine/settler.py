@@ -18,9 +18,9 @@ ENDS = {RunSucceeded, RunFailed, RunParked, RunCancelled, AnswerStale}
 GATHER_SECONDS = 1.0
 MOST_GATHERED = 10_000
 LOOK_EVERY = 0.005
-# While others wait here for those that run to end, more answers come at once.
+# While others wait here for those that run to end, more answers come at once: so many, or so many looks.
 CROWD = 500
-CROWD_SECONDS = 0.02
+CROWD_LOOKS = 4
 # A start that is due so soon goes first, by so much: a file takes one write after the other.
 NEAR_SECONDS = 0.003
 HEAD_START = 0.001
@@ -75,10 +75,17 @@ class Settler:
         ahead = loop.rests_for()
         if 0.0 < ahead < NEAR_SECONDS:
             self._patience.rest(ahead + HEAD_START)
-        if loop.tick.waits_for_room and loop.launcher.is_crowded and loop.launcher.answered < CROWD:
-            self._patience.rest(CROWD_SECONDS)
+        for _ in range(CROWD_LOOKS):
+            if not self._is_crowded():
+                break
+            self._patience.rest(LOOK_EVERY)
         until = loop.clock.monotonic() + GATHER_SECONDS
         while loop.tick.hurries and loop.launcher.answered < MOST_GATHERED and not loop.is_stopping:
             if loop.clock.monotonic() >= until:
                 return
             self._patience.rest(LOOK_EVERY)
+
+    def _is_crowded(self) -> bool:
+        """Whether many more are about to come back."""
+        launcher = self._loop.launcher
+        return self._loop.tick.waits_for_room and launcher.is_crowded and launcher.answered < CROWD

@@ -268,7 +268,7 @@ class Tick:
         """
         with self.starting:
             self.launcher.launch(leases, now=now, moment=moment, most=self.limits.capacity)
-            if leases and self.gives_way and not self.waits_for_room:
+            if leases and self.gives_way and not (self.waits_for_room and self.launcher.takes_ahead):
                 give_way(min(WAKING + len(leases) * BRIEFLY, LONGEST_WAY))
             tell([*facts, *(_started(lease.run, now=now) for lease in leases)])
 
