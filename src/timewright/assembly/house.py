@@ -23,6 +23,7 @@ from timewright.engine.prune import Pruner
 from timewright.engine.rest import EventWaker, stand_still
 from timewright.engine.targets import Targets
 from timewright.engine.tick import Limits, Tick
+from timewright.engine.tidy import tidy
 from timewright.ids import TimedIds
 from timewright.ledger.policy_watch import PolicyWatch
 from timewright.observe.watch import Watch
@@ -198,6 +199,7 @@ class House:
             call_others=call_of(store),
             presence=self.presence,
             eve=Eve(stand_still=stand_still, monotonic=self.clock.monotonic),
+            tidy=tidy,
         )
 
     def _functions(self) -> frozenset[str]:

@@ -31,6 +31,7 @@ from timewright.engine.rest import EventWaker
 from timewright.engine.settler import Settler
 from timewright.engine.tell import Teller, finished
 from timewright.engine.tick import Tick
+from timewright.engine.tidy import SHORTEST_REST
 from timewright.ports import Clock, Ear, Observer, Store, Waker
 from timewright.ports.outlook import Outlook
 
@@ -81,6 +82,7 @@ class Loop:
         call_others: Callable[[], None] | None = None,
         presence: Presence | None = None,
         eve: Eve | None = None,
+        tidy: Callable[[], None] | None = None,
     ) -> None:
         self.store = store
         self.tick = tick
@@ -95,6 +97,7 @@ class Loop:
         self.call_others = call_others
         self.presence = presence
         self.eve = eve
+        self.tidy = tidy
         self.pulse = Pulse()
         self.ended = threading.Event()
         self._lock = threading.Lock()
@@ -326,6 +329,8 @@ class Loop:
                 self.eve.expect(min(len(foreseen), self.tick.limits.most_on_eve))
             if self.tick.leasing and self.tick.limits.leases:
                 self.launcher.prepare({type(schedule.target) for schedule in foreseen})
+            if self.tidy is not None and wake_at - self._reading.now() >= SHORTEST_REST:
+                self.tidy()
 
     def _stop(self, asked: Sequence[Run]) -> None:
         for run in asked:
