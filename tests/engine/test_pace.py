@@ -17,6 +17,8 @@ from timewright.core.policies import LeaseTerms
 from timewright.core.run import Failed, Outcome, RunState, Succeeded
 from timewright.core.triggers import every
 from timewright.engine.pace import AHEAD_SECONDS, HANDFUL, MOST_AHEAD, Pace
+from timewright.engine.tick import NO_TURNS
+from timewright.ledger.lease import Leased
 from timewright.ports import Launch
 from timewright.testing.bench import Bench
 from timewright.testing.targets import hang, succeed
@@ -235,6 +237,28 @@ def test_the_first_of_a_crowd_show_how_quick_they_are_before_more_are_leased(
     tick.gives_way = tick.waits_for_room = True
     tick.launch(leases, now=bench.now, moment=bench.clock.monotonic(), tell=bench.facts.extend)
     assert len(given) == ways
+
+
+def test_many_are_taken_from_a_crowd_in_turn_and_few_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, asked, answers = Bench(capacity=CAPACITY), list[bool](), [Leased(more=True)]
+
+    def lease(*_: Any, in_turn: bool, **__: Any) -> Leased:
+        asked.append(in_turn)
+        return answers[-1]
+
+    monkeypatch.setattr("timewright.engine.tick.lease_ready", lease)
+    tick, pace = bench.loop.tick, bench.loop.launcher._pace
+    tick.launch([], now=bench.now, moment=0.0, tell=bench.facts.extend)
+    for rate, waits in ((0.0, True), (1e6, False), (1e6, True)):
+        pace._rate, tick.waits_for_room = rate, waits
+        tick.lease(now=bench.now)
+    assert asked == [False, False, True]
+    answers.append(Leased(more=True, out_of_turn=True))
+    tick.lease(now=bench.now)
+    answers.append(Leased(more=True))
+    tick.lease(now=bench.now + NO_TURNS / 2)
+    tick.lease(now=bench.now + NO_TURNS)
+    assert asked[3:] == [True, False, True], "who did not get a turn goes without for a while"
 
 
 class Resting(Bench):

@@ -30,6 +30,8 @@ Tell = Callable[[Sequence[Fact]], None]
 SWEEP_EVERY = timedelta(seconds=30)
 # However much is due, those that wait are looked for so often.
 LEASE_AT_LEAST = timedelta(seconds=0.1)
+# Whoever did not get a turn goes without for so long: one who has it may be stopped, and keeps it.
+NO_TURNS = timedelta(seconds=5)
 # A thread that is called needs about so long to come, and then the interpreter, before anything else does.
 WAKING = 0.0002
 # Many that are quick are over in a moment, and what is done next does better to know it.
@@ -86,6 +88,7 @@ class Tick:
         self._swept_at: datetime | None = None
         self._looked_to: datetime | None = None
         self._backlog = True
+        self._no_turn_at: datetime | None = None
 
     def run(self, *, now: datetime, moment: float, tell: Tell, vigil: Vigil | None = None) -> bool:
         """One pass; says whether a room was full so that there is more to do at once.
@@ -242,9 +245,17 @@ class Tick:
             capacity=room,
             now=now,
             policy_file=self.policies.keep(self.store) if self.policies is not None else None,
+            in_turn=self._takes_turns(now=now),
         )
+        if leased.out_of_turn:
+            self._no_turn_at = now
         self._backlog = self.waits_for_room = leased.more
         return leased
+
+    def _takes_turns(self, *, now: datetime) -> bool:
+        """Whether we take many at a time from a crowd, as others may who are at it too."""
+        is_crowd = self.waits_for_room and self.launcher.takes_ahead
+        return is_crowd and is_over(self._no_turn_at, NO_TURNS, now=now)
 
     def take_up(self, *, now: datetime) -> list[Lease]:
         """What the store says we hold and nobody here knows of: the grant was lost with the connection."""

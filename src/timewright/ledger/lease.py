@@ -41,6 +41,7 @@ class Leased(Struct, frozen=True, kw_only=True):
     facts: tuple[Fact, ...] = ()
     more: bool = False
     deferred: int = 0
+    out_of_turn: bool = False
 
 
 class _Ask(Struct, frozen=True, kw_only=True):
@@ -54,6 +55,7 @@ class _Ask(Struct, frozen=True, kw_only=True):
     queue: Pair | None
     length: timedelta | None
     closed: str | None
+    in_turn: bool
 
 
 def lease_ready(
@@ -67,9 +69,11 @@ def lease_ready(
     queue: tuple[str, str] | None = None,
     length: timedelta | None = None,
     policy_file: PolicyFile | None = None,
+    in_turn: bool = False,
 ) -> Leased:
     """Lease at most `capacity` ready runs, best first; with a queue (namespace, name), only from that one.
 
+    Those who take many do it `in_turn`: where all of them look at once, each walks past what the others hold.
     A policy file that could not be read leases nothing from a queue: whoever asks for one is told why, and
     an engine goes on with what is in none.
     """
@@ -86,6 +90,7 @@ def lease_ready(
         queue=queue,
         length=length,
         closed=_closed_by(policy_file),
+        in_turn=in_turn,
     )
     try:
         return _lease_some(store, ask)
@@ -145,6 +150,12 @@ def _lease_some(store: Store, ask: _Ask) -> Leased:
 
 
 def _lease(tx: Transaction, ask: _Ask) -> Leased:
+    out_of_turn = ask.in_turn and not tx.take_turn()
+    found = _lease_best(tx, ask)
+    return replace(found, out_of_turn=True) if out_of_turn else found
+
+
+def _lease_best(tx: Transaction, ask: _Ask) -> Leased:
     known = {ask.queue: queue_policy(tx, *ask.queue)} if ask.queue is not None else {}
     ready, policies = _candidates(tx, ask, known)
     if not ready:

@@ -186,6 +186,13 @@ class Transaction(
         """The ready, leased and held runs of schedules, oldest first."""
         ...
 
+    def take_turn(self) -> bool:
+        """Until this transaction ends nobody else takes a turn; says whether it was ours within a moment.
+
+        It keeps nobody from anything but a turn.
+        """
+        ...
+
     def ready_runs(self, *, now: datetime, limit: int, handoff: bool = False, queue: str = "") -> list[Run]:
         """Runs that may start, best first, at most `limit` of each line of runs that share their gates."""
         ...

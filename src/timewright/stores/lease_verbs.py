@@ -46,6 +46,10 @@ _IS_NEW, _LINE, _WAKE = 16, 17, 18
 class LeaseVerbs(Verbs):
     """Leases, and the ceilings they stand under."""
 
+    def take_turn(self) -> bool:
+        """Until this transaction ends nobody else takes a turn; says whether it was ours within a moment."""
+        return self._speaker.take_turn()
+
     def ready_runs(self, *, now: datetime, limit: int, handoff: bool = False, queue: str = "") -> list[Run]:
         """Runs that may start, best first, at most `limit` of each line of runs that share their gates.
 

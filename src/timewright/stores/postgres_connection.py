@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import psycopg
 from msgspec import Struct
-from psycopg.errors import error_from_result
+from psycopg.errors import LockNotAvailable, error_from_result
 from psycopg.generators import fetch_many, send
 from psycopg.pq import ConnStatus, Escaping, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
@@ -35,12 +35,21 @@ PATIENCE = "statement_timeout = '30s'"
 
 _LOCAL_PLANS = "".join(f"; SET LOCAL {plan}" for plan in PLANS).encode()
 _NO_PLANS = "".join(f"; SET LOCAL {plan.split()[0]} TO DEFAULT" for plan in PLANS).encode()
+_LOCK_PATIENCE = b"SET LOCAL lock_timeout = '5s'"
 _BEGIN_WRITE = (
-    b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on;"
-    b" SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '30s';"
+    b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on; "
+    + _LOCK_PATIENCE
+    + b"; SET LOCAL statement_timeout = '30s';"
     b" SET LOCAL idle_in_transaction_session_timeout = '60s'"
 )
 _BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '30s'"
+# A turn is one for each set of tables; whoever does not get it in time has lost nothing by trying.
+_TAKE_TURN = (
+    b"SAVEPOINT turn; SET LOCAL lock_timeout = '1s';"
+    b" SELECT pg_advisory_xact_lock(1414943828, 'runs'::regclass::oid::int4);"
+    b" RELEASE turn; " + _LOCK_PATIENCE
+)
+_NO_TURN = b"ROLLBACK TO turn; RELEASE turn"
 # What is longer goes on a journey of its own; and so many ride together at most.
 LONGEST_RIDE = 300_000
 MOST_RIDERS = 20
@@ -136,6 +145,15 @@ class Connection(psycopg.Connection[Any]):
     def say(self, words: bytes) -> None:
         """Run words that ask for nothing and are given nothing."""
         self._run(self._ahead() + words)
+
+    def take_turn(self) -> bool:
+        """Be the only one who has this until the transaction ends; says whether that was so in time."""
+        try:
+            self.say(_TAKE_TURN)
+        except LockNotAvailable:
+            self.say(_NO_TURN)
+            return False
+        return True
 
     def number(self, words: bytes) -> int:
         """Ask for one number."""

@@ -100,6 +100,10 @@ class PostgresSpeaker:
         pairs = zip(spoken.kinds, columns, strict=True)
         return self._speak(spoken, [texts(c) if kind == "text" else numbers(c) for kind, c in pairs])
 
+    def take_turn(self) -> bool:
+        """Wait for those before us, a moment at most: whoever has the turn may have been stopped in it."""
+        return self._connection.take_turn()
+
     def now(self) -> datetime:
         """The server's clock; an injected one replaces it in tests and simulation."""
         if self._clock is None:

@@ -44,6 +44,10 @@ class Speaker(Protocol):
         """
         ...
 
+    def take_turn(self) -> bool:
+        """Be alone with something until the transaction ends; says whether that was so within a moment."""
+        ...
+
     def now(self) -> datetime:
         """The store's clock."""
         ...

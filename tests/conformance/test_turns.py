@@ -1,0 +1,74 @@
+"""Turns: those who take many go one after another, and whoever keeps a turn keeps nobody for long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conformance.builders import NOON, add, make_run, make_schedule, put, revised
+from tests.conformance.databases import Database
+from tests.conformance.together import held_open, meanwhile
+from timewright.core.moments import HOUR
+from timewright.ids import TimedIds
+from timewright.ledger.lease import lease_ready
+
+IDS = TimedIds()
+
+
+def ready(store: Any, count: int) -> list[str]:
+    schedule = make_schedule()
+    put(store, revised(schedule))
+    instants = [NOON - number * HOUR for number in range(count)]
+    runs = [make_run(schedule.id, planned_at=at, revision=1, alone=False) for at in instants]
+    return sorted(add(store, *runs))
+
+
+def test_a_turn_is_free_when_nobody_has_it_and_again_when_the_transaction_ends(store: Any) -> None:
+    for _ in range(2):
+        assert store.write(lambda tx: tx.take_turn()) is True
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_who_comes_second_waits_until_the_first_has_ended(database: Database) -> None:
+    first, second = database.open(), database.open()
+    with held_open(first, lambda tx: tx.take_turn()) as held:
+        with meanwhile(lambda: second.write(lambda tx: tx.take_turn())) as waits:
+            held.release()
+        assert waits.result() is True
+    assert held.first is True
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_who_waits_in_vain_goes_on_without_and_keeps_all_it_did(database: Database) -> None:
+    first, second = database.open(), database.open()
+    runs = ready(first, 3)
+    with held_open(first, lambda tx: tx.take_turn()):
+        leased = lease_ready(second, ids=IDS, holder="ins_b", capacity=10, now=NOON, in_turn=True)
+        assert leased.out_of_turn
+        assert sorted(one.run.id for one in leased.leases) == runs
+    held = second.read(lambda tx: tx.leased_runs(holder="ins_b"))
+    assert sorted(run.id for run in held) == runs
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_patience_with_locks_is_the_same_after_a_turn_as_before(database: Database) -> None:
+    first, second = database.open(), database.open()
+
+    def patience(tx: Any) -> str:
+        return str(tx._speaker._connection.execute("SHOW lock_timeout").fetchone()[0])
+
+    def after_turn(tx: Any) -> tuple[bool, str]:
+        return tx.take_turn(), patience(tx)
+
+    assert second.write(after_turn) == (True, "5s")
+    with held_open(first, lambda tx: tx.take_turn()):
+        assert second.write(after_turn) == (False, "5s")
+
+
+def test_runs_are_leased_in_turn_as_they_are_without(store: Any) -> None:
+    runs = ready(store, 5)
+    leased = lease_ready(store, ids=IDS, holder="ins_a", capacity=3, now=NOON, in_turn=True)
+    assert (len(leased.leases), leased.more, leased.out_of_turn) == (3, True, False)
+    rest = lease_ready(store, ids=IDS, holder="ins_a", capacity=3, now=NOON, in_turn=True)
+    assert {one.run.id for one in (*leased.leases, *rest.leases)} == set(runs)
