@@ -43,10 +43,10 @@ _BEGIN_WRITE = (
     b" SET LOCAL idle_in_transaction_session_timeout = '60s'"
 )
 _BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '30s'"
-# A turn is one for each set of tables; whoever does not get it in time has lost nothing by trying.
+# A turn is the lock of a table, in a mode that none but those who take turns ask for. Who waits for it looks
+# at nothing meanwhile, so what is over can be cleared away; who does not get it has lost nothing by trying.
 _TAKE_TURN = (
-    b"SAVEPOINT turn; SET LOCAL lock_timeout = '1s';"
-    b" SELECT pg_advisory_xact_lock(1414943828, 'runs'::regclass::oid::int4);"
+    b"SAVEPOINT turn; SET LOCAL lock_timeout = '1s'; LOCK TABLE gates IN SHARE UPDATE EXCLUSIVE MODE;"
     b" RELEASE turn; " + _LOCK_PATIENCE
 )
 _NO_TURN = b"ROLLBACK TO turn; RELEASE turn"
