@@ -135,7 +135,7 @@ def _more_files() -> None:
 
 def scale(goals: Goals, places: Places, *, rounds: int, quick: bool) -> None:
     """The same work for more and more processes on one PostgreSQL: none lost, none doubled."""
-    runs = 2_000 if quick else 40_000
+    runs = 2_000 if quick else 100_000
     fleets = (2, 8) if quick else (1, 2, 4, 8)
     heading(
         "engine processes on one PostgreSQL",
