@@ -43,7 +43,7 @@ _BEGIN_WRITE = (
     b" SET LOCAL idle_in_transaction_session_timeout = '60s'"
 )
 _BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '30s'"
-# A turn is the lock of a table, in a mode that none but those who take turns ask for. Who waits for it looks
+# A turn is the lock of a table, in a mode that no statement needs and no reader minds. Who waits for it looks
 # at nothing meanwhile, so what is over can be cleared away; who does not get it has lost nothing by trying.
 _TAKE_TURN = (
     b"SAVEPOINT turn; SET LOCAL lock_timeout = '1s'; LOCK TABLE gates IN SHARE UPDATE EXCLUSIVE MODE;"
