@@ -9,9 +9,11 @@ import pytest
 from tests.conformance.builders import NOON, add, make_run, make_schedule, put, revised
 from tests.conformance.databases import Database
 from tests.conformance.together import held_open, meanwhile
-from timewright.core.moments import HOUR
+from timewright.core.moments import HOUR, SECOND
 from timewright.ids import TimedIds
 from timewright.ledger.lease import lease_ready
+from timewright.ports import Turn
+from timewright.testing.clock import ManualClock
 
 IDS = TimedIds()
 
@@ -26,7 +28,7 @@ def ready(store: Any, count: int) -> list[str]:
 
 def test_a_turn_is_free_when_nobody_has_it_and_again_when_the_transaction_ends(store: Any) -> None:
     for _ in range(2):
-        assert store.write(lambda tx: tx.take_turn()) is True
+        assert store.write(lambda tx: tx.take_turn()) == Turn(had=True, at=NOON)
 
 
 @pytest.mark.parametrize("kind", ["postgres"])
@@ -35,8 +37,8 @@ def test_who_comes_second_waits_until_the_first_has_ended(database: Database) ->
     with held_open(first, lambda tx: tx.take_turn()) as held:
         with meanwhile(lambda: second.write(lambda tx: tx.take_turn())) as waits:
             held.release()
-        assert waits.result() is True
-    assert held.first is True
+        assert waits.result().had
+    assert held.first.had
 
 
 @pytest.mark.parametrize("kind", ["postgres"])
@@ -59,11 +61,19 @@ def test_patience_with_locks_is_the_same_after_a_turn_as_before(database: Databa
         return str(tx._speaker._connection.execute("SHOW lock_timeout").fetchone()[0])
 
     def after_turn(tx: Any) -> tuple[bool, str]:
-        return tx.take_turn(), patience(tx)
+        return tx.take_turn().had, patience(tx)
 
     assert second.write(after_turn) == (True, "5s")
     with held_open(first, lambda tx: tx.take_turn()):
         assert second.write(after_turn) == (False, "5s")
+
+
+def test_a_lease_counts_from_the_end_of_the_wait_for_its_turn(store: Any, clock: ManualClock) -> None:
+    ready(store, 1)
+    clock.advance(seconds=1)
+    (lease,) = lease_ready(store, ids=IDS, holder="ins_a", capacity=1, now=NOON, in_turn=True).leases
+    assert lease.run.leased_at == NOON + SECOND
+    assert lease.run.lease_until == NOON + SECOND + lease.terms.lease.length
 
 
 def test_runs_are_leased_in_turn_as_they_are_without(store: Any) -> None:

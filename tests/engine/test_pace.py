@@ -17,9 +17,10 @@ from timewright.core.policies import LeaseTerms
 from timewright.core.run import Failed, Outcome, RunState, Succeeded
 from timewright.core.triggers import every
 from timewright.engine.pace import AHEAD_SECONDS, HANDFUL, MOST_AHEAD, Pace
-from timewright.engine.tick import NO_TURNS
+from timewright.engine.tick import LONGEST_TURN, NO_TURNS
 from timewright.ledger.lease import Leased
 from timewright.ports import Launch
+from timewright.ports.outlook import Outlook
 from timewright.testing.bench import Bench
 from timewright.testing.targets import hang, succeed
 
@@ -218,6 +219,17 @@ def test_an_answer_that_is_being_written_is_not_mistaken_for_a_grant_nobody_hear
     assert [lease.run.id for lease in bench.loop.tick.take_up(now=bench.now)] == [run.run_id]
 
 
+def test_an_attempt_never_starts_before_its_lease_however_long_that_took() -> None:
+    bench = ahead()
+    bench.loop.launcher.let_go()
+    tick, late = bench.loop.tick, bench.now - timedelta(seconds=1)
+    leases = tick.take_up(now=bench.now)
+    tick.launch(leases, now=late, moment=bench.clock.monotonic(), tell=bench.facts.extend)
+    under_way = bench.loop.launcher.under_way()
+    assert [flown.started_at for flown in under_way] == [flown.lease.run.leased_at for flown in under_way]
+    assert len(under_way) == RUNS
+
+
 @pytest.mark.parametrize(("rate", "ways"), [(0.0, 1), (1e6, 0)])
 def test_the_first_of_a_crowd_show_how_quick_they_are_before_more_are_leased(
     monkeypatch: pytest.MonkeyPatch, rate: float, ways: int
@@ -258,7 +270,12 @@ def test_many_are_taken_from_a_crowd_in_turn_and_few_are_not(monkeypatch: pytest
     answers.append(Leased(more=True))
     tick.lease(now=bench.now + NO_TURNS / 2)
     tick.lease(now=bench.now + NO_TURNS)
+    bench.clock.advance(NO_TURNS)
     assert asked[3:] == [True, False, True], "who did not get a turn goes without for a while"
+    for due, takes in ((LONGEST_TURN, False), (2 * LONGEST_TURN, True)):
+        tick.lookout._seen = Outlook(due=bench.now + due)
+        tick.lease(now=bench.now)
+        assert asked[-1] is takes, "whatever is due meanwhile would wait too"
 
 
 class Resting(Bench):

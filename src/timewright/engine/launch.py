@@ -369,7 +369,7 @@ def _flown(lease: Lease, *, now: datetime, moment: float) -> Flown:
     assert run.lease_until is not None
     return Flown(
         lease=lease,
-        started_at=now,
+        started_at=max(now, run.leased_at or now),
         overdue=math.inf,
         lease_ends=moment + (run.lease_until - now).total_seconds(),
         length=length,

@@ -30,6 +30,8 @@ Tell = Callable[[Sequence[Fact]], None]
 SWEEP_EVERY = timedelta(seconds=30)
 # However much is due, those that wait are looked for so often.
 LEASE_AT_LEAST = timedelta(seconds=0.1)
+# Others may keep us from our turn for so long.
+LONGEST_TURN = timedelta(seconds=1)
 # Whoever did not get a turn goes without for so long: one who has it may be stopped, and keeps it.
 NO_TURNS = timedelta(seconds=5)
 # A thread that is called needs about so long to come, and then the interpreter, before anything else does.
@@ -253,9 +255,11 @@ class Tick:
         return leased
 
     def _takes_turns(self, *, now: datetime) -> bool:
-        """Whether we take many at a time from a crowd, as others may who are at it too."""
+        """Whether we take many from a crowd, as others may too, and nothing is due while we wait."""
+        due = self.lookout.last.due
         is_crowd = self.waits_for_room and self.launcher.takes_ahead
-        return is_crowd and is_over(self._no_turn_at, NO_TURNS, now=now)
+        has_time = due is None or due - now > LONGEST_TURN
+        return is_crowd and has_time and is_over(self._no_turn_at, NO_TURNS, now=now)
 
     def take_up(self, *, now: datetime) -> list[Lease]:
         """What the store says we hold and nobody here knows of: the grant was lost with the connection."""

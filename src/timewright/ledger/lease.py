@@ -150,9 +150,12 @@ def _lease_some(store: Store, ask: _Ask) -> Leased:
 
 
 def _lease(tx: Transaction, ask: _Ask) -> Leased:
-    out_of_turn = ask.in_turn and not tx.take_turn()
-    found = _lease_best(tx, ask)
-    return replace(found, out_of_turn=True) if out_of_turn else found
+    if not ask.in_turn:
+        return _lease_best(tx, ask)
+    turn = tx.take_turn()
+    # It may have been long in coming: what is leased counts from now.
+    found = _lease_best(tx, replace(ask, now=max(ask.now, turn.at)))
+    return found if turn.had else replace(found, out_of_turn=True)
 
 
 def _lease_best(tx: Transaction, ask: _Ask) -> Leased:

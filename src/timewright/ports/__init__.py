@@ -30,6 +30,7 @@ from timewright.ports.rows import (
     ScheduleFilter,
     Stood,
     Stored,
+    Turn,
     Unreadable,
 )
 from timewright.ports.store import Store, Transaction
@@ -60,6 +61,7 @@ __all__ = [
     "Stored",
     "Target",
     "Transaction",
+    "Turn",
     "Unreadable",
     "Use",
     "Waker",

@@ -82,6 +82,13 @@ class Renewed(Struct, frozen=True):
     cancel_at: datetime | None = None
 
 
+class Turn(Struct, frozen=True, kw_only=True):
+    """Whether a turn was ours, and what the store's clock showed after the wait for it."""
+
+    had: bool
+    at: datetime
+
+
 class Change(Struct, frozen=True):
     """A run to rewrite; it holds only if the run is still in that state with that fence."""
 

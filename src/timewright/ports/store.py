@@ -35,6 +35,7 @@ from timewright.ports.rows import (
     ScheduleFilter,
     Stood,
     Stored,
+    Turn,
 )
 from timewright.ports.said import SaidVerbs
 from timewright.ports.steps import StepVerbs
@@ -186,8 +187,8 @@ class Transaction(
         """The ready, leased and held runs of schedules, oldest first."""
         ...
 
-    def take_turn(self) -> bool:
-        """Until this transaction ends nobody else takes a turn; says whether it was ours within a moment.
+    def take_turn(self) -> Turn:
+        """Until this transaction ends nobody else takes a turn; whoever waits too long goes on without.
 
         It keeps nobody from anything but a turn.
         """

@@ -17,6 +17,7 @@ from timewright.ports import (
     Grant,
     Renewal,
     Renewed,
+    Turn,
 )
 from timewright.stores.rows import (
     Row,
@@ -46,8 +47,8 @@ _IS_NEW, _LINE, _WAKE = 16, 17, 18
 class LeaseVerbs(Verbs):
     """Leases, and the ceilings they stand under."""
 
-    def take_turn(self) -> bool:
-        """Until this transaction ends nobody else takes a turn; says whether it was ours within a moment."""
+    def take_turn(self) -> Turn:
+        """Until this transaction ends nobody else takes a turn; whoever waits too long goes on without."""
         return self._speaker.take_turn()
 
     def ready_runs(self, *, now: datetime, limit: int, handoff: bool = False, queue: str = "") -> list[Run]:

@@ -47,9 +47,9 @@ _BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL state
 # at nothing meanwhile, so what is over can be cleared away; who does not get it has lost nothing by trying.
 _TAKE_TURN = (
     b"SAVEPOINT turn; SET LOCAL lock_timeout = '1s'; LOCK TABLE gates IN SHARE UPDATE EXCLUSIVE MODE;"
-    b" RELEASE turn; " + _LOCK_PATIENCE
+    b" RELEASE turn; " + _LOCK_PATIENCE + b"; "
 )
-_NO_TURN = b"ROLLBACK TO turn; RELEASE turn"
+_NO_TURN = b"ROLLBACK TO turn; RELEASE turn; "
 # What is longer goes on a journey of its own; and so many ride together at most.
 LONGEST_RIDE = 300_000
 MOST_RIDERS = 20
@@ -146,14 +146,12 @@ class Connection(psycopg.Connection[Any]):
         """Run words that ask for nothing and are given nothing."""
         self._run(self._ahead() + words)
 
-    def take_turn(self) -> bool:
-        """Be the only one who has this until the transaction ends; says whether that was so in time."""
+    def take_turn(self) -> tuple[bool, datetime]:
+        """Be the only one who has this until the transaction ends; whether that was so in time, and when."""
         try:
-            self.say(_TAKE_TURN)
+            return True, from_micros(self.number(_TAKE_TURN + _NOW))
         except LockNotAvailable:
-            self.say(_NO_TURN)
-            return False
-        return True
+            return False, from_micros(self.number(_NO_TURN + _NOW))
 
     def number(self, words: bytes) -> int:
         """Ask for one number."""

@@ -13,7 +13,7 @@ from typing import Any
 from psycopg.adapt import Transformer
 from psycopg.pq.abc import PGresult
 
-from timewright.ports import Clock
+from timewright.ports import Clock, Turn
 from timewright.stores.postgres_connection import Connection, Spoken
 from timewright.stores.revisions import Revisions
 from timewright.stores.rows import Row
@@ -100,9 +100,10 @@ class PostgresSpeaker:
         pairs = zip(spoken.kinds, columns, strict=True)
         return self._speak(spoken, [texts(c) if kind == "text" else numbers(c) for kind, c in pairs])
 
-    def take_turn(self) -> bool:
+    def take_turn(self) -> Turn:
         """Wait for those before us, a moment at most: whoever has the turn may have been stopped in it."""
-        return self._connection.take_turn()
+        had, at = self._connection.take_turn()
+        return Turn(had=had, at=at if self._clock is None else self._clock.now())
 
     def now(self) -> datetime:
         """The server's clock; an injected one replaces it in tests and simulation."""

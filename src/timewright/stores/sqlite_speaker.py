@@ -13,6 +13,7 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
+from timewright.ports import Turn
 from timewright.stores.revisions import Revisions
 from timewright.stores.rows import Row
 from timewright.stores.sqlite_together import FEW, differing, together
@@ -87,9 +88,9 @@ class SqliteSpeaker:
         is_all = not self._book[name].kept or len(kept) == len(columns[0])
         return columns[0] if is_all else [row[0] for row in kept]
 
-    def take_turn(self) -> bool:
+    def take_turn(self) -> Turn:
         """Whoever writes to a file is alone with it."""
-        return True
+        return Turn(had=True, at=self.now())
 
     def _told_one(self, statement: Statement, rows: Sequence[Row]) -> list[Row]:
         """Run one statement for one row: to go through many costs more than the statement does."""

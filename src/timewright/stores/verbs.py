@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from timewright.core.run import Run
 from timewright.errors import Conflict, InvalidInput
+from timewright.ports import Turn
 from timewright.stores.revisions import Revisions
 from timewright.stores.rows import (
     Row,
@@ -44,8 +45,8 @@ class Speaker(Protocol):
         """
         ...
 
-    def take_turn(self) -> bool:
-        """Be alone with something until the transaction ends; says whether that was so within a moment."""
+    def take_turn(self) -> Turn:
+        """Be alone with something until the transaction ends, or not; the clock is read after the wait."""
         ...
 
     def now(self) -> datetime:
