@@ -62,6 +62,9 @@ class _Inside:
     def tell(self, name: str, rows: Sequence[Any]) -> list[Any]:
         raise AssertionError(f"{name}: the checker only reads")
 
+    def keep(self, name: str, columns: Sequence[Any]) -> Sequence[Any]:
+        raise AssertionError(f"{name}: the checker only reads")
+
     def read(self, work: Callable[[Any], Any]) -> Any:
         speaker: Any = self
         return work(ProofVerbs(speaker))

@@ -140,12 +140,15 @@ class Person(Outsider):
             self._run_with(namespace, name, key, force=False)
 
     def _run_with(self, namespace: str, name: str, key: str, *, force: bool) -> None:
-        # A key is known as long as the row of its run is kept.
-        if self._runs.get(key) in self.world.pruned:
+        # A key is known as long as the row of its run is kept; that may end while we ask again and again.
+        known = self._runs.get(key)
+        if known in self.world.pruned:
             return
         self._keys.append((namespace, name, key))
         found = self.insist("schedule run", namespace, schedule=name, client_key=key, force=force)["run"]
-        if self._runs.get(key) == found["id"]:
+        if known in self.world.pruned:
+            return
+        if known == found["id"]:
             self.world.count("client key known already")
         self._runs[key] = found["id"]
         self.world.remember("asked", found["id"], about=found["schedule_id"], word=key)
