@@ -228,6 +228,8 @@ def test_an_attempt_never_starts_before_its_lease_however_long_that_took() -> No
     under_way = bench.loop.launcher.under_way()
     assert [flown.started_at for flown in under_way] == [flown.lease.run.leased_at for flown in under_way]
     assert len(under_way) == RUNS
+    starts = [fact.at for fact in bench.facts[-RUNS:] if isinstance(fact, AttemptStarted)]
+    assert starts == [lease.run.leased_at for lease in leases], "and is not told of before it"
 
 
 @pytest.mark.parametrize(("rate", "ways"), [(0.0, 1), (1e6, 0)])
@@ -254,8 +256,8 @@ def test_the_first_of_a_crowd_show_how_quick_they_are_before_more_are_leased(
 def test_many_are_taken_from_a_crowd_in_turn_and_few_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     bench, asked, answers = Bench(capacity=CAPACITY), list[bool](), [Leased(more=True)]
 
-    def lease(*_: Any, in_turn: bool, **__: Any) -> Leased:
-        asked.append(in_turn)
+    def lease(*_: Any, turn: timedelta | None, **__: Any) -> Leased:
+        asked.append(turn is not None)
         return answers[-1]
 
     monkeypatch.setattr("timewright.engine.tick.lease_ready", lease)

@@ -364,12 +364,17 @@ class Launcher:
             waited = self._take_waiting()
 
 
+def begins_at(run: Run, *, now: datetime) -> datetime:
+    """When the attempt of a leased run begins: its lease may be dated after the clock was read."""
+    return max(now, run.leased_at or now)
+
+
 def _flown(lease: Lease, *, now: datetime, moment: float) -> Flown:
     run, length = lease.run, lease.terms.lease.length.total_seconds()
     assert run.lease_until is not None
     return Flown(
         lease=lease,
-        started_at=max(now, run.leased_at or now),
+        started_at=begins_at(run, now=now),
         overdue=math.inf,
         lease_ends=moment + (run.lease_until - now).total_seconds(),
         length=length,

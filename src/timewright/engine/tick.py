@@ -12,7 +12,7 @@ from timewright.core.facts import AttemptStarted, Fact
 from timewright.core.run import Run
 from timewright.core.schedule import Schedule
 from timewright.engine.duty import Duty, Part, is_over
-from timewright.engine.launch import Launcher
+from timewright.engine.launch import Launcher, begins_at
 from timewright.engine.lookout import Lookout
 from timewright.engine.rest import give_way
 from timewright.engine.writing import write_answers
@@ -247,7 +247,7 @@ class Tick:
             capacity=room,
             now=now,
             policy_file=self.policies.keep(self.store) if self.policies is not None else None,
-            in_turn=self._takes_turns(now=now),
+            turn=LONGEST_TURN if self._takes_turns(now=now) else None,
         )
         if leased.out_of_turn:
             self._no_turn_at = now
@@ -319,7 +319,7 @@ class Tick:
 
 def _started(run: Run, *, now: datetime) -> AttemptStarted:
     return AttemptStarted(
-        at=now,
+        at=begins_at(run, now=now),
         namespace=run.namespace,
         run_id=run.id,
         schedule_id=run.schedule_id,

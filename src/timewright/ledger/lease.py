@@ -55,7 +55,7 @@ class _Ask(Struct, frozen=True, kw_only=True):
     queue: Pair | None
     length: timedelta | None
     closed: str | None
-    in_turn: bool
+    turn: timedelta | None
 
 
 def lease_ready(
@@ -69,11 +69,13 @@ def lease_ready(
     queue: tuple[str, str] | None = None,
     length: timedelta | None = None,
     policy_file: PolicyFile | None = None,
-    in_turn: bool = False,
+    turn: timedelta | None = None,
 ) -> Leased:
     """Lease at most `capacity` ready runs, best first; with a queue (namespace, name), only from that one.
 
-    Those who take many do it `in_turn`: where all of them look at once, each walks past what the others hold.
+    Those who take many wait for their `turn`, no longer than that: where all of them look at once, each walks
+    past what the others hold.
+
     A policy file that could not be read leases nothing from a queue: whoever asks for one is told why, and
     an engine goes on with what is in none.
     """
@@ -90,7 +92,7 @@ def lease_ready(
         queue=queue,
         length=length,
         closed=_closed_by(policy_file),
-        in_turn=in_turn,
+        turn=turn,
     )
     try:
         return _lease_some(store, ask)
@@ -140,19 +142,22 @@ def found_again(tx: Transaction, batch: str, *, holder: str, now: datetime) -> L
 
 
 def _lease_some(store: Store, ask: _Ask) -> Leased:
-    """Look again where all who came first must wait for a budget: others behind them need not."""
+    """Look again where all who came first must wait for a budget: others behind them need not.
+
+    Whoever missed its turn has waited long enough, and comes again.
+    """
     found = store.write(lambda tx: _lease(tx, ask))
     facts = list(found.facts)
-    while found.deferred and not found.leases:
+    while found.deferred and not (found.leases or found.out_of_turn):
         found = store.write(lambda tx: _lease(tx, ask))
         facts += found.facts
     return replace(found, facts=tuple(facts)) if len(facts) > len(found.facts) else found
 
 
 def _lease(tx: Transaction, ask: _Ask) -> Leased:
-    if not ask.in_turn:
+    if ask.turn is None:
         return _lease_best(tx, ask)
-    turn = tx.take_turn()
+    turn = tx.take_turn(patience=ask.turn)
     # It may have been long in coming: what is leased counts from now.
     found = _lease_best(tx, replace(ask, now=max(ask.now, turn.at)))
     return found if turn.had else replace(found, out_of_turn=True)

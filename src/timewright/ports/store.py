@@ -187,7 +187,7 @@ class Transaction(
         """The ready, leased and held runs of schedules, oldest first."""
         ...
 
-    def take_turn(self) -> Turn:
+    def take_turn(self, *, patience: timedelta) -> Turn:
         """Until this transaction ends nobody else takes a turn; whoever waits too long goes on without.
 
         It keeps nobody from anything but a turn.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby, islice
 from operator import itemgetter
 
@@ -47,9 +47,9 @@ _IS_NEW, _LINE, _WAKE = 16, 17, 18
 class LeaseVerbs(Verbs):
     """Leases, and the ceilings they stand under."""
 
-    def take_turn(self) -> Turn:
+    def take_turn(self, *, patience: timedelta) -> Turn:
         """Until this transaction ends nobody else takes a turn; whoever waits too long goes on without."""
-        return self._speaker.take_turn()
+        return self._speaker.take_turn(patience=patience)
 
     def ready_runs(self, *, now: datetime, limit: int, handoff: bool = False, queue: str = "") -> list[Run]:
         """Runs that may start, best first, at most `limit` of each line of runs that share their gates.

@@ -8,7 +8,7 @@ the server writes them, we make the next.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, cast
 
@@ -46,7 +46,7 @@ _BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL state
 # A turn is the lock of a table, in a mode that no statement needs and no reader minds. Who waits for it looks
 # at nothing meanwhile, so what is over can be cleared away; who does not get it has lost nothing by trying.
 _TAKE_TURN = (
-    b"SAVEPOINT turn; SET LOCAL lock_timeout = '1s'; LOCK TABLE gates IN SHARE UPDATE EXCLUSIVE MODE;"
+    b"SAVEPOINT turn; SET LOCAL lock_timeout = %d; LOCK TABLE gates IN SHARE UPDATE EXCLUSIVE MODE;"
     b" RELEASE turn; " + _LOCK_PATIENCE + b"; "
 )
 _NO_TURN = b"ROLLBACK TO turn; RELEASE turn; "
@@ -56,6 +56,7 @@ MOST_RIDERS = 20
 # What is as long as this keeps the server busy for a while.
 LONG_WORK = 16_000
 
+_MILLISECOND = timedelta(milliseconds=1)
 _BIGINT, _ANY = 20, 0
 _KINDS = {_BIGINT: b"bigint", _ANY: b"unknown"}
 _DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
@@ -146,10 +147,10 @@ class Connection(psycopg.Connection[Any]):
         """Run words that ask for nothing and are given nothing."""
         self._run(self._ahead() + words)
 
-    def take_turn(self) -> tuple[bool, datetime]:
+    def take_turn(self, *, patience: timedelta) -> tuple[bool, datetime]:
         """Be the only one who has this until the transaction ends; whether that was so in time, and when."""
         try:
-            return True, from_micros(self.number(_TAKE_TURN + _NOW))
+            return True, from_micros(self.number(_TAKE_TURN % (patience // _MILLISECOND) + _NOW))
         except LockNotAvailable:
             return False, from_micros(self.number(_NO_TURN + _NOW))
 

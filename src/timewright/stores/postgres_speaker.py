@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from psycopg.adapt import Transformer
@@ -100,9 +100,9 @@ class PostgresSpeaker:
         pairs = zip(spoken.kinds, columns, strict=True)
         return self._speak(spoken, [texts(c) if kind == "text" else numbers(c) for kind, c in pairs])
 
-    def take_turn(self) -> Turn:
-        """Wait for those before us, a moment at most: whoever has the turn may have been stopped in it."""
-        had, at = self._connection.take_turn()
+    def take_turn(self, *, patience: timedelta) -> Turn:
+        """Wait for those before us, and not for ever: whoever has the turn may have been stopped in it."""
+        had, at = self._connection.take_turn(patience=patience)
         return Turn(had=had, at=at if self._clock is None else self._clock.now())
 
     def now(self) -> datetime:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -88,7 +88,7 @@ class SqliteSpeaker:
         is_all = not self._book[name].kept or len(kept) == len(columns[0])
         return columns[0] if is_all else [row[0] for row in kept]
 
-    def take_turn(self) -> Turn:
+    def take_turn(self, *, patience: timedelta) -> Turn:
         """Whoever writes to a file is alone with it."""
         return Turn(had=True, at=self.now())
 

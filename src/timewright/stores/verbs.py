@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from timewright.core.run import Run
@@ -45,7 +45,7 @@ class Speaker(Protocol):
         """
         ...
 
-    def take_turn(self) -> Turn:
+    def take_turn(self, *, patience: timedelta) -> Turn:
         """Be alone with something until the transaction ends, or not; the clock is read after the wait."""
         ...
 
