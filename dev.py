@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Every command of the workshop, with nothing but Python 3.11 and pip.
+"""Every development command, with only Python 3.11 and pip.
 
-    python3 dev.py            the list of commands
+    python3 dev.py            list the commands
     python3 dev.py up         install and start Timewright
-    python3 dev.py test       install what the tests need, check, and run them all
+    python3 dev.py test       install the test tools, check, and run all tests
 
-The first call makes `.venv` beside this file. Later calls install again only when `pyproject.toml` or
-`constraints.txt` has changed. Standard library only, because nothing else is there yet.
+The first call creates `.venv` beside this file. Later calls install again only when `pyproject.toml` or
+`constraints.txt` has changed. It uses only the standard library, because it runs before anything is
+installed.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-OLDEST = (3, 11)  # an older Python can still read this file, and is told so in one line
+OLDEST = (3, 11)  # an older Python can still parse this file and print the error
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 STAMP = VENV / "timewright-install.json"
 CONSTRAINTS = ROOT / "constraints.txt"
 WINDOWS = os.name == "nt"
 
-# Modules behind the slow lanes, by command; one that is not written yet is refused by name.
-LANES = {
-    "simulate": "timewright.testing.simulate",
-    "faults": "timewright.testing.faults",
+# Modules of the long-running commands.
+LONG_COMMANDS = {
+    "simulate": "tests.simulation",
+    "faults": "tests.faults",
     "soak": "benchmarks.soak",
 }
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -42,56 +43,56 @@ NAMES_ONLY = ["--no-emit-index-url", "--no-header", "--no-annotate"]
 
 
 class Refused(Exception):
-    """Something the person at the keyboard must change first."""
+    """An error that the user must fix first."""
 
 
 def up(arguments: list[str]) -> int:
-    """Install Timewright and start it: `timewright up`, with whatever follows."""
+    """Install Timewright and start it: `timewright up` with the given arguments."""
     prepare()
-    return become(tool("timewright"), "up", *arguments)
+    return replace_process(tool("timewright"), "up", *arguments)
 
 
 def test(arguments: list[str]) -> int:
-    """Check, then run the tests; --full adds the long ones, the rest goes to pytest."""
+    """Check, then run the tests; --full adds the long ones, other arguments go to pytest."""
     prepare("test", *(["browser"] if find_browser() else []))
     failed = run_checks()
     if failed:
         return failed
-    # Hundreds of tests start us as a process of its own: each would compile the whole package again.
+    # Hundreds of tests start Timewright as a process; without bytecode each would compile the whole package.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     if "--full" in arguments:
         environment["TIMEWRIGHT_FULL"] = "1"
     chosen = [argument for argument in arguments if argument != "--full"]
-    # One more than there are cores: many tests wait for a server or for a process of their own.
+    # One worker more than cores, because many tests wait for a server or another process.
     shared = ["-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal"]
-    workers = [] if any(picks_workers(argument) for argument in chosen) else shared
+    workers = [] if any(sets_workers(argument) for argument in chosen) else shared
     say("pytest")
     return call(python(), "-m", "pytest", *workers, *chosen, environment=environment)
 
 
 def check(arguments: list[str]) -> int:
-    """Format, lint, types and import contracts; what every change must pass."""
-    no_more(arguments, command="check")
+    """Check format, lint, types and import contracts."""
+    refuse_arguments(arguments, command="check")
     prepare("test")
     return run_checks()
 
 
 def bench(arguments: list[str]) -> int:
-    """Run one benchmark by name, beside its rivals; without a name, list them."""
+    """Run one benchmark by name, compared with other libraries; without a name, list them."""
     prepare("test", "bench")
     return call(python(), "-m", "benchmarks", *arguments)
 
 
 def docs(arguments: list[str]) -> int:
-    """Write the reference, build the pages into site/; `docs serve` shows them while you write."""
+    """Write the reference and build the pages into site/; `docs serve` previews them."""
     prepare("docs")
     failed = call(python(), "-m", "docs.generate")
     return failed or call(tool("zensical"), *(arguments or ["build", "--clean"]))
 
 
 def screens(arguments: list[str]) -> int:
-    """Draw the dashboard's screens again, for docs/screens: a demo, a server, a browser."""
-    no_more(arguments, command="screens")
+    """Take the dashboard's screenshots again, for docs/screens."""
+    refuse_arguments(arguments, command="screens")
     if not find_browser():
         return 1
     prepare("test", "browser")
@@ -99,22 +100,22 @@ def screens(arguments: list[str]) -> int:
 
 
 def simulate(arguments: list[str]) -> int:
-    """Run the seeded simulation: many engines, crashes, clocks that jump."""
-    return lane("simulate", arguments)
+    """Run the seeded simulation: many instances with crashes, clock steps and lost connections."""
+    return run_long_command("simulate", arguments)
 
 
 def faults(arguments: list[str]) -> int:
-    """Break the store, the disk and the network on purpose, and count what was promised."""
-    return lane("faults", arguments)
+    """Run the fault scenarios: break the store, the disk and the network, and check the result."""
+    return run_long_command("faults", arguments)
 
 
 def soak(arguments: list[str]) -> int:
-    """Run for hours and watch memory, files and lateness."""
-    return lane("soak", arguments)
+    """Run under load for a long time and watch memory, open files and delays."""
+    return run_long_command("soak", arguments)
 
 
 def lock(arguments: list[str]) -> int:
-    """Write constraints.txt again; --upgrade takes the newest of everything."""
+    """Write constraints.txt again; --upgrade takes the newest versions."""
     prepare("lock")
     say("resolving every extra")
     failed = call(tool("uv"), *RESOLVE, *NAMES_ONLY, *arguments, "pyproject.toml", "-o", "constraints.txt")
@@ -138,21 +139,21 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 
 def prepare(*extras: str) -> None:
-    """Leave `.venv` with Timewright and these extras in it; do nothing when that is already so."""
-    print_of_sources = fingerprint()
+    """Make sure that `.venv` has Timewright and these extras; do nothing if it already has."""
+    current = fingerprint()
     known = read_stamp()
-    is_current = known.get("sources") == print_of_sources
+    is_current = known.get("sources") == current
     installed = set(known.get("extras", ())) if is_current else set()
     if is_current and python().is_file() and installed.issuperset(extras):
         return
     make_venv()
     wanted = sorted(installed.union(extras))
     install(wanted)
-    STAMP.write_text(json.dumps({"sources": print_of_sources, "extras": wanted}) + "\n", encoding="utf-8")
+    STAMP.write_text(json.dumps({"sources": current, "extras": wanted}) + "\n", encoding="utf-8")
 
 
 def fingerprint() -> str:
-    """What an install depends on: the two files, and the place, which an editable install remembers."""
+    """Hash what an install depends on: the two files, and the folder, which an editable install remembers."""
     digest = hashlib.sha256(str(ROOT).encode())
     for path in (ROOT / "pyproject.toml", CONSTRAINTS):
         digest.update(b"\0" + (path.read_bytes() if path.is_file() else b""))
@@ -168,18 +169,18 @@ def read_stamp() -> dict[str, list[str] | str]:
 
 
 def make_venv() -> None:
-    """An environment of our own; where the system's Python cannot add pip to it, one without."""
+    """Create `.venv`, without pip if this Python has no ensurepip."""
     if python().is_file():
         refuse_old_venv()
         return
-    say(f"making .venv with Python {'.'.join(map(str, sys.version_info[:3]))}")
-    if quietly(sys.executable, "-m", "venv", "--clear", str(VENV)):
+    say(f"creating .venv with Python {'.'.join(map(str, sys.version_info[:3]))}")
+    if run_quietly(sys.executable, "-m", "venv", "--clear", str(VENV)):
         return
-    say("this Python has no ensurepip: making .venv without pip")
+    say("this Python has no ensurepip: creating .venv without pip")
     shutil.rmtree(VENV, ignore_errors=True)
     if call(sys.executable, "-m", "venv", "--without-pip", str(VENV)):
         raise Refused(
-            "cannot make .venv with this Python.\n"
+            "cannot create .venv with this Python.\n"
             "  try     install the venv module (Debian, Ubuntu: apt install python3-venv)"
         )
 
@@ -190,7 +191,7 @@ def refuse_old_venv() -> None:
     found = re.search(r"^version(?:_info)?\s*=\s*(\d+)\.(\d+)", text, re.MULTILINE)
     if found and (int(found[1]), int(found[2])) < OLDEST:
         raise Refused(
-            f".venv was made with Python {found[1]}.{found[2]}; Timewright needs 3.11 or newer.\n"
+            f".venv was created with Python {found[1]}.{found[2]}; Timewright needs 3.11 or newer.\n"
             "  try     remove .venv and run this again"
         )
 
@@ -203,20 +204,20 @@ def install(extras: Sequence[str]) -> None:
     pinned = ["-c", str(CONSTRAINTS)] if CONSTRAINTS.is_file() else []
     failed = call(*pip(), "install", "-qq", "--no-input", "-e", name, *pinned, environment=pip_environment())
     if failed:
-        raise Refused("the install failed; pip said why above.")
+        raise Refused("the install failed; see pip's output above.")
     say(f"installed in {time.monotonic() - started:.0f} s")
 
 
 def find_browser() -> bool:
-    """Whether there is a Chromium for the dashboard's tests; where Debian's can be installed, it is."""
+    """Return whether there is a Chromium for the dashboard's tests; as root on Debian, install one."""
     if any(map(shutil.which, BROWSERS)):
         return True
     if shutil.which("apt-get") and not WINDOWS and os.geteuid() == 0:
         say("installing Debian's chromium for the dashboard's tests")
         quiet = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
-        if not quietly(*quiet, "install", "--yes", "--no-install-recommends", "chromium"):
-            quietly(*quiet, "update")
-            quietly(*quiet, "install", "--yes", "--no-install-recommends", "chromium")
+        if not run_quietly(*quiet, "install", "--yes", "--no-install-recommends", "chromium"):
+            run_quietly(*quiet, "update")
+            run_quietly(*quiet, "install", "--yes", "--no-install-recommends", "chromium")
         if any(map(shutil.which, BROWSERS)):
             return True
     say("THE DASHBOARD IS NOT TESTED: no Chromium was found.")
@@ -225,12 +226,12 @@ def find_browser() -> bool:
 
 
 def pip() -> list[str]:
-    """The pip inside `.venv`, or else ours reaching into it, which pip can do since 22.3."""
-    if quietly(str(python()), "-m", "pip", "--version"):
+    """The pip inside `.venv`, or else this Python's pip with --python, which pip has since 22.3."""
+    if run_quietly(str(python()), "-m", "pip", "--version"):
         return [str(python()), "-m", "pip"]
     ours = [sys.executable, "-m", "pip"]
-    said = subprocess.run([*ours, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.match(r"pip (\d+)\.(\d+)", said)
+    output = subprocess.run([*ours, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.match(r"pip (\d+)\.(\d+)", output)
     if found is None or (int(found[1]), int(found[2])) < (22, 3):
         have = f"pip {found[1]}.{found[2]}" if found else "no pip"
         raise Refused(
@@ -242,7 +243,7 @@ def pip() -> list[str]:
 
 
 def pip_environment() -> dict[str, str]:
-    # `user = true` in somebody's pip settings would make every install into an environment fail.
+    # `user = true` in the user's pip settings would make every install into an environment fail.
     return {**os.environ, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
@@ -255,12 +256,12 @@ def tool(name: str) -> Path:
 
 
 def run_checks() -> int:
-    """All four, each on one line; only what fails is shown, and the worst exit code is ours."""
+    """Run the four checks, one line each; show only the output of failures, return the worst exit code."""
     steps: dict[str, list[str | Path]] = {
         "format": [python(), "-m", "ruff", "format", "--check", "."],
         "lint": [python(), "-m", "ruff", "check", "."],
         "types": [python(), "-m", "mypy"],
-        "stairs": [tool("lint-imports"), "--no-logo"],
+        "imports": [tool("lint-imports"), "--no-logo"],
     }
     return max(run_check(name, command) for name, command in steps.items())
 
@@ -274,48 +275,48 @@ def run_check(name: str, command: Sequence[str | Path]) -> int:
     return abs(done.returncode)
 
 
-def lane(name: str, arguments: list[str]) -> int:
-    module = LANES[name]
+def run_long_command(name: str, arguments: list[str]) -> int:
+    module = LONG_COMMANDS[name]
     place = ROOT.joinpath(*(["src"] if module.startswith("timewright.") else []), *module.split("."))
     if not (place.with_suffix(".py").is_file() or (place / "__main__.py").is_file()):
-        raise Refused(f"`{name}` is not there yet: this version has no module {module}.")
+        raise Refused(f"`{name}` needs a checkout: there is no module {module}.")
     prepare("test")
     return call(python(), "-m", module, *arguments)
 
 
-def picks_workers(argument: str) -> bool:
+def sets_workers(argument: str) -> bool:
     return argument.startswith(("-n", "--numprocesses", "--pdb")) or "no:xdist" in argument
 
 
 def tidy_constraints() -> None:
-    """Keep names and versions only: an address would tie the file to somebody's index."""
+    """Keep names and versions only, because an index URL would tie the file to one index."""
     lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
     kept = [line for line in lines if line and not line.startswith(("#", "-")) and "://" not in line]
-    head = "# Written by `python3 dev.py lock`: one tested version of everything, for every extra."
+    head = "# Written by `python3 dev.py lock`: one tested version of every package, for every extra."
     CONSTRAINTS.write_text("\n".join([head, *kept]) + "\n", encoding="utf-8")
-    say(f"constraints.txt: {len(kept)} packages, {len(lines) - len(kept)} other lines left out")
+    say(f"constraints.txt: {len(kept)} packages, {len(lines) - len(kept)} other lines removed")
 
 
-def no_more(arguments: list[str], *, command: str) -> None:
+def refuse_arguments(arguments: list[str], *, command: str) -> None:
     if arguments:
-        raise Refused(f"`{command}` takes nothing after it, and was given {' '.join(arguments)}.")
+        raise Refused(f"`{command}` takes no arguments, but got {' '.join(arguments)}.")
 
 
-def quietly(*command: str) -> bool:
+def run_quietly(*command: str) -> bool:
     return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
 
 
 def call(*command: str | Path, environment: dict[str, str] | None = None) -> int:
-    """Run in the project folder, let it speak for itself, and give back its exit code."""
+    """Run a command in the project folder with its own output; return its exit code."""
     code = subprocess.call(list(map(str, command)), cwd=ROOT, env=environment)
     return code if code >= 0 else 128 - code
 
 
-def become(program: Path, *arguments: str) -> int:
-    """Hand the terminal over, so that signals reach the program itself; the folder stays the caller's."""
+def replace_process(program: Path, *arguments: str) -> int:
+    """Replace this process, so that signals reach the program itself; keep the caller's folder."""
     command = [str(program), *arguments]
     if not WINDOWS:
-        os.execv(command[0], command)  # noqa: S606 - no shell is the point
+        os.execv(command[0], command)  # noqa: S606 - run without a shell on purpose
     return subprocess.call(command)
 
 
@@ -323,7 +324,7 @@ def say(line: str) -> None:
     print(f"dev: {line}", flush=True)
 
 
-def listed() -> str:
+def usage() -> str:
     rows = (f"  {name:<10}{(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items())
     return "\n".join(["usage: python3 dev.py COMMAND [arguments]", "", *rows])
 
@@ -332,16 +333,16 @@ def main(arguments: list[str]) -> int:
     if sys.version_info < OLDEST:
         raise Refused(
             f"Timewright needs Python 3.11 or newer; this is {'.'.join(map(str, sys.version_info[:2]))}.\n"
-            "  try     the same with a newer one: python3.12 dev.py"
+            "  try     a newer Python: python3.12 dev.py"
         )
     if not arguments or arguments[0] in {"-h", "--help", "help"}:
-        print(listed())
+        print(usage())
         return 0
     name, rest = arguments[0], arguments[1:]
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"\n  try     python3 dev.py {near[0]}" if near else ""
-        raise Refused(f"there is no command `{name}`: {', '.join(COMMANDS)}.{hint}")
+        raise Refused(f"unknown command `{name}`; the commands are {', '.join(COMMANDS)}.{hint}")
     return COMMANDS[name](rest)
 
 

@@ -1,1 +1,1 @@
-"""How fast, against whom, under which conditions: one module a question."""
+"""Benchmarks: one module for each question, with the conditions and the libraries compared."""

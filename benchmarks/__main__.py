@@ -1,7 +1,7 @@
 """Run one benchmark by name: `python -m benchmarks NAME [arguments]`.
 
-A benchmark is a module in this folder with a docstring whose first line is its question, and a
-`main(arguments: list[str]) -> int`. Names that start with an underscore are shared parts.
+A benchmark is a module in this folder whose docstring begins with its question, and that has a
+`main(arguments: list[str]) -> int`. Shared code is in `benchmarks/parts`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 def benchmarks() -> dict[str, str]:
-    """Every benchmark with its question, read without importing it: a rival may not be installed."""
+    """Every benchmark with its question, parsed without importing it: a compared library may be missing."""
     return {path.stem: question(path) for path in sorted(HERE.glob("[!_]*.py"))}
 
 
@@ -24,7 +24,7 @@ def question(path: Path) -> str:
     return text.split("\n", 1)[0]
 
 
-def listed() -> str:
+def usage() -> str:
     rows = [f"  {name:<18}{asks}" for name, asks in benchmarks().items()]
     return "\n".join(
         ["usage: python -m benchmarks NAME [arguments]", "", *(rows or ["  none is written yet"])]
@@ -33,11 +33,11 @@ def listed() -> str:
 
 def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] in {"-h", "--help"}:
-        print(listed())
+        print(usage())
         return 0
     name = arguments[0].replace("-", "_")
     if name not in benchmarks():
-        print(f"there is no benchmark {arguments[0]!r}\n{listed()}", file=sys.stderr)
+        print(f"unknown benchmark {arguments[0]!r}\n{usage()}", file=sys.stderr)
         return 2
     return int(import_module(f"benchmarks.{name}").main(arguments[1:]) or 0)
 

@@ -1,7 +1,7 @@
-"""How long does the next cron occurrence take, against cronsim, croniter and APScheduler 3?
+"""How long does the next cron occurrence take, compared with cronsim, croniter and APScheduler 3?
 
-Then: the slowest next of any pattern with nothing remembered, the time to read or refuse an
-expression, and the time and memory that hostile texts take.
+Also measured: the slowest `next` of any pattern without caches, the time to parse or refuse an expression,
+and the time and memory that hostile texts take.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from apscheduler.triggers.cron import CronTrigger
 from croniter import croniter
 from cronsim import CronSim
 
-from timewright.core import cron as cron_module
-from timewright.core.cron import Cron
-from timewright.core.cron import days as cron_days
-from timewright.core.cron import grammar as cron_grammar
-from timewright.core.cron.stretches import Stretches
+from timewright.core.recurrence import cron as cron_module
+from timewright.core.recurrence.cron import Cron
+from timewright.core.recurrence.cron import days as cron_days
+from timewright.core.recurrence.cron import grammar as cron_grammar
+from timewright.core.recurrence.offset_periods import OffsetPeriods
 from timewright.errors import InvalidCron
 
 Walker = Callable[[], Callable[[], None]]
@@ -103,10 +103,10 @@ def main(arguments: list[str]) -> int:
     rounds = int(arguments[0]) if arguments else ROUNDS
     print(conditions(rounds))
     for zone in ZONES:
-        print(compared(zone, rounds))
+        print(compare_next(zone, rounds))
     print(sparse())
-    print(reading())
-    print(hostile())
+    print(parse_times())
+    print(hostile_texts())
     return 0
 
 
@@ -119,7 +119,7 @@ def conditions(rounds: int) -> str:
             f"Python {platform.python_version()}, {machine}, one thread; {versions}",
             f"{len(PATTERNS)} patterns, {STEPS} steps each from {START:%Y-%m-%d %H:%M:%S} UTC",
             "parsed before the clock starts, warmed by one walk",
-            f"{rounds} rounds, the libraries by turns in each; median (lowest-highest) of the rounds",
+            f"{rounds} rounds, the libraries by turns; median (lowest-highest) of the rounds",
             "",
         ]
     )
@@ -128,7 +128,7 @@ def conditions(rounds: int) -> str:
 # ---------------------------------------------------------------------------------------- against the others
 
 
-def compared(zone: str, rounds: int) -> str:
+def compare_next(zone: str, rounds: int) -> str:
     lines = [f"us per next, {zone}", f"{'pattern':<24}" + "".join(f"{rival:>26}" for rival in RIVALS)]
     medians: dict[str, dict[str, float]] = {rival: {} for rival in RIVALS}
     for pattern in PATTERNS:
@@ -147,7 +147,7 @@ def compared(zone: str, rounds: int) -> str:
 
 
 def summary(medians: dict[str, dict[str, float]]) -> list[str]:
-    """Geometric means, and how many times as long a rival takes on the patterns it can express."""
+    """Geometric means, and how many times as long each library takes on the patterns it supports."""
     lines: list[str] = []
     for rival in RIVALS:
         theirs = medians[rival]
@@ -212,7 +212,7 @@ def repeat(step: Callable[[], object]) -> None:
 def apscheduler_walker(pattern: str, zone: str) -> Walker | None:
     _, _, day, _, weekday = pattern.split()
     if "#" in weekday or (day != "*" and weekday != "*"):
-        return None  # it has no nth weekday in this spelling, and joins the day fields by AND
+        return None  # it has no nth weekday in this syntax, and joins the day fields by AND
     trigger = CronTrigger.from_crontab(pattern.replace("L", "last"), timezone=ZoneInfo(zone))
     return lambda: lambda: follow(lambda moment: trigger.get_next_fire_time(moment, moment))
 
@@ -229,7 +229,7 @@ WALKERS = {
 
 
 def sparse() -> str:
-    """The slowest of 60 starts between 1970 and 2199, with the zone's pages forgotten each time, and kept."""
+    """The slowest of 60 starts between 1970 and 2199, with cold and with warm caches of the zone."""
     lines = ["slowest next and previous, us (the best of 3 for each of 60 starts, then the slowest start)"]
     lines.append(f"{'pattern':<82}{'zone':<22}{'pages forgotten':>16}{'kept':>10}")
     worst = 0.0
@@ -255,7 +255,7 @@ def slowest(cron: Cron, *, forget: bool) -> list[float]:
 
 def one_call(ask: Callable[[datetime], object], moment: datetime, *, forget: bool) -> float:
     if forget:
-        Stretches._pages.clear()
+        OffsetPeriods._pages.clear()
     began = perf_counter()
     ask(moment)
     return (perf_counter() - began) * 1e6
@@ -264,23 +264,23 @@ def one_call(ask: Callable[[datetime], object], moment: datetime, *, forget: boo
 # -------------------------------------------------------------------------------------- reading and refusing
 
 
-def reading() -> str:
-    """How long an expression takes to become a value, with nothing remembered."""
-    taken = [read_time(pattern) for pattern in PATTERNS]
-    again = mean([read_time(pattern, forget=False) for pattern in PATTERNS])
+def parse_times() -> str:
+    """How long it takes to parse an expression without caches."""
+    taken = [best_parse_time(pattern) for pattern in PATTERNS]
+    again = mean([best_parse_time(pattern, forget=False) for pattern in PATTERNS])
     lines = [
-        f"reading, us: geometric mean {mean(taken):.1f}, slowest {max(taken):.1f}, again {again:.1f}",
-        f"reading a sparse pattern, us: slowest {max(read_time(pattern) for pattern in SPARSE):.0f}",
+        f"parsing, us: geometric mean {mean(taken):.1f}, slowest {max(taken):.1f}, again {again:.1f}",
+        f"parsing a sparse pattern, us: slowest {max(best_parse_time(pattern) for pattern in SPARSE):.0f}",
     ]
-    lines += [f"refusing {pattern!r:<32}{read_time(pattern):8.0f} us" for pattern in IMPOSSIBLE]
+    lines += [f"refusing {pattern!r:<32}{best_parse_time(pattern):8.0f} us" for pattern in IMPOSSIBLE]
     return "\n".join([*lines, ""])
 
 
-def read_time(text: str, *, forget: bool = True) -> float:
-    return min(one_reading(text, forget=forget) for _ in range(5)) * 1e6
+def best_parse_time(text: str, *, forget: bool = True) -> float:
+    return min(parse_once(text, forget=forget) for _ in range(5)) * 1e6
 
 
-def one_reading(text: str, *, forget: bool) -> float:
+def parse_once(text: str, *, forget: bool) -> float:
     if forget:
         cron_module._compiled.cache_clear()
         cron_grammar._read.cache_clear()
@@ -292,16 +292,16 @@ def one_reading(text: str, *, forget: bool) -> float:
     return perf_counter() - began
 
 
-def hostile() -> str:
+def hostile_texts() -> str:
     lines = [
         "hostile texts (memory includes the text and a copy of it)",
         f"{'text':<34}{'answer':<10}{'ms':>9}{'peak kB':>10}",
     ]
     for name, text in HOSTILE.items():
-        one_reading(text, forget=True)
-        taken = max(one_reading(text, forget=True) for _ in range(ROUNDS)) * 1e3
+        parse_once(text, forget=True)
+        taken = max(parse_once(text, forget=True) for _ in range(ROUNDS)) * 1e3
         tracemalloc.start()
-        one_reading(text, forget=True)
+        parse_once(text, forget=True)
         peak = tracemalloc.get_traced_memory()[1] / 1024
         tracemalloc.stop()
         lines.append(f"{name:<34}{answer(text):<10}{taken:>9.3f}{peak:>10.0f}")

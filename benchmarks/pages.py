@@ -2,9 +2,9 @@
 
     python -m benchmarks pages [--schedules 10000] [--runs 1000000] [--marks 5000] [--rounds 7] [--quick]
 
-A real Chromium opens each page anew over loopback and says when the first row of data was on the page and a
-frame was drawn after it: first with its cache off, and then as one who was here before. A redraw makes a
-picture of so many marks anew, makes the page like it and lays it out. One server process, no engine.
+A real Chromium opens each page over loopback and reports when the first row of data was on the page and the
+next frame was drawn: first with its cache off, then with a warm cache. A redraw builds a chart of many marks,
+updates the page and lays it out. One server process, no engine.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from benchmarks._measure import Goals, Places, heading, machine, median, progress, spread
-from benchmarks._store_fill import RUN_COLUMNS, schedule_id
-from benchmarks.api import Server, door
-from benchmarks.start import fill
-from timewright.core.moments import micros
+from benchmarks.api import Server, http_server
+from benchmarks.parts.measure import Goals, TemporaryStores, heading, machine, median, progress, spread
+from benchmarks.parts.store_fill import RUN_COLUMNS, schedule_id
+from benchmarks.start import add_schedules
+from timewright.core.moments import to_micros
 from timewright.ids import first_id
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-PAINT, REDRAW = 300.0, 16.0
+MAX_PAINT_MS, MAX_REDRAW_MS = 300.0, 16.0
 WEEK = timedelta(days=7)
 SHOWN = {"now": ".numbers strong", "schedules": "tbody tr", "runs": "tbody tr"}
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
-# Says when what was waited for is there, and when the frame after that was drawn.
+# Reports when the wanted element exists, and when the frame after that was drawn.
 WATCH = """(() => {
     const wanted = WANTED;
     const seen = () => {
@@ -46,7 +46,7 @@ WATCH = """(() => {
     new MutationObserver((_, watch) => { if (seen()) watch.disconnect(); })
         .observe(document, { childList: true, subtree: true });
 })()"""
-# Each picture differs from the one before in every mark, as it would an hour later.
+# Each chart differs from the one before in every mark, as it would an hour later.
 DRAW = """async ([marks, rounds]) => {
     const { line } = await import('/charts.js');
     const { h, replace } = await import('/dom.js');
@@ -67,49 +67,51 @@ DRAW = """async ([marks, rounds]) => {
 
 
 def main(arguments: list[str]) -> int:
-    asked = parsed(arguments)
+    options = parse_arguments(arguments)
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
-        print("no Chromium is installed here: nothing can be measured", file=sys.stderr)
+        print("no Chromium is installed: nothing can be measured", file=sys.stderr)
         return 1
     from playwright.sync_api import sync_playwright
 
     print(machine("apsw", "playwright"))
     goals = Goals()
-    with Places() as places, places.fresh("sqlite") as place:
-        progress(f"filling {asked.schedules:,} schedules and {asked.runs:,} runs")
-        fill(place, asked.schedules)
-        remember(place, asked.schedules, asked.runs)
-        with door(place) as server, sync_playwright() as play:
+    with TemporaryStores() as temporary_stores, temporary_stores.new_store("sqlite") as store_url:
+        progress(f"filling {options.schedules:,} schedules and {options.runs:,} runs")
+        add_schedules(store_url, options.schedules)
+        add_history(store_url, options.schedules, options.runs)
+        with http_server(store_url) as server, sync_playwright() as play:
             browser = play.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-            paint(goals, browser, server, asked)
-            redraw(goals, browser, server, asked)
+            paint(goals, browser, server, options)
+            redraw(goals, browser, server, options)
             browser.close()
     print(f"\nall goals\n{goals.summary()}")
     return 0
 
 
-def paint(goals: Goals, browser: Browser, server: Server, asked: argparse.Namespace) -> None:
-    """From the address to the first row of data and the frame after it."""
+def paint(goals: Goals, browser: Browser, server: Server, options: argparse.Namespace) -> None:
+    """Time from the navigation to the first row of data and the frame after it."""
     heading(
-        f"first paint, {asked.schedules:,} schedules, {asked.runs:,} runs",
-        f"SQLite, Chromium {browser.version}, loopback, cache off and then as filled, {asked.rounds} rounds",
+        f"first paint, {options.schedules:,} schedules, {options.runs:,} runs",
+        f"SQLite, Chromium {browser.version}, loopback, cache off and then warm, {options.rounds} rounds",
     )
     for screen, wanted in SHOWN.items():
         times, again = (
-            [painted(browser, server, screen, wanted, cached=cached) for _ in range(asked.rounds + 1)][1:]
+            [paint_time(browser, server, screen, wanted, cached=cached) for _ in range(options.rounds + 1)][
+                1:
+            ]
             for cached in (False, True)
         )
         found = f"{spread(times)} ms"
         print(f"    {screen:<12}{found:>26}   again {spread(again)} ms")
-        met = median(times) < PAINT
-        goals.judge(f"first paint of {screen}", f"below {PAINT:.0f} ms", found=found, met=met)
+        met = median(times) < MAX_PAINT_MS
+        goals.judge(f"first paint of {screen}", f"below {MAX_PAINT_MS:.0f} ms", found=found, met=met)
 
 
-def painted(browser: Browser, server: Server, screen: str, wanted: str, *, cached: bool) -> float:
+def paint_time(browser: Browser, server: Server, screen: str, wanted: str, *, cached: bool) -> float:
     context = browser.new_context(viewport={"width": 1280, "height": 860})
     page = context.new_page()
-    page.goto(link(server))
+    page.goto(login_link(server))
     page.wait_for_selector("nav.side")
     page.close()
     page = context.new_page()
@@ -125,24 +127,28 @@ def painted(browser: Browser, server: Server, screen: str, wanted: str, *, cache
     return milliseconds
 
 
-def redraw(goals: Goals, browser: Browser, server: Server, asked: argparse.Namespace) -> None:
-    """A picture of many marks, made anew and laid out."""
+def redraw(goals: Goals, browser: Browser, server: Server, options: argparse.Namespace) -> None:
+    """Build a chart of many marks again and lay it out."""
     heading(
-        f"redraw of {asked.marks:,} marks", "made, compared with the page, changed and laid out; not painted"
+        f"redraw of {options.marks:,} marks",
+        "made, compared with the page, changed and laid out; not painted",
     )
     page = browser.new_page(viewport={"width": 1280, "height": 860})
-    page.goto(link(server))
+    page.goto(login_link(server))
     page.wait_for_selector("nav.side")
-    times = page.evaluate(DRAW, [asked.marks, asked.rounds * 4])[asked.rounds :]
+    times = page.evaluate(DRAW, [options.marks, options.rounds * 4])[options.rounds :]
     found = f"{spread(times, digits=1)} ms"
     goals.judge(
-        f"redraw of {asked.marks:,} marks", f"below {REDRAW:.0f} ms", found=found, met=median(times) < REDRAW
+        f"redraw of {options.marks:,} marks",
+        f"below {MAX_REDRAW_MS:.0f} ms",
+        found=found,
+        met=median(times) < MAX_REDRAW_MS,
     )
     page.close()
 
 
-def link(server: Server) -> str:
-    """A way in for a browser that works once."""
+def login_link(server: Server) -> str:
+    """A login link that works once."""
     request = urllib.request.Request(
         f"http://127.0.0.1:{server.port}/session/links", data=b"{}", method="POST"
     )
@@ -152,9 +158,9 @@ def link(server: Server) -> str:
         return f"http://127.0.0.1:{server.port}{json.load(answer)['link']}"
 
 
-def remember(place: str, schedules: int, runs: int) -> None:
-    """The runs of the week before now, each chained to the one before; some failed, some were skipped."""
-    connection = apsw.Connection(place)
+def add_history(store_url: str, schedules: int, runs: int) -> None:
+    """Insert runs of the last week, each linked to the one before; some failed, some were skipped."""
+    connection = apsw.Connection(store_url)
     marks = ", ".join("?" for _ in f"{RUN_COLUMNS}, started_at".split(","))
     connection.execute("PRAGMA cache_size = -262144; BEGIN IMMEDIATE")
     rows = history(schedules, runs, until=datetime.now(UTC))
@@ -173,7 +179,7 @@ def history(schedules: int, runs: int, *, until: datetime) -> Iterator[tuple[Any
     for number in range(runs):
         planned, of = began + number * step, number % schedules
         state = "failed" if number % 50 == 7 else "skipped" if number % 20 == 3 else "succeeded"
-        at, own = micros(planned), first_id("run", at=planned)
+        at, own = to_micros(planned), first_id("run", at=planned)
         ran = at + 40_000 if state != "skipped" else None
         ended = at + 900_000
         yield (
@@ -184,22 +190,22 @@ def history(schedules: int, runs: int, *, until: datetime) -> Iterator[tuple[Any
         previous[of] = own
 
 
-def parsed(arguments: list[str]) -> argparse.Namespace:
+def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks pages", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--schedules", type=int, default=None, help="10,000, quick 200")
     parser.add_argument("--runs", type=int, default=None, help="1,000,000, quick 5,000")
     parser.add_argument("--marks", type=int, default=5_000)
     parser.add_argument("--rounds", type=int, default=None, help="7, quick 2")
     parser.add_argument("--quick", action="store_true", help="small sizes: whether it works, not how fast")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     for name, (quick, usual) in {
         "schedules": (200, 10_000),
         "runs": (5_000, 1_000_000),
         "rounds": (2, 7),
     }.items():
-        if getattr(asked, name) is None:
-            setattr(asked, name, quick if asked.quick else usual)
-    return asked
+        if getattr(options, name) is None:
+            setattr(options, name, quick if options.quick else usual)
+    return options
 
 
 if __name__ == "__main__":

@@ -37,17 +37,17 @@ from docs.spelling import (
 from timewright import errors
 from timewright.core import facts
 from timewright.core.calendars import Calendar
-from timewright.core.decision import Source
-from timewright.core.leasing import Waits
-from timewright.core.lifecycle import TRANSITIONS, RunEvent
-from timewright.core.moments import LONGEST_DURATION
-from timewright.core.policies import QueuePolicy
-from timewright.core.run import Reason, RunState
-from timewright.core.schedule import SCHEDULE_TRANSITIONS, Schedule, ScheduleEvent, ScheduleState
+from timewright.core.moments import MAX_DURATION
+from timewright.core.policies.policies import QueuePolicy
+from timewright.core.run.leasing import WaitReason
+from timewright.core.run.lifecycle import TRANSITIONS, RunEvent
+from timewright.core.run.run import Reason, RunState
+from timewright.core.schedule.decision import Source
+from timewright.core.schedule.schedule import SCHEDULE_TRANSITIONS, Schedule, ScheduleEvent, ScheduleState
 from timewright.core.workflow import WorkflowSpec
-from timewright.doors.http.places import places_of
-from timewright.ledger.namespaces import Namespace
-from timewright.operations import Operation, Request, operations
+from timewright.interfaces.http.api.operation_routes import routes_of
+from timewright.ledger.records.namespaces import Namespace
+from timewright.operations import Operation, OperationRequest, operations
 from timewright.settings import Settings
 
 DOCS = Path(__file__).resolve().parent
@@ -107,7 +107,7 @@ def states_page() -> str:
         "## Why a run stopped short of success",
         table("reason", "means", rows=_rows(stopped)),
         "## Why a run waits\n\nWhat the plan of a queue says about everyone it does not start.",
-        _meanings("waits", Waits),
+        _meanings("waits", WaitReason),
     )
 
 
@@ -175,25 +175,25 @@ def _rows(said: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _operation(operation: Operation[Any]) -> str:
-    asked = f"{operation.summary}{field_table(operation.request, link=False)}"
-    answered = f"Gives `{operation.answer.__name__}`: {first(operation.answer)}"
+    asked = f"{operation.summary}{field_table(operation.request_type, link=False)}"
+    answered = f"Gives `{operation.answer_type.__name__}`: {first(operation.answer_type)}"
     examples = [f"```json\n{msgspec.json.encode(one).decode()}\n```" for one in operation.examples if one]
-    over_http = "Over HTTP: " + ", ".join(code(f"{p.method} {p.template}") for p in places_of(operation))
-    parts_of_it = [asked, *_beside(operation.request), answered, over_http, *examples]
+    over_http = "Over HTTP: " + ", ".join(code(f"{p.method} {p.template}") for p in routes_of(operation))
+    parts_of_it = [asked, *_beside(operation.request_type), answered, over_http, *examples]
     return "\n\n".join([f"## {operation.name}", *parts_of_it])
 
 
-def _beside(request: type[Request]) -> list[str]:
+def _beside(request: type[OperationRequest]) -> list[str]:
     """Where the fields of a model may stand beside the request's own."""
-    if request.spreads is None:
+    if request.flattens is None:
         return []
-    model = request.spreads[1]
+    model = request.flattens[1]
     place = "" if model is Schedule else f"#{title(model)}"
     return [f"Beside these it takes [the fields of a {title(model)}](schedule-fields.md{place})."]
 
 
 def _writes(operation: Operation[Any]) -> str:
-    return "no" if operation.reads_only else "yes"
+    return "no" if operation.read_only else "yes"
 
 
 def _limit(field: FieldInfo) -> str:
@@ -203,7 +203,7 @@ def _limit(field: FieldInfo) -> str:
         return ", ".join(f"{f.encode_name}: {kind(f.type, link=False)}" for f in info.fields)
     if not isinstance(info, kinds.TimeDeltaType):
         return kind(info)
-    too_long: dict[str, Any] = {field.name: LONGEST_DURATION}
+    too_long: dict[str, Any] = {field.name: MAX_DURATION}
     try:
         Settings(**too_long)
     except errors.InvalidInput as refusal:

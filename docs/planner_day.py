@@ -15,12 +15,12 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from timewright.assembly import new_registry
-from timewright.core.run import Run
-from timewright.operations import Context
-from timewright.planner.advisors import Heuristic
-from timewright.planner.watch import EVERY, Planner
+from timewright.core.run.run import Run
+from timewright.operations import OperationContext
+from timewright.planner.heuristic_advisor import HeuristicAdvisor
+from timewright.planner.planner_loop import DEFAULT_INTERVAL, Planner
 from timewright.testing.bench import Bench
+from timewright.wiring import new_registry
 
 PLOT = Path(__file__).parent / "learn" / "planner-day.svg"
 BEGAN = datetime(2026, 3, 10, tzinfo=UTC)
@@ -100,12 +100,12 @@ def live(*, planned: bool) -> Lived:
     """Live the day, with the planner looking every five minutes or without it."""
     bench = Bench(start=BEGAN)
     bench.adopt(Queue(bench))
-    context = Context(store=bench.store, ids=bench.ids, tell=bench.loop.tell)
-    planner = Planner(context, Heuristic(), clock=bench.clock)
+    context = OperationContext(store=bench.store, ids=bench.ids, notify=bench.loop.notify_observers)
+    planner = Planner(context, HeuristicAdvisor(), clock=bench.clock)
     while bench.now < BEGAN + DAY:
-        bench.advance(EVERY)
+        bench.advance(DEFAULT_INTERVAL)
         if planned:
-            planner.look()
+            planner.run_once()
     return _lived(bench.runs("orders"))
 
 

@@ -15,7 +15,7 @@ from msgspec import NODEFAULT, Struct
 from msgspec import inspect as kinds
 from msgspec.structs import FieldInfo, fields
 
-from timewright.core.encoding import plain
+from timewright.core.input.encoding import to_json_value
 
 WORDS: dict[type[kinds.Type], str] = {
     kinds.StrType: "text",
@@ -45,7 +45,7 @@ def matrix(found: Mapping[Any, StrEnum], states: type[StrEnum], events: type[Str
 
 def field_table(cls: type[Struct], *, link: bool = True) -> str:
     """Its own fields, then those of its family; one that only gathers another model's fields is left out."""
-    gathers = (getattr(cls, "spreads", None) or ("",))[0]
+    gathers = (getattr(cls, "flattens", None) or ("",))[0]
     own = vars(cls).get("__annotations__", {})
     listed = sorted((f for f in fields(cls) if f.name != gathers), key=lambda f: f.name not in own)
     rows = [(code(f.encode_name), kind(f.type, link=link), default(f)) for f in listed]
@@ -87,7 +87,7 @@ def default(field: FieldInfo) -> str:
     """What holds when a field is left out."""
     if field.required:
         return "*required*"
-    value = plain(field.default_factory() if field.default is NODEFAULT else field.default)
+    value = to_json_value(field.default_factory() if field.default is NODEFAULT else field.default)
     if isinstance(value, dict):
         return ", ".join(f"{name} `{_spelled(one)}`" for name, one in value.items() if one is not None) or "–"
     return code(_spelled(value)) if value not in (None, "", []) else "–"

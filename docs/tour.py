@@ -20,8 +20,8 @@ from typing import Any
 import apsw
 from click.testing import CliRunner
 
-from timewright.doors.cli import cli
-from timewright.doors.cli.session import Session
+from timewright.interfaces.cli import cli
+from timewright.interfaces.cli.session import Session
 
 DOCS = Path(__file__).resolve().parent
 SAID: dict[str, Any] = tomllib.loads((DOCS / "tour.toml").read_text("utf-8"))

@@ -15,14 +15,14 @@ from typing import Any
 from msgspec import inspect as mi
 from msgspec.structs import fields
 
-from timewright.core.costs import AMOUNT, QUANTITY
-from timewright.core.schedule import Schedule
-from timewright.doors.cli.fields import NEVER, model_of, options_of
-from timewright.doors.nouns import PLURALS
+from timewright.core.budgets.costs import AMOUNT_PATTERN, QUANTITY_PATTERN
+from timewright.core.schedule.schedule import Schedule
+from timewright.interfaces.cli.fields import HIDDEN_FIELDS, model_of, options_of
+from timewright.interfaces.python.resources import PLURALS
 from timewright.operations import Operation, operations
 from timewright.operations.subjects import subject_of
 
-FILE = Path(__file__).resolve().parents[1] / "src" / "timewright" / "doors" / "verbs.pyi"
+FILE = Path(__file__).resolve().parents[1] / "src" / "timewright" / "interfaces" / "python" / "resource_methods.pyi"
 
 HEAD = '''# fmt: off
 # ruff: noqa: A002, E501, PYI021 - names as the operations have them; one verb a line, what it does below it
@@ -70,7 +70,7 @@ def _verb(operation: Operation[Any], *, is_async: bool) -> str:
 
 def _parameters(operation: Operation[Any]) -> Iterator[str]:
     subject = subject_of(operation)
-    info = mi.type_info(operation.request)
+    info = mi.type_info(operation.request_type)
     assert isinstance(info, mi.StructType)
     model = model_of(operation)
     own = {one.encode_name: one for one in info.fields if model is None or one.encode_name in _own(operation)}
@@ -84,13 +84,13 @@ def _parameters(operation: Operation[Any]) -> Iterator[str]:
         yield f"{name}: {_kind(one.type)}" + ("" if one.required else " = ...")
     if model is not None:
         # Arguments stand beside a function on the command line alone.
-        known = {subject.field if subject is not None else "", *rest, *NEVER, "args"}
+        known = {subject.field if subject is not None else "", *rest, *HIDDEN_FIELDS, "args"}
         yield from (f"{name}: Any = ..." for name in _spread(operation, model) if name not in known)
         yield "**others: Any"
 
 
 def _own(operation: Operation[Any]) -> set[str]:
-    return {one.encode_name for one in fields(operation.request)} - {operation.request.spreads[0]}
+    return {one.encode_name for one in fields(operation.request_type)} - {operation.request_type.flattens[0]}
 
 
 def _spread(operation: Operation[Any], model: type[Any]) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _kind(info: mi.Type) -> str:
         return " | ".join(dict.fromkeys(" | ".join(_kind(one) for one in info.types).split(" | ")))
     if isinstance(info, mi.VarTupleType | mi.ListType):
         return f"Sequence[{_kind(info.item_type)}]"
-    if isinstance(info, mi.StrType) and info.pattern in (AMOUNT, QUANTITY):
+    if isinstance(info, mi.StrType) and info.pattern in (AMOUNT_PATTERN, QUANTITY_PATTERN):
         return "str | float"
     return KINDS.get(type(info), "Any")
 

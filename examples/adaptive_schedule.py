@@ -1,10 +1,10 @@
-"""Let the planner look at a schedule whose answers say that something grows; a bench moves the clock."""
+"""Let the planner adapt a schedule to its results. A test bench advances the clock."""
 
 from __future__ import annotations
 
-from timewright.operations import Context, operations
-from timewright.planner.advisors import Heuristic
-from timewright.planner.watch import Planner
+from timewright.operations import OperationContext, operations
+from timewright.planner.heuristic_advisor import HeuristicAdvisor
+from timewright.planner.planner_loop import Planner
 from timewright.testing.bench import Bench
 from timewright.testing.targets import succeed
 
@@ -12,24 +12,24 @@ DEPTHS = (40, 160, 290, 410, 30, 25)
 
 
 def main() -> None:
-    """A queue that grows and drains: what the planner saw, and what the engine made of it."""
+    """Simulate a queue that grows and drains; print what the planner saw and which runs resulted."""
     bench = Bench()
-    context = Context(store=bench.store, ids=bench.ids, tell=bench.loop.tell)
-    asked = {
+    context = OperationContext(store=bench.store, ids=bench.ids, notify=bench.loop.notify_observers)
+    schedule = {
         "name": "orders",
         "every": "30m",
         "call": "orders.depth",
         "adaptive": True,
         "clamp": {"min": "5m"},
     }
-    operations["schedule create"](context, asked)
-    answers = [succeed({"queue_depth": depth, "critical_threshold": 500}) for depth in DEPTHS]
-    bench.target.script("orders", *answers)
-    planner = Planner(context, Heuristic(), clock=bench.clock)
+    operations["schedule create"](context, schedule)
+    results = [succeed({"queue_depth": depth, "critical_threshold": 500}) for depth in DEPTHS]
+    bench.target.script("orders", *results)
+    planner = Planner(context, HeuristicAdvisor(), clock=bench.clock)
     for _ in range(40):
         bench.advance(minutes=5)
-        for seen in planner.look():
-            print(f"{bench.now:%H:%M} {seen['reasoning']}")
+        for analysis in planner.run_once():
+            print(f"{bench.now:%H:%M} {analysis['reasoning']}")
     for run in bench.runs("orders"):
         print(f"{run.planned_at:%H:%M:%S} {run.source}")
     print("done")

@@ -1,4 +1,4 @@
-"""Run an async function every second on the loop of this program, and one by hand for its result."""
+"""Run an async function every second on this program's loop, and another one on demand for its result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ran = asyncio.Event()
 
 @app.schedule(every("1s"))
 async def poll(ctx: Context) -> None:
-    """Wait without holding a thread; what this program's loop owns may be used here."""
+    """Wait without blocking a thread. Objects of this program's loop can be used here."""
     await asyncio.sleep(0.01)
     print(f"polled for {ctx.schedule_name}")
     ran.set()
@@ -22,16 +22,16 @@ async def poll(ctx: Context) -> None:
 
 @app.schedule(manual=True)
 async def add(ctx: Context) -> int:
-    """Give something back."""
+    """Return a result."""
     return sum(ctx.payload)
 
 
 async def main() -> None:
-    """Wait for the first run, then ask for a result."""
+    """Wait for the first run, and run a function on demand."""
     async with app:
         print("the sum is", await app.run_now(add, payload=[1, 2, 3]))
         await asyncio.wait_for(ran.wait(), 10)
-        print((await app.schedules.get("poll"))["standing"]["state"])
+        print((await app.schedules.get("poll"))["progress"]["state"])
     print("done")
 
 

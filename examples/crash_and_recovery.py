@@ -1,4 +1,4 @@
-"""Kill a program in the middle of its work, and let the next one take the run up where it was."""
+"""Kill a program in the middle of a run, and let the next program retry the run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from timewright import Context, LeaseTerms, Scheduler, Settings, every
 from timewright.core.moments import SECOND
 
 
-def build(place: str, *, crashes: bool, finished: threading.Event) -> Scheduler:
-    """The same program twice: the first one dies in its handler."""
-    app = Scheduler(place, settings=Settings(longest_rest=SECOND))
+def build(store: str, *, crashes: bool, finished: threading.Event) -> Scheduler:
+    """Build the scheduler; with `crashes` its function kills the process."""
+    app = Scheduler(store, settings=Settings(max_sleep=SECOND))
 
     @app.schedule(
         every("1h"), catch_up="last", lease=LeaseTerms(length=2 * SECOND, time_limit=60 * SECOND), retry=3
@@ -30,17 +30,17 @@ def build(place: str, *, crashes: bool, finished: threading.Event) -> Scheduler:
 
 
 def main() -> None:
-    """Run it by hand in a program that dies, then in one that does not."""
+    """Start the run in a program that crashes, then start a second program."""
     if len(sys.argv) > 1:
         with build(sys.argv[1], crashes=True, finished=threading.Event()) as app:
             app.schedules.run(schedule="import_orders")
             threading.Event().wait(10)
         return
-    place = str(Path(tempfile.mkdtemp()) / "timewright.db")
-    died = subprocess.run([sys.executable, __file__, place], check=False)
+    store = str(Path(tempfile.mkdtemp()) / "timewright.db")
+    died = subprocess.run([sys.executable, __file__, store], check=False)
     print("the first program ended with", died.returncode)
     finished = threading.Event()
-    with build(place, crashes=False, finished=finished) as app:
+    with build(store, crashes=False, finished=finished) as app:
         finished.wait(20)
         (run,) = app.runs.list(schedule="import_orders", state="succeeded")["runs"]
         outcomes = [attempt["outcome"] for attempt in app.runs.get(run=run["id"])["attempts"]]

@@ -1,4 +1,4 @@
-"""A budget of tokens: what is over it waits for the next day, and is not failed."""
+"""A daily budget of tokens: runs beyond it wait for the next day instead of failing."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ enough = threading.Event()
 
 @app.schedule(every("1s"), overlap="allow", budgets=["inference"], estimate={"tokens": 1000}, max_runs=4)
 def summarise(ctx: Context) -> str:
-    """Ask a model, and say what that took."""
+    """Call a model, and report the cost."""
     ctx.cost(tokens=1000, money="0.02")
     return "useful"
 
 
 def waiting() -> list[str]:
-    """Why runs wait, if any does."""
+    """The reasons of waiting runs."""
     return [run["reason"] for run in app.runs.list(state="ready")["runs"] if run["reason"]]
 
 
 @app.on_completed
-def look(_: object) -> None:
-    """Enough, once three have run; the fourth comes due a second later."""
+def check(_: object) -> None:
+    """Stop when three have run; the fourth is due a second later."""
     if len(app.runs.list(state="succeeded")["runs"]) == 3:
         enough.set()
 
 
 def main() -> None:
-    """Let them run, and ask what the last one waits for."""
+    """Run them, and show what the last one waits for."""
     with app:
         enough.wait(30)
         for _ in range(100):
             if waiting():
                 break
             threading.Event().wait(0.1)
-        print("waits:", *waiting())
-        print("left of it:", app.budgets.get(budget="inference")["left"])
+        print("waiting:", *waiting())
+        print("left in the budget:", app.budgets.get(budget="inference")["left"])
     print("done")
 
 

@@ -1,4 +1,4 @@
-"""Run a function every second inside this program; the schedule and its history are in a file."""
+"""Run a function every second inside this program. A file stores the schedule and its history."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ completed: list[int] = []
 
 @app.schedule(every("1s"), overlap="skip", retry=3)
 def refresh(ctx: Context) -> str:
-    """Say which occurrence this is; the answer is kept with the run."""
+    """Print the occurrence. The return value is stored with the run."""
     print(f"refresh planned at {ctx.planned_at:%H:%M:%S}, attempt {ctx.attempt}")
     return "useful"
 
 
 @app.on_completed
 def count(_: object) -> None:
-    """Note each run that succeeded, after it is recorded."""
+    """Count successful runs. Called after a run is recorded."""
     completed.append(1)
     if len(completed) == 2:
         enough.set()
 
 
 def main() -> None:
-    """Let it run twice, then look at what was kept."""
+    """Run it twice, then list the stored runs."""
     with app:
         enough.wait(10)
         for run in app.runs.list(schedule="refresh", state="succeeded")["runs"]:

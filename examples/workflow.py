@@ -1,4 +1,4 @@
-"""A workflow of functions: fetch, price each order, add up; what failed is tried again from where it was."""
+"""A workflow of functions: fetch orders, price each, add up. A retry continues at the failed step."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ STEPS: list[dict[str, Any]] = [
 
 
 def main() -> None:
-    """Put a workflow, run it, let it fail, mend it, and let it go on."""
+    """Create a workflow, run it until a step fails, fix the cause, and retry it."""
     app = Scheduler(Path(tempfile.mkdtemp()) / "timewright.db")
-    over, mended = threading.Event(), threading.Event()
+    finished, fixed = threading.Event(), threading.Event()
 
     @app.task("fetch")
     def fetch(day: str) -> dict[str, Any]:
@@ -44,27 +44,27 @@ def main() -> None:
 
     @app.task("total")
     def total(prices: list[int]) -> int:
-        if not mended.is_set():
-            raise RuntimeError("the till is locked")
+        if not fixed.is_set():
+            raise RuntimeError("the price list is missing")
         return sum(prices)
 
     def ended(fact: Any) -> None:
         if fact.run_id == run:
-            over.set()
+            finished.set()
 
     app.on_completed(ended)
     app.on_exhausted(ended)
     with app:
         app.workflows.put(name="orders", input={"day": "today"}, steps=STEPS)
         run = app.workflows.run(workflow="orders", input={"day": "monday"})["run"]["id"]
-        over.wait(20)
+        finished.wait(20)
         print(app.workflows.graph(workflow="orders", run=run)["text"])
-        over.clear()
-        mended.set()
+        finished.clear()
+        fixed.set()
         app.runs.retry(run=run)
-        over.wait(20)
+        finished.wait(20)
         print(app.workflows.graph(workflow="orders", run=run)["text"])
-        print("answered:", app.runs.get(run=run)["attempts"][-1]["result"])
+        print("result:", app.runs.get(run=run)["attempts"][-1]["result"])
     print("done")
 
 

@@ -1,4 +1,4 @@
-"""What every test lives under: fixed chance, interrupts that are heard, and no way out to the network."""
+"""Settings for all tests: fixed random seeds, working interrupts, and no network beyond this machine."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ settings.register_profile(
 settings.register_profile("full", parent=settings.get_profile("ci"), derandomize=False, max_examples=2000)
 settings.load_profile("full" if os.environ.get("TIMEWRIGHT_FULL") else "ci")
 
-OURS = {"TIMEWRIGHT_FULL", "TIMEWRIGHT_SEEDS"}
+KEPT_VARIABLES = {"TIMEWRIGHT_FULL", "TIMEWRIGHT_SEEDS"}
 PROXIES = {"http_proxy", "https_proxy", "all_proxy"}
 for name in list(os.environ):
-    # What somebody has set for themselves, and the way out to the network, are not for tests.
-    if (name.startswith("TIMEWRIGHT_") and name not in OURS) or name.lower() in PROXIES:
+    # Tests must not depend on the developer's own settings and proxies.
+    if (name.startswith("TIMEWRIGHT_") and name not in KEPT_VARIABLES) or name.lower() in PROXIES:
         del os.environ[name]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # So it is in the background of a shell: no process that a test starts would hear an interrupt.
+    # A shell ignores SIGINT for background jobs; processes started by tests would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LOCAL_FAMILIES = {getattr(socket, "AF_UNIX", None), getattr(socket, "AF_NETLINK", None)}
@@ -39,7 +39,7 @@ LOCAL_FAMILIES = {getattr(socket, "AF_UNIX", None), getattr(socket, "AF_NETLINK"
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without a search for garbage: what is collected stays, and is not looked through again."""
+    """Collect without garbage collection, and freeze the collected objects so that it skips them later."""
     gc.disable()
     try:
         return (yield)
@@ -49,11 +49,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 class NetworkRefused(AssertionError):
-    """A test tried to reach something that is not this machine."""
+    """A test tried to connect to another machine."""
 
 
 def refuse_unless_local(family: int, address: Any) -> None:
-    """Let unix sockets and loopback pass; names other than localhost would have to be looked up."""
+    """Allow unix sockets and loopback. Refuse all names but localhost, which would need a DNS lookup."""
     if family in LOCAL_FAMILIES:
         return
     host = address[0] if isinstance(address, tuple) and address else str(address)
@@ -64,23 +64,23 @@ def refuse_unless_local(family: int, address: Any) -> None:
     except ValueError:
         local = False
     if not local:
-        raise NetworkRefused(f"tests talk to this machine only, not to {address!r}")
+        raise NetworkRefused(f"tests may connect to this machine only, not to {address!r}")
 
 
 @pytest.fixture(autouse=True, scope="session")
 def no_network() -> Iterator[None]:
-    """Refuse every connection that would leave this machine, from the first fixture to the last test."""
+    """Refuse connections to other machines during the whole session."""
     with pytest.MonkeyPatch.context() as patch:
-        for verb in ("connect", "connect_ex"):
-            patch.setattr(socket.socket, verb, _guarded(verb))
+        for method in ("connect", "connect_ex"):
+            patch.setattr(socket.socket, method, _guarded(method))
         yield
 
 
-def _guarded(verb: str) -> Any:
-    plain = getattr(socket.socket, verb)
+def _guarded(method: str) -> Any:
+    original = getattr(socket.socket, method)
 
     def guarded(self: socket.socket, address: Any) -> Any:
         refuse_unless_local(self.family, address)
-        return plain(self, address)
+        return original(self, address)
 
     return guarded

@@ -5,27 +5,27 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from timewright.core.decision import Decision, Source
-from timewright.core.hints import Hints
-from timewright.core.policies import CatchUp, Clamp, LeaseTerms, Overlap, QueuePolicy, Retry
-from timewright.core.run import Outcome, Run, RunState
-from timewright.core.schedule import Schedule, ScheduleState
+from timewright.core.policies.policies import CatchUp, Clamp, LeaseTerms, Overlap, QueuePolicy, Retry
+from timewright.core.recurrence.triggers import After, AnyOf, Cron, Every, Manual, Once, Rrule, after, every
+from timewright.core.run.run import Outcome, Run, RunState
+from timewright.core.schedule.decision import Decision, Source
+from timewright.core.schedule.hints import Hints
+from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.core.target import Call, Handoff, Http, Note, Publish, Shell, Workflow
-from timewright.core.triggers import After, AnyOf, Cron, Every, Manual, Once, Rrule, after, every
 from timewright.errors import InvalidInput, NotFound, TimewrightError
 from timewright.settings import Settings
 
 if TYPE_CHECKING:
-    from timewright.doors.python import Scheduler
-    from timewright.doors.python_async import AsyncScheduler
+    from timewright.interfaces.python.async_scheduler import AsyncScheduler
+    from timewright.interfaces.python.scheduler import Scheduler
     from timewright.targets.context import Context, NotBefore
 
-# Imported when they are first asked for, so that `import timewright` stays light.
+# Imported on first use, so that `import timewright` stays fast.
 _LATER = {
-    "AsyncScheduler": "timewright.doors.python_async",
+    "AsyncScheduler": "timewright.interfaces.python.async_scheduler",
     "Context": "timewright.targets.context",
     "NotBefore": "timewright.targets.context",
-    "Scheduler": "timewright.doors.python",
+    "Scheduler": "timewright.interfaces.python.scheduler",
 }
 
 __all__ = [
@@ -71,7 +71,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The names of the embedded door."""
+    """Import the names of the Python interface on first use."""
     if name in _LATER:
         return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'timewright' has no attribute {name!r}")

@@ -1,10 +1,10 @@
-"""The command `timewright`, also as `python -m timewright`."""
+"""Entry point of the command `timewright` and of `python -m timewright`."""
 
 from __future__ import annotations
 
 import sys
 
-from timewright.doors.cli import main
+from timewright.interfaces.cli import main
 
 __all__ = ["main"]
 

@@ -1,4 +1,4 @@
-"""The one place that reads the time."""
+"""The system clock. Nothing else in the package reads the time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def _boot_clock() -> Callable[[], float]:
 
 
 class SystemClock:
-    """The host's clocks."""
+    """Wall clock and monotonic clock of the host."""
 
-    # Seconds on a clock that never goes back and, where the host has one, counts suspended time. It is read
-    # several times for every run, so nothing stands between the caller and the host.
+    # Seconds on a clock that never goes back and that counts suspended time where the host supports it.
+    # Bound without a wrapper because it is read several times per run.
     monotonic = staticmethod(_boot_clock())
 
     def now(self) -> datetime:
-        """The wall clock, in UTC."""
+        """Return the wall-clock time in UTC."""
         return datetime.now(UTC)

@@ -1,32 +1,32 @@
-"""Everything that can go wrong for a caller, as one tree.
+"""Every exception that Timewright raises, as one tree.
 
     TimewrightError
-    ├── InvalidInput            what was asked cannot be understood or is not allowed
-    │   ├── InvalidCron         a cron expression; names the field, the value, the rule, a correction
-    │   ├── InvalidZone         a time zone that is not an IANA name we have data for
-    │   ├── InvalidDuration     a length of time
-    │   ├── InvalidInstant      a point in time, or one without an offset
-    │   ├── InvalidWorkflow     a DAG; names the path to the fault
-    │   └── UnknownField        a field we do not know; names the nearest one we do
-    ├── NotFound                no such object in this namespace
-    ├── Conflict                someone else was faster: a stale revision, a name that is taken
-    ├── NotAllowed              the object exists, and its state does not permit this
-    ├── Stale                   an answer from a lease that was lost; nothing was changed
-    ├── Unauthorized            nobody we know: no key, or one that does not open anything
-    ├── Forbidden               the caller may not do this
-    ├── OverQuota               the caller may do this, but not this often or this much
-    ├── MissingExtra            an optional part is not installed; carries the install line
-    └── StoreError              the store cannot keep its promise right now
-        ├── StoreUnavailable    away, locked or timed out: try again
-        ├── OutcomeUnknown      the connection broke at commit: read again before any retry
-        ├── StoreFull           no room left; reading still works
-        ├── StoreReadOnly       the file or the server does not take writes
-        ├── UnsafeStore         settings or a place that would break the promise; refused
-        ├── ForeignStore        not ours, damaged, or not a database
-        ├── SchemaMismatch      written by another version; names both
-        └── UnreadableRow       a row we do not understand; its schedule is parked, others go on
+    ├── InvalidInput            the input is malformed or breaks a rule
+    │   ├── InvalidCron         cron expression; carries the field, the value, the rule, a correction
+    │   ├── InvalidZone         time zone that is not an IANA name in the installed data
+    │   ├── InvalidDuration     duration
+    │   ├── InvalidInstant      point in time, for example one without a UTC offset
+    │   ├── InvalidWorkflow     workflow definition; `field` is the path to the error
+    │   └── UnknownField        unknown field; `fix` names the most similar known field
+    ├── NotFound                no such object in the namespace
+    ├── Conflict                stale revision, or a name that is already taken
+    ├── NotAllowed              the object's state does not permit the operation
+    ├── Stale                   result of a lease that was lost; nothing was changed
+    ├── Unauthorized            API key missing or invalid
+    ├── Forbidden               the caller lacks the permission
+    ├── OverQuota               the caller exceeds a rate limit or a quota
+    ├── MissingExtra            optional dependency is not installed; `fix` is the install command
+    └── StoreError              the database failed
+        ├── StoreUnavailable    unreachable, locked or timed out: retry
+        ├── OutcomeUnknown      the connection broke during commit: read again before retrying
+        ├── StoreFull           disk full; reads still work
+        ├── StoreReadOnly       the file or the server rejects writes
+        ├── UnsafeStore         configuration or location that would lose data; refused at open
+        ├── ForeignStore        another application's database, damaged, or not a database
+        ├── SchemaMismatch      written by another version; the message names both versions
+        └── UnreadableRow       a row cannot be decoded; its schedule is parked, others continue
 
-Work that fails is not here: that is an `Outcome`, a value (`timewright.core.run`).
+Failed work is not an exception here: it is an `Outcome` value (`timewright.core.run.run`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from typing import ClassVar
 
 
 class TimewrightError(Exception):
-    """Anything Timewright refuses or cannot do, with what to do next."""
+    """Base class: the message, and where known the field, its value, the rule and the fix."""
 
     code: ClassVar[str] = "error"
 
@@ -54,114 +54,116 @@ class TimewrightError(Exception):
         self.value = value
         self.rule = rule
         self.fix = fix
-        # Notes stand below a traceback, which is all that a program shows that did not expect us.
-        for line in self._beside():
+        # Notes appear below the traceback of an uncaught exception.
+        for line in self._details():
             self.add_note(line)
 
     def within(self, prefix: str) -> TimewrightError:
-        """The same error, seen from the object that contains the field."""
+        """Return the same error with `prefix` in front of its field path."""
         field = f"{prefix}.{self.field}" if self.field else prefix
         return type(self)(self.message, field=field, value=self.value, rule=self.rule, fix=self.fix)
 
     def problem(self) -> dict[str, object]:
-        """The refusal as data, the same at every door: a code, a sentence, and what is known beside."""
-        said = {"field": self.field, "value": self.value, "rule": self.rule, "fix": self.fix}
-        return {"code": self.code, "message": self.message} | {k: v for k, v in said.items() if v is not None}
+        """Return the error as JSON data, the same for every interface: code, message and details."""
+        details = {"field": self.field, "value": self.value, "rule": self.rule, "fix": self.fix}
+        return {"code": self.code, "message": self.message} | {
+            k: v for k, v in details.items() if v is not None
+        }
 
     @property
-    def where(self) -> str | None:
-        """The field as a person reads it: words that stand behind a path say more than the path."""
+    def display_field(self) -> str | None:
+        """The field to show to a person: the text after `: ` if the path has one, else the path."""
         return self.field.partition(": ")[2] or self.field if self.field else self.field
 
     def explain(self) -> str:
-        """The whole story on a few lines: what happened, where, the rule, and the remedy."""
-        return "\n".join([self.message, *self._beside()])
+        """Return the error on a few lines: message, field, rule and fix."""
+        return "\n".join([self.message, *self._details()])
 
-    def _beside(self) -> list[str]:
-        said = (("field", self.where), ("rule", self.rule), ("try", self.fix))
-        return [f"  {label:<7} {text}" for label, text in said if text]
+    def _details(self) -> list[str]:
+        details = (("field", self.display_field), ("rule", self.rule), ("try", self.fix))
+        return [f"  {label:<7} {text}" for label, text in details if text]
 
 
 class InvalidInput(TimewrightError):
-    """What was asked cannot be understood or is not allowed."""
+    """The input is malformed or breaks a rule."""
 
     code = "invalid_input"
 
 
 class InvalidCron(InvalidInput):
-    """A cron expression that we refuse, and why."""
+    """Invalid cron expression."""
 
     code = "invalid_cron"
 
 
 class InvalidZone(InvalidInput):
-    """A time zone that is not an IANA name we have data for."""
+    """Time zone that is not an IANA name in the installed data."""
 
     code = "invalid_zone"
 
 
 class InvalidDuration(InvalidInput):
-    """A length of time that we refuse."""
+    """Invalid duration."""
 
     code = "invalid_duration"
 
 
 class InvalidInstant(InvalidInput):
-    """A point in time that we refuse, most often because it has no offset."""
+    """Invalid point in time, most often because it has no UTC offset."""
 
     code = "invalid_instant"
 
 
 class InvalidWorkflow(InvalidInput):
-    """A DAG that cannot be run; `field` is the path to the fault."""
+    """Invalid workflow definition; `field` is the path to the error."""
 
     code = "invalid_workflow"
 
 
 class UnknownField(InvalidInput):
-    """A field we do not know; `fix` names the nearest one we do."""
+    """Unknown field; `fix` names the most similar known field."""
 
     code = "unknown_field"
 
 
 class NotFound(TimewrightError):
-    """No such object in this namespace."""
+    """No such object in the namespace."""
 
     code = "not_found"
 
 
 class Conflict(TimewrightError):
-    """Someone else was faster: a stale revision, or a name that is taken."""
+    """Stale revision, or a name that is already taken."""
 
     code = "conflict"
 
 
 class NotAllowed(TimewrightError):
-    """The object exists, and its state does not permit this."""
+    """The object exists, but its state does not permit the operation."""
 
     code = "not_allowed"
 
 
 class Stale(TimewrightError):
-    """An answer from a lease that was lost; nothing was changed."""
+    """Result of a lease that was lost; nothing was changed."""
 
     code = "stale"
 
 
 class Unauthorized(TimewrightError):
-    """Nobody we know: no key, or one that does not open anything; never says which."""
+    """API key missing or invalid; the message does not say which, to give an attacker no hint."""
 
     code = "unauthorized"
 
 
 class Forbidden(TimewrightError):
-    """The caller may not do this."""
+    """The caller lacks the permission."""
 
     code = "forbidden"
 
 
 class OverQuota(TimewrightError):
-    """The caller may do this, but not this often or this much; `retry_after` says when, in seconds."""
+    """The caller exceeds a rate limit or a quota; `retry_after` is the wait in seconds."""
 
     code = "over_quota"
 
@@ -179,66 +181,66 @@ class OverQuota(TimewrightError):
         self.retry_after = retry_after
 
     def problem(self) -> dict[str, object]:
-        """The refusal as data, with when to try again if that helps."""
+        """Return the error as JSON data, with `retry_after` where waiting helps."""
         more = {} if self.retry_after is None else {"retry_after": round(self.retry_after, 3)}
         return super().problem() | more
 
 
 class MissingExtra(TimewrightError):
-    """An optional part is not installed; `fix` is the install line."""
+    """An optional dependency is not installed; `fix` is the install command."""
 
     code = "missing_extra"
 
 
 class StoreError(TimewrightError):
-    """The store cannot keep its promise right now."""
+    """The database failed."""
 
     code = "store_error"
 
 
 class StoreUnavailable(StoreError):
-    """Away, locked or timed out; the transaction did not happen and may be tried again."""
+    """The database is unreachable, locked or timed out; the transaction rolled back and may be retried."""
 
     code = "store_unavailable"
 
 
 class OutcomeUnknown(StoreError):
-    """The connection broke at commit; read by key or fence before any retry."""
+    """The connection broke during commit; read by key or fence before retrying."""
 
     code = "outcome_unknown"
 
 
 class StoreFull(StoreError):
-    """No room left for writing; reading still works and writing resumes when room returns."""
+    """The disk is full; reads still work, and writes resume when space is free."""
 
     code = "store_full"
 
 
 class StoreReadOnly(StoreError):
-    """The file or the server does not take writes."""
+    """The file or the server rejects writes."""
 
     code = "store_read_only"
 
 
 class UnsafeStore(StoreError):
-    """Settings or a place that would break the promise; refused at opening."""
+    """Configuration or location that would lose data; refused when the store is opened."""
 
     code = "unsafe_store"
 
 
 class ForeignStore(StoreError):
-    """Another application's file, a damaged one, or not a database at all."""
+    """Another application's database, a damaged file, or not a database."""
 
     code = "foreign_store"
 
 
 class SchemaMismatch(StoreError):
-    """The store was written by another version; the message names both."""
+    """The store was written by another version; the message names both versions."""
 
     code = "schema_mismatch"
 
 
 class UnreadableRow(StoreError):
-    """A row we do not understand; its schedule is parked and the others go on."""
+    """A row cannot be decoded; its schedule is parked and the others continue."""
 
     code = "unreadable_row"

@@ -1,4 +1,4 @@
-"""Ids that sort by time: `run_` and 26 characters, the first ten of them the millisecond."""
+"""Ids that sort by time: a prefix, then 26 base-32 characters, the first ten of them the millisecond."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from datetime import datetime
 from itertools import count
 from typing import NamedTuple
 
-from timewright.core.moments import EPOCH, micros
+from timewright.core.moments import EPOCH, to_micros
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
-# What the last four characters count.
-_PLACE_BITS = 20
-_LAST_PLACE = 2**_PLACE_BITS - 1
+# The last four characters are a counter of 20 bits.
+_COUNTER_BITS = 20
+_MAX_COUNTER = 2**_COUNTER_BITS - 1
 _PREFIXES = {
     "schedule": "sch",
     "run": "run",
@@ -25,57 +25,57 @@ _PREFIXES = {
 }
 
 
-class _Turn(NamedTuple):
-    """The ids of one millisecond: what they begin with, and the places that come behind it, one by one."""
+class _Batch(NamedTuple):
+    """The ids of one millisecond: the shared first characters, and the counter behind them."""
 
     at: datetime
     milliseconds: int
     high: int
     head: str
-    places: Iterator[int]
+    numbers: Iterator[int]
 
 
 class TimedIds:
-    """New ids from 80 random bits each; within one process they also rise inside a millisecond."""
+    """Makes ids with 80 random bits each; within one process they also increase inside a millisecond."""
 
     def __init__(self, entropy: Callable[[int], bytes] = os.urandom) -> None:
         self._entropy = entropy
-        self._turn = _Turn(EPOCH, -1, 0, "", iter(()))
+        self._batch = _Batch(EPOCH, -1, 0, "", iter(()))
 
     def new(self, kind: str, *, now: datetime) -> str:
-        """An id such as `run_01K8…`; `kind` is one of the nouns that have ids."""
-        turn = self._turn
-        if now is not turn.at:
-            turn = self._turned(now)
-        # The same millisecond counts on from the last id, so a batch made together stays in order.
-        place, head = next(turn.places), turn.head
-        if place > _LAST_PLACE:
-            head, place = _head(turn.high + (place >> _PLACE_BITS)), place & _LAST_PLACE
-        return f"{_PREFIXES[kind]}_{head}{_PAIRS[place >> 10]}{_PAIRS[place & 1023]}"
+        """Return an id such as `run_01K8…`; `kind` is a key of `_PREFIXES`."""
+        batch = self._batch
+        if now is not batch.at:
+            batch = self._batch_at(now)
+        # Within one millisecond the counter continues from the last id, so a batch stays in order.
+        number, head = next(batch.numbers), batch.head
+        if number > _MAX_COUNTER:
+            head, number = _head(batch.high + (number >> _COUNTER_BITS)), number & _MAX_COUNTER
+        return f"{_PREFIXES[kind]}_{head}{_PAIRS[number >> 10]}{_PAIRS[number & 1023]}"
 
-    def _turned(self, now: datetime) -> _Turn:
-        milliseconds = micros(now) // 1000
-        turn = self._turn
-        if milliseconds == turn.milliseconds:
-            turn = turn._replace(at=now)
+    def _batch_at(self, now: datetime) -> _Batch:
+        milliseconds = to_micros(now) // 1000
+        batch = self._batch
+        if milliseconds == batch.milliseconds:
+            batch = batch._replace(at=now)
         else:
             value = (milliseconds << 80) | (int.from_bytes(self._entropy(10), "big") >> 1)
-            high = value >> _PLACE_BITS
-            turn = _Turn(now, milliseconds, high, _head(high), count(value & _LAST_PLACE))
-        self._turn = turn
-        return turn
+            high = value >> _COUNTER_BITS
+            batch = _Batch(now, milliseconds, high, _head(high), count(value & _MAX_COUNTER))
+        self._batch = batch
+        return batch
 
 
 def first_id(kind: str, *, at: datetime) -> str:
-    """The smallest id that can be made at an instant: whatever is made later sorts behind it."""
-    return f"{_PREFIXES[kind]}_{_spell(max(micros(at) // 1000, 0) << 80)}"
+    """Return the smallest id of an instant: every id made later sorts after it."""
+    return f"{_PREFIXES[kind]}_{_encode(max(to_micros(at) // 1000, 0) << 80)}"
 
 
 def _head(high: int) -> str:
-    """All but the last four characters, which are the same for most of a batch."""
-    return _spell(high << _PLACE_BITS)[:22]
+    """Return the first 22 characters, which are the same for most of a batch."""
+    return _encode(high << _COUNTER_BITS)[:22]
 
 
-def _spell(value: int) -> str:
-    """Crockford's base 32, two characters at a time, 26 in all."""
+def _encode(value: int) -> str:
+    """Encode as 26 characters of Crockford's base 32, two at a time."""
     return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(120, -1, -10)])

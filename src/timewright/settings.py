@@ -1,4 +1,4 @@
-"""Every number that may be set, each with a sentence, a default and a limit."""
+"""Every setting, with its description, default and limits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from timewright.core.moments import MINUTE, SECOND, as_duration, bounded, spell_duration
-from timewright.core.policies import LONGEST_REST, CatchUp, Floor, LeaseTerms, Overlap, Retry
-from timewright.core.shards import WHOLE, read_shard
+from timewright.core.moments import MINUTE, SECOND, as_duration, check_duration, format_duration
+from timewright.core.policies.policies import MAX_SLEEP, CatchUp, Floor, LeaseTerms, Overlap, Retry
+from timewright.core.schedule.shards import FULL_SHARD, parse_shard
 from timewright.core.zones import check_zone
 from timewright.errors import InvalidInput
 
@@ -23,8 +23,8 @@ Algorithm = Literal[
 Amount = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 
 
-class Allowed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Addresses that HTTP targets may call though they are not public: for one host and port, or for all."""
+class AllowedNetwork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A private network that HTTP targets may call: for one host and port, or for all."""
 
     cidr: Annotated[str, Meta(min_length=1, max_length=64)]
     host: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
@@ -38,29 +38,29 @@ class Allowed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 f"{self.cidr!r} is not a network: {error}",
                 field="cidr",
                 value=self.cidr,
-                rule="an address and a prefix with no bits beyond it",
+                rule="a network in CIDR notation, with no host bits set",
                 fix="10.20.0.0/16, or 10.20.30.40/32 for one address",
             ) from None
 
 
 class EgressRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where HTTP targets may go beside public addresses, and on which ports; no ports means all."""
+    """Private networks and ports that HTTP targets may call; no ports means all ports."""
 
-    allow: Annotated[tuple[Allowed, ...], Meta(max_length=1000)] = ()
+    allow: Annotated[tuple[AllowedNetwork, ...], Meta(max_length=1000)] = ()
     ports: Annotated[tuple[Annotated[int, Meta(ge=1, le=65_535)], ...], Meta(max_length=1000)] = ()
     per_host: Annotated[int, Meta(ge=0, le=10_000)] = 0
-    """How many requests to one host are under way at once; 0 is no bound of its own."""
+    """Maximum number of concurrent requests to one host; 0 means no limit."""
     authorities: Annotated[str, Meta(max_length=4096)] = ""
-    """A file with the authorities that certificates of HTTPS targets are signed by, beside the usual ones."""
+    """PEM file with additional certificate authorities for HTTPS targets."""
 
 
 class CommandRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the commands of shell targets may be and use, where `shell` lets any run; unsaid is unlimited.
+    """Limits for the commands of shell targets, where `shell` allows them; unset means unlimited.
 
-    `programs` are names, full paths, or folders with a slash at the end. Commands run in `folder`, and none
-    leaves it by its own `cwd`. `environment` names variables of ours that commands get as well. `processes`
-    counts all that the same user has. `new_privileges: false` takes setuid programs their power, and
-    `outlives_us: false` ends a command whose owner was killed.
+    `programs` are names, full paths, or folders with a trailing slash. Commands run in `folder`; their own
+    `cwd` must stay inside it. `environment` lists variables that commands inherit. `processes` counts all
+    processes of the user. `new_privileges: false` disables setuid programs, and `outlives_parent: false`
+    kills a command when the process that started it dies.
     """
 
     programs: Annotated[
@@ -76,11 +76,11 @@ class CommandRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     cpu_seconds: Amount | None = None
     file_mb: Amount | None = None
     new_privileges: bool = True
-    outlives_us: bool = True
+    outlives_parent: bool = True
 
 
 class ScheduleDefaults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What holds for schedules that do not say so themselves; a preset lies over it."""
+    """Default values of schedule fields; a preset overrides them, and the schedule overrides both."""
 
     overlap: Overlap | None = None
     queue_limit: Annotated[int, Meta(ge=1, le=100_000)] | None = None
@@ -97,15 +97,15 @@ class ScheduleDefaults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for field in ("catch_up_window", "grace", "jitter"):
             length = getattr(self, field)
             if length is not None:
-                bounded(length, field=field)
+                check_duration(length, field=field)
 
-    def given(self) -> dict[str, Any]:
-        """Those that were set, by the fields of a schedule."""
+    def explicit_values(self) -> dict[str, Any]:
+        """Return the values that were set, by schedule field."""
         return {field: value for field, value in asdict(self).items() if value is not None}
 
 
 class AdvisorTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which model advises where `planner` is `llm`: its endpoint, its key by reference, and its prices."""
+    """The model that the planner calls if `planner` is `llm`: endpoint, key reference and prices."""
 
     base_url: Annotated[str, Meta(pattern=r"^https?://[^\s@]+$", max_length=2000)] = (
         "https://api.openai.com/v1"
@@ -121,133 +121,133 @@ class AdvisorTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How one instance behaves; what a schedule says for itself is not here."""
+    """Settings of one instance. Settings of one schedule are fields of `Schedule`."""
 
     capacity: Annotated[int, Meta(ge=1, le=100_000)] = 100
-    """How many runs this instance has under way at once."""
+    """Maximum number of concurrent runs of this instance."""
     batch: Annotated[int, Meta(ge=1, le=10_000)] = 1000
-    """How many schedules one pass of the tick looks at."""
+    """Maximum number of schedules that one tick admits."""
     threads: Annotated[int, Meta(ge=1, le=1000)] = 32
-    """How many plain functions run at once on threads."""
+    """Number of threads for synchronous functions."""
     workers: Annotated[int, Meta(ge=1, le=256)] = 2
-    """How many worker subprocesses run isolated functions."""
-    longest_rest: timedelta = LONGEST_REST
-    """The longest the tick sleeps, whatever is due; at most a minute."""
+    """Number of worker processes for functions with `isolation: process`."""
+    max_sleep: timedelta = MAX_SLEEP
+    """Maximum sleep between two ticks; at most one minute."""
     admit: Literal["any", "leader"] = "any"
-    """Who decides what is due: every instance, or only the one that leads; what it leaves is taken late."""
+    """Which instances admit due schedules: all of them, or only the elected leader."""
     shard: Annotated[str, Meta(max_length=9)] = ""
-    """The part of all schedules that this instance decides, as `2/4`; without one, all of them."""
+    """The shard of schedules that this instance admits, such as `2/4`; empty means all schedules."""
     policy_file: Annotated[str, Meta(max_length=4096)] = ""
-    """The file with the policies of queues, as JSON or YAML; what it says holds while it can be read."""
+    """JSON or YAML file with queue policies; it applies as long as it can be read."""
     entry_points: bool = True
-    """Whether schedules may call the functions that installed packages offer as `timewright.calls`."""
+    """Whether schedules may call functions that installed packages register as `timewright.calls`."""
     look_ahead: timedelta = MINUTE
-    """Over how long `catch_up: spread` spreads what was missed, unless a schedule says so itself."""
+    """Default for `spread_over`: the time over which `catch_up: spread` distributes missed occurrences."""
     defaults: ScheduleDefaults = ScheduleDefaults()
-    """What holds for schedules that do not say so themselves: `overlap`, `catch_up`, `jitter`, `lease` …"""
+    """Default values of schedule fields: `overlap`, `catch_up`, `jitter`, `lease` …"""
     stop_wait: timedelta = 30 * SECOND
-    """How long a graceful stop waits for work under way."""
+    """How long a graceful shutdown waits for running work."""
     interval_floor: Floor = Floor()
-    """The shortest interval a schedule may ask for, and what to do with a shorter one."""
+    """Minimum interval of a schedule, and whether a shorter one is refused or raised."""
     keep_history: timedelta = timedelta(days=30)
-    """How long finished runs are kept."""
+    """How long to keep finished runs."""
     keep_runs: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
-    """How many finished runs are kept at most, whatever their age; the oldest go first."""
+    """Maximum number of finished runs; the oldest are deleted first."""
     keep_bytes: Annotated[int, Meta(ge=1_000_000, le=1_000_000_000_000_000)] | None = None
-    """How large the store may be before the oldest finished runs go, whatever their age."""
+    """Maximum size of the store in bytes; above it, the oldest finished runs are deleted."""
     shell: bool = False
-    """Whether shell targets may run; off unless allowed."""
+    """Whether shell targets may run."""
     commands: CommandRules = CommandRules()
-    """What they may be and use: `programs`, `folder`, `environment`, `memory_mb`, `cpu_seconds` …"""
+    """Limits for shell commands: `programs`, `folder`, `environment`, `memory_mb`, `cpu_seconds` …"""
     publish: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=255)], ...], Meta(max_length=1000)
     ] = ()
-    """Brokers that publish targets may use: `celery`, or `redis://host:6379`; none unless allowed."""
+    """Brokers that publish targets may use, such as `celery` or `redis://host:6379`; empty means none."""
     local: bool = True
     """Whether HTTP targets may call 127.0.0.1 and ::1."""
     egress: EgressRules = EgressRules()
-    """Where HTTP targets may go beside public addresses: `allow`; `ports`, `per_host` and `authorities`."""
+    """Private networks that HTTP targets may call: `allow`, `ports`, `per_host` and `authorities`."""
     log: Literal["off", "text", "json"] = "off"
-    """One line per fact on the standard error: for people, for programs, or none."""
+    """Log events to standard error as text or JSON, or not at all."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Which facts get a line: `warning` leaves those that need no one's attention out."""
+    """Minimum level of logged events."""
     metrics: bool = False
-    """Whether this instance counts what happens, for Prometheus."""
+    """Whether to collect Prometheus metrics."""
     metrics_port: Annotated[int, Meta(ge=0, le=65_535)] = 0
-    """A port of its own where the numbers are read, for a process without the HTTP door; 0 is none."""
+    """Separate port for metrics, for a process without the HTTP server; 0 means none."""
     metrics_host: Annotated[str, Meta(min_length=1, max_length=255)] = "127.0.0.1"
-    """The address that port is opened on."""
+    """The address that the metrics port listens on."""
     metric_schedules: Annotated[int, Meta(ge=0, le=1000)] = 0
-    """For how many schedules there are numbers of their own; all others are counted together."""
+    """Maximum number of schedules with their own metric labels; the others share one label."""
     trace: bool = False
-    """Whether every attempt is a span that OpenTelemetry exports; the extra `otel` is needed."""
+    """Whether to export every attempt as an OpenTelemetry span; needs the extra `otel`."""
     secret_key_file: Annotated[str, Meta(max_length=4096)] = ""
-    """The file with the secret key of the installation; without one it lies beside the store."""
+    """File with the installation's secret key; by default a file next to the store."""
     port: Annotated[int, Meta(ge=0, le=65_535)] = 7411
-    """The port of the HTTP door; 0 takes a free one."""
+    """Port of the HTTP server; 0 picks a free one."""
     bind: Annotated[str, Meta(min_length=1, max_length=255)] = "127.0.0.1"
-    """The address the HTTP door is opened on; any other than this machine's own needs a key and TLS."""
+    """Address that the HTTP server listens on; any address other than loopback needs an API key and TLS."""
     hosts: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=255)], ...], Meta(max_length=100)
     ] = ()
-    """Names the HTTP door answers to, beside those of this machine."""
+    """Host names that the HTTP server accepts in addition to localhost."""
     tls_cert: Annotated[str, Meta(max_length=4096)] = ""
-    """The file with the certificate of the HTTP door, for TLS without a proxy."""
+    """File with the TLS certificate of the HTTP server, for TLS without a proxy."""
     tls_key: Annotated[str, Meta(max_length=4096)] = ""
-    """The file with the private key of that certificate."""
+    """File with the private key of the TLS certificate."""
     behind_proxy: bool = False
-    """Whether a proxy in front of the HTTP door does TLS; only then may it be opened wider without."""
+    """Whether a proxy in front of the HTTP server does TLS; allows other addresses without `tls_cert`."""
     zones: Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=1000)] = ()
-    """The time zones that schedules may name; without any, all of them."""
+    """Time zones that schedules may use; empty means all."""
     jwt_keys: Annotated[str, Meta(max_length=4096)] = ""
-    """The file with the keys that services' tokens are signed with: a JWKS, a PEM, or one secret."""
+    """File with the keys that verify JWTs: a JWKS, a PEM, or one secret."""
     jwt_algorithms: tuple[Algorithm, ...] = ()
-    """The algorithms that such a token may be signed with; the token does not choose."""
+    """Accepted signature algorithms of JWTs."""
     jwt_audience: Annotated[str, Meta(max_length=255)] = ""
-    """The audience that such a token must be made for."""
+    """Required audience of JWTs."""
     jwt_issuer: Annotated[str, Meta(max_length=255)] = ""
-    """The issuer that such a token must come from; without one, any that has the key."""
+    """Required issuer of JWTs; empty accepts any issuer."""
     tls_client_ca: Annotated[str, Meta(max_length=4096)] = ""
-    """The file with the authorities that clients of the HTTP door must have a certificate of."""
+    """PEM file with certificate authorities; if set, clients of the HTTP server need a certificate."""
     planner: Literal["off", "heuristic", "llm"] = "off"
-    """Who advises adaptive schedules: nobody, the embedded rules, or a model."""
+    """What adjusts adaptive schedules: nothing, built-in rules, or a language model."""
     planner_every: timedelta = 5 * MINUTE
-    """How often the planner looks who deserves attention."""
+    """How often the planner checks which schedules to analyse."""
     advisor: AdvisorTerms = AdvisorTerms()
-    """The model that advises: `base_url`, `model`, `shape`, `key` by reference, `tools`, prices."""
+    """The language model: `base_url`, `model`, `shape`, `key` by reference, `tools`, prices."""
 
     @property
-    def for_schedules(self) -> dict[str, Any]:
-        """The values of schedule fields that hold where nobody says otherwise."""
-        return {"spread_over": self.look_ahead, **self.defaults.given()}
+    def schedule_defaults(self) -> dict[str, Any]:
+        """Default values of schedule fields."""
+        return {"spread_over": self.look_ahead, **self.defaults.explicit_values()}
 
     def __post_init__(self) -> None:
         for zone in self.zones:
             check_zone(zone, field="zones")
         self._check_admission()
         for field, shortest, longest in (
-            ("longest_rest", timedelta(milliseconds=10), LONGEST_REST),
+            ("max_sleep", timedelta(milliseconds=10), MAX_SLEEP),
             ("look_ahead", timedelta(0), 60 * MINUTE),
             ("stop_wait", timedelta(0), 24 * 60 * MINUTE),
             ("keep_history", MINUTE, timedelta(days=36_500)),
             ("planner_every", SECOND, 24 * 60 * MINUTE),
         ):
-            value = bounded(as_duration(getattr(self, field), field=field), field=field)
+            value = check_duration(as_duration(getattr(self, field), field=field), field=field)
             if not shortest <= value <= longest:
                 raise InvalidInput(
-                    f"{field} {spell_duration(value)} is out of range",
+                    f"{field} {format_duration(value)} is out of range",
                     field=field,
-                    value=spell_duration(value),
-                    rule=f"{spell_duration(shortest)} to {spell_duration(longest)}",
-                    fix=f"{field}: {spell_duration(longest)} or less",
+                    value=format_duration(value),
+                    rule=f"{format_duration(shortest)} to {format_duration(longest)}",
+                    fix=f"{field}: {format_duration(longest)} or less",
                 )
 
     def _check_admission(self) -> None:
-        if read_shard(self.shard) != WHOLE and self.admit == "leader":
+        if parse_shard(self.shard) != FULL_SHARD and self.admit == "leader":
             raise InvalidInput(
                 f"shard {self.shard} and admit leader are both given",
                 field="shard",
                 value=self.shard,
-                rule="a leader decides everything, an instance with a shard its part",
-                fix="take one of them out",
+                rule="a leader admits all schedules, an instance with a shard only its own",
+                fix="remove one of them",
             )

@@ -1,4 +1,4 @@
-"""A real browser in front of a real server; where there is no Chromium these tests say so and are not run."""
+"""A real browser and a real server; the tests are skipped without Chromium."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["postgres_url"]
 
-PATIENCE = 60_000.0
+TIMEOUT_MS = 60_000.0
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGUMENTS = [
     "--no-sandbox",
@@ -42,7 +42,7 @@ release = pathlib.Path("release")
 
 @scheduler.task()
 def slow():
-    """Go on until somebody makes the file."""
+    """Run until the file exists."""
     while not release.exists():
         time.sleep(0.02)
     return {"done": True}
@@ -50,7 +50,7 @@ def slow():
 
 @scheduler.task()
 def chatty(context: Context):
-    """Say a line, and another for every file that somebody makes."""
+    """Log a line, and another one for each file that is created."""
     context.log.info("the first line")
     for word in ("second", "third"):
         while not pathlib.Path(word).exists():
@@ -68,13 +68,13 @@ def broken():
     raise RuntimeError("the disk is full")
 '''
 ONE_STORE = pytest.mark.parametrize("site", ["sqlite"], indirect=True, scope="module")
-"""For what only the page decides: no store would make a difference."""
+"""For tests that do not depend on the store."""
 if CHROMIUM is None or find_spec("playwright") is None:
     collect_ignore_glob = ["test_*.py"]
 
 
 class Site:
-    """A running server, asked by its own API where a test needs something to be there."""
+    """A running server with an API client for test data."""
 
     def __init__(self, folder: Path, url: str, key: str) -> None:
         self.folder = folder
@@ -94,11 +94,11 @@ class Site:
         return self.ask(method, f"/api/v1/{path}", data)
 
     def link(self, key: str = "") -> str:
-        """A way in that works once."""
+        """Create a one-time login link."""
         return self.url + str(self.ask("POST", "/session/links", {}, key=key)["link"])
 
     def release(self) -> None:
-        """Let the slow ones end."""
+        """Let the slow functions end."""
         (self.folder / "release").touch()
 
     def hold(self) -> None:
@@ -121,13 +121,13 @@ def _serving(folder: Path, store: str) -> Iterator[Site]:
     command += ["--app", "handlers:scheduler", "--log", "off"]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        said = []
+        lines = []
         for line in process.stderr:
-            said.append(line)
+            lines.append(line)
             if line.startswith("ready"):
                 break
-        link = next((word for line in said for word in line.split() if "?key=" in word), "")
-        assert link, said
+        link = next((word for line in lines for word in line.split() if "?key=" in word), "")
+        assert link, lines
         site = Site(folder, link.partition("/?")[0], "")
         site.key = _new_key(site, link)
         try:
@@ -139,7 +139,7 @@ def _serving(folder: Path, store: str) -> Iterator[Site]:
 
 
 def _new_key(site: Site, link: str) -> str:
-    """A key for the tests, made as a browser would make it: with the link that was printed."""
+    """Create a key for the tests with the session of the printed link."""
 
     class Stay(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *_: Any) -> None:
@@ -163,10 +163,10 @@ def _new_key(site: Site, link: str) -> str:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A browser for the tests of one file; while it is open no other event loop can run in this thread."""
+    """One browser per test module; no other event loop can run in this thread while it is open."""
     from playwright.sync_api import expect, sync_playwright
 
-    expect.set_options(timeout=PATIENCE)
+    expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield opened
@@ -179,15 +179,15 @@ def page(browser: Browser, site: Site) -> Iterator[Page]:
 
 
 def open_page(browser: Browser, site: Site, *, key: str = "", **how: Any) -> Iterator[Page]:
-    """A page that is let in; whatever it complains about fails the test."""
+    """Open a logged-in page; any error in its console fails the test."""
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **how})
     page = context.new_page()
-    page.set_default_timeout(PATIENCE)
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+    page.set_default_timeout(TIMEOUT_MS)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.goto(site.link(key))
     page.wait_for_selector("nav.side")
     yield page
     context.close()
-    assert [one for one in complaints if "Failed to load resource" not in one] == []
+    assert [one for one in errors if "Failed to load resource" not in one] == []

@@ -1,51 +1,19 @@
-"""What an operator does at the dashboard, in a real browser, on both stores."""
+"""Operator tasks in the dashboard, in a real browser, on both stores."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
+from playwright.sync_api import expect
+
+from tests.browser.actions import SCREENS, confirm, go, make, manual, new_name, newest_run
 from tests.browser.conftest import ONE_STORE, Site, open_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-from playwright.sync_api import expect
 
-
-def new_name(kind: str) -> str:
-    return f"{kind}-{uuid4().hex[:6]}"
-
-
-def make(site: Site, kind: str, **fields: object) -> str:
-    name = new_name(kind)
-    site.api("POST", "schedules", {"name": name, **({"every": "1h", "note": "hello"} | fields)})
-    return name
-
-
-def manual(site: Site, function: str, **fields: object) -> str:
-    name = new_name(function)
-    site.api(
-        "POST", "schedules", {"name": name, "manual": True, "call": function, "max_attempts": 1, **fields}
-    )
-    return name
-
-
-def go(page: Page, to: str) -> None:
-    """Open a screen, and wait until it is the one that is shown, with what it shows."""
-    page.evaluate("to => { location.hash = to }", to)
-    page.wait_for_selector(f'main[data-at="{to.partition("?")[0]}"]')
-
-
-def confirm(page: Page, act: str) -> None:
-    page.locator("dialog").get_by_role("button", name=act, exact=True).click()
-
-
-def newest_run(site: Site, schedule: str) -> str:
-    return str(site.api("GET", f"runs?schedule={schedule}&limit=1")["runs"][0]["id"])
-
-
-def test_a_schedule_is_written_with_its_next_times_in_view(page: Page, site: Site) -> None:
+def test_the_form_previews_the_next_occurrences_of_a_new_schedule(page: Page, site: Site) -> None:
     name = new_name("made")
     go(page, "/create")
     page.locator("input[name=name]").fill(name)
@@ -61,14 +29,14 @@ def test_a_schedule_is_written_with_its_next_times_in_view(page: Page, site: Sit
 
 
 @ONE_STORE
-def test_a_wrong_expression_is_refused_while_one_types(page: Page) -> None:
+def test_an_invalid_cron_expression_is_reported_while_typing(page: Page) -> None:
     go(page, "/create")
     page.locator("select[name=when]").select_option("cron")
     page.locator("input[name=cron]").fill("0 0 31 2 *")
     expect(page.get_by_role("alert")).to_contain_text("never fires")
 
 
-def test_an_edit_shows_what_it_changes_and_keeps_what_it_was(page: Page, site: Site) -> None:
+def test_an_edit_creates_a_revision_with_its_reason(page: Page, site: Site) -> None:
     name = make(site, "edited")
     go(page, f"/schedules/{name}/edit")
     page.locator("input[name=every]").fill("2h")
@@ -80,7 +48,7 @@ def test_an_edit_shows_what_it_changes_and_keeps_what_it_was(page: Page, site: S
     expect(page.get_by_label("Revisions")).to_contain_text("r2")
 
 
-def test_a_pause_and_its_end_are_two_clicks_each(page: Page, site: Site) -> None:
+def test_a_schedule_is_paused_and_resumed(page: Page, site: Site) -> None:
     name = make(site, "paused")
     go(page, f"/schedules/{name}")
     page.get_by_role("button", name="pause", exact=True).click()
@@ -88,13 +56,13 @@ def test_a_pause_and_its_end_are_two_clicks_each(page: Page, site: Site) -> None
     expect(page.locator("dialog code")).to_contain_text(f"timewright schedule pause {name} --until 20")
     confirm(page, "pause")
     expect(page.locator(".lead .badge")).to_contain_text("paused")
-    assert site.api("GET", f"schedules/{name}")["standing"]["paused_until"]
+    assert site.api("GET", f"schedules/{name}")["progress"]["paused_until"]
     page.get_by_role("button", name="resume", exact=True).click()
     confirm(page, "resume")
     expect(page.locator(".lead .badge")).to_contain_text("active")
 
 
-def test_a_run_by_hand_is_seen_to_the_end(page: Page, site: Site) -> None:
+def test_a_manual_run_is_shown_until_it_succeeds(page: Page, site: Site) -> None:
     name = make(site, "run")
     go(page, f"/schedules/{name}")
     page.get_by_role("button", name="run now").click()
@@ -102,11 +70,11 @@ def test_a_run_by_hand_is_seen_to_the_end(page: Page, site: Site) -> None:
     expect(page.get_by_label("Runs").locator("tbody")).to_contain_text("succeeded")
 
 
-def test_a_run_is_watched_while_it_runs_and_cancelled(page: Page, site: Site) -> None:
+def test_a_running_run_is_shown_and_cancelled(page: Page, site: Site) -> None:
     site.hold()
     name = manual(site, "slow")
     site.api("POST", f"schedules/{name}/run", {})
-    go(page, "/now")
+    go(page, "/overview")
     expect(page.get_by_label("Running")).to_contain_text(name)
     go(page, f"/runs/{newest_run(site, name)}")
     expect(page.locator(".lead .badge")).to_contain_text("running")
@@ -115,18 +83,18 @@ def test_a_run_is_watched_while_it_runs_and_cancelled(page: Page, site: Site) ->
     expect(page.locator(".lead .badge")).to_contain_text("cancelled")
 
 
-def test_a_run_that_failed_says_why_and_is_tried_again(page: Page, site: Site) -> None:
+def test_a_failed_run_shows_its_error_and_is_retried(page: Page, site: Site) -> None:
     name = manual(site, "broken")
     site.api("POST", f"schedules/{name}/run", {})
     go(page, f"/runs/{newest_run(site, name)}")
     expect(page.locator(".lead .badge")).to_contain_text("failed")
-    expect(page.get_by_label("What went wrong")).to_contain_text("the disk is full")
+    expect(page.get_by_label("Error", exact=True)).to_contain_text("the disk is full")
     page.get_by_role("button", name="retry", exact=True).click()
     confirm(page, "retry")
     expect(page.get_by_label("Attempts").locator("tbody tr")).to_have_count(2)
 
 
-def test_a_parked_run_waits_for_a_person_and_is_reset_by_one(page: Page, site: Site) -> None:
+def test_a_parked_run_is_reset(page: Page, site: Site) -> None:
     name = manual(site, "broken", exhausted="park")
     site.api("POST", f"schedules/{name}/run", {})
     go(page, f"/runs/{newest_run(site, name)}")
@@ -136,7 +104,7 @@ def test_a_parked_run_waits_for_a_person_and_is_reset_by_one(page: Page, site: S
     expect(page.get_by_label("Attempts").locator("tbody tr")).to_have_count(2)
 
 
-def test_an_occurrence_that_was_skipped_says_why(page: Page, site: Site) -> None:
+def test_a_skipped_occurrence_shows_its_reason(page: Page, site: Site) -> None:
     site.hold()
     name = new_name("skipping")
     site.api("POST", "schedules", {"name": name, "every": "1s", "call": "slow", "overlap": "skip"})
@@ -147,16 +115,16 @@ def test_an_occurrence_that_was_skipped_says_why(page: Page, site: Site) -> None
     site.api("POST", f"schedules/{name}/archive", {})
 
 
-def test_a_filter_is_in_the_address_and_an_address_is_a_filter(page: Page, site: Site) -> None:
+def test_filters_are_part_of_the_address(page: Page, site: Site) -> None:
     name = make(site, "found")
     go(page, f"/schedules?q={name}")
     expect(page.locator("tbody tr")).to_have_count(1)
     page.get_by_role("button", name="paused", exact=True).click()
-    expect(page.get_by_text("No schedule fits these filters.")).to_be_visible()
+    expect(page.get_by_text("No matching schedules.")).to_be_visible()
     assert "state=paused" in page.url
 
 
-def test_everything_can_be_reached_with_keys_alone(page: Page, site: Site) -> None:
+def test_the_dashboard_works_with_the_keyboard_alone(page: Page, site: Site) -> None:
     name = make(site, "keys")
     page.keyboard.press("2")
     expect(page.locator("h1")).to_have_text("Schedules")
@@ -168,7 +136,7 @@ def test_everything_can_be_reached_with_keys_alone(page: Page, site: Site) -> No
     page.keyboard.press("Escape")
     page.keyboard.press("j")
     page.keyboard.press("x")
-    expect(page.get_by_role("toolbar", name="for the chosen")).to_contain_text("1 chosen")
+    expect(page.get_by_role("toolbar", name="Bulk actions")).to_contain_text("1 selected")
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text(name)
     page.keyboard.press("?")
@@ -177,23 +145,8 @@ def test_everything_can_be_reached_with_keys_alone(page: Page, site: Site) -> No
     expect(page.locator("dialog")).to_have_count(0)
 
 
-SCREENS = (
-    "now",
-    "schedules",
-    "runs",
-    "queues",
-    "workflows",
-    "forecast",
-    "planner",
-    "instances",
-    "audit",
-    "settings",
-    "create",
-)
-
-
 @ONE_STORE
-def test_nothing_is_wider_than_a_phone(browser: Browser, site: Site) -> None:
+def test_no_screen_is_wider_than_a_phone(browser: Browser, site: Site) -> None:
     name = make(site, "narrow", description="x" * 300)
     for page in open_page(browser, site, viewport={"width": 390, "height": 800}):
         for screen in (*SCREENS, f"schedules/{name}"):
@@ -202,7 +155,7 @@ def test_nothing_is_wider_than_a_phone(browser: Browser, site: Site) -> None:
 
 
 @ONE_STORE
-def test_the_page_is_dark_where_people_want_it_dark(browser: Browser, site: Site) -> None:
+def test_the_page_follows_the_colour_scheme(browser: Browser, site: Site) -> None:
     for scheme, dark in (("dark", True), ("light", False)):
         for page in open_page(browser, site, color_scheme=scheme):
             colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -214,7 +167,7 @@ def brightness(colour: str) -> float:
     return sum(parts) / 3 / 255
 
 
-def test_whoever_may_only_look_is_shown_nothing_to_press_and_is_refused(browser: Browser, site: Site) -> None:
+def test_a_viewer_sees_no_write_buttons_and_writes_are_refused(browser: Browser, site: Site) -> None:
     name = make(site, "looked-at")
     viewer = site.api("POST", "keys", {"key": new_name("viewer"), "role": "viewer"})["token"]
     for page in open_page(browser, site, key=str(viewer)):
@@ -234,7 +187,7 @@ def test_whoever_may_only_look_is_shown_nothing_to_press_and_is_refused(browser:
         assert status == 403
 
 
-def test_a_write_without_the_token_of_the_page_is_refused(page: Page, site: Site) -> None:
+def test_a_write_without_the_csrf_token_is_refused(page: Page, site: Site) -> None:
     name = make(site, "forged")
     status = page.evaluate(
         """async name => (await fetch(`/api/v1/schedules/${name}/pause`, {
@@ -248,7 +201,7 @@ MARKUP = "<img src=x onerror='window.hit=1'><script>window.hit=1</script>"
 
 
 @ONE_STORE
-def test_what_people_wrote_is_text_and_stays_inside_its_box(page: Page, site: Site) -> None:
+def test_user_text_is_never_markup_and_does_not_overflow(page: Page, site: Site) -> None:
     texts = (MARKUP, "\u202eevil\u202c" + "a" * 5000, "</title><svg onload=window.hit=1>")
     names = [make(site, "hostile", description=text[:2000], note=text) for text in texts]
     for name in names:

@@ -1,4 +1,4 @@
-"""What the screens show beyond the lists: plans, hints, workflows, instances, and several things at once."""
+"""Search, bulk actions, hints, output, workflows, dependencies, budgets and instances in the dashboard."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
+from tests.browser.actions import confirm, go, make, manual, new_name, newest_run
 from tests.browser.conftest import ONE_STORE
-from tests.browser.test_dashboard import confirm, go, make, manual, new_name, newest_run
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 @ONE_STORE
-def test_a_line_of_qualifiers_is_completed_and_becomes_the_address(page: Page, site: Site) -> None:
+def test_search_qualifiers_are_completed_and_become_the_address(page: Page, site: Site) -> None:
     name = make(site, "asked")
     go(page, "/runs")
     box = page.locator("input[data-search]")
     box.fill("sta")
-    expect(page.get_by_role("option")).to_have_text(["state: in which state"])
+    expect(page.get_by_role("option")).to_have_text(["state: run state"])
     page.keyboard.press("Tab")
     expect(page.get_by_role("option").filter(has_text="state:failed")).to_be_visible()
     box.fill(f"state:failed schedule:{name[:8]}")
@@ -29,22 +29,22 @@ def test_a_line_of_qualifiers_is_completed_and_becomes_the_address(page: Page, s
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/#/runs?*schedule={name}*")
     assert "state=failed" in page.url
-    expect(page.get_by_text("No run fits.")).to_be_visible()
+    expect(page.get_by_text("No matching runs.")).to_be_visible()
 
 
 @ONE_STORE
-def test_everything_that_fits_is_chosen_and_changed_at_once(page: Page, site: Site) -> None:
+def test_all_matching_schedules_are_selected_and_paused(page: Page, site: Site) -> None:
     group = new_name("many")
     for number in range(52):
         site.api(
             "POST", "schedules", {"name": f"{group}-{number:02d}", "every": "1h", "note": "x", "group": group}
         )
     go(page, f"/schedules?group={group}")
-    page.get_by_label("choose all on this page").check()
-    toolbar = page.get_by_role("toolbar", name="for the chosen")
-    expect(toolbar).to_contain_text("50 chosen")
-    toolbar.get_by_role("button", name="all that fit").click()
-    expect(toolbar).to_contain_text("52 chosen")
+    page.get_by_label("Select all on this page").check()
+    toolbar = page.get_by_role("toolbar", name="Bulk actions")
+    expect(toolbar).to_contain_text("50 selected")
+    toolbar.get_by_role("button", name="select all matching").click()
+    expect(toolbar).to_contain_text("52 selected")
     toolbar.get_by_role("button", name="pause").click()
     expect(page.locator("dialog")).to_contain_text("timewright schedule pause")
     confirm(page, "pause")
@@ -52,7 +52,7 @@ def test_everything_that_fits_is_chosen_and_changed_at_once(page: Page, site: Si
     assert len(site.api("GET", f"schedules?group={group}&state=paused&limit=100")["schedules"]) == 52
 
 
-def test_the_next_occurrence_is_moved_and_its_own_time_left_out(page: Page, site: Site) -> None:
+def test_moving_the_next_occurrence_skips_its_planned_time(page: Page, site: Site) -> None:
     name = make(site, "moved", every="1d")
     go(page, f"/schedules/{name}")
     page.get_by_role("button", name="move next…").click()
@@ -64,7 +64,7 @@ def test_the_next_occurrence_is_moved_and_its_own_time_left_out(page: Page, site
     assert states == {"ready", "skipped"}
 
 
-def test_a_hint_is_given_with_what_would_be_without_it(page: Page, site: Site) -> None:
+def test_a_hint_is_set_and_cleared(page: Page, site: Site) -> None:
     name = make(site, "hinted", adaptive=True, clamp={"min": "30s", "max": "2h"})
     go(page, f"/schedules/{name}")
     hints = page.get_by_label("Hints")
@@ -75,25 +75,25 @@ def test_a_hint_is_given_with_what_would_be_without_it(page: Page, site: Site) -
     confirm(page, "hint")
     expect(hints).to_contain_text("every 10m")
     expect(hints).to_contain_text("a release")
-    expect(hints).to_contain_text("gone in 59 m")
+    expect(hints).to_contain_text("expires in 59 m")
     expect(hints.locator("dd").nth(1)).to_contain_text("later)")
     hints.get_by_role("button", name="clear").click()
     confirm(page, "clear")
-    expect(hints).to_contain_text("no hint is in force")
+    expect(hints).to_contain_text("no active hints")
 
 
-def test_a_run_shows_what_went_out_and_what_came_back(page: Page, site: Site) -> None:
+def test_a_run_shows_its_request_and_result(page: Page, site: Site) -> None:
     site.release()
     name = manual(site, "slow")
     site.api("POST", f"schedules/{name}/run", {"payload": {"order": 7}})
     go(page, f"/runs/{newest_run(site, name)}")
-    expect(page.get_by_label("What went out")).to_contain_text("slow")
-    expect(page.get_by_label("What went out")).to_contain_text('"order": 7')
-    expect(page.get_by_label("What came back")).to_contain_text("done")
+    expect(page.get_by_label("Request", exact=True)).to_contain_text("slow")
+    expect(page.get_by_label("Request", exact=True)).to_contain_text('"order": 7')
+    expect(page.get_by_label("Result", exact=True)).to_contain_text("done")
     expect(page.get_by_label("Output")).to_contain_text("timewright run logs")
 
 
-def test_what_a_run_says_is_read_as_it_comes(page: Page, site: Site) -> None:
+def test_the_output_of_a_running_run_is_live(page: Page, site: Site) -> None:
     name = manual(site, "chatty")
     site.api("POST", f"schedules/{name}/run", {})
     go(page, f"/runs/{newest_run(site, name)}")
@@ -111,8 +111,8 @@ def test_what_a_run_says_is_read_as_it_comes(page: Page, site: Site) -> None:
         (site.folder / word).unlink()
 
 
-def asked_by(page: Page, site: Site, screen: str) -> list[str]:
-    """What a screen asks the server for when it is opened as the first."""
+def requests_of(page: Page, site: Site, screen: str) -> list[str]:
+    """Return the requests of a screen that is opened first."""
     asked: list[str] = []
     other = page.context.new_page()
     other.on("request", lambda request: asked.append(request.url.removeprefix(site.url)))
@@ -123,16 +123,16 @@ def asked_by(page: Page, site: Site, screen: str) -> list[str]:
 
 
 @ONE_STORE
-def test_what_a_first_screen_shows_is_asked_for_once_and_files_are_kept(page: Page, site: Site) -> None:
-    for screen, wanted in (("now", "/api/v1/now?back=1m"), ("schedules", "/api/v1/schedules?limit=50")):
-        asked = asked_by(page, site, screen)
+def test_the_first_screen_requests_its_data_once_and_files_are_cached(page: Page, site: Site) -> None:
+    for screen, wanted in (("overview", "/api/v1/now?back=1m"), ("schedules", "/api/v1/schedules?limit=50")):
+        asked = requests_of(page, site, screen)
         assert [asked.count(wanted), asked.count("/session")] == [1, 1], screen
     (main,) = [path for path in asked if path.endswith("/main.js")]
     assert "immutable" in page.request.get(site.url + main).headers["cache-control"]
     assert "immutable" not in page.request.get(f"{site.url}/v/0/main.js").headers["cache-control"]
 
 
-def test_what_an_edit_changed_is_shown_and_nothing_else(page: Page, site: Site) -> None:
+def test_a_revision_shows_only_the_changed_fields(page: Page, site: Site) -> None:
     name = make(site, "diffed")
     site.api("PATCH", f"schedules/{name}", {"every": "2h", "reason": "half as often"})
     go(page, f"/schedules/{name}")
@@ -147,24 +147,24 @@ def test_what_an_edit_changed_is_shown_and_nothing_else(page: Page, site: Site) 
 
 
 @ONE_STORE
-def test_a_change_of_the_clocks_is_seen_before_a_schedule_is_kept(page: Page) -> None:
+def test_the_form_shows_the_next_clock_change(page: Page) -> None:
     go(page, "/create")
     page.locator("select[name=when]").select_option("cron")
     page.locator("input[name=cron]").fill("30 2 * * *")
     page.locator("input[name=zone]").fill("Europe/Berlin")
-    expect(page.get_by_text("Clocks of Europe/Berlin change")).to_be_visible()
+    expect(page.get_by_text("Clock change in Europe/Berlin")).to_be_visible()
     expect(
-        page.get_by_role("table", name="around the change of clocks").locator("tbody tr")
+        page.get_by_role("table", name="Occurrences around the clock change").locator("tbody tr")
     ).not_to_have_count(0)
     page.locator("input[name=zone]").fill("Asia/Tokyo")
-    expect(page.get_by_text("Clocks of")).to_have_count(0)
+    expect(page.get_by_text("Clock change in")).to_have_count(0)
 
 
-def test_schedules_that_start_together_are_named_with_what_would_spread_them(page: Page, site: Site) -> None:
+def test_simultaneous_starts_are_listed_with_commands_that_spread_them(page: Page, site: Site) -> None:
     group = new_name("herd")
     names = [make(site, "herd", cron="0 9 * * *", every=None, group=group) for _ in range(4)]
     go(page, f"/forecast?group={group}")
-    herd = page.get_by_label("Too many at once")
+    herd = page.get_by_label("Simultaneous starts")
     for name in names:
         expect(herd).to_contain_text(name)
     herd.get_by_text("spread over up to 10m").click()
@@ -174,7 +174,7 @@ def test_schedules_that_start_together_are_named_with_what_would_spread_them(pag
     expect(page.locator("#hour")).to_contain_text(names[0])
 
 
-def test_a_workflow_is_drawn_with_the_states_of_its_run(page: Page, site: Site) -> None:
+def test_the_workflow_graph_shows_the_states_of_a_run(page: Page, site: Site) -> None:
     name = new_name("flow")
     steps = [
         {"name": "first", "target": {"kind": "note", "text": "a"}},
@@ -187,11 +187,11 @@ def test_a_workflow_is_drawn_with_the_states_of_its_run(page: Page, site: Site) 
     page.get_by_role("button", name="run now").click()
     confirm(page, "run now")
     expect(drawn).to_contain_text("succeeded")
-    expect(page.get_by_label("Each step").locator("tbody tr")).to_have_count(2)
+    expect(page.get_by_label("Step details").locator("tbody tr")).to_have_count(2)
 
 
 @ONE_STORE
-def test_who_waits_for_whom_is_shown_at_both_ends(page: Page, site: Site) -> None:
+def test_dependencies_are_shown_upstream_and_downstream(page: Page, site: Site) -> None:
     first = make(site, "first")
     second = new_name("second")
     go(page, "/create")
@@ -199,28 +199,30 @@ def test_who_waits_for_whom_is_shown_at_both_ends(page: Page, site: Site) -> Non
     page.locator("select[name=when]").select_option("after")
     page.locator("input[name=after]").fill(first)
     page.locator("input[name=note]").fill("x")
-    expect(page.get_by_label("What would happen")).to_contain_text(f"each time {first} has succeeded")
+    expect(page.get_by_label("Preview")).to_contain_text(f"each time {first} succeeds")
     expect(page.locator(".command code")).to_contain_text(f"--after {first}")
     page.get_by_role("button", name="create", exact=True).click()
     expect(page.locator("h1")).to_have_text(second)
-    expect(page.get_by_label("Chain")).to_contain_text(f"waiting{first}")
+    expect(page.get_by_label("Dependencies", exact=True)).to_contain_text(f"waiting{first}")
     go(page, f"/schedules/{first}")
-    expect(page.get_by_label("Chain")).to_contain_text(f"{second}runs after it, on success")
-    drawn = page.get_by_role("img", name=f"what waits for what around {first}")
+    expect(page.get_by_label("Dependencies", exact=True)).to_contain_text(
+        f"{second}runs after it, on success"
+    )
+    drawn = page.get_by_role("img", name=f"dependencies of {first}")
     expect(drawn.locator("a")).to_have_count(2)
     expect(drawn.locator(".edge")).to_have_count(1)
 
 
 @ONE_STORE
-def test_what_an_agent_asks_for_begins_when_a_person_says_so(page: Page, site: Site) -> None:
+def test_a_schedule_of_an_agent_starts_after_approval(page: Page, site: Site) -> None:
     place, name = new_name("agents"), new_name("wish")
     site.api("POST", "namespaces", {"name": place, "agent_approval": True})
     agent = {"key": name, "role": "editor", "origin": "agent", "within": [place]}
     key = site.api("POST", "keys", agent)["token"]
     site.ask("POST", "/api/v1/schedules", {"name": name, "every": "1h", "note": "x"}, key=key)
-    go(page, f"/now?namespace={place}")
-    page.get_by_label("Asked for by agents").get_by_role("link", name=name).click()
-    expect(page.get_by_label("Next", exact=True)).to_contain_text("when a person has approved it")
+    go(page, f"/overview?namespace={place}")
+    page.get_by_label("Pending approvals").get_by_role("link", name=name).click()
+    expect(page.get_by_label("Upcoming", exact=True)).to_contain_text("it starts after approval")
     page.get_by_role("button", name="approve", exact=True).click()
     expect(page.locator("dialog code")).to_contain_text(f"timewright approval approve {name}")
     confirm(page, "approve")
@@ -228,7 +230,7 @@ def test_what_an_agent_asks_for_begins_when_a_person_says_so(page: Page, site: S
 
 
 @ONE_STORE
-def test_a_budget_shows_what_is_left_and_a_closed_provider_is_opened(page: Page, site: Site) -> None:
+def test_budgets_show_their_limit_and_a_closed_provider_is_opened(page: Page, site: Site) -> None:
     budget, provider = new_name("tokens"), new_name("model")
     site.api("PUT", f"budgets/{budget}", {"unit": "tokens", "limit": 1000})
     until = "2031-01-02T03:04:05Z"
@@ -244,35 +246,35 @@ def test_a_budget_shows_what_is_left_and_a_closed_provider_is_opened(page: Page,
 
 
 @ONE_STORE
-def test_the_instance_that_runs_all_this_is_alive_and_says_what_it_holds(page: Page, site: Site) -> None:
+def test_a_live_instance_shows_its_leases(page: Page, site: Site) -> None:
     site.hold()
     name = manual(site, "slow")
     site.api("POST", f"schedules/{name}/run", {})
     go(page, "/instances")
     row = page.get_by_label("Instances", exact=True).locator("tbody tr").first
     expect(row).to_contain_text("alive")
-    expect(row).to_contain_text("all that is due")
+    expect(row).to_contain_text("all schedules")
     expect(row.get_by_role("link", name=name)).to_be_visible()
     site.release()
-    go(page, "/now")
-    expect(page.get_by_label("House")).to_contain_text("1 instance alive")
+    go(page, "/overview")
+    expect(page.get_by_label("Health")).to_contain_text("1 instance alive")
 
 
-def test_another_namespace_is_entered_and_stays_in_the_address(page: Page, site: Site) -> None:
+def test_the_selected_namespace_stays_in_the_address(page: Page, site: Site) -> None:
     name = new_name("ns")
     site.api("POST", "namespaces", {"name": name})
     page.reload()
     page.locator("select[name=namespace]").select_option(name)
-    page.wait_for_url(f"**/#/now?namespace={name}")
+    page.wait_for_url(f"**/#/overview?namespace={name}")
     go(page, "/schedules")
     expect(page.get_by_text("No schedules yet.")).to_be_visible()
     page.wait_for_url(f"**/#/schedules?namespace={name}")
 
 
-def test_numbers_in_results_are_drawn_over_time(page: Page, site: Site) -> None:
+def test_numbers_in_results_are_charted(page: Page, site: Site) -> None:
     name = manual(site, "counted", overlap="allow")
     for number in (3, 5):
         site.api("POST", f"schedules/{name}/run", {"payload": number})
     go(page, f"/schedules/{name}")
-    trends = page.get_by_label("Last 48").locator("figure")
-    expect(trends.filter(has_text="rows")).to_contain_text("top 5")
+    trends = page.get_by_label("Recent runs").locator("figure")
+    expect(trends.filter(has_text="rows")).to_contain_text("max 5")

@@ -1,4 +1,4 @@
-"""Every test of this folder is run for each store: what a verb means does not depend on the database."""
+"""Every test of this folder runs on each database, because all stores must behave the same."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.conformance.builders import NOON
-from tests.conformance.databases import Database
-from timewright.stores.postgres import PostgresStore
+from tests.conformance.support.builders import NOON
+from tests.conformance.support.databases import Database
+from timewright.stores.postgres.store import PostgresStore
 from timewright.testing.clock import ManualClock
 from timewright.testing.postgres import fresh_database, shared_postgres
 
 KINDS = ("sqlite", "postgres")
-TABLES: tuple[str, ...] = ("runs", "steps", "attempts", "said", "schedules", "revisions")
-TABLES += ("gates", "holds", "objects", "audit", "meta", "links", "follow_ups", "waits")
-TABLES += ("accounts", "charges")
+TABLES: tuple[str, ...] = ("runs", "attempts", "attempt_output", "schedules", "revisions", "workflow_steps")
+TABLES += ("limits", "limit_holds", "objects", "audit", "meta", "budget_accounts", "budget_charges")
+TABLES += ("schedule_links", "follow_ups", "dependency_waits")
 
 
 @pytest.fixture(scope="session")
 def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One server for the whole run, also when several workers share it."""
+    """Start one server for the whole test run, shared by all workers."""
     base = tmp_path_factory.getbasetemp()
     folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with shared_postgres(folder / "postgres") as url:
@@ -34,7 +34,7 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def postgres_template(postgres_url: str) -> Iterator[str]:
-    """The name of a database with the schema in it, from which others are copied."""
+    """Return the name of a template database with the schema."""
     with fresh_database(postgres_url) as url:
         PostgresStore(url).close()
         yield str(psycopg.conninfo.conninfo_to_dict(url)["dbname"])
@@ -42,7 +42,7 @@ def postgres_template(postgres_url: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def postgres_place(postgres_url: str, postgres_template: str) -> Iterator[str]:
-    """One database for all tests of this worker; each leaves it empty."""
+    """Return one database for all tests of this worker; each test empties it."""
     with fresh_database(postgres_url, template=postgres_template) as place:
         yield place
 
@@ -58,7 +58,7 @@ def kind() -> str:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each test for each kind; a store in memory where one store is all that the test needs."""
+    """Parametrize each test by database; in memory too if the test needs only one store."""
     if "kind" not in metafunc.fixturenames or "kind" in _marked(metafunc):
         return
     asked = set(inspect.signature(metafunc.function).parameters)
@@ -67,7 +67,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _marked(metafunc: pytest.Metafunc) -> set[str]:
-    """What a test is parametrised by on its own account."""
+    """Return the names by which a test parametrizes itself."""
     marks = metafunc.definition.iter_markers("parametrize")
     return {name.strip() for mark in marks for name in str(mark.args[0]).split(",")}
 
@@ -76,7 +76,7 @@ def _marked(metafunc: pytest.Metafunc) -> set[str]:
 def database(
     kind: str, clock: ManualClock, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Database]:
-    """A database for this test alone, with the schema as it is: its rows may be changed, its tables not."""
+    """An empty database for this test; its rows may be changed, its tables not."""
     if kind != "postgres":
         place = ":memory:" if kind == "memory" else str(tmp_path / "store.db")
         yield from _closed_at_the_end(Database(kind, place, clock=clock))
@@ -91,7 +91,7 @@ def database(
 def own_database(
     kind: str, clock: ManualClock, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Database]:
-    """A database that is thrown away, for tests that change its tables."""
+    """A database that is dropped afterwards, for tests that change tables."""
     if kind == "sqlite":
         yield from _closed_at_the_end(Database(kind, str(tmp_path / "store.db"), clock=clock))
         return

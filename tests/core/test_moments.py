@@ -1,4 +1,4 @@
-"""Instants, durations and windows, as people write them and as we write them back."""
+"""Instants, durations and windows: parsing, formatting and limits."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from hypothesis import strategies as st
 
 from timewright.core.moments import (
     DAY,
-    EARLIEST_STORED,
     HOUR,
-    LATEST_STORED,
-    LONGEST_DURATION,
+    MAX_DURATION,
+    MAX_STORED_INSTANT,
+    MIN_STORED_INSTANT,
     MINUTE,
     SECOND,
     Window,
     as_instant,
-    bounded,
-    check_stored,
+    check_duration,
+    check_storable,
+    format_duration,
+    format_instant,
     from_micros,
     from_ms,
-    micros,
     parse_duration,
     parse_instant,
-    spell_duration,
-    spell_instant,
+    to_micros,
 )
 from timewright.errors import InvalidDuration, InvalidInput, InvalidInstant
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
-durations = st.timedeltas(min_value=timedelta(0), max_value=LONGEST_DURATION)
+durations = st.timedeltas(min_value=timedelta(0), max_value=MAX_DURATION)
 moments = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))
 
 
@@ -56,7 +56,7 @@ moments = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.j
         ("P2W", 14 * DAY),
         ("PT0S", timedelta(0)),
         ("PT1.25S", 1.25 * SECOND),
-        ("36525d", LONGEST_DURATION),
+        ("36525d", MAX_DURATION),
     ],
 )
 def test_a_duration_is_read_as_people_write_it(text: str, expected: timedelta) -> None:
@@ -81,15 +81,15 @@ def test_a_duration_that_is_refused_says_what_was_probably_meant(text: str, fix:
 
 @given(duration=durations)
 def test_a_duration_survives_being_written_and_read(duration: timedelta) -> None:
-    assert parse_duration(spell_duration(duration)) == duration
+    assert parse_duration(format_duration(duration)) == duration
 
 
 @pytest.mark.parametrize(
     ("duration", "text"),
     [(90 * SECOND, "1m30s"), (timedelta(0), "0s"), (DAY + SECOND / 2, "1d0.5s"), (90 * MINUTE, "1h30m")],
 )
-def test_a_duration_has_one_spelling(duration: timedelta, text: str) -> None:
-    assert spell_duration(duration) == text
+def test_a_duration_has_one_canonical_form(duration: timedelta, text: str) -> None:
+    assert format_duration(duration) == text
 
 
 @given(text=st.text(max_size=80))
@@ -123,8 +123,8 @@ def test_an_instant_is_read_with_its_offset(text: str, expected: datetime) -> No
 
 @given(moment=moments)
 def test_an_instant_survives_being_written_and_read_and_counted(moment: datetime) -> None:
-    assert parse_instant(spell_instant(moment)) == moment
-    assert from_micros(micros(moment)) == moment
+    assert parse_instant(format_instant(moment)) == moment
+    assert from_micros(to_micros(moment)) == moment
 
 
 @given(
@@ -150,7 +150,7 @@ def test_an_instant_without_an_offset_is_refused_with_a_way_out() -> None:
         as_instant(datetime(2026, 3, 10))
 
 
-def test_an_instant_of_ours_is_in_utc() -> None:
+def test_instants_are_converted_to_utc() -> None:
     berlin = NOON.astimezone(timezone(HOUR))
     assert as_instant(berlin) == NOON
     assert as_instant(berlin).tzinfo is UTC
@@ -158,11 +158,11 @@ def test_an_instant_of_ours_is_in_utc() -> None:
 
 
 def test_only_instants_of_two_centuries_are_stored() -> None:
-    for moment in (EARLIEST_STORED, LATEST_STORED, NOON):
-        assert check_stored(moment, field="at") == moment
-    for moment in (EARLIEST_STORED - SECOND, LATEST_STORED + SECOND):
+    for moment in (MIN_STORED_INSTANT, MAX_STORED_INSTANT, NOON):
+        assert check_storable(moment, field="at") == moment
+    for moment in (MIN_STORED_INSTANT - SECOND, MAX_STORED_INSTANT + SECOND):
         with pytest.raises(InvalidInstant) as refusal:
-            check_stored(moment, field="at")
+            check_storable(moment, field="at")
         assert refusal.value.field == "at"
 
 
@@ -175,7 +175,7 @@ def test_milliseconds_are_whole_numbers(value: float) -> None:
     "value",
     [-1, 0.5, 2**63, pytest.param(10**5000, id="huge"), 1e308, float("nan"), float("inf"), True, "60", None],
 )
-def test_what_is_no_number_of_milliseconds_is_refused(value: object) -> None:
+def test_an_invalid_number_of_milliseconds_is_refused(value: object) -> None:
     with pytest.raises(InvalidDuration) as refusal:
         from_ms(value, field="jitter_ms")  # type: ignore[arg-type]
     assert refusal.value.field == "jitter_ms"
@@ -184,10 +184,10 @@ def test_what_is_no_number_of_milliseconds_is_refused(value: object) -> None:
 
 
 def test_a_duration_is_never_negative_and_never_longer_than_a_century() -> None:
-    assert bounded(LONGEST_DURATION) == LONGEST_DURATION
-    for duration in (-SECOND, LONGEST_DURATION + SECOND):
+    assert check_duration(MAX_DURATION) == MAX_DURATION
+    for duration in (-SECOND, MAX_DURATION + SECOND):
         with pytest.raises(InvalidDuration):
-            bounded(duration)
+            check_duration(duration)
 
 
 def test_a_window_may_be_open_on_either_side() -> None:

@@ -1,4 +1,4 @@
-"""Places for real processes to share: a file, or a database on the server the conformance suite starts."""
+"""Stores that several processes can share: a file, or a database on the server of the conformance tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.conftest import postgres_url
-from tests.engine.fleet import Fleet
+from tests.faults.tools.worker_fleet import WorkerFleet
 from timewright.testing.postgres import fresh_database
 
 __all__ = ["postgres_url"]
@@ -27,19 +27,19 @@ def database(postgres_url: str) -> Iterator[str]:
 
 @pytest.fixture(params=("sqlite", "postgres"))
 def place(request: pytest.FixtureRequest) -> str:
-    """One store for this test alone, first of the one kind and then of the other."""
+    """The URL of a new store, of each kind."""
     return str(request.getfixturevalue("file" if request.param == "sqlite" else "database"))
 
 
 @pytest.fixture
-def fleet(place: str, tmp_path: Path) -> Iterator[Fleet]:
-    """No process yet, on that place; whatever was started is gone when the test ends."""
-    with Fleet(place, tmp_path / "journal") as fleet:
+def fleet(place: str, tmp_path: Path) -> Iterator[WorkerFleet]:
+    """Worker processes on that store; all are stopped when the test ends."""
+    with WorkerFleet(place, tmp_path / "journal") as fleet:
         yield fleet
 
 
 @pytest.fixture
-def file_fleet(file: str, tmp_path: Path) -> Iterator[Fleet]:
-    """The same on a file alone."""
-    with Fleet(file, tmp_path / "journal") as fleet:
+def file_fleet(file: str, tmp_path: Path) -> Iterator[WorkerFleet]:
+    """Worker processes on a SQLite file."""
+    with WorkerFleet(file, tmp_path / "journal") as fleet:
         yield fleet

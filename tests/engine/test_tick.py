@@ -1,16 +1,16 @@
-"""What one instance does with time: on a bench, where the clock moves by hand."""
+"""What one instance does over time, with a manual clock."""
 
 from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
 
-from timewright.core.backoff import Constant
 from timewright.core.facts import AnswerStale, AttemptStarted, CancelRequested, ClockStepped, LeaseLost
-from timewright.core.policies import CatchUp, Delivery, LeaseTerms, Overlap, Retry
-from timewright.core.run import Run, RunState, Succeeded
-from timewright.core.schedule import ScheduleState
-from timewright.core.triggers import After, Once, every
+from timewright.core.policies.backoff import Constant
+from timewright.core.policies.policies import CatchUp, Delivery, LeaseTerms, Overlap, Retry
+from timewright.core.recurrence.triggers import After, Once, every
+from timewright.core.run.run import Run, RunState, Succeeded
+from timewright.core.schedule.schedule import ScheduleState
 from timewright.ledger.settle import cancel
 from timewright.testing.bench import Bench
 from timewright.testing.targets import fail, hang, succeed, vanish
@@ -23,7 +23,7 @@ def states(runs: list[Run]) -> list[str]:
     return [f"{run.state}:{run.reason}" if run.reason else run.state.value for run in runs]
 
 
-def test_a_run_starts_at_its_instant_and_not_at_some_poll() -> None:
+def test_a_run_starts_at_its_instant() -> None:
     bench = Bench()
     bench.schedule("a", every("7m"))
     bench.advance(hours=1)
@@ -41,7 +41,7 @@ def test_an_hour_of_work_is_one_row_per_occurrence_and_nothing_else() -> None:
     assert len({run.planned_at for run in runs}) == 60
 
 
-def test_a_slow_run_makes_its_successors_skip_and_says_why() -> None:
+def test_a_slow_run_makes_the_next_occurrences_skip_with_a_reason() -> None:
     bench = Bench()
     bench.schedule("slow", every("1m"))
     bench.target.script("slow", succeed(after=150 * timedelta(seconds=1)))
@@ -78,11 +78,11 @@ def test_a_vanished_holder_loses_its_lease_and_its_late_answer_changes_nothing()
     bench.target.script("gone", vanish(), succeed())
     bench.advance(minutes=10)
     (late,) = bench.target.under_way
-    bench.loop.launcher.forget(late.launch.run_id, late.launch.fence)
-    bench.loop.launcher.under_way()[0].lease_ends = float("-inf")
+    bench.loop.launcher.stop_lost(late.launch.run_id, late.launch.fence)
+    bench.loop.launcher.in_flight_runs()[0].lease_ends_at = float("-inf")
     bench.clock.advance(minutes=2)
     bench.facts.clear()
-    # The engine that vanished renews nothing: only its store goes on.
+    # The vanished engine renews nothing.
     bench.tick()
     assert any(isinstance(fact, LeaseLost) for fact in bench.facts)
     bench.advance(minutes=1)
@@ -93,7 +93,7 @@ def test_a_vanished_holder_loses_its_lease_and_its_late_answer_changes_nothing()
     assert states(bench.runs("gone")) == ["succeeded"]
 
 
-def test_at_most_once_parks_what_nobody_knows() -> None:
+def test_at_most_once_parks_a_run_with_unknown_outcome() -> None:
     bench = Bench()
     bench.schedule("pay", every("10m"), lease=SHORT, delivery=Delivery.AT_MOST_ONCE)
     bench.target.script("pay", hang())
@@ -135,7 +135,7 @@ def test_once_runs_once_and_then_the_schedule_is_finished() -> None:
     bench.schedule("one", Once(bench.now + MINUTE))
     bench.advance(hours=2)
     assert states(bench.runs("one")) == ["succeeded"]
-    assert bench.standing("one").state is ScheduleState.FINISHED
+    assert bench.progress("one").state is ScheduleState.FINISHED
 
 
 def test_a_schedule_that_keeps_failing_is_parked_and_kept() -> None:
@@ -144,7 +144,7 @@ def test_a_schedule_that_keeps_failing_is_parked_and_kept() -> None:
     bench.target.script("bad", fail())
     bench.advance(minutes=10)
     assert states(bench.runs("bad")) == ["failed:exhausted"] * 3
-    assert bench.standing("bad").state is ScheduleState.PARKED
+    assert bench.progress("bad").state is ScheduleState.PARKED
 
 
 def test_a_run_is_cancelled_while_it_works() -> None:
@@ -158,7 +158,7 @@ def test_a_run_is_cancelled_while_it_works() -> None:
     assert states(bench.runs("long")) == ["cancelled:enough"]
 
 
-def test_an_outage_is_caught_up_as_the_schedule_says() -> None:
+def test_an_outage_is_caught_up_by_the_catch_up_policy() -> None:
     bench = Bench()
     for policy in CatchUp:
         bench.schedule(policy.value, every("10m"), catch_up=policy, grace=timedelta(seconds=5))
@@ -170,7 +170,7 @@ def test_an_outage_is_caught_up_as_the_schedule_says() -> None:
     assert states(bench.runs("spread")) == ["succeeded"] * 3
 
 
-def test_a_clock_set_forward_is_seen_told_and_treated_as_an_outage() -> None:
+def test_a_clock_step_forward_is_reported_and_treated_as_an_outage() -> None:
     bench = Bench()
     bench.schedule("a", every("10m"))
     bench.advance(minutes=5)
@@ -190,7 +190,7 @@ def test_a_clock_set_back_repeats_nothing() -> None:
     assert len(bench.runs("a")) == len({run.planned_at for run in bench.runs("a")}) == 6
 
 
-def test_capacity_bounds_what_is_under_way() -> None:
+def test_capacity_limits_runs_in_flight() -> None:
     bench = Bench(capacity=3)
     for number in range(10):
         bench.schedule(f"s{number}", every("10m"))
@@ -201,7 +201,7 @@ def test_capacity_bounds_what_is_under_way() -> None:
     assert all(states(bench.runs(f"s{number}")) == ["succeeded"] for number in range(10))
 
 
-def test_what_is_due_later_does_not_go_before_those_who_wait_for_room() -> None:
+def test_later_schedules_do_not_overtake_waiting_runs() -> None:
     bench = Bench(capacity=1)
     for minute, names in ((1, "abc"), (2, "d"), (3, "e")):
         for name in names:

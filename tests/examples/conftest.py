@@ -1,4 +1,4 @@
-"""The PostgreSQL server that the conformance suite starts serves the examples too."""
+"""The examples share the PostgreSQL server of the conformance tests."""
 
 from __future__ import annotations
 

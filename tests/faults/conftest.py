@@ -1,4 +1,4 @@
-"""A scene for each story: a folder of its own, and the server that the conformance suite starts."""
+"""Fixtures of the fault scenarios: a folder for each, and the PostgreSQL server of the conformance tests."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.conftest import postgres_url
-from timewright.testing.faults.story import Scene
+from tests.faults.scenario import FaultEnvironment
 
 __all__ = ["postgres_url"]
 
 
 @pytest.fixture
-def scene(tmp_path: Path, request: pytest.FixtureRequest) -> Scene:
-    return Scene(tmp_path, lambda: str(request.getfixturevalue("postgres_url")))
+def environment(tmp_path: Path, request: pytest.FixtureRequest) -> FaultEnvironment:
+    return FaultEnvironment(tmp_path, lambda: str(request.getfixturevalue("postgres_url")))

@@ -1,8 +1,8 @@
-"""A house that is furnished, and an empty folder to be in."""
+"""Fixtures: an instance with data, and an empty working directory."""
 
 from __future__ import annotations
 
 from tests.conformance.conftest import clock, database, postgres_place, postgres_template, postgres_url
-from tests.doors.conftest import here, house
+from tests.interfaces.conftest import harness, here
 
-__all__ = ["clock", "database", "here", "house", "postgres_place", "postgres_template", "postgres_url"]
+__all__ = ["clock", "database", "harness", "here", "postgres_place", "postgres_template", "postgres_url"]

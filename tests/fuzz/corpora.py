@@ -1,4 +1,4 @@
-"""Hostile input as data files, one value a line with its class, and every reader that must survive it."""
+"""Hostile input as data files, one value per line with its class, and every parser that must handle it."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from timewright.core.cron import Cron
+from timewright.core.input.names import check_name, check_secret_name
+from timewright.core.input.queue_file import decode_queue_file
 from timewright.core.moments import parse_duration, parse_instant
-from timewright.core.names import check_name, check_secret_name
-from timewright.core.queue_file import decode_queue_file
+from timewright.core.recurrence.cron import Cron
 from timewright.core.target import Http
 from timewright.core.workflow.checks import decode_workflow
 from timewright.core.workflow.grammar import parse_condition, parse_path
 from timewright.core.zones import check_zone
-from timewright.doors.cli.data import read_data, read_loose
-from timewright.doors.cli.settings import load_settings
-from timewright.doors.http.asked import read_body, split_query
-from timewright.doors.http.problems import Refused
 from timewright.errors import TimewrightError
-from timewright.ledger.policy_file import read_policy_file
-from timewright.targets.http_request import check_http
-from timewright.targets.urls import parse_url
+from timewright.interfaces.cli.data_input import read_data, read_data_or_text
+from timewright.interfaces.cli.settings import load_settings
+from timewright.interfaces.http.problems import HttpProblem
+from timewright.interfaces.http.requests.parsing import read_body, split_query
+from timewright.ledger.queues.policy_file import parse_policy_file
+from timewright.targets.http.request import check_http
+from timewright.targets.http.urls import parse_url
 
 CORPUS = Path(__file__).parent / "corpus"
 OTHERS = Path(__file__).parents[1]
-# Seconds of the processor, which a busy machine does not stretch. Most take a thousandth; the class of 50 ms
-# is for inputs of a sensible size, and some of these have millions of letters.
-LONGEST = 5.0
+# CPU seconds, which do not depend on the load of the machine. Most inputs take 1 ms; some have millions of
+# characters.
+MAX_CPU_S = 5.0
 
 
 class Case(NamedTuple):
-    """One value, what is to become of it, and why it is here."""
+    """One value, the expected result, and why it is in the corpus."""
 
     verdict: str
     value: Any
@@ -41,16 +41,16 @@ class Case(NamedTuple):
 
 
 def cases(name: str) -> list[Case]:
-    """The lines of a corpus, with long and impossible texts written out."""
+    """The lines of a corpus, with placeholders expanded."""
     lines = (CORPUS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
-    return [Case(row["class"], written(row["input"]), row["why"]) for row in rows]
+    return [Case(row["class"], expand_placeholders(row["input"]), row["why"]) for row in rows]
 
 
-def written(value: Any) -> Any:
-    """A value as it is meant: long texts repeated, bytes from their digits, half characters made."""
+def expand_placeholders(value: Any) -> Any:
+    """Expand the placeholders of a value: repeated text, bytes from hex digits, unpaired surrogates."""
     if isinstance(value, list):
-        return [written(item) for item in value]
+        return [expand_placeholders(item) for item in value]
     if not isinstance(value, dict):
         return value
     if "repeat" in value:
@@ -60,13 +60,13 @@ def written(value: Any) -> Any:
         return bytes.fromhex(value["hex"])
     if "surrogate" in value:
         return f"{value['surrogate']}\ud800"
-    return {key: written(item) for key, item in value.items()}
+    return {key: expand_placeholders(item) for key, item in value.items()}
 
 
 def hostile_texts() -> list[str]:
-    """Every text of every corpus, ours and those beside the readers they were made for."""
+    """Every text of every corpus, here and in the other test folders."""
     found = [text for path in sorted(CORPUS.glob("*.jsonl")) for text in _texts_of(cases(path.stem))]
-    for name in ("core/data/bad_input.json", "core/data/cron/corpus.json", "targets/data/urls.json"):
+    for name in ("core/data/bad_input.json", "core/data/cron/corpus.json", "targets/http/data/urls.json"):
         found += _texts(json.loads((OTHERS / name).read_text(encoding="utf-8")))
     return list(dict.fromkeys(found))
 
@@ -90,7 +90,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def read_settings(text: str | bytes) -> None:
-    """As the program does: from a file that nobody else may write."""
+    """Read settings as the program does, from a file that only the owner may write."""
     path = Path("settings.toml")
     path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
     path.chmod(0o600)
@@ -98,19 +98,19 @@ def read_settings(text: str | bytes) -> None:
 
 
 def read_http_body(text: str | bytes) -> None:
-    """As the HTTP door does."""
+    """Read a body as the HTTP interface does."""
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     read_body(raw, "application/json")
 
 
 def header(*, name: str = "X-Any", value: str = "x") -> None:
-    """A header of a request that a target sends."""
+    """Check a header of a target's request."""
     check_http(Http(url="https://example.com/", headers={name: value}))
 
 
 def policy(text: str, path: str) -> None:
-    """A policy file that was read, and is used."""
-    read_policy_file(text, path=path).check()
+    """Read a policy file and use it."""
+    parse_policy_file(text, path=path).check()
 
 
 READERS: dict[str, Callable[[str], object]] = {
@@ -133,19 +133,19 @@ READERS: dict[str, Callable[[str], object]] = {
     "http body": read_http_body,
     "query": split_query,
     "data": lambda text: read_data(text, field="x"),
-    "loose data": lambda text: read_loose(text, field="x"),
+    "loose data": lambda text: read_data_or_text(text, field="x"),
 }
 
 
 def outcome(reader: Callable[[Any], object], value: Any) -> str:
-    """What a reader makes of a value: accepted or refused, in bounded time, and never anything else."""
+    """Return `accepted` or `refused`; any other exception or too much CPU time fails the test."""
     began = time.thread_time()
     refusal = _refusal(reader, value)
     took = time.thread_time() - began
-    assert took < LONGEST, f"{took:.2f} s for {len(str(value))} characters"
+    assert took < MAX_CPU_S, f"{took:.2f} s for {len(str(value))} characters"
     if refusal is None:
         return "accept"
-    if isinstance(refusal, Refused):
+    if isinstance(refusal, HttpProblem):
         assert 400 <= refusal.status < 500
     else:
         assert refusal.rule or refusal.fix, f"a refusal without a way out: {refusal.message}"
@@ -154,9 +154,9 @@ def outcome(reader: Callable[[Any], object], value: Any) -> str:
     return "reject"
 
 
-def _refusal(reader: Callable[[Any], object], value: Any) -> TimewrightError | Refused | None:
+def _refusal(reader: Callable[[Any], object], value: Any) -> TimewrightError | HttpProblem | None:
     try:
         reader(value)
-    except (TimewrightError, Refused) as refusal:
+    except (TimewrightError, HttpProblem) as refusal:
         return refusal
     return None

@@ -1,4 +1,4 @@
-"""Hostile input is accepted or refused as its file says, in bounded time, with nothing half done."""
+"""Hostile input is accepted or refused as its corpus says, in bounded time, without partial effects."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.doors.terminal import ask
 from tests.fuzz.corpora import READERS, Case, cases, hostile_texts, outcome
-from tests.operations.house import House
-from timewright.core.queue_file import decode_queue_file
-from timewright.ledger.queue_import import import_queue
-from timewright.ledger.replan import By
-from timewright.stores.sqlite import SqliteStore
+from tests.interfaces.terminal import invoke
+from tests.operations.harness import OperationsHarness
+from timewright.core.input.queue_file import decode_queue_file
+from timewright.ledger.queues.queue_import import import_queue
+from timewright.ledger.replan import Actor
+from timewright.stores.sqlite.store import SqliteStore
 
 OWN = {
     "policy_files": "policy file",
@@ -30,10 +30,10 @@ def each(name: str) -> list[Any]:
     return [pytest.param(case, id=f"{name}-{case.why.replace(' ', '_')}") for case in cases(name)]
 
 
-def picture(house: House) -> str:
-    """What the store holds, to the last byte."""
-    assert isinstance(house.store, SqliteStore)
-    content = house.store._writer.connection.serialize("main")
+def store_content(harness: OperationsHarness) -> str:
+    """The complete content of the store."""
+    assert isinstance(harness.store, SqliteStore)
+    content = harness.store._writer.connection.serialize("main")
     return hashlib.sha256(content).hexdigest()
 
 
@@ -46,7 +46,7 @@ def test_a_file_is_accepted_or_refused_as_its_line_says(reader: str, case: Case)
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda name: name.replace(" ", "_"))
-def test_no_reader_breaks_or_lingers_over_any_text_of_any_corpus(reader: str) -> None:
+def test_no_parser_fails_or_hangs_on_any_text_of_any_corpus(reader: str) -> None:
     texts = hostile_texts()
     assert len(texts) > 500
     verdicts = {outcome(READERS[reader], text) for text in texts}
@@ -54,11 +54,11 @@ def test_no_reader_breaks_or_lingers_over_any_text_of_any_corpus(reader: str) ->
 
 
 @pytest.mark.parametrize("case", each("cli_words"))
-def test_words_on_the_command_line_are_understood_or_refused_and_leave_nothing(
-    case: Case, house: House
+def test_command_line_arguments_are_accepted_or_refused_without_partial_effects(
+    case: Case, harness: OperationsHarness
 ) -> None:
-    before = picture(house)
-    said = ask(house, *case.value)
+    before = store_content(harness)
+    said = invoke(harness, *case.value)
     assert "Traceback" not in said.err
     assert "timewright-fault" not in said.err, "a fault of ours leaves a report"
     if case.verdict == "accept":
@@ -68,33 +68,34 @@ def test_words_on_the_command_line_are_understood_or_refused_and_leave_nothing(
         assert said.code in (1, 2), said.out
         assert said.err or said.out.startswith("Usage:")
         assert len(said.err) < 4000
-        assert picture(house) == before
+        assert store_content(harness) == before
 
 
 @pytest.mark.parametrize("case", each("hints"))
-def test_a_wish_of_an_agent_is_kept_within_bounds_or_refused_and_leaves_nothing(
-    case: Case, house: House
+def test_a_hint_is_accepted_within_limits_or_refused_without_partial_effects(
+    case: Case, harness: OperationsHarness
 ) -> None:
     operation, fields = case.value
-    before = picture(house)
+    before = store_content(harness)
 
-    def wish(asked: dict[str, Any]) -> None:
-        house.ask(operation, asked)
+    def submit_hint(asked: dict[str, Any]) -> None:
+        harness.ask(operation, asked)
 
-    assert outcome(wish, {"schedule": "orders-poll", **fields}) == case.verdict
-    assert (picture(house) == before) is (case.verdict == "reject")
+    assert outcome(submit_hint, {"schedule": "orders-poll", **fields}) == case.verdict
+    assert (store_content(harness) == before) is (case.verdict == "reject")
 
 
 @pytest.mark.parametrize("case", each("queue_files"))
-def test_a_queue_file_that_is_refused_adds_no_entry(case: Case, house: House) -> None:
-    def take(text: str) -> None:
+def test_a_queue_file_that_is_refused_adds_no_entry(case: Case, harness: OperationsHarness) -> None:
+    def import_entries(text: str) -> None:
         entries = decode_queue_file(json.loads(text))
         where: dict[str, Any] = {"namespace": "default", "queue": "other"}
-        import_queue(house.store, entries, ids=house.bench.ids, by=By(actor="ada"), now=house.now, **where)
+        actor = Actor(name="ada")
+        import_queue(harness.store, entries, ids=harness.bench.ids, by=actor, now=harness.now, **where)
 
-    before = picture(house)
-    assert outcome(take, case.value) == case.verdict
-    assert (picture(house) == before) is (case.verdict == "reject")
+    before = store_content(harness)
+    assert outcome(import_entries, case.value) == case.verdict
+    assert (store_content(harness) == before) is (case.verdict == "reject")
 
 
 def test_every_corpus_has_lines_of_both_classes() -> None:

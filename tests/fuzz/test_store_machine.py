@@ -17,12 +17,12 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
-from tests.conformance.builders import NOON, ended, grant, make_run, new_id
 from tests.conformance.conftest import TABLES
-from tests.conformance.databases import Database, open_store
+from tests.conformance.support.builders import NOON, ended, grant, make_run, new_id
+from tests.conformance.support.databases import Database, open_store
 from timewright.core.moments import HOUR, MINUTE
-from timewright.core.run import TERMINAL, Run, RunState
-from timewright.ports import Change, Prune, Renewal, Store, Transaction
+from timewright.core.run.run import TERMINAL_STATES, Run, RunState
+from timewright.ports import PruneRequest, Renewal, RunChange, Store, Transaction
 from timewright.testing.clock import ManualClock
 
 GATE = "limit:default/api"
@@ -30,20 +30,20 @@ LEASE = 5 * MINUTE
 ENDS = (RunState.SUCCEEDED, RunState.FAILED, RunState.READY, RunState.PARKED)
 
 
-class Verbs(RuleBasedStateMachine):
-    """Every run as the model remembers it; a verb must change the same runs, and give back the same."""
+class StoreMachine(RuleBasedStateMachine):
+    """Every run in a simple model; a store method must change and return the same runs."""
 
     database: ClassVar[Database | None] = None
 
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock(NOON)
-        self.store = self.opened()
+        self.store = self.open_store_for_test()
         self.known: dict[str, Run] = {}
         self.attempts: dict[str, int] = {}
         self.seen: list[Run] = []
 
-    def opened(self) -> Store:
+    def open_store_for_test(self) -> Store:
         if self.database is None:
             return open_store("memory", ":memory:", clock=self.clock)
         for table in TABLES:
@@ -67,7 +67,8 @@ class Verbs(RuleBasedStateMachine):
     @rule(count=st.integers(1, 3), gated=st.booleans())
     def add(self, count: int, gated: bool) -> None:
         gates = (GATE,) if gated else ()
-        runs = [make_run(planned_at=self.now, gates=gates, lane=f"lane of {new_id()}") for _ in range(count)]
+        scopes = [f"scope of {new_id()}" for _ in range(count)]
+        runs = [make_run(planned_at=self.now, limit_keys=gates, dedupe_scope=scope) for scope in scopes]
         assert self.write(lambda tx: tx.add_runs(runs)) == {run.id for run in runs}
         assert self.write(lambda tx: tx.add_runs(runs)) == set(), "the same twice is a no-op"
         self.known |= {run.id: run for run in runs}
@@ -75,7 +76,7 @@ class Verbs(RuleBasedStateMachine):
     @rule(data=st.data())
     @precondition(lambda self: self.known)
     def lease(self, data: st.DataObject) -> None:
-        """Grants for any runs as they were at any time: only those that are still so are leased."""
+        """Lease runs from old snapshots: only unchanged runs are leased."""
         chosen = data.draw(st.lists(st.sampled_from([*self.known.values(), *self.seen]), max_size=3))
         asked = list({run.id: run for run in chosen}.values())
         grants = [grant(run, at=self.now, length=LEASE) for run in asked]
@@ -122,7 +123,7 @@ class Verbs(RuleBasedStateMachine):
     def cancel(self, data: st.DataObject) -> None:
         run = data.draw(st.sampled_from([*self.known.values(), *self.seen]))
         gone = replace(run, state=RunState.CANCELLED, finished_at=self.now, reason="cancelled")
-        changed = self.write(lambda tx: tx.change_runs([Change(gone, RunState.READY, run.fence)]))
+        changed = self.write(lambda tx: tx.change_runs([RunChange(gone, RunState.READY, run.fence)]))
         now = self.known.get(run.id)
         holds = now is not None and now.state is RunState.READY and now.fence == run.fence
         assert changed == ({run.id} if holds else set())
@@ -132,11 +133,11 @@ class Verbs(RuleBasedStateMachine):
     @rule(age=st.sampled_from([timedelta(0), 5 * MINUTE, HOUR]))
     def prune(self, age: timedelta) -> None:
         before = set(self.known)
-        gone = self.write(lambda tx: tx.prune(Prune(older_than=self.now - age)))
+        gone = self.write(lambda tx: tx.prune(PruneRequest(older_than=self.now - age)))
         left = self.store.read(lambda tx: set(tx.get_runs(before)))
         assert gone == len(before - left)
         for run in (self.known[run_id] for run_id in before - left):
-            assert run.state in TERMINAL, "what is not over is never pruned"
+            assert run.state in TERMINAL_STATES, "what is not over is never pruned"
             assert run.finished_at is not None
             assert run.finished_at <= self.now - age
             del self.known[run.id]
@@ -150,23 +151,23 @@ class Verbs(RuleBasedStateMachine):
         return self.store.read(lambda tx: tx.get_runs([run_id]))[run_id]
 
     @invariant()
-    def the_store_remembers_what_the_model_does(self) -> None:
+    def the_store_agrees_with_the_model(self) -> None:
         def look(tx: Transaction) -> tuple[Any, ...]:
             return (
                 tx.get_runs(self.known),
                 {run.id for run in tx.leased_runs()},
-                tx.read_gates([GATE])[GATE].held,
+                tx.get_limits([GATE])[GATE].held,
                 {run_id: len(rows) for run_id, rows in tx.get_attempts(self.known).items() if rows},
             )
 
         runs, leased, held, attempts = self.store.read(look)
         assert runs == self.known
         assert leased == {run.id for run in self.of(RunState.LEASED)}
-        assert held == sum(GATE in run.gates for run in self.of(RunState.LEASED))
+        assert held == sum(GATE in run.limit_keys for run in self.of(RunState.LEASED))
         assert attempts == self.attempts
 
     @invariant()
-    def ready_and_expired_are_what_they_are(self) -> None:
+    def ready_and_expired_runs_agree_with_the_model(self) -> None:
         ready, expired = self.store.write(
             lambda tx: (tx.ready_runs(now=self.now, limit=1000), tx.expired_leases(now=self.now, limit=1000))
         )
@@ -180,13 +181,13 @@ class Verbs(RuleBasedStateMachine):
         self.store.close()
 
 
-def test_a_store_in_memory_remembers_what_a_model_does() -> None:
+def test_an_in_memory_store_agrees_with_the_model() -> None:
     examples = max(settings().max_examples // 5, 1)
-    run_state_machine_as_test(Verbs, settings=settings(max_examples=examples, stateful_step_count=25))
+    run_state_machine_as_test(StoreMachine, settings=settings(max_examples=examples, stateful_step_count=25))
 
 
 @pytest.mark.parametrize("kind", ["postgres"])
-def test_a_server_remembers_what_a_model_does(database: Database) -> None:
-    found = type("OnAServer", (Verbs,), {"database": database})
+def test_postgres_agrees_with_the_model(database: Database) -> None:
+    found = type("OnAServer", (StoreMachine,), {"database": database})
     examples = max(settings().max_examples // 20, 1)
     run_state_machine_as_test(found, settings=settings(max_examples=examples, stateful_step_count=15))

@@ -1,4 +1,4 @@
-"""Every test of this folder is run for each store, on a bench that is driven by hand."""
+"""Every test of this folder runs on each store, with a manual clock."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.conformance.conftest import (
     postgres_template,
     postgres_url,
 )
-from tests.conformance.databases import Database
-from tests.ledger.bench import Bench, Unsure
+from tests.conformance.support.databases import Database
+from tests.ledger.ledger_kit import LedgerHarness, LossyStore
 from timewright.testing.clock import ManualClock
 
 __all__ = ["clock", "database", "postgres_place", "postgres_template", "postgres_url"]
@@ -27,19 +27,19 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def bench(database: Database, clock: ManualClock) -> Bench:
-    return Bench(database.open(), clock)
+def bench(database: Database, clock: ManualClock) -> LedgerHarness:
+    return LedgerHarness(database.open(), clock)
 
 
 @pytest.fixture
-def another(database: Database, clock: ManualClock) -> Callable[[str], Bench]:
-    """One more instance over the same rows, as another process would open it."""
+def another(database: Database, clock: ManualClock) -> Callable[[str], LedgerHarness]:
+    """Opens another instance on the same store, like another process."""
     seeds = iter(range(1, 1000))
-    return lambda name: Bench(database.open(), clock, name=name, seed=next(seeds))
+    return lambda name: LedgerHarness(database.open(), clock, name=name, seed=next(seeds))
 
 
 @pytest.fixture
-def unsure(bench: Bench) -> tuple[Bench, Unsure]:
-    """A bench whose store may break at commit, when told to."""
-    store = Unsure(bench.store)
-    return Bench(store, bench.clock, seed=999), store
+def unsure(bench: LedgerHarness) -> tuple[LedgerHarness, LossyStore]:
+    """A harness whose store can lose the connection at commit."""
+    store = LossyStore(bench.store)
+    return LedgerHarness(store, bench.clock, seed=999), store

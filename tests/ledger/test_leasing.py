@@ -1,4 +1,4 @@
-"""Ready runs are leased best first, never past a ceiling, never past their deadline, and the fence rises."""
+"""Ready runs are leased best first, within limits and deadlines, with a rising fence."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.databases import Database
-from tests.conformance.together import all_at_once
-from tests.ledger.bench import ADA, Bench, at, kinds
-from timewright.core.leasing import Waits
+from tests.conformance.support.concurrency import all_at_once
+from tests.conformance.support.databases import Database
+from tests.ledger.ledger_kit import ADA, LedgerHarness, at, kinds
 from timewright.core.moments import HOUR, MINUTE, SECOND
-from timewright.core.policies import CatchUp, LeaseTerms, Overlap, QueuePolicy
-from timewright.core.run import Failed, Released, RunState
-from timewright.core.schedule import ScheduleState
+from timewright.core.policies.policies import CatchUp, LeaseTerms, Overlap, QueuePolicy
+from timewright.core.recurrence.triggers import After, Once
+from timewright.core.run.leasing import WaitReason
+from timewright.core.run.run import Failed, Released, RunState
+from timewright.core.schedule.schedule import ScheduleState
 from timewright.core.target import Handoff
-from timewright.core.triggers import After, Once
 from timewright.errors import UnreadableRow
-from timewright.ledger.lease import lease_ready, plan_queue, renew
-from timewright.ledger.policy import set_limit, set_queue_policy
-from timewright.ports import Renewal, Stored
+from timewright.ledger.lease import lease_ready, plan_queue, renew_leases
+from timewright.ledger.queues.policies import set_limit, set_queue_policy
+from timewright.ports import Renewal, StoredObject
 
 
-def ceiling(bench: Bench, most: int, *, queue: str = "mail", namespace: str = "default", **rest: Any) -> None:
+def ceiling(
+    bench: LedgerHarness, most: int, *, queue: str = "mail", namespace: str = "default", **rest: Any
+) -> None:
     policy = QueuePolicy(max_concurrent=most, **rest)
     set_queue_policy(bench.store, namespace=namespace, queue=queue, policy=policy, by=ADA, now=bench.now)
 
 
-def limit(bench: Bench, most: int, *, name: str = "api") -> None:
-    set_limit(bench.store, namespace="default", name=name, most=most, by=ADA, now=bench.now)
+def limit(bench: LedgerHarness, most: int, *, name: str = "api") -> None:
+    set_limit(bench.store, namespace="default", name=name, capacity=most, by=ADA, now=bench.now)
 
 
-def drain(bench: Bench, **options: Any) -> list[Any]:
-    """The payloads of what is leased and completed, one by one, until nothing is left."""
+def drain(bench: LedgerHarness, **options: Any) -> list[Any]:
+    """The payloads of runs that are leased and settled one by one until none is left."""
     order = []
     while runs := bench.lease(1, handoff=True, **options):
         order += [run.payload for run in runs]
@@ -42,9 +44,9 @@ def drain(bench: Bench, **options: Any) -> list[Any]:
     return order
 
 
-def test_a_lease_says_who_holds_the_run_and_until_when(bench: Bench) -> None:
+def test_a_lease_says_who_holds_the_run_and_until_when(bench: LedgerHarness) -> None:
     job = bench.schedule(lease=LeaseTerms(length=90 * SECOND))
-    bench.go(1)
+    bench.move_to(1)
     bench.admit()
     leased = bench.leased(holder="somebody")
     (lease,) = leased.leases
@@ -55,20 +57,20 @@ def test_a_lease_says_who_holds_the_run_and_until_when(bench: Bench) -> None:
     assert kinds(leased.facts) == ["RunLeased"]
 
 
-def test_every_lease_of_a_run_has_a_higher_fence(bench: Bench) -> None:
+def test_every_lease_of_a_run_has_a_higher_fence(bench: LedgerHarness) -> None:
     bench.schedule()
-    bench.go(1)
+    bench.move_to(1)
     bench.admit()
     fences = []
     for outcome in (Failed(error="no"), Released(reason="stopping"), None):
         (run,) = bench.lease()
         fences.append(run.fence)
         bench.settle(run, outcome=outcome)
-        bench.rest(5)
+        bench.advance(5)
     assert fences == [1, 2, 3]
 
 
-def test_smaller_priorities_go_first_then_the_older_then_the_first_made(bench: Bench) -> None:
+def test_smaller_priorities_go_first_then_the_older_then_the_first_made(bench: LedgerHarness) -> None:
     bench.enqueue("late", "later")
     bench.enqueue("urgent", priority=1)
     bench.enqueue("low", priority=500)
@@ -78,16 +80,16 @@ def test_smaller_priorities_go_first_then_the_older_then_the_first_made(bench: B
     assert drain(bench) == ["urgent", "early", "late", "later", "low"]
 
 
-def test_what_someone_outside_leases_is_not_leased_by_an_engine(bench: Bench) -> None:
+def test_an_engine_does_not_lease_runs_for_external_workers(bench: LedgerHarness) -> None:
     bench.schedule(target=Handoff())
     bench.enqueue("entry")
-    bench.go(1)
+    bench.move_to(1)
     bench.admit()
     assert bench.lease() == []
     assert len(bench.lease(handoff=True)) == 2
 
 
-def test_one_queue_can_be_leased_from_alone(bench: Bench) -> None:
+def test_one_queue_can_be_leased_from_alone(bench: LedgerHarness) -> None:
     bench.enqueue("letter")
     bench.enqueue("report", queue="reports")
     bench.enqueue("stranger", namespace="other")
@@ -97,7 +99,7 @@ def test_one_queue_can_be_leased_from_alone(bench: Bench) -> None:
     assert run.payload == "stranger"
 
 
-def test_a_queue_that_nobody_set_up_has_one_lease_at_a_time(bench: Bench) -> None:
+def test_a_queue_without_a_policy_has_one_lease_at_a_time(bench: LedgerHarness) -> None:
     bench.enqueue(1, 2, 3)
     (run,) = bench.lease(handoff=True)
     assert bench.lease(handoff=True) == []
@@ -105,35 +107,35 @@ def test_a_queue_that_nobody_set_up_has_one_lease_at_a_time(bench: Bench) -> Non
     assert len(bench.lease(handoff=True)) == 1
 
 
-def test_the_ceiling_of_a_queue_also_binds_the_runs_of_schedules_in_it(bench: Bench) -> None:
+def test_the_limit_of_a_queue_also_applies_to_runs_of_schedules(bench: LedgerHarness) -> None:
     ceiling(bench, 2)
     for i in range(3):
         bench.schedule(f"job-{i}", queue="mail")
     bench.enqueue("entry")
-    bench.go(1)
+    bench.move_to(1)
     bench.admit()
     assert len(bench.lease()) == 2
     assert bench.lease(handoff=True) == []
 
 
-def test_a_named_limit_spans_schedules_and_queues(bench: Bench) -> None:
+def test_a_named_limit_spans_schedules_and_queues(bench: LedgerHarness) -> None:
     limit(bench, 3)
     ceiling(bench, 2)
     for i in range(3):
         bench.schedule(f"queued-{i}", queue="mail", limits=("api",))
         bench.schedule(f"plain-{i}", limits=("api",))
         bench.schedule(f"free-{i}")
-    bench.go(1)
+    bench.move_to(1)
     bench.admit()
     leased = bench.lease(100)
-    assert sum("limit:default/api" in run.gates for run in leased) == 3
+    assert sum("limit:default/api" in run.limit_keys for run in leased) == 3
     assert sum(run.queue == "mail" for run in leased) <= 2
-    assert sum(not run.gates for run in leased) == 3
+    assert sum(not run.limit_keys for run in leased) == 3
     bench.settle(*leased)
     assert len(bench.lease(100)) == 3
 
 
-def test_after_a_limit_was_lowered_nothing_is_granted_until_there_is_room(bench: Bench) -> None:
+def test_after_a_limit_was_lowered_nothing_is_leased_until_slots_are_free(bench: LedgerHarness) -> None:
     ceiling(bench, 3)
     bench.enqueue(*range(6))
     leased = bench.lease(handoff=True)
@@ -146,7 +148,9 @@ def test_after_a_limit_was_lowered_nothing_is_granted_until_there_is_room(bench:
     assert len(bench.lease(handoff=True)) == 1
 
 
-def test_instances_that_race_never_pass_a_ceiling(bench: Bench, another: Callable[[str], Bench]) -> None:
+def test_racing_instances_never_exceed_a_limit(
+    bench: LedgerHarness, another: Callable[[str], LedgerHarness]
+) -> None:
     ceiling(bench, 5)
     bench.enqueue(*range(40))
     workers = [another(f"worker-{i}") for i in range(3)]
@@ -160,22 +164,22 @@ def test_instances_that_race_never_pass_a_ceiling(bench: Bench, another: Callabl
 
 
 def test_one_that_stood_still_dates_its_lease_when_the_place_was_free(
-    bench: Bench, another: Callable[[str], Bench]
+    bench: LedgerHarness, another: Callable[[str], LedgerHarness]
 ) -> None:
     bench.enqueue(1, 2)
     (held,) = bench.lease(handoff=True)
     slow, read_before = another("slow"), bench.now
-    bench.rest(10)
+    bench.advance(10)
     bench.settle(held)
-    bench.rest(1)
+    bench.advance(1)
     late = lease_ready(slow.store, ids=slow.ids, holder="slow", capacity=1, handoff=True, now=read_before)
     (lease,) = late.leases
     assert lease.run.leased_at == bench.now
     assert lease.run.lease_until == bench.now + lease.terms.lease.length
 
 
-def test_every_path_back_to_ready_goes_through_the_same_gate(bench: Bench) -> None:
-    """Released, failed and lost runs wait for a place like everyone else."""
+def test_every_way_back_to_ready_frees_the_limit(bench: LedgerHarness) -> None:
+    """Released, failed and lost runs wait for a free slot like all others."""
     bench.enqueue(1, 2)
     (first,) = bench.lease(handoff=True)
     bench.settle(first, outcome=Released(reason="later"))
@@ -188,40 +192,40 @@ def test_every_path_back_to_ready_goes_through_the_same_gate(bench: Bench) -> No
     assert bench.lease(handoff=True) == []
 
 
-def test_a_run_that_is_too_late_to_start_is_skipped_and_its_schedule_goes_on(bench: Bench) -> None:
+def test_a_run_that_is_too_late_to_start_is_skipped_and_its_schedule_goes_on(bench: LedgerHarness) -> None:
     job = bench.schedule(trigger=After(5 * MINUTE), deadline=2 * MINUTE)
-    bench.go(5)
+    bench.move_to(5)
     bench.admit()
-    bench.go(7)
+    bench.move_to(7)
     bench.clock.advance(SECOND)
     leased = bench.leased()
     assert leased.leases == ()
     assert kinds(leased.facts) == ["RunSkipped", "ScheduleMoved"]
-    assert bench.fates(job) == [(5, "deadline")]
-    assert bench.standing(job).next_at == bench.now + 5 * MINUTE
+    assert bench.outcomes_of(job) == [(5, "deadline")]
+    assert bench.progress(job).next_at == bench.now + 5 * MINUTE
 
 
-def test_once_that_came_too_late_to_start_is_finished(bench: Bench) -> None:
+def test_once_that_came_too_late_to_start_is_finished(bench: LedgerHarness) -> None:
     job = bench.schedule(trigger=Once(at(1)), deadline=MINUTE)
-    bench.go(1)
+    bench.move_to(1)
     bench.admit()
-    bench.go(3)
+    bench.move_to(3)
     assert bench.lease() == []
-    assert bench.standing(job).state is ScheduleState.FINISHED
+    assert bench.progress(job).state is ScheduleState.FINISHED
 
 
-def test_a_retry_is_not_started_after_the_deadline_either(bench: Bench) -> None:
+def test_a_retry_is_not_started_after_the_deadline_either(bench: LedgerHarness) -> None:
     job = bench.schedule(deadline=30 * SECOND, overlap=Overlap.QUEUE)
-    bench.go(1)
+    bench.move_to(1)
     bench.admit()
     bench.work(Failed(error="no"))
-    bench.go(2)
+    bench.move_to(2)
     bench.admit()
     assert bench.lease() == []
-    assert bench.fates(job) == [(1, "deadline"), (2, "ready")]
+    assert bench.outcomes_of(job) == [(1, "deadline"), (2, "ready")]
 
 
-def test_waiting_counts_where_a_queue_says_so_and_only_there(bench: Bench) -> None:
+def test_ageing_applies_only_to_queues_that_set_it(bench: LedgerHarness) -> None:
     ceiling(bench, 1, ageing=MINUTE)
     ceiling(bench, 1, namespace="other")
     for namespace in ("default", "other"):
@@ -233,7 +237,7 @@ def test_waiting_counts_where_a_queue_says_so_and_only_there(bench: Bench) -> No
     assert drain(bench, queue=("other", "mail")) == [*["new"] * 4, "old"]
 
 
-def test_more_says_that_runs_wait_for_nothing_but_capacity(bench: Bench) -> None:
+def test_more_is_set_if_runs_wait_only_for_capacity(bench: LedgerHarness) -> None:
     bench.enqueue(1, 2, 3)
     assert bench.leased(5, handoff=True).more is False, "they wait for the ceiling"
     ceiling(bench, 9)
@@ -242,7 +246,7 @@ def test_more_says_that_runs_wait_for_nothing_but_capacity(bench: Bench) -> None
     assert bench.leased(0).leases == ()
 
 
-def test_a_plan_reads_only_and_says_who_waits_and_why(bench: Bench) -> None:
+def test_a_plan_writes_nothing_and_names_waiting_runs_with_reasons(bench: LedgerHarness) -> None:
     bench.enqueue("first", "second")
     bench.enqueue("later", not_before=at(30))
     (lost,) = bench.lease(handoff=True)
@@ -250,31 +254,39 @@ def test_a_plan_reads_only_and_says_who_waits_and_why(bench: Bench) -> None:
     plan, policy = plan_queue(bench.store, namespace="default", queue="mail", now=bench.now)
     assert policy == QueuePolicy()
     assert plan.leases == ()
-    assert {waiting.reason for waiting in plan.waiting} == {Waits.LEASED, Waits.CEILING, Waits.BACKOFF}
+    assert {waiting.reason for waiting in plan.waiting} == {
+        WaitReason.LEASED,
+        WaitReason.LIMIT,
+        WaitReason.BACKOFF,
+    }
     bench.clock.advance(301 * SECOND)
     plan, _ = plan_queue(bench.store, namespace="default", queue="mail", now=bench.now)
     assert [run.payload for run in plan.leases] == ["second"], "a lease that is over frees its place"
-    assert [w.reason for w in plan.waiting if w.run_id == lost.id] == [Waits.LEASED]
+    assert [w.reason for w in plan.waiting if w.run_id == lost.id] == [WaitReason.LEASED]
     assert bench.store.read(lambda tx: tx.queue_runs("default", "mail", limit=10)) == before
 
 
-def test_a_renewed_lease_lasts_and_a_lost_one_is_said_to_be_lost(bench: Bench) -> None:
+def test_a_renewed_lease_lasts_and_a_lost_one_is_said_to_be_lost(bench: LedgerHarness) -> None:
     bench.enqueue(1)
     (run,) = bench.lease(handoff=True)
     bench.clock.advance(200 * SECOND)
     longer = Renewal(run.id, run.fence, bench.now + 300 * SECOND)
-    (kept,), lost = renew(bench.store, [longer], now=bench.now)
+    (kept,), lost = renew_leases(bench.store, [longer], now=bench.now)
     assert (kept.run_id, lost) == (run.id, [])
     bench.clock.advance(200 * SECOND)
     assert bench.reclaim().ended == ()
     bench.clock.advance(200 * SECOND)
     bench.reclaim()
-    kept_none, gone = renew(bench.store, [longer], now=bench.now)
+    kept_none, gone = renew_leases(bench.store, [longer], now=bench.now)
     assert (kept_none, gone) == ([], [longer])
 
 
-def test_a_policy_that_cannot_be_read_leases_nothing_of_its_queue_and_stops_no_other(bench: Bench) -> None:
-    torn = Stored(kind="queue", namespace="default", name="mail", body=b'{"max_concurrent": -4}', at=at(0))
+def test_a_policy_that_cannot_be_read_leases_nothing_of_its_queue_and_stops_no_other(
+    bench: LedgerHarness,
+) -> None:
+    torn = StoredObject(
+        kind="queue", namespace="default", name="mail", body=b'{"max_concurrent": -4}', at=at(0)
+    )
     bench.store.write(lambda tx: tx.put_objects([torn]))
     bench.enqueue("letter")
     bench.enqueue("report", queue="reports")
@@ -285,20 +297,20 @@ def test_a_policy_that_cannot_be_read_leases_nothing_of_its_queue_and_stops_no_o
         plan_queue(bench.store, namespace="default", queue="mail", now=bench.now)
 
 
-def test_an_answer_is_written_also_when_the_policy_became_unreadable_meanwhile(bench: Bench) -> None:
+def test_an_answer_is_written_also_when_the_policy_became_unreadable_meanwhile(bench: LedgerHarness) -> None:
     bench.enqueue("letter")
     (run,) = bench.lease(handoff=True)
-    torn = Stored(kind="queue", namespace="default", name="mail", body=b"[]", at=at(0))
+    torn = StoredObject(kind="queue", namespace="default", name="mail", body=b"[]", at=at(0))
     bench.store.write(lambda tx: tx.put_objects([torn]))
     bench.settle(run)
     assert bench.run(run).state is RunState.SUCCEEDED
 
 
-def test_a_run_whose_words_cannot_be_read_is_parked_and_the_others_go_on(
-    bench: Bench, another: Callable[[str], Bench], database: Database
+def test_a_run_of_an_unreadable_schedule_is_parked_and_others_continue(
+    bench: LedgerHarness, another: Callable[[str], LedgerHarness], database: Database
 ) -> None:
     bad, good = bench.schedule("bad", catch_up=CatchUp.ALL), bench.schedule("good")
-    bench.go(1)
+    bench.move_to(1)
     bench.admit()
     database.sql("UPDATE revisions SET body = '{}' WHERE schedule_id = ?", [bad.id])
     leased = another("one who did not read them before").leased()
@@ -307,10 +319,10 @@ def test_a_run_whose_words_cannot_be_read_is_parked_and_the_others_go_on(
     rows = database.sql("SELECT state, reason FROM runs WHERE schedule_id = ?", [bad.id])
     assert rows == [("parked", "unreadable")]
     bench.settle(*[lease.run for lease in leased.leases])
-    assert bench.fates(good) == [(1, "succeeded")]
+    assert bench.outcomes_of(good) == [(1, "succeeded")]
 
 
-def test_a_lease_can_be_asked_for_with_a_length_of_its_own(bench: Bench) -> None:
+def test_a_lease_can_be_asked_for_with_a_length_of_its_own(bench: LedgerHarness) -> None:
     bench.enqueue(1)
     (run,) = bench.lease(handoff=True, length=HOUR)
     assert run.lease_until == bench.now + HOUR

@@ -1,150 +1,150 @@
-"""A pause holds back, records what it held back, and catches nothing up."""
+"""A pause skips and records its occurrences, and catches none up."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.ledger.bench import Bench, at, kinds
+from tests.ledger.ledger_kit import LedgerHarness, at, kinds
 from timewright.core.moments import MINUTE, SECOND
-from timewright.core.policies import Align, CatchUp, Overlap
-from timewright.core.run import RunState
-from timewright.core.schedule import ScheduleState
-from timewright.core.triggers import After, Every, Once
+from timewright.core.policies.policies import Align, CatchUp, Overlap
+from timewright.core.recurrence.triggers import After, Every, Once
+from timewright.core.run.run import RunState
+from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import InvalidInput, NotAllowed, NotFound
 
 
-def test_what_lies_in_a_pause_is_skipped_and_never_caught_up(bench: Bench) -> None:
+def test_occurrences_in_a_pause_are_skipped_and_never_caught_up(bench: LedgerHarness) -> None:
     job = bench.schedule(catch_up=CatchUp.ALL)
-    bench.go(0.5)
+    bench.move_to(0.5)
     bench.pause(job, until=at(3))
-    bench.go(2)
-    assert bench.admit().looked_at == 0
-    bench.go(3)
+    bench.move_to(2)
+    assert bench.admit().schedules_read == 0
+    bench.move_to(3)
     bench.admit()
-    assert bench.fates(job) == [(1, "paused"), (2, "paused"), (3, "ready")]
-    assert bench.standing(job).state is ScheduleState.ACTIVE
+    assert bench.outcomes_of(job) == [(1, "paused"), (2, "paused"), (3, "ready")]
+    assert bench.progress(job).state is ScheduleState.ACTIVE
 
 
-def test_a_pause_without_an_end_lasts_until_someone_resumes(bench: Bench) -> None:
+def test_a_pause_without_an_end_lasts_until_someone_resumes(bench: LedgerHarness) -> None:
     job = bench.schedule()
-    bench.go(0.5)
+    bench.move_to(0.5)
     changed = bench.pause(job)
-    assert (changed.standing.state, changed.standing.next_at) == (ScheduleState.PAUSED, None)
-    bench.go(4.5)
-    assert bench.admit().looked_at == 0
+    assert (changed.progress.state, changed.progress.next_at) == (ScheduleState.PAUSED, None)
+    bench.move_to(4.5)
+    assert bench.admit().schedules_read == 0
     changed = bench.resume(job)
-    assert changed.standing.next_at == at(5), "the next time is known at once"
+    assert changed.progress.next_at == at(5), "the next time is known at once"
     assert kinds(changed.facts) == ["ScheduleChanged", *["RunSkipped"] * 4]
-    assert bench.fates(job) == [(minute, "paused") for minute in (1, 2, 3, 4)]
-    bench.go(5)
+    assert bench.outcomes_of(job) == [(minute, "paused") for minute in (1, 2, 3, 4)]
+    bench.move_to(5)
     bench.admit()
-    assert bench.fates(job)[-1] == (5, "ready")
+    assert bench.outcomes_of(job)[-1] == (5, "ready")
 
 
-def test_a_long_pause_is_one_row_that_counts(bench: Bench) -> None:
+def test_a_long_pause_is_one_row_that_counts(bench: LedgerHarness) -> None:
     job = bench.schedule(trigger=Every(SECOND))
     bench.pause(job)
     bench.clock.advance(seconds=3600.5)
     bench.resume(job)
-    assert bench.fates(job) == [(1 / 60, "pausedx3600")]
-    assert bench.standing(job).next_at == at(60) + SECOND
+    assert bench.outcomes_of(job) == [(1 / 60, "pausedx3600")]
+    assert bench.progress(job).next_at == at(60) + SECOND
 
 
-def test_a_very_long_pause_is_recorded_pass_by_pass(bench: Bench) -> None:
+def test_a_very_long_pause_is_recorded_pass_by_pass(bench: LedgerHarness) -> None:
     job = bench.schedule(trigger=Every(SECOND))
     bench.pause(job)
     bench.clock.advance(seconds=25_000.5)
     bench.resume(job)
-    while bench.admit().full:
+    while bench.admit().more_due:
         pass
     rows = bench.runs(job)
     assert sum(run.dropped for run in rows) == 25_000
     assert {run.reason for run in rows} == {"paused"}
-    assert bench.standing(job).next_at == at(0) + 25_001 * SECOND
+    assert bench.progress(job).next_at == at(0) + 25_001 * SECOND
 
 
-def test_resuming_early_goes_on_at_the_next_instant(bench: Bench) -> None:
+def test_resuming_early_goes_on_at_the_next_instant(bench: LedgerHarness) -> None:
     job = bench.schedule()
     bench.pause(job, until=at(60))
-    bench.go(2.5)
+    bench.move_to(2.5)
     bench.resume(job)
-    bench.go(3)
+    bench.move_to(3)
     bench.admit()
-    assert bench.fates(job) == [(1, "paused"), (2, "paused"), (3, "ready")]
+    assert bench.outcomes_of(job) == [(1, "paused"), (2, "paused"), (3, "ready")]
 
 
-def test_pausing_twice_is_one_pause_from_the_first(bench: Bench) -> None:
+def test_pausing_twice_is_one_pause_from_the_first(bench: LedgerHarness) -> None:
     job = bench.schedule()
-    bench.go(0.5)
+    bench.move_to(0.5)
     bench.pause(job, until=at(2.5))
-    bench.go(1.5)
+    bench.move_to(1.5)
     bench.pause(job, until=at(4.5))
-    bench.go(5)
+    bench.move_to(5)
     bench.admit()
-    assert bench.fates(job) == [*[(minute, "paused") for minute in (1, 2, 3, 4)], (5, "ready")]
+    assert bench.outcomes_of(job) == [*[(minute, "paused") for minute in (1, 2, 3, 4)], (5, "ready")]
 
 
-def test_work_under_way_goes_on_through_a_pause_and_what_was_held_still_runs(bench: Bench) -> None:
+def test_runs_in_flight_and_held_runs_continue_during_a_pause(bench: LedgerHarness) -> None:
     job = bench.schedule(overlap=Overlap.QUEUE)
     for minute in (1, 2):
-        bench.go(minute)
+        bench.move_to(minute)
         bench.admit()
     (run,) = bench.lease()
     bench.pause(job)
     bench.settle(run)
     bench.work()
-    assert bench.fates(job) == [(1, "succeeded"), (2, "succeeded")]
-    assert bench.standing(job).state is ScheduleState.PAUSED
+    assert bench.outcomes_of(job) == [(1, "succeeded"), (2, "succeeded")]
+    assert bench.progress(job).state is ScheduleState.PAUSED
 
 
-def test_what_was_open_before_the_pause_is_caught_up_after_it(bench: Bench) -> None:
-    """Nobody looked from noon on; the pause began later."""
+def test_occurrences_missed_before_a_pause_are_caught_up_after_it(bench: LedgerHarness) -> None:
+    """No admission since noon; the pause began later."""
     job = bench.schedule(trigger=Every(10 * MINUTE))
-    bench.go(15)
+    bench.move_to(15)
     bench.pause(job, until=at(28))
-    bench.go(29)
+    bench.move_to(29)
     bench.admit()
-    assert bench.fates(job) == [(10, "ready"), (20, "paused")]
+    assert bench.outcomes_of(job) == [(10, "ready"), (20, "paused")]
 
 
-def test_counted_from_now_it_runs_at_the_very_end_of_the_pause(bench: Bench) -> None:
+def test_counted_from_now_it_runs_at_the_very_end_of_the_pause(bench: LedgerHarness) -> None:
     job = bench.schedule(trigger=Every(10 * MINUTE), align=Align.NOW)
     bench.pause(job, until=at(25))
-    bench.go(25)
+    bench.move_to(25)
     bench.admit()
-    assert bench.fates(job) == [(25, "ready")]
+    assert bench.outcomes_of(job) == [(25, "ready")]
 
 
-def test_a_delay_starts_again_from_the_end_of_the_pause(bench: Bench) -> None:
+def test_a_delay_starts_again_from_the_end_of_the_pause(bench: LedgerHarness) -> None:
     job = bench.schedule(trigger=After(10 * MINUTE))
     bench.pause(job, until=at(25))
-    bench.go(25)
+    bench.move_to(25)
     bench.admit()
-    assert bench.fates(job) == [(10, "paused")]
-    assert bench.standing(job).next_at == at(35)
+    assert bench.outcomes_of(job) == [(10, "paused")]
+    assert bench.progress(job).next_at == at(35)
 
 
-def test_once_inside_a_pause_is_skipped_and_over(bench: Bench) -> None:
+def test_once_inside_a_pause_is_skipped_and_over(bench: LedgerHarness) -> None:
     job = bench.schedule(trigger=Once(at(5)))
     bench.pause(job)
-    bench.go(9)
+    bench.move_to(9)
     changed = bench.resume(job)
-    assert bench.fates(job) == [(5, "paused")]
-    assert changed.standing.state is ScheduleState.FINISHED
+    assert bench.outcomes_of(job) == [(5, "paused")]
+    assert changed.progress.state is ScheduleState.FINISHED
 
 
-def test_a_pause_ends_ahead(bench: Bench) -> None:
+def test_the_end_of_a_pause_must_be_in_the_future(bench: LedgerHarness) -> None:
     job = bench.schedule()
-    with pytest.raises(InvalidInput, match="not ahead"):
+    with pytest.raises(InvalidInput, match="not in the future"):
         bench.pause(job, until=bench.now)
 
 
-def test_what_is_not_paused_is_not_resumed(bench: Bench) -> None:
+def test_a_schedule_that_is_not_paused_cannot_be_resumed(bench: LedgerHarness) -> None:
     job = bench.schedule()
     with pytest.raises(NotAllowed, match="active cannot resume"):
         bench.resume(job)
     finished = bench.schedule("once", Once(at(1)))
-    bench.go(1)
+    bench.move_to(1)
     bench.admit()
     bench.work()
     with pytest.raises(NotAllowed, match="finished cannot pause"):
@@ -154,7 +154,7 @@ def test_what_is_not_paused_is_not_resumed(bench: Bench) -> None:
         bench.pause(gone)
 
 
-def test_each_pause_and_each_resume_leaves_its_line(bench: Bench) -> None:
+def test_each_pause_and_each_resume_has_an_audit_entry(bench: LedgerHarness) -> None:
     job = bench.schedule()
     bench.pause(job, until=at(9))
     bench.pause(job)
@@ -167,23 +167,23 @@ def test_each_pause_and_each_resume_leaves_its_line(bench: Bench) -> None:
     ]
 
 
-def test_a_pause_after_one_that_is_over_does_not_reach_back_to_it(bench: Bench) -> None:
+def test_a_pause_after_one_that_is_over_does_not_reach_back_to_it(bench: LedgerHarness) -> None:
     job = bench.schedule(
         trigger=Every(MINUTE, at(0)), catch_up=CatchUp.ALL, catch_up_limit=3, overlap=Overlap.ALLOW
     )
     bench.pause(job, until=at(5))
-    bench.go(12)
+    bench.move_to(12)
     bench.admit()
     ran = [run.planned_at for run in bench.runs(job) if run.state is RunState.READY]
     assert ran
     assert min(ran) >= at(5)
     bench.pause(job)
-    assert bench.standing(job).paused_at == at(12)
+    assert bench.progress(job).paused_at == at(12)
 
 
-def test_a_pause_over_one_whose_instants_nobody_has_decided_goes_on_from_its_beginning(bench: Bench) -> None:
+def test_a_pause_over_an_undecided_pause_continues_it(bench: LedgerHarness) -> None:
     job = bench.schedule(trigger=Every(MINUTE, at(0)), catch_up=CatchUp.ALL)
     bench.pause(job, until=at(5))
-    bench.go(12)
+    bench.move_to(12)
     bench.pause(job)
-    assert bench.standing(job).paused_at == at(0)
+    assert bench.progress(job).paused_at == at(0)

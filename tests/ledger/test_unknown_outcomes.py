@@ -1,4 +1,4 @@
-"""The connection breaks at commit: whether it was applied or not, nothing is lost and nothing doubled."""
+"""If the connection breaks at commit, applied or not, nothing is lost or doubled."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.ledger.bench import ADA, Bench, Unsure, at, kinds
+from tests.ledger.ledger_kit import ADA, LedgerHarness, LossyStore, at, kinds
 from timewright.core.moments import SECOND
-from timewright.core.policies import QueuePolicy, Retry
-from timewright.core.run import Failed, RunState
+from timewright.core.policies.policies import QueuePolicy, Retry
+from timewright.core.run.run import Failed, RunState
 from timewright.errors import OutcomeUnknown
-from timewright.ledger.admission_pass import Offer
-from timewright.ledger.by_hand import enqueue
-from timewright.ledger.policy import set_queue_policy
+from timewright.ledger.admission_batch import LocalCapacity
+from timewright.ledger.manual_runs import enqueue
+from timewright.ledger.queues.policies import set_queue_policy
 from timewright.ports import Store, Transaction
 
 T = TypeVar("T")
@@ -23,34 +23,38 @@ applied = pytest.mark.parametrize("applied", [True, False])
 
 
 @applied
-def test_an_admission_is_found_again_or_made_by_the_next_pass(
-    unsure: tuple[Bench, Unsure], applied: bool
+def test_an_admission_with_unknown_outcome_is_found_or_repeated(
+    unsure: tuple[LedgerHarness, LossyStore], applied: bool
 ) -> None:
     bench, store = unsure
     job = bench.schedule()
-    bench.go(1)
+    bench.move_to(1)
     store.break_next(applied)
-    assert bench.admit().full, "so the engine looks again"
+    assert bench.admit().more_due, "so the engine looks again"
     bench.admit()
-    assert bench.fates(job) == [(1, "ready")]
+    assert bench.outcomes_of(job) == [(1, "ready")]
 
 
 @applied
-def test_a_run_inserted_leased_is_not_left_to_its_lease(unsure: tuple[Bench, Unsure], applied: bool) -> None:
+def test_a_run_inserted_leased_is_not_left_to_its_lease(
+    unsure: tuple[LedgerHarness, LossyStore], applied: bool
+) -> None:
     bench, store = unsure
     job = bench.schedule()
-    bench.go(1)
+    bench.move_to(1)
     store.break_next(applied)
-    offer = Offer(holder="here", capacity=5)
-    started = [*bench.admit(offer=offer).leased, *bench.admit(offer=offer).leased]
+    offer = LocalCapacity(holder="here", capacity=5)
+    started = [*bench.admit(local_capacity=offer).leased, *bench.admit(local_capacity=offer).leased]
     ((run, schedule),) = started
     assert schedule == job
     bench.settle(run)
-    assert bench.fates(job) == [(1, "succeeded")]
+    assert bench.outcomes_of(job) == [(1, "succeeded")]
 
 
 @applied
-def test_a_lease_is_found_again_by_its_id(unsure: tuple[Bench, Unsure], applied: bool) -> None:
+def test_a_lease_with_unknown_outcome_is_found_by_its_id(
+    unsure: tuple[LedgerHarness, LossyStore], applied: bool
+) -> None:
     bench, store = unsure
     policy = QueuePolicy(max_concurrent=2)
     set_queue_policy(store, namespace="default", queue="mail", policy=policy, by=ADA, now=bench.now)
@@ -65,10 +69,12 @@ def test_a_lease_is_found_again_by_its_id(unsure: tuple[Bench, Unsure], applied:
 
 
 @applied
-def test_an_answer_is_counted_once(unsure: tuple[Bench, Unsure], applied: bool) -> None:
+def test_a_result_with_unknown_outcome_is_counted_once(
+    unsure: tuple[LedgerHarness, LossyStore], applied: bool
+) -> None:
     bench, store = unsure
     job = bench.schedule(retry=Retry(max_attempts=1), disable_after=5)
-    bench.go(1)
+    bench.move_to(1)
     bench.admit()
     (run,) = bench.lease()
     store.break_next(applied)
@@ -78,31 +84,31 @@ def test_an_answer_is_counted_once(unsure: tuple[Bench, Unsure], applied: bool) 
     assert bench.run(run).state is RunState.FAILED
     assert bench.run(run).attempts == 1
     assert len(bench.attempts(run)) == 1
-    assert bench.standing(job).failures == 1, "the streak is not counted twice"
+    assert bench.progress(job).failures == 1, "the streak is not counted twice"
 
 
 @applied
-def test_an_answer_that_breaks_twice_can_be_given_again_later(
-    unsure: tuple[Bench, Unsure], applied: bool
+def test_a_result_that_fails_twice_can_be_settled_later(
+    unsure: tuple[LedgerHarness, LossyStore], applied: bool
 ) -> None:
     bench, store = unsure
     job = bench.schedule(retry=Retry(max_attempts=1))
-    bench.go(1)
+    bench.move_to(1)
     bench.admit()
     (run,) = bench.lease()
     store.break_next(applied, False)
     with pytest.raises(OutcomeUnknown):
         bench.settle(run, outcome=Failed(error="no"))
-    bench.rest(5)
+    bench.advance(5)
     assert bench.settle(run, outcome=Failed(error="no")).stale == ()
-    assert (bench.run(run).state, bench.standing(job).failures) == (RunState.FAILED, 1)
+    assert (bench.run(run).state, bench.progress(job).failures) == (RunState.FAILED, 1)
 
 
 @applied
-def test_a_retry_is_not_charged_twice(unsure: tuple[Bench, Unsure], applied: bool) -> None:
+def test_a_retry_is_not_charged_twice(unsure: tuple[LedgerHarness, LossyStore], applied: bool) -> None:
     bench, store = unsure
     bench.schedule()
-    bench.go(1)
+    bench.move_to(1)
     bench.admit()
     (run,) = bench.lease()
     store.break_next(applied)
@@ -111,7 +117,7 @@ def test_a_retry_is_not_charged_twice(unsure: tuple[Bench, Unsure], applied: boo
 
 
 @applied
-def test_a_reclaim_charges_once(unsure: tuple[Bench, Unsure], applied: bool) -> None:
+def test_a_reclaim_charges_once(unsure: tuple[LedgerHarness, LossyStore], applied: bool) -> None:
     bench, store = unsure
     bench.enqueue(1)
     (run,) = bench.lease(handoff=True)
@@ -124,7 +130,7 @@ def test_a_reclaim_charges_once(unsure: tuple[Bench, Unsure], applied: bool) -> 
 
 
 @applied
-def test_entries_are_put_into_a_queue_once(unsure: tuple[Bench, Unsure], applied: bool) -> None:
+def test_entries_are_put_into_a_queue_once(unsure: tuple[LedgerHarness, LossyStore], applied: bool) -> None:
     bench, store = unsure
     store.break_next(applied)
     made = enqueue(
@@ -135,18 +141,20 @@ def test_entries_are_put_into_a_queue_once(unsure: tuple[Bench, Unsure], applied
 
 
 @applied
-def test_a_run_now_with_a_client_key_is_made_once(unsure: tuple[Bench, Unsure], applied: bool) -> None:
+def test_a_run_now_with_a_client_key_is_made_once(
+    unsure: tuple[LedgerHarness, LossyStore], applied: bool
+) -> None:
     bench, store = unsure
     job = bench.schedule()
     store.break_next(applied)
     with pytest.raises(OutcomeUnknown):
         bench.run_now(job, client_key="k")
     bench.run_now(job, client_key="k")
-    assert bench.fates(job) == [(0, "ready")]
+    assert bench.outcomes_of(job) == [(0, "ready")]
 
 
-class Late(Unsure):
-    """A store whose first commit is applied only after somebody has looked whether it was."""
+class Late(LossyStore):
+    """A store whose first commit is applied only after the check whether it was."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -167,8 +175,8 @@ class Late(Unsure):
         return seen
 
 
-def test_entries_whose_commit_came_through_while_it_was_looked_for_are_there_once(
-    unsure: tuple[Bench, Unsure],
+def test_entries_whose_commit_arrives_late_are_inserted_once(
+    unsure: tuple[LedgerHarness, LossyStore],
 ) -> None:
     bench, store = unsure
     made = enqueue(

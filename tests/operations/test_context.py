@@ -1,4 +1,4 @@
-"""Several steps as one: kept together, told after the commit, or rehearsed and undone."""
+"""Transactions of several steps, facts after the commit, and dry runs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.operations.house import House, dump
+from tests.operations.harness import OperationsHarness, dump
 from timewright.core.facts import Fact
 from timewright.errors import InvalidInput, StoreUnavailable
-from timewright.operations.context import Context, rehearse, together
+from timewright.operations.context import OperationContext, dry_run, in_transaction
 
 
-def write(name: str) -> Callable[[Context], str]:
-    def work(inside: Context) -> str:
+def write(name: str) -> Callable[[OperationContext], str]:
+    def work(inside: OperationContext) -> str:
         inside.store.write(lambda tx: tx.put_meta(name, name))
         found = inside.store.read(lambda tx: tx.get_meta(name))
         assert found is not None
@@ -24,63 +24,63 @@ def write(name: str) -> Callable[[Context], str]:
     return work
 
 
-def test_what_is_done_together_is_seen_inside_and_kept_outside(house: House) -> None:
-    assert together(house.context, write("a")) == "a"
-    assert house.store.read(lambda tx: tx.get_meta("a")) == "a"
+def test_a_transaction_sees_its_own_writes_and_commits_them(harness: OperationsHarness) -> None:
+    assert in_transaction(harness.context, write("a")) == "a"
+    assert harness.store.read(lambda tx: tx.get_meta("a")) == "a"
 
 
-def test_what_fails_together_leaves_nothing(house: House) -> None:
-    before = dump(house.store)
+def test_a_failed_transaction_leaves_nothing(harness: OperationsHarness) -> None:
+    before = dump(harness.store)
 
-    def work(inside: Context) -> None:
+    def work(inside: OperationContext) -> None:
         write("a")(inside)
-        inside.tell([Fact(at=house.now)])
+        inside.notify([Fact(at=harness.now)])
         raise InvalidInput("no")
 
     with pytest.raises(InvalidInput):
-        together(house.context, work)
-    assert dump(house.store) == before
-    assert house.told == []
+        in_transaction(harness.context, work)
+    assert dump(harness.store) == before
+    assert harness.facts == []
 
 
-def test_a_rehearsal_sees_what_it_did_and_leaves_nothing(house: House) -> None:
-    before = dump(house.store)
-    assert rehearse(house.context, lambda inside: together(inside, write("a"))) == "a"
-    assert dump(house.store) == before
+def test_a_dry_run_sees_its_own_writes_and_leaves_nothing(harness: OperationsHarness) -> None:
+    before = dump(harness.store)
+    assert dry_run(harness.context, lambda inside: in_transaction(inside, write("a"))) == "a"
+    assert dump(harness.store) == before
 
 
-def test_a_rehearsal_reads_the_clock_once_and_tells_nobody(house: House) -> None:
-    def work(inside: Context) -> bool:
-        inside.tell([Fact(at=house.now)])
+def test_a_dry_run_reads_the_clock_once_and_sends_no_facts(harness: OperationsHarness) -> None:
+    def work(inside: OperationContext) -> bool:
+        inside.notify([Fact(at=harness.now)])
         first = inside.now()
-        house.sleep(seconds=5)
+        harness.sleep(seconds=5)
         return inside.now() == first
 
-    assert rehearse(house.context, work)
-    assert house.told == []
+    assert dry_run(harness.context, work)
+    assert harness.facts == []
 
 
-def test_work_that_a_store_runs_twice_is_told_once(house: House) -> None:
+def test_the_facts_of_retried_work_are_sent_once(harness: OperationsHarness) -> None:
     class Twice:
-        """A store that meets a deadlock first, as PostgreSQL may."""
+        """A store that retries the work once, as PostgreSQL does after a deadlock."""
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(house.store, name)
+            return getattr(harness.store, name)
 
         def write(self, work: Callable[[Any], Any]) -> Any:
             with pytest.raises(StoreUnavailable):
-                house.store.write(lambda tx: self._lost(work, tx))
-            return house.store.write(work)
+                harness.store.write(lambda tx: self._lost(work, tx))
+            return harness.store.write(work)
 
         def _lost(self, work: Callable[[Any], Any], tx: Any) -> None:
             work(tx)
             raise StoreUnavailable("deadlock")
 
-    context = replace(house.context, store=Twice())
-    together(context, lambda inside: inside.tell([Fact(at=house.now)]))
-    assert len(house.told) == 1
+    context = replace(harness.context, store=Twice())
+    in_transaction(context, lambda inside: inside.notify([Fact(at=harness.now)]))
+    assert len(harness.facts) == 1
 
 
-def test_a_reason_of_the_request_stands_over_that_of_the_caller(house: House) -> None:
-    assert house.context.because("x").reason == "x"
-    assert house.context.because("").actor == "ada"
+def test_the_reason_of_the_request_overrides_that_of_the_caller(harness: OperationsHarness) -> None:
+    assert harness.context.actor_with_reason("x").reason == "x"
+    assert harness.context.actor_with_reason("").name == "ada"

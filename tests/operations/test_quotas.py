@@ -1,4 +1,4 @@
-"""How much a caller from outside may ask for, and that whoever has the store itself is not counted."""
+"""Quotas of remote callers; local callers have none."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.operations.house import House, dump
-from timewright.core.run import Succeeded
+from tests.operations.harness import OperationsHarness, dump
+from timewright.core.run.run import Succeeded
 from timewright.errors import InvalidInput, InvalidZone, OverQuota, TimewrightError
-from timewright.operations import Context, operations
-from timewright.operations.access import EVERYTHING, Caller, acting
-from timewright.operations.limiter import Bucket, Limiter, Rate
-from timewright.operations.quotas import take_request
+from timewright.operations import OperationContext, operations
+from timewright.operations.access.authentication import ALL_SCOPES, Caller, context_for
+from timewright.operations.access.rate_limiter import RateLimit, RateLimiter, TokenBucket
+from timewright.operations.quotas import charge_request
 from timewright.ports import Launch
 from timewright.settings import Settings
 
@@ -25,64 +25,64 @@ NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def house(request: pytest.FixtureRequest) -> House:
-    """A house of its own; on PostgreSQL a namespace of its own in a shared one."""
+def harness(request: pytest.FixtureRequest) -> OperationsHarness:
+    """An empty harness; on PostgreSQL a separate namespace of a shared one."""
     if request.param == "sqlite":
-        return House()
-    shared: House = request.getfixturevalue("postgres_street")
-    return shared.elsewhere(f"quota-{request.node.name[:40]}")
+        return OperationsHarness()
+    shared: OperationsHarness = request.getfixturevalue("empty_postgres_harness")
+    return shared.in_namespace(f"quota-{request.node.name[:40]}")
 
 
-def remote(house: House, *, origin: str = "human", **quotas: Any) -> Context:
-    """The context of a key from outside, in a namespace with these quotas."""
-    name = house.context.namespace
-    house.ask("namespace create", name=name, **quotas)
-    caller = Caller(actor="ci", origin=origin, scopes=EVERYTHING, namespaces=(name,), key="aaaaaaaaaaaa")
-    return acting(house.context, caller)
+def remote(harness: OperationsHarness, *, origin: str = "human", **quotas: Any) -> OperationContext:
+    """Return the context of a remote caller in a namespace with these quotas."""
+    name = harness.context.namespace
+    harness.ask("namespace create", name=name, **quotas)
+    caller = Caller(actor="ci", origin=origin, scopes=ALL_SCOPES, namespaces=(name,), key="aaaaaaaaaaaa")
+    return context_for(harness.context, caller)
 
 
-def create(context: Context, name: str, **fields: Any) -> Any:
+def create(context: OperationContext, name: str, **fields: Any) -> Any:
     wanted = {"every": "1h"} if not {"every", "cron", "at", "after", "trigger"} & set(fields) else {}
     return operations["schedule create"](context, {"name": name, "note": "hi", **wanted, **fields})
 
 
-def refused(context: Context, operation: str, **fields: Any) -> OverQuota:
-    with pytest.raises(OverQuota) as refusal:
+def refused(context: OperationContext, operation: str, **fields: Any) -> OverQuota:
+    with pytest.raises(OverQuota) as error:
         operations[operation](context, fields)
-    assert refusal.value.rule
-    assert refusal.value.fix
-    return refusal.value
+    assert error.value.rule
+    assert error.value.fix
+    return error.value
 
 
 # Schedules.
 
 
-def test_a_namespace_has_so_many_schedules_and_not_one_more(house: House) -> None:
-    context = remote(house, schedules=2)
+def test_the_schedule_quota_of_a_namespace_is_enforced(harness: OperationsHarness) -> None:
+    context = remote(harness, schedules=2)
     create(context, "a")
     create(context, "b")
-    before = dump(house.store)
+    before = dump(harness.store)
     assert refused(context, "schedule create", name="c", every="1h", note="x").field == "schedules"
-    assert dump(house.store) == before
+    assert dump(harness.store) == before
     operations["schedule update"](context, {"schedule": "a", "every": "2h"})
     operations["schedule archive"](context, {"schedule": "b"})
     create(context, "c")
 
 
-def test_a_rehearsal_is_refused_like_the_real_thing_and_keeps_nothing(house: House) -> None:
-    context = remote(house, schedules=1)
-    before = dump(house.store)
+def test_a_dry_run_respects_quotas_and_stores_nothing(harness: OperationsHarness) -> None:
+    context = remote(harness, schedules=1)
+    before = dump(harness.store)
     create(context, "a", dry_run=True)
-    assert dump(house.store) == before
+    assert dump(harness.store) == before
     create(context, "a")
     for verb in ("create", "put"):
         refused(context, f"schedule {verb}", name="b", every="1h", note="x", dry_run=True)
 
 
-def test_counts_do_not_hold_for_the_store_itself_nor_for_the_local_key(house: House) -> None:
-    context = remote(house, schedules=1, shortest_interval="1h", backlog=0, triggers_per_minute=0)
-    local = acting(house.context, replace(context.caller, local=True))
-    for number, one in enumerate((house.context, local)):
+def test_quotas_do_not_apply_to_local_callers(harness: OperationsHarness) -> None:
+    context = remote(harness, schedules=1, shortest_interval="1h", backlog=0, triggers_per_minute=0)
+    local = context_for(harness.context, replace(context.caller, local=True))
+    for number, one in enumerate((harness.context, local)):
         create(one, f"{number} a", every="1s")
         create(one, f"{number} b", every="1s")
         operations["queue add"](one, {"queue": "mail", "payloads": [1, 2]})
@@ -110,8 +110,8 @@ def any_of(*expressions: str) -> dict[str, Any]:
 def test_a_schedule_that_would_run_too_often_is_refused_when_it_is_written(
     fields: dict[str, Any], field: str
 ) -> None:
-    house = House()
-    context = remote(house, shortest_interval="5s", emissions_per_minute=5)
+    harness = OperationsHarness()
+    context = remote(harness, shortest_interval="5s", emissions_per_minute=5)
     create(context, "edited", every="1h")
     if not field:
         create(context, "new", **fields)
@@ -119,14 +119,14 @@ def test_a_schedule_that_would_run_too_often_is_refused_when_it_is_written(
         return
     assert refused(context, "schedule create", name="new", note="x", **fields).field == field
     assert refused(context, "schedule update", schedule="edited", **fields).field == field
-    assert [row["name"] for row in house.ask("schedule list")["schedules"]] == ["edited"]
+    assert [row["name"] for row in harness.ask("schedule list")["schedules"]] == ["edited"]
 
 
-def test_agents_are_held_to_a_slower_pace_than_people(house: House) -> None:
-    name = house.context.namespace
-    person = remote(house)
-    agent = acting(
-        house.context, Caller(actor="agent", origin="agent", scopes=EVERYTHING, namespaces=(name,))
+def test_agents_have_a_longer_minimum_interval_than_people(harness: OperationsHarness) -> None:
+    name = harness.context.namespace
+    person = remote(harness)
+    agent = context_for(
+        harness.context, Caller(actor="agent", origin="agent", scopes=ALL_SCOPES, namespaces=(name,))
     )
     create(person, "by person", every="5s")
     assert "for an agent" in (refused(agent, "schedule create", name="x", every="5s", note="x").rule or "")
@@ -136,31 +136,31 @@ def test_agents_are_held_to_a_slower_pace_than_people(house: House) -> None:
 # Runs, bodies, requests.
 
 
-def test_what_waits_is_bounded(house: House) -> None:
-    context = remote(house, backlog=3)
+def test_the_backlog_quota_is_enforced(harness: OperationsHarness) -> None:
+    context = remote(harness, backlog=3)
     add = operations["queue add"]
     add(context, {"queue": "mail", "payloads": [1, 2]})
     assert refused(context, "queue add", queue="mail", payloads=[3, 4]).field == "backlog"
     add(context, {"queue": "mail", "payload": 3})
-    assert house.ask("namespace get")["waiting"] == 3
+    assert harness.ask("namespace get")["waiting"] == 3
 
 
-def test_so_many_triggers_a_minute_and_then_a_while_later_again(house: House) -> None:
-    context = remote(house, triggers_per_minute=2)
+def test_the_trigger_rate_is_limited_and_recovers(harness: OperationsHarness) -> None:
+    context = remote(harness, triggers_per_minute=2)
     create(context, "a")
     run = operations["schedule run"]
     for _ in range(2):
         run(context, {"schedule": "a", "force": True})
-    refusal = refused(context, "schedule run", schedule="a", force=True)
-    assert refusal.retry_after == pytest.approx(30)
-    assert refusal.problem()["retry_after"] == pytest.approx(30)
+    error = refused(context, "schedule run", schedule="a", force=True)
+    assert error.retry_after == pytest.approx(30)
+    assert error.problem()["retry_after"] == pytest.approx(30)
     run(context, {"schedule": "a", "force": True, "dry_run": True})
-    house.sleep(seconds=30)
+    harness.sleep(seconds=30)
     run(context, {"schedule": "a", "force": True})
 
 
-def test_a_worker_is_not_slowed_down_by_the_limit_on_triggers(house: House) -> None:
-    context = remote(house, triggers_per_minute=1)
+def test_lease_operations_do_not_count_as_triggers(harness: OperationsHarness) -> None:
+    context = remote(harness, triggers_per_minute=1)
     operations["queue policy set"](context, {"queue": "mail", "max_concurrent": 10})
     operations["queue add"](context, {"queue": "mail", "payloads": list(range(5))})
     for _ in range(5):
@@ -169,38 +169,38 @@ def test_a_worker_is_not_slowed_down_by_the_limit_on_triggers(house: House) -> N
         operations["queue complete"](context, {"lease": lease["lease"]})
 
 
-def test_a_trial_is_counted_and_does_not_hold_the_store_while_it_waits(house: House) -> None:
-    """What it starts may take minutes, and everyone else goes on writing."""
-    context = remote(house, triggers_per_minute=1)
+def test_a_target_test_counts_as_a_trigger_and_holds_no_transaction(harness: OperationsHarness) -> None:
+    """The target may take minutes, so other writes must not wait for it."""
+    context = remote(harness, triggers_per_minute=1)
     create(context, "a")
 
     def tries(launch: Launch) -> Succeeded:
-        create(house.context, "made meanwhile")
+        create(harness.context, "made meanwhile")
         return Succeeded(result=launch.schedule_name)
 
-    trying = replace(context, trial=tries)
+    trying = replace(context, run_target_test=tries)
     assert operations["schedule test"](trying, {"schedule": "a"})["outcome"]
     assert refused(trying, "schedule test", schedule="a").field == "triggers"
-    assert house.ask("schedule get", schedule="made meanwhile")
+    assert harness.ask("schedule get", schedule="made meanwhile")
 
 
-def test_a_request_that_is_too_large_is_refused_before_anything_is_done(house: House) -> None:
-    context = remote(house, body_bytes=1000)
+def test_a_too_large_request_is_rejected_first(harness: OperationsHarness) -> None:
+    context = remote(harness, body_bytes=1000)
     assert refused(context, "queue add", queue="mail", payload="x" * 1000).field == "body_bytes"
     operations["queue add"](context, {"queue": "mail", "payload": "x" * 900})
-    house.ask("queue add", queue="mail", payload="x" * 1000)
+    harness.ask("queue add", queue="mail", payload="x" * 1000)
 
 
-def test_requests_are_counted_for_each_key_and_not_for_the_local_one(house: House) -> None:
-    context = remote(house, requests_per_minute=3)
+def test_requests_are_counted_for_each_key_and_not_for_the_local_one(harness: OperationsHarness) -> None:
+    context = remote(harness, requests_per_minute=3)
     for _ in range(3):
-        take_request(context)
-    with pytest.raises(OverQuota) as refusal:
-        take_request(context)
-    assert refusal.value.retry_after == pytest.approx(20)
-    take_request(replace(context, caller=replace(context.caller, key="bbbbbbbbbbbb")))
+        charge_request(context)
+    with pytest.raises(OverQuota) as error:
+        charge_request(context)
+    assert error.value.retry_after == pytest.approx(20)
+    charge_request(replace(context, caller=replace(context.caller, key="bbbbbbbbbbbb")))
     for _ in range(10):
-        take_request(house.context)
+        charge_request(harness.context)
 
 
 @pytest.mark.parametrize(
@@ -218,37 +218,37 @@ def test_requests_are_counted_for_each_key_and_not_for_the_local_one(house: Hous
         {"name": "a\nb"},
     ],
 )
-def test_quotas_that_cannot_be_meant_are_refused(quotas: dict[str, Any]) -> None:
-    house = House()
+def test_invalid_quotas_are_rejected(quotas: dict[str, Any]) -> None:
+    harness = OperationsHarness()
     for verb in ("create", "set"):
-        with pytest.raises(TimewrightError) as refusal:
-            house.ask(f"namespace {verb}", {"name": "default", **quotas})
-        assert refusal.value.field
-        assert refusal.value.fix
+        with pytest.raises(TimewrightError) as error:
+            harness.ask(f"namespace {verb}", {"name": "default", **quotas})
+        assert error.value.field
+        assert error.value.fix
 
 
 # Zones.
 
 
-def test_only_the_zones_on_the_list_may_be_named() -> None:
-    house = House()
-    context = replace(house.context, settings=Settings(zones=("Europe/Berlin", "UTC")))
+def test_only_allowed_time_zones_may_be_used() -> None:
+    harness = OperationsHarness()
+    context = replace(harness.context, settings=Settings(zones=("Europe/Berlin", "UTC")))
     create(context, "berlin", cron="0 9 * * *", zone="Europe/Berlin")
     for fields in (
         {"cron": "0 9 * * *", "zone": "Asia/Tokyo"},
         {"cron": "0 9 * * *", "zone": "Europe/Paris"},
     ):
-        with pytest.raises(InvalidZone) as refusal:
+        with pytest.raises(InvalidZone) as error:
             create(context, "other", **fields)
-        assert refusal.value.fix == "Europe/Berlin"
+        assert error.value.fix == "Europe/Berlin"
     with pytest.raises(InvalidZone):
         operations["schedule update"](context, {"schedule": "berlin", "zone": "Asia/Tokyo"})
     with pytest.raises(InvalidZone):
         operations["calendar put"](context, {"name": "days", "zone": "Asia/Tokyo", "yearly": ["12-25"]})
-    create(house.context, "tokyo", cron="0 9 * * *", zone="Asia/Tokyo")
+    create(harness.context, "tokyo", cron="0 9 * * *", zone="Asia/Tokyo")
 
 
-def test_a_list_of_zones_with_a_name_that_is_none_is_refused() -> None:
+def test_an_unknown_zone_in_the_allowed_list_is_rejected() -> None:
     with pytest.raises(InvalidInput):
         Settings(zones=("Europe/Berlino",))
 
@@ -263,39 +263,39 @@ def test_a_list_of_zones_with_a_name_that_is_none_is_refused() -> None:
 def test_a_bucket_never_gives_more_than_its_rate_and_burst_allow(
     per_minute: int, asked: list[tuple[int, int]]
 ) -> None:
-    rate, limiter, now, given_out = Rate(per_minute=per_minute), Limiter(), NOON, 0
+    rate, limiter, now, given_out = RateLimit(per_minute=per_minute), RateLimiter(), NOON, 0
     for wait, cost in asked:
         now += timedelta(milliseconds=wait)
         with suppress(OverQuota):
             limiter.take("k", cost, now, rate=rate)
             given_out += cost
     elapsed = (now - NOON).total_seconds()
-    assert given_out <= rate.most + elapsed * per_minute / 60 + 1e-6
+    assert given_out <= rate.capacity + elapsed * per_minute / 60 + 1e-6
 
 
-def test_who_waits_as_long_as_told_gets_in() -> None:
-    rate, limiter = Rate(per_minute=7, burst=2), Limiter()
+def test_waiting_for_retry_after_is_enough() -> None:
+    rate, limiter = RateLimit(per_minute=7, burst=2), RateLimiter()
     limiter.take("k", 2, NOON, rate=rate)
-    with pytest.raises(OverQuota) as refusal:
+    with pytest.raises(OverQuota) as error:
         limiter.take("k", 1, NOON, rate=rate)
-    assert refusal.value.retry_after is not None
-    limiter.take("k", 1, NOON + timedelta(seconds=refusal.value.retry_after + 0.001), rate=rate)
+    assert error.value.retry_after is not None
+    limiter.take("k", 1, NOON + timedelta(seconds=error.value.retry_after + 0.001), rate=rate)
     limiter.take("other", 2, NOON, rate=rate)
 
 
-def test_what_never_fits_says_no_time_and_a_clock_that_goes_back_gives_nothing() -> None:
-    rate, limiter = Rate(per_minute=5), Limiter()
-    with pytest.raises(OverQuota) as refusal:
+def test_a_cost_above_the_burst_has_no_wait_and_a_clock_set_back_adds_nothing() -> None:
+    rate, limiter = RateLimit(per_minute=5), RateLimiter()
+    with pytest.raises(OverQuota) as error:
         limiter.take("k", 6, NOON, rate=rate)
-    assert refusal.value.retry_after is None
+    assert error.value.retry_after is None
     limiter.take("k", 5, NOON, rate=rate)
     with pytest.raises(OverQuota):
         limiter.take("k", 1, NOON - timedelta(hours=1), rate=rate)
-    assert Bucket(0.0, NOON).refilled(rate, now=NOON - timedelta(hours=1)) == Bucket(0.0, NOON)
+    assert TokenBucket(0.0, NOON).refill(rate, now=NOON - timedelta(hours=1)) == TokenBucket(0.0, NOON)
 
 
-def test_a_limiter_remembers_a_bounded_number_of_keys() -> None:
-    limiter = Limiter(most=10)
+def test_a_rate_limiter_keeps_a_bounded_number_of_buckets() -> None:
+    limiter = RateLimiter(max_buckets=10)
     for number in range(100):
-        limiter.take(str(number), 1, NOON, rate=Rate(per_minute=5))
+        limiter.take(str(number), 1, NOON, rate=RateLimit(per_minute=5))
     assert len(limiter) == 10

@@ -1,4 +1,4 @@
-"""The governor's rules through the whole stack: an agent's wishes, and the runs the engine makes of them."""
+"""The governor's rules end to end: an agent's hints, and the runs that follow."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.operations.house import House
-from timewright.operations.access import acting
-from timewright.planner.desk import Desk
-from timewright.planner.watch import PLANNER
+from tests.operations.harness import OperationsHarness
+from timewright.operations.access.authentication import context_for
+from timewright.planner.planner_loop import PLANNER_CALLER
+from timewright.planner.tool_session import ToolSession
 
 INTERVAL = ("propose_interval", {"interval_seconds": 60})
 SLOWLY = ("propose_interval", {"interval_seconds": 3600})
@@ -19,7 +19,7 @@ LATE = ("propose_next_time", {"at": "2026-03-10T12:20:00Z"})
 QUIET = ("pause_until", {"until": "2026-03-10T12:30:00Z"})
 CLEAR: tuple[str, dict[str, object]] = ("clear_hints", {})
 
-# What the schedule is, what is wished, and the next run: when, from what, and over which candidates.
+# The schedule, the hint, and the next run: when, from which source, over which candidates.
 CASES: list[Any] = [
     ({}, [], "12:05:00", "baseline-interval", []),
     ({}, [INTERVAL], "12:01:00", "ai-interval", ["baseline-interval"]),
@@ -36,19 +36,22 @@ CASES: list[Any] = [
 
 
 @pytest.mark.parametrize(("fields", "wishes", "chosen"), [(a, b, tuple(rest)) for a, b, *rest in CASES])
-def test_the_next_run_is_the_one_the_governor_chose_and_it_says_so(
-    both_houses: House, fields: dict[str, Any], wishes: list[Any], chosen: tuple[str, str, list[str]]
+def test_the_next_run_carries_the_governors_reason(
+    harness_on_each_store: OperationsHarness,
+    fields: dict[str, Any],
+    wishes: list[Any],
+    chosen: tuple[str, str, list[str]],
 ) -> None:
-    house = both_houses
+    harness = harness_on_each_store
     at, source, lost = chosen
     trigger = {} if "cron" in fields else {"every": "5m"}
-    house.ask("schedule create", {"name": "poll", "call": "x", "adaptive": True, **trigger, **fields})
-    desk = Desk(acting(house.context, PLANNER, "default"), schedule="poll", group=None)
+    harness.ask("schedule create", {"name": "poll", "call": "x", "adaptive": True, **trigger, **fields})
+    desk = ToolSession(context_for(harness.context, PLANNER_CALLER, "default"), schedule="poll", group=None)
     for tool, arguments in wishes:
-        assert "refused" not in desk.use(tool, arguments)
-    house.bench.advance(timedelta(minutes=31))
-    rows = house.ask("run list", schedule="poll", state="succeeded", limit=1000)["runs"]
-    first = house.ask("run get", run=rows[-1]["id"])
+        assert "refused" not in desk.call_tool(tool, arguments)
+    harness.bench.advance(timedelta(minutes=31))
+    rows = harness.ask("run list", schedule="poll", state="succeeded", limit=1000)["runs"]
+    first = harness.ask("run get", run=rows[-1]["id"])
     assert (first["run"]["planned_at"], first["run"]["source"]) == (f"2026-03-10T{at}Z", source)
     assert {one["source"] for one in first["trail"]} == set(lost)
     assert all(one["why"] for one in first["trail"])

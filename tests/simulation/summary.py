@@ -1,6 +1,6 @@
-"""What the worlds of one run saw, added up and printed at its end, also when several workers shared them.
+"""Sum up the simulations of a test run and print the totals, also with several pytest workers.
 
-Whoever hands out work to workers collects nothing, and so knows no `conftest` but the first.
+The pytest-xdist controller collects no tests, so it loads only the top-level `conftest`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PROPERTY = "simulation"
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Simulated time, crashes, stale answers, and how often each danger was met."""
+    """Print simulated time, crashes, stale results, and how often each event happened."""
     counts: Counter[str] = Counter()
     for report in [*terminalreporter.stats.get("passed", ()), *terminalreporter.stats.get("failed", ())]:
         for name, value in getattr(report, "user_properties", ()):
@@ -25,8 +25,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     days, cpu = counts["simulated hours"] / 24, counts["cpu seconds"]
     terminalreporter.section("simulation")
     terminalreporter.line(
-        f"{counts['worlds']} worlds, {days:.1f} simulated days, {days / cpu:.2f} a second and core;"
-        f" {counts['crash injected']} crashes, {counts['stale answer refused']} stale answers refused"
+        f"{counts['simulations']} simulations, {days:.1f} simulated days, {days / cpu:.2f} a second and core;"
+        f" {counts['crash injected']} crashes, {counts['stale result refused']} stale results refused"
     )
-    seen = sorted(name for name in counts if " " in name and name not in ("simulated hours", "cpu seconds"))
-    terminalreporter.line(", ".join(f"{name} {counts[name]}" for name in seen))
+    events = sorted(name for name in counts if " " in name and name not in ("simulated hours", "cpu seconds"))
+    terminalreporter.line(", ".join(f"{name} {counts[name]}" for name in events))

@@ -1,4 +1,4 @@
-"""Whatever the weather, the promises hold: fresh seeds, saved seeds, and every kind of store."""
+"""No invariant is violated: fresh seeds, saved seeds, and every kind of store."""
 
 from __future__ import annotations
 
@@ -8,85 +8,85 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.model.backends import FileBackend, MemoryBackend, PostgresBackend
+from tests.simulation.verdict import simulate
+from tests.simulation.workload.scenarios import draw_scenario
 from timewright.testing.postgres import fresh_database
-from timewright.testing.world.bases import FileBase, MemoryBase, PostgresBase
-from timewright.testing.world.verdict import live
-from timewright.testing.world.workload import scenario
 
-# Another base gives other worlds: TIMEWRIGHT_SEEDS=20260310 python3 dev.py test tests/simulation
+# Use other seeds: TIMEWRIGHT_SEEDS=20260310 python3 dev.py test tests/simulation
 BASE = int(os.environ.get("TIMEWRIGHT_SEEDS", "10000"))
 FRESH = 200
 AT_ONCE = 5
 HOURS = 12.0
 
-# Seeds that found something, and what.
+# Seeds that found a bug, in the engine or in the checker.
 SAVED = {
-    5: "a key of a run by hand that outlived the row of its run",
-    10: "an instance that was stopped in the middle of a tick",
+    5: "a client key that outlived the row of its run",
+    10: "an instance stopped in the middle of a tick",
     17: "an edit after a pause that lost every instant up to the old next time",
-    43: "a lease that lived through a step of the clock",
-    47: "a renewal that made a lease shorter",
-    10016: "an edit after the last run that was allowed, which the checker took for a hole",
-    10029: "an archived schedule with a pruned instant ahead, which the checker took for one that is due",
-    10035: "a promise that broke while the simulation was built, and was mended with the others",
-    10037: "an edit of a schedule whose start was still ahead, which moved its cursor back",
-    10066: "a wished instant after a wished interval, which the checker took for a broken rule",
-    10084: "a short wait that was drawn out by the pause of another, and looked like a long lease",
-    10187: "a pause with jitter to both sides, before whose end everyone woke again and again",
+    43: "a lease that spanned a step of the clock",
+    47: "a renewal that shortened a lease",
+    10016: "an edit after max_runs, which the checker took for a missing instant",
+    10029: "an archived schedule with a pruned future instant, which the checker took for due",
+    10035: "a violation during the development of the simulation",
+    10037: "an edit of a schedule before its start, which moved its cursor back",
+    10066: "a hinted instant after a hinted interval, which the checker reported wrongly",
+    10084: "a short wait prolonged by the suspension of another process, which looked like a long lease",
+    10187: "a pause with jitter to both sides, before whose end every instance kept waking",
 }
-# The same for dense worlds of two hours.
+# The same for dense scenarios of two hours.
 SAVED_DENSE = {
-    4: "a wish that the checker took for too late, because it did not know what had been left out",
-    17: "a lease that was dated before a pause, which the checker took for two at the same time",
-    18: "a clock that stood, under which the checker took many passes for one",
+    4: "a hint that the checker took for late, because it ignored skipped instants",
+    17: "a lease dated before a pause, which the checker took for two at the same time",
+    18: "a frozen clock, under which the checker took many passes for one",
 }
 
-# The same for those in which schedules stand in relation to each other.
+# The same for scenarios with dependencies.
 SAVED_RELATED = {
-    10001: "a pause that was over and still written down, which the checker took for one that someone ended",
+    10001: "a pause that had ended but was still recorded, which the checker took for a resume",
 }
 
 
 def command(seed: int, **options: object) -> str:
-    said = " ".join(f"--{name} {value}" for name, value in options.items())
-    return f"python3 dev.py simulate --seed {seed} {said}"
+    flags = " ".join(f"--{name} {value}" for name, value in options.items())
+    return f"python3 dev.py simulate --seed {seed} {flags}"
 
 
 @pytest.mark.parametrize("first", range(BASE, BASE + FRESH, AT_ONCE))
-def test_the_promises_hold_for_fresh_seeds(first: int, witness: Any) -> None:
+def test_no_invariant_is_violated_for_fresh_seeds(first: int, witness: Any) -> None:
     for seed in range(first, first + AT_ONCE):
-        witness(live(scenario(seed, hours=HOURS), MemoryBase()), replay=command(seed, hours=HOURS))
+        witness(
+            simulate(draw_scenario(seed, hours=HOURS), MemoryBackend()), replay=command(seed, hours=HOURS)
+        )
 
 
 @pytest.mark.parametrize("seed", SAVED)
-def test_the_promises_hold_where_they_once_did_not(seed: int, witness: Any) -> None:
-    world = scenario(seed, hours=HOURS, relations=False)
-    witness(live(world, MemoryBase()), replay=f"{command(seed, hours=HOURS)} --alone")
+def test_no_invariant_is_violated_for_saved_seeds(seed: int, witness: Any) -> None:
+    scenario = draw_scenario(seed, hours=HOURS, dependencies=False)
+    witness(simulate(scenario, MemoryBackend()), replay=f"{command(seed, hours=HOURS)} --no-dependencies")
 
 
 @pytest.mark.parametrize("seed", SAVED_DENSE)
-def test_the_promises_hold_where_they_once_did_not_in_little_time(seed: int, witness: Any) -> None:
-    result = live(scenario(seed, hours=2, size="dense", relations=False), MemoryBase())
-    witness(result, replay=f"{command(seed, hours=2, size='dense')} --alone")
+def test_no_invariant_is_violated_for_saved_dense_seeds(seed: int, witness: Any) -> None:
+    result = simulate(draw_scenario(seed, hours=2, size="dense", dependencies=False), MemoryBackend())
+    witness(result, replay=f"{command(seed, hours=2, size='dense')} --no-dependencies")
 
 
 @pytest.mark.parametrize("seed", SAVED_RELATED)
-def test_the_promises_hold_where_they_once_did_not_between_schedules(seed: int, witness: Any) -> None:
-    result = live(scenario(seed, hours=2, size="dense"), MemoryBase())
+def test_no_invariant_is_violated_for_saved_seeds_with_dependencies(seed: int, witness: Any) -> None:
+    result = simulate(draw_scenario(seed, hours=2, size="dense"), MemoryBackend())
     witness(result, replay=command(seed, hours=2, size="dense"))
 
 
 @pytest.mark.parametrize("first", range(BASE, BASE + 20, 2))
-def test_the_promises_hold_on_postgresql(first: int, postgres_url: str, witness: Any) -> None:
+def test_no_invariant_is_violated_on_postgresql(first: int, postgres_url: str, witness: Any) -> None:
     for seed in (first, first + 1):
         with fresh_database(postgres_url) as url:
-            result = live(scenario(seed, hours=1), PostgresBase(url))
+            result = simulate(draw_scenario(seed, hours=1), PostgresBackend(url))
         witness(result, replay=command(seed, hours=1, store="postgres"))
 
 
 @pytest.mark.parametrize("seed", range(BASE + 1, BASE + 5))
-def test_the_promises_hold_in_a_file_that_many_processes_share(
-    seed: int, tmp_path: Path, witness: Any
-) -> None:
-    result = live(scenario(seed, hours=2, size="dense"), FileBase(tmp_path))
+def test_no_invariant_is_violated_in_a_shared_file(seed: int, tmp_path: Path, witness: Any) -> None:
+    result = simulate(draw_scenario(seed, hours=2, size="dense"), FileBackend(tmp_path))
     witness(result, replay=command(seed, hours=2, size="dense", store="file"))

@@ -1,7 +1,7 @@
-"""A process that is going to be killed: it writes, and says after each commit that it has been acknowledged.
+"""A process that will be killed: it writes, and prints the number of each acknowledged commit.
 
 `python -m tests.stores.crash_child write KIND PLACE SEED` does up to 200 random transactions, each of which
-touches most tables; `... create FOLDER` makes one new store after the other. `check` is for whoever survives.
+touches most tables; `... create FOLDER` makes one new store after the other. `check` runs in the parent.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.builders import (
+from tests.conformance.support.builders import (
     NOON,
     ended,
     entry,
     grant,
+    make_progress,
     make_run,
     make_schedule,
-    make_standing,
-    revised,
+    schedule_write,
     stored,
 )
-from tests.conformance.databases import open_store
-from timewright.core.run import RunState
+from tests.conformance.support.databases import open_store
+from timewright.core.run.run import RunState
 from timewright.errors import OutcomeUnknown, StoreUnavailable
-from timewright.ports import RunFilter, Stood, Store, Stored, Transaction
-from timewright.stores.sqlite import SqliteStore
+from timewright.ports import ProgressUpdate, RunFilter, Store, StoredObject, Transaction
+from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.clock import ManualClock
 
 TRANSACTIONS = 200
@@ -36,7 +36,7 @@ GATE = "limit:default/crash"
 
 
 def moment(number: int) -> datetime:
-    """When a transaction takes place; ids follow from it, so they differ from process to process."""
+    """The instant of a transaction; ids derive from it, so they differ between processes."""
     return NOON + timedelta(seconds=number)
 
 
@@ -46,32 +46,32 @@ def size(seed: str, number: int) -> int:
 
 
 def last(store: Store) -> int:
-    """The last transaction whose traces are there."""
+    """Return the number of the last transaction that is in the store."""
     return int(store.read(lambda tx: tx.get_meta("last")) or 0)
 
 
 def perform(tx: Transaction, seed: str, number: int) -> None:
-    """One random transaction: admit, lease, settle, stand, edit an object, log."""
+    """Run one random transaction: admit, lease, settle, save progress, edit an object, audit."""
     chance = random.Random(f"{seed}:{number}:more")
     at = moment(number)
     text = "x" * chance.choice([10, 10, 10, 20_000])
     payloads = [{"tx": number, "text": text} for _ in range(size(seed, number))]
-    tx.add_runs([make_run(planned_at=at, gates=(GATE,), payload=payload) for payload in payloads])
+    tx.add_runs([make_run(planned_at=at, limit_keys=(GATE,), payload=payload) for payload in payloads])
     if chance.random() < 0.6:
-        tx.hold_gates([GATE])
+        tx.get_limits([GATE], lock=True)
         tx.lease_runs([grant(run, at=at) for run in tx.ready_runs(now=at, limit=3)])
     if chance.random() < 0.6:
         tx.settle_runs([ended(run, at=at) for run in tx.leased_runs()])
-    schedule_id = tx.find_schedule("default", "crash")
+    schedule_id = tx.find_schedule_id("default", "crash")
     assert schedule_id is not None
-    tx.stand([Stood(schedule_id, make_standing(runs=number, cursor=at))])
+    tx.save_progress([ProgressUpdate(schedule_id, make_progress(runs=number, cursor=at))])
     tx.put_objects([stored("crash", str(number).encode(), revision=number)])
     tx.add_audit([entry(f"tx-{number}", at=at)])
     tx.put_meta("last", str(number))
 
 
 def check(store: Store, seed: str, *, acknowledged: int) -> int:
-    """Whether every acknowledged commit is there, and each one whole; gives back the last that is there."""
+    """Check that every acknowledged commit is complete; returns the last one in the store."""
     done = last(store)
     assert acknowledged <= done <= acknowledged + 1, f"{acknowledged} were acknowledged, {done} are there"
     store.read(lambda tx: _check_whole(tx, seed, done))
@@ -84,14 +84,14 @@ def _check_whole(tx: Transaction, seed: str, done: int) -> None:
         states[run.state] += 1
         sizes[run.payload["tx"]] += 1
     assert sizes == Counter({number: size(seed, number) for number in range(1, done + 1)})
-    assert tx.broken_audit() is None
+    assert tx.find_broken_audit_entry() is None
     assert [line.action for line in tx.find_audit(limit=1).rows] == ([f"tx-{done}"] if done else [])
-    objects: list[Stored] = tx.get_objects("calendar")
+    objects: list[StoredObject] = tx.get_objects("calendar")
     assert [(row.revision, row.body) for row in objects] == ([(done, str(done).encode())] if done else [])
-    schedule_id = tx.find_schedule("default", "crash")
+    schedule_id = tx.find_schedule_id("default", "crash")
     assert schedule_id is not None
-    assert tx.get_schedules([schedule_id])[schedule_id].standing.runs == done
-    held = tx.read_gates([GATE])[GATE].held
+    assert tx.get_schedules([schedule_id])[schedule_id].progress.runs == done
+    held = tx.get_limits([GATE])[GATE].held
     assert held == len(tx.leased_runs()) == states[RunState.LEASED]
 
 
@@ -111,17 +111,17 @@ def _all_runs(tx: Transaction) -> list[Any]:
 
 
 def prepare(store: Store) -> None:
-    """What every transaction expects to be there."""
+    """Create the rows that every transaction expects."""
 
     def work(tx: Transaction) -> None:
-        tx.put_schedules([revised(make_schedule("crash"))])
-        tx.set_gates({GATE: 100_000})
+        tx.put_schedules([schedule_write(make_schedule("crash"))])
+        tx.set_limits({GATE: 100_000})
 
     store.write(work)
 
 
 def write(kind: str, place: str, seed: str) -> None:
-    """Do transactions until we are killed, or the server is."""
+    """Run transactions until this process or the server is killed."""
     store = open_store(kind, place, clock=ManualClock(NOON))
     done = last(store)
     say("open")
@@ -134,7 +134,7 @@ def write(kind: str, place: str, seed: str) -> None:
 
 
 def create(folder: str) -> None:
-    """Make new stores until we are killed."""
+    """Create stores until this process is killed."""
     for number in range(TRANSACTIONS):
         SqliteStore(Path(folder) / f"{number:03}.db", clock=ManualClock(NOON)).close()
         say(str(number))

@@ -1,6 +1,6 @@
-"""Killed in the middle: whatever was acknowledged is there afterwards, and nothing is there by halves.
+"""Kill tests: acknowledged commits survive, and no transaction is half applied.
 
-A handful of kills each time; TIMEWRIGHT_FULL=1 does two hundred for each victim.
+A few kills by default; TIMEWRIGHT_FULL=1 runs two hundred for each case.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import apsw
 import psycopg
 import pytest
 
-from tests.conformance.builders import add, make_run
-from tests.conformance.databases import open_store
+from tests.conformance.support.builders import add, make_run
+from tests.conformance.support.databases import open_store
 from tests.stores.crash_child import check, last, prepare
 from timewright.ports import Store
-from timewright.stores.sqlite import SqliteStore
+from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.clock import ManualClock
 from timewright.testing.postgres import PostgresServer, postgres_server
 
@@ -40,7 +40,7 @@ def rounds(few: int) -> int:
 
 @contextmanager
 def child(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A process of its own, which does not survive the block."""
+    """Start a child process, which is killed at the end of the block."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.stores.crash_child", *arguments],
         stdout=subprocess.PIPE,
@@ -55,14 +55,14 @@ def child(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def kill_at_random(process: subprocess.Popen[str], chance: random.Random, kill: Callable[[], None]) -> int:
-    """Let it work for a while, kill in the middle of whatever comes next, and count what it had said."""
+    """Let it work for a while, kill it, and return the acknowledged commits."""
     assert process.stdout is not None
     assert process.stdout.readline() == "open\n"
     lines = [process.stdout.readline() for _ in range(chance.randrange(MOST_BEFORE_THE_KILL))]
     threading.Event().wait(chance.random() * LONGEST_DELAY)
     kill()
     lines += process.stdout.readlines()
-    # A line that was cut off in the middle was not said.
+    # An incomplete last line does not count.
     said = [int(line) for line in lines if line.endswith("\n")]
     return said[-1] if said else 0
 
@@ -74,7 +74,7 @@ def open_again(kind: str, place: str) -> Store:
 def write_and_be_killed(
     kind: str, place: str, *, few: int, kill: Callable[[subprocess.Popen[str]], None]
 ) -> int:
-    """Round after round on the same store; gives back how many transactions it holds in the end."""
+    """Run several rounds on the same store; returns the number of transactions in it."""
     store = open_again(kind, place)
     prepare(store)
     store.close()
@@ -103,7 +103,7 @@ def test_a_writer_to_a_file_that_is_killed_loses_nothing_it_had_acknowledged(tmp
 
 
 @pytest.mark.timeout(3600 if FULL else 120)
-def test_whoever_is_killed_while_making_a_file_leaves_one_that_opens(tmp_path: Path) -> None:
+def test_a_process_killed_while_creating_a_file_leaves_a_valid_one(tmp_path: Path) -> None:
     for number in range(rounds(4)):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -152,9 +152,7 @@ def test_a_server_that_is_killed_loses_nothing_it_had_acknowledged(
 
 
 @pytest.mark.timeout(3600 if FULL else 120)
-def test_a_server_whose_process_for_us_is_killed_loses_nothing_it_had_acknowledged(
-    server: PostgresServer, place: str
-) -> None:
+def test_killing_a_backend_loses_no_acknowledged_commit(server: PostgresServer, place: str) -> None:
     def kill_backend(process: subprocess.Popen[str]) -> None:
         for pid in backends(server):
             os.kill(pid, signal.SIGKILL)
@@ -171,7 +169,7 @@ def backends(server: PostgresServer) -> list[int]:
 
 
 def wait_until_recovered(server: PostgresServer) -> None:
-    """Whoever is told to come back later by a server stays away longer each time; here nobody needs to."""
+    """Wait until the server accepts connections, without the pool's growing backoff."""
     pause, last = threading.Event(), monotonic() + 60
     while True:
         try:

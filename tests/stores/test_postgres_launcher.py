@@ -1,4 +1,4 @@
-"""A PostgreSQL for tests: it starts anywhere, is shared while anyone needs it, and leaves nothing behind."""
+"""The PostgreSQL server for tests: it starts anywhere, is shared, and is removed afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from timewright.errors import MissingExtra, StoreUnavailable
 from timewright.testing import postgres
 from timewright.testing.postgres import (
-    OVERRIDE,
+    URL_VARIABLE,
     PostgresServer,
     fresh_database,
     postgres_server,
@@ -37,7 +37,7 @@ with shared_postgres(Path(sys.argv[1])) as url:
 
 @pytest.fixture(autouse=True)
 def no_given_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(OVERRIDE, raising=False)
+    monkeypatch.delenv(URL_VARIABLE, raising=False)
 
 
 def answer(url: str, question: str) -> object:
@@ -52,7 +52,7 @@ def folder_of(url: str) -> Path:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process is there and is not merely waiting to be counted."""
+    """Whether a process runs and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def wait_until_gone(*paths: Path) -> None:
 
 
 def share(folder: Path) -> subprocess.Popen[str]:
-    """Another process that shares the server in that folder until its standard input closes."""
+    """Start a process that shares the server until its standard input closes."""
     return subprocess.Popen(
         [sys.executable, "-c", SHARES, str(folder)],
         stdin=subprocess.PIPE,
@@ -105,7 +105,7 @@ def test_a_server_does_not_run_as_root_and_listens_on_no_network(server: Postgre
     assert answer(server.url(), "SHOW listen_addresses") == ""
 
 
-def test_a_hasty_server_flushes_nothing_and_says_that_it_is_for_tests(server: PostgresServer) -> None:
+def test_the_fast_test_server_runs_without_fsync_and_names_itself(server: PostgresServer) -> None:
     assert answer(server.url(), "SHOW fsync") == "off"
     assert answer(server.url(), "SHOW cluster_name") == "timewright-test"
 
@@ -141,7 +141,7 @@ def test_a_template_gives_its_tables_to_the_copy(server: PostgresServer) -> None
             assert answer(url, "SELECT n FROM kept") == 5
 
 
-def test_everyone_who_names_the_same_folder_shares_one_server_until_the_last_has_gone(tmp_path: Path) -> None:
+def test_users_of_the_same_folder_share_one_server_until_the_last_leaves(tmp_path: Path) -> None:
     first, second = share(tmp_path), share(tmp_path)
     url = told_url(first)
     assert told_url(second) == url
@@ -189,7 +189,7 @@ def test_a_server_ends_and_another_can_be_shared_from_the_same_folder(tmp_path: 
 
 
 def test_a_given_server_is_used_and_none_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(OVERRIDE, "postgresql://db.invalid/mine")
+    monkeypatch.setenv(URL_VARIABLE, "postgresql://db.invalid/mine")
     with shared_postgres(tmp_path / "unused") as url:
         assert url == "postgresql://db.invalid/mine"
     assert not (tmp_path / "unused").exists()
@@ -208,10 +208,10 @@ def test_binaries_that_the_server_cannot_reach_are_copied_beside_its_data(
         assert copied is (os.geteuid() == 0), "only a server that runs as somebody else needs its own copy"
 
 
-def test_a_server_that_cannot_start_says_why_and_what_to_do() -> None:
+def test_a_server_that_cannot_start_reports_the_cause_and_a_fix() -> None:
     with pytest.raises(StoreUnavailable, match="no_such_setting") as caught:
         PostgresServer(settings={"no_such_setting": "1"})
-    assert OVERRIDE in str(caught.value.fix)
+    assert URL_VARIABLE in str(caught.value.fix)
 
 
 def test_without_the_binaries_the_install_line_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,5 +227,5 @@ def test_without_a_user_to_step_down_to_the_reason_is_given(monkeypatch: pytest.
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr("pwd.getpwnam", nobody)
-    with pytest.raises(StoreUnavailable, match="no user nobody"):
+    with pytest.raises(StoreUnavailable, match="no user `nobody`"):
         PostgresServer()

@@ -1,4 +1,4 @@
-"""A clock that is moved by hand."""
+"""The manual clock."""
 
 from __future__ import annotations
 

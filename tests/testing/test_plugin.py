@@ -1,23 +1,24 @@
-"""The fixtures that users get: found by pytest alone, each test its own, and the page about them is true."""
+"""The fixtures for users: found by pytest, separate for each test, and documented correctly."""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.test_readme import BLOCK
 from timewright import Scheduler, every
-from timewright.core.run import RunState
-from timewright.testing.bench import START, Bench
+from timewright.core.run.run import RunState
+from timewright.testing.bench import DEFAULT_START, Bench
 from timewright.testing.targets import fail
 
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "test" / "kit.md"
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 SOURCE = str(ROOT / "src")
 
 BY_FIXTURE = """
@@ -39,7 +40,7 @@ def test_each_test_has_its_own(timewright_bench):
 
 @pytest.fixture
 def outside(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run tests as a user does, in a folder and a process of their own, with this plugin and no other."""
+    """Run tests as a user does, in a separate folder and process, with only this plugin."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTHONPATH", SOURCE)
 
@@ -66,7 +67,7 @@ def test_the_tests_on_the_page_about_the_kit_pass(outside: Any) -> None:
     assert outside(text) == {"passed": text.count("def test_")}
 
 
-# A bench with somebody's app on it.
+# A bench with a user's app.
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_an_app_on_a_bench_runs_its_own_functions_by_the_benchs_clock(app: Sched
 
     @app.schedule(every("1h"))
     def report(ctx: Any) -> dict[str, int]:
-        planned.append(f"{ctx.planned_at - START}")
+        planned.append(f"{ctx.planned_at - DEFAULT_START}")
         return {"sent": len(planned)}
 
     bench = Bench()
@@ -94,7 +95,7 @@ def test_an_app_on_a_bench_runs_its_own_functions_by_the_benchs_clock(app: Sched
     assert app.schedules.list()["schedules"] == [], "its own store is left alone"
 
 
-def test_what_an_adopted_function_raises_is_how_its_run_ends(app: Scheduler) -> None:
+def test_an_exception_of_an_adopted_function_fails_its_run(app: Scheduler) -> None:
     @app.schedule(every("1h"), retry=1)
     async def fails() -> None:
         raise ValueError("no")
@@ -106,7 +107,7 @@ def test_what_an_adopted_function_raises_is_how_its_run_ends(app: Scheduler) -> 
     assert (run.state, run.error) == (RunState.FAILED, "ValueError: no")
 
 
-def test_a_script_stands_before_the_function_it_replaces(app: Scheduler) -> None:
+def test_a_script_takes_precedence_over_the_function(app: Scheduler) -> None:
     called: list[int] = []
     app.schedule(every("1h"), name="a", retry=1)(lambda: called.append(1))
     bench = Bench()

@@ -1,8 +1,8 @@
-"""One worker as a program of its own, for workflows.
+"""A worker process for workflow tests.
 
     python -m tests.workflows.child PLACE JOURNAL
 
-Each step writes a line when it begins. A step whose input says `waits` never ends in its first lease.
+Each step writes a line when it starts. A step with the input `waits` never ends in its first lease.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ JOURNAL = sys.argv[2] if len(sys.argv) > 2 else ""
 
 
 def work(ctx: Context, step: str, waits: bool = False) -> str:
-    """Say that it began; then be done, or wait for ever."""
+    """Write that the step started; then return, or wait."""
     descriptor = os.open(JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(descriptor, f"{step} {ctx.key} {ctx.fence} {os.getpid()}\n".encode())
@@ -30,8 +30,8 @@ def work(ctx: Context, step: str, waits: bool = False) -> str:
 
 
 def main(place: str) -> None:
-    """Work until a signal comes."""
-    app = Scheduler(place, settings=Settings(longest_rest=timedelta(seconds=1)))
+    """Run until a signal arrives."""
+    app = Scheduler(place, settings=Settings(max_sleep=timedelta(seconds=1)))
     app.task("work")(work)
     app.run()
 

@@ -1,4 +1,4 @@
-"""Every test of this folder is run for each store, on a stage that is driven by hand."""
+"""Every test of this folder runs on each store, with a manual clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.conformance.builders import NOON
 from tests.conformance.conftest import (
     KINDS,
     clock,
@@ -15,8 +14,9 @@ from tests.conformance.conftest import (
     postgres_template,
     postgres_url,
 )
-from tests.conformance.databases import Database
-from tests.workflows.stage import Stage
+from tests.conformance.support.builders import NOON
+from tests.conformance.support.databases import Database
+from tests.workflows.workflow_kit import WorkflowHarness
 from timewright.testing.clock import ManualClock
 
 __all__ = ["clock", "database", "postgres_place", "postgres_template", "postgres_url"]
@@ -28,19 +28,19 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def bare(database: Database, clock: ManualClock) -> Stage:
-    """A stage for rows that no engine would write."""
-    return Stage(start=NOON, store=database.open(), clock=clock)
+def bare(database: Database, clock: ManualClock) -> WorkflowHarness:
+    """A harness for rows that no engine would write."""
+    return WorkflowHarness(start=NOON, store=database.open(), clock=clock)
 
 
 @pytest.fixture
-def stage(bare: Stage) -> Iterator[Stage]:
-    """A stage on which every promise is checked when the test is over."""
+def harness(bare: WorkflowHarness) -> Iterator[WorkflowHarness]:
+    """A harness that verifies all invariants at the end of the test."""
     yield bare
     assert bare.ask("verify")["violations"] == []
 
 
 @pytest.fixture
-def another(database: Database, clock: ManualClock) -> Callable[[str], Stage]:
-    """One more instance over the same rows, as another process would open it."""
-    return lambda name: Stage(start=NOON, store=database.open(), clock=clock, name=name)
+def another(database: Database, clock: ManualClock) -> Callable[[str], WorkflowHarness]:
+    """Opens another instance on the same store, like another process."""
+    return lambda name: WorkflowHarness(start=NOON, store=database.open(), clock=clock, name=name)

@@ -1,4 +1,4 @@
-"""A workflow that someone outside executes: asked with small retries, heard, not waited for without end."""
+"""Workflows run by an external executor: launch with retries, reports, and time limits."""
 
 from __future__ import annotations
 
@@ -11,55 +11,55 @@ from typing import Any
 
 import pytest
 
-from tests.workflows.stage import Plain, Stage, note
+from tests.workflows.workflow_kit import JsonObject, WorkflowHarness, call_step
 from timewright import Scheduler, Settings
 from timewright.core.moments import SECOND
-from timewright.core.run import run_key
+from timewright.core.run.run import run_idempotency_key
 from timewright.core.target import Http, Workflow
 from timewright.errors import InvalidInput, Stale
-from timewright.ledger.unfold_parts import EXECUTOR
-from timewright.ledger.unfold_pin import dag_of
+from timewright.ledger.workflow_runs.records import HELD_BY_EXECUTOR
+from timewright.ledger.workflow_runs.versions import load_workflow
 from timewright.ports import Launch
-from timewright.targets.launcher import Dag, WorkflowTarget
-from timewright.testing.bench import KINDS
-from timewright.testing.targets import Act, fail, succeed
+from timewright.targets.workflow import WorkflowStart, WorkflowTarget
+from timewright.testing.bench import TARGET_KINDS
+from timewright.testing.targets import ScriptedOutcome, fail, succeed
 
 OUTSIDE = {"url": "https://engine.example/start", "headers": {"X-Team": "a"}}
 MINUTELY = {"cron": "* * * * *", "user_id": "ada"}
 
 
 @pytest.fixture
-def outside(stage: Stage) -> Stage:
-    """A stage on which workflows are launched as in production, and requests follow a script."""
+def outside(harness: WorkflowHarness) -> WorkflowHarness:
+    """A harness that launches workflows as in production, with scripted HTTP responses."""
 
-    def find(launch: Launch) -> Dag:
+    def find(launch: Launch) -> WorkflowStart:
         target = launch.target
         assert isinstance(target, Workflow)
-        spec, pin = stage.store.read(lambda tx: dag_of(tx, launch.run_id, target))
-        return Dag(spec=spec, user=pin.user, input=pin.input)
+        spec, pin = harness.store.read(lambda tx: load_workflow(tx, launch.run_id, target))
+        return WorkflowStart(spec=spec, user=pin.user, input=pin.input)
 
-    targets: dict[str, Any] = dict.fromkeys(KINDS, stage.target)
-    targets["workflow"] = WorkflowTarget(find, http=lambda: stage.target)
-    stage.bench.loop.launcher._targets = targets
-    return stage
-
-
-def answers(stage: Stage, *acts: Act) -> None:
-    """What the executor says, one answer a request."""
-    stage.target.script("flow", *acts)
+    targets: dict[str, Any] = dict.fromkeys(TARGET_KINDS, harness.target)
+    targets["workflow"] = WorkflowTarget(find, http=lambda: harness.target)
+    harness.bench.loop.launcher._targets = targets
+    return harness
 
 
-def rows(stage: Stage) -> list[Plain]:
-    found: list[Plain] = stage.ask("run list", schedule="flow")["runs"][::-1]
+def answers(harness: WorkflowHarness, *acts: ScriptedOutcome) -> None:
+    """The scripted responses of the executor, one per request."""
+    harness.target.script("flow", *acts)
+
+
+def rows(harness: WorkflowHarness) -> list[JsonObject]:
+    found: list[JsonObject] = harness.ask("run list", schedule="flow")["runs"][::-1]
     return found
 
 
-def asked(stage: Stage) -> list[Http]:
-    return [launch.target for launch in stage.target.launched if isinstance(launch.target, Http)]
+def asked(harness: WorkflowHarness) -> list[Http]:
+    return [launch.target for launch in harness.target.launched if isinstance(launch.target, Http)]
 
 
-def test_an_executor_is_given_what_it_needs_to_start(outside: Stage) -> None:
-    outside.put(note("a"), executor=OUTSIDE, schedules=[MINUTELY], input={"day": 1})
+def test_an_executor_receives_the_definition_and_input(outside: WorkflowHarness) -> None:
+    outside.put(call_step("a"), executor=OUTSIDE, schedules=[MINUTELY], input={"day": 1})
     outside.advance(minutes=1)
     (request,) = asked(outside)
     (row,) = rows(outside)
@@ -71,13 +71,13 @@ def test_an_executor_is_given_what_it_needs_to_start(outside: Stage) -> None:
         "version": 1,
         "user_id": "ada",
         "scheduled_for": "2026-03-10T12:01:00Z",
-        "idempotency_key": run_key(outside.run(row["id"])),
+        "idempotency_key": run_idempotency_key(outside.run(row["id"])),
         "run_id": row["id"],
         "fence": 1,
         "input": {"day": 1},
     }
     assert [step["name"] for step in dag["steps"]] == ["a"]
-    assert outside.run(row["id"]).holder == EXECUTOR
+    assert outside.run(row["id"]).holder == HELD_BY_EXECUTOR
     assert outside.children(row["id"]) == []
 
 
@@ -91,17 +91,17 @@ def test_an_executor_is_given_what_it_needs_to_start(outside: Stage) -> None:
     ],
     ids=["an address", "a line", "fields", "the long way"],
 )
-def test_an_executor_is_written_like_any_request(outside: Stage, written: Any) -> None:
-    outside.put(note("a"), executor=written)
+def test_an_executor_is_written_like_any_request(outside: WorkflowHarness, written: Any) -> None:
+    outside.put(call_step("a"), executor=written)
     kept = outside.ask("workflow get", workflow="flow")["workflow"]["executor"]
     assert kept["url"] == OUTSIDE["url"]
     with pytest.raises(InvalidInput) as refusal:
-        outside.put(note("a"), executor={"shell": ["rm"]})
+        outside.put(call_step("a"), executor={"shell": ["rm"]})
     assert (refusal.value.field or "").startswith("executor")
 
 
-def test_the_executor_reports_its_start_and_its_end(outside: Stage) -> None:
-    outside.put(note("a"), executor=OUTSIDE, time_limit="10m", schedules=[MINUTELY])
+def test_the_executor_reports_its_start_and_its_end(outside: WorkflowHarness) -> None:
+    outside.put(call_step("a"), executor=OUTSIDE, time_limit="10m", schedules=[MINUTELY])
     outside.advance(minutes=1)
     (row,) = rows(outside)
     outside.advance(minutes=8)
@@ -118,8 +118,8 @@ def test_the_executor_reports_its_start_and_its_end(outside: Stage) -> None:
         outside.ask("run report", run=row["id"], fence=1, outcome="FAILED")
 
 
-def test_a_reported_failure_is_the_end_and_is_not_launched_again(outside: Stage) -> None:
-    outside.put(note("a"), executor=OUTSIDE, schedules=[{"cron": "1 12 * * *"}])
+def test_a_reported_failure_is_the_end_and_is_not_launched_again(outside: WorkflowHarness) -> None:
+    outside.put(call_step("a"), executor=OUTSIDE, schedules=[{"cron": "1 12 * * *"}])
     outside.advance(minutes=1)
     (row,) = rows(outside)
     failed = {"status": "FAILED", "error": "no such table"}
@@ -129,16 +129,18 @@ def test_a_reported_failure_is_the_end_and_is_not_launched_again(outside: Stage)
     assert outside.run(row["id"]).error == "no such table"
 
 
-def test_without_feedback_a_launch_is_over_after_a_while_and_the_schedule_is_free(outside: Stage) -> None:
-    outside.put(note("a"), executor=OUTSIDE, time_limit="90s", schedules=[MINUTELY])
+def test_without_feedback_a_launch_is_over_after_a_while_and_the_schedule_is_free(
+    outside: WorkflowHarness,
+) -> None:
+    outside.put(call_step("a"), executor=OUTSIDE, time_limit="90s", schedules=[MINUTELY])
     outside.advance(minutes=5, seconds=30)
     states = [row["reason"] or row["state"] for row in rows(outside)]
     assert states == ["succeeded", "overlap", "succeeded", "overlap", "leased"]
     assert outside.result(rows(outside)[0]["id"]) == {"launched": True, "reported": False}
 
 
-def test_an_executor_that_began_and_fell_silent_has_failed(outside: Stage) -> None:
-    outside.put(note("a"), executor=OUTSIDE, time_limit="5m", schedules=[{"cron": "1 12 * * *"}])
+def test_an_executor_that_never_reports_its_end_has_failed(outside: WorkflowHarness) -> None:
+    outside.put(call_step("a"), executor=OUTSIDE, time_limit="5m", schedules=[{"cron": "1 12 * * *"}])
     outside.advance(minutes=1)
     (row,) = rows(outside)
     outside.ask("run report", run=row["id"], fence=1, outcome="STARTED")
@@ -147,8 +149,8 @@ def test_an_executor_that_began_and_fell_silent_has_failed(outside: Stage) -> No
     assert (row["state"], row["error"]) == ("failed", "the executor reported its start and never its end")
 
 
-def test_a_launch_is_tried_three_times_a_second_apart_and_then_failed(outside: Stage) -> None:
-    outside.put(note("a"), executor=OUTSIDE, schedules=[{"cron": "1 12 * * *"}])
+def test_a_launch_is_tried_three_times_a_second_apart_and_then_failed(outside: WorkflowHarness) -> None:
+    outside.put(call_step("a"), executor=OUTSIDE, schedules=[{"cron": "1 12 * * *"}])
     answers(outside, fail("HTTP 503 Service Unavailable"))
     outside.advance(minutes=1)
     assert len(asked(outside)) == 1
@@ -163,8 +165,8 @@ def test_a_launch_is_tried_three_times_a_second_apart_and_then_failed(outside: S
 
 
 @pytest.mark.parametrize("body", [False, {"started": False}])
-def test_an_executor_may_say_no_with_a_friendly_status(outside: Stage, body: Any) -> None:
-    outside.put(note("a"), executor=OUTSIDE, schedules=[{"cron": "1 12 * * *"}])
+def test_an_executor_may_reject_a_launch_with_a_success_status(outside: WorkflowHarness, body: Any) -> None:
+    outside.put(call_step("a"), executor=OUTSIDE, schedules=[{"cron": "1 12 * * *"}])
     answers(outside, succeed({"status": 200, "body": body}), succeed({"status": 200, "body": True}))
     outside.advance(minutes=1, seconds=5)
     (row,) = rows(outside)
@@ -172,8 +174,10 @@ def test_an_executor_may_say_no_with_a_friendly_status(outside: Stage, body: Any
 
 
 @pytest.mark.parametrize(("word", "state"), [("SUCCESS", "succeeded"), ("FAILED", "failed")])
-def test_an_executor_may_be_done_before_its_launch_is_written(outside: Stage, word: str, state: str) -> None:
-    outside.put(note("a"), executor=OUTSIDE, schedules=[{"cron": "1 12 * * *"}])
+def test_an_executor_may_be_done_before_its_launch_is_written(
+    outside: WorkflowHarness, word: str, state: str
+) -> None:
+    outside.put(call_step("a"), executor=OUTSIDE, schedules=[{"cron": "1 12 * * *"}])
     answers(outside, succeed(after=10 * SECOND))
     outside.advance(minutes=1)
     (row,) = rows(outside)
@@ -185,8 +189,8 @@ def test_an_executor_may_be_done_before_its_launch_is_written(outside: Stage, wo
     assert len(asked(outside)) == 1
 
 
-def test_a_start_that_is_reported_before_the_launch_is_written_counts(outside: Stage) -> None:
-    outside.put(note("a"), executor=OUTSIDE, time_limit="5m", schedules=[{"cron": "1 12 * * *"}])
+def test_a_start_that_is_reported_before_the_launch_is_written_counts(outside: WorkflowHarness) -> None:
+    outside.put(call_step("a"), executor=OUTSIDE, time_limit="5m", schedules=[{"cron": "1 12 * * *"}])
     answers(outside, succeed(after=10 * SECOND))
     outside.advance(minutes=1)
     (row,) = rows(outside)
@@ -195,8 +199,8 @@ def test_a_start_that_is_reported_before_the_launch_is_written_counts(outside: S
     assert outside.run(row["id"]).error == "the executor reported its start and never its end"
 
 
-def test_a_cancel_of_what_runs_outside_ends_after_its_grace(outside: Stage) -> None:
-    outside.put(note("a"), executor=OUTSIDE, schedules=[{"cron": "1 12 * * *"}])
+def test_a_cancelled_external_run_ends_after_its_grace(outside: WorkflowHarness) -> None:
+    outside.put(call_step("a"), executor=OUTSIDE, schedules=[{"cron": "1 12 * * *"}])
     outside.advance(minutes=1)
     (row,) = rows(outside)
     outside.ask("run cancel", run=row["id"])
@@ -205,11 +209,11 @@ def test_a_cancel_of_what_runs_outside_ends_after_its_grace(outside: Stage) -> N
 
 
 class Engine(ThreadingHTTPServer):
-    """An executor on this machine that says yes, and remembers what it was asked."""
+    """A local executor that accepts every request and records it."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Hears)
-        self.asked: list[tuple[Plain, str]] = []
+        self.asked: list[tuple[JsonObject, str]] = []
         self.heard = threading.Event()
 
 
@@ -224,7 +228,7 @@ class _Hears(BaseHTTPRequestHandler):
         self.server.heard.set()
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -244,14 +248,14 @@ def test_a_real_executor_is_asked_over_http_and_reports_back(engine: Engine, tmp
     app.on_completed(lambda fact: ended.set())
     with app:
         url = f"http://127.0.0.1:{engine.server_address[1]}/start"
-        app.workflows.put(name="flow", steps=[note("a")], executor={"url": url})
+        app.workflows.put(name="flow", steps=[call_step("a")], executor={"url": url})
         app.workflows.run(workflow="flow", user="ada")
         assert engine.heard.wait(60)
         ((body, key),) = engine.asked
         assert (body["workflow_id"], body["version"], body["user_id"]) == ("flow", 1, "ada")
         assert key == f'"{body["idempotency_key"]}"' or key == body["idempotency_key"]
         pause = threading.Event()
-        while app.runs.get(run=body["run_id"])["run"]["holder"] != EXECUTOR:
+        while app.runs.get(run=body["run_id"])["run"]["holder"] != HELD_BY_EXECUTOR:
             assert not pause.wait(0.02)
         app.runs.report(run=body["run_id"], fence=body["fence"], outcome="SUCCESS")
         assert ended.wait(60)

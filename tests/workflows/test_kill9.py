@@ -1,4 +1,4 @@
-"""A worker process that is killed in the middle of a workflow: another goes on, every step counts once."""
+"""A worker process is killed during a workflow: another continues, and every step counts once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.databases import Database
+from tests.conformance.support.databases import Database
 from timewright import Scheduler
 
 WAITING = 4
@@ -20,7 +20,7 @@ PATIENCE = 60.0
 
 
 def until(condition: Callable[[], Any]) -> Any:
-    """Wait for something to become true; fail when it does not in time."""
+    """Wait until a condition holds, or fail."""
     pause, deadline = threading.Event(), time.monotonic() + PATIENCE
     while not (found := condition()):
         assert time.monotonic() < deadline
@@ -64,7 +64,7 @@ def test_a_workflow_outlives_a_worker_that_is_killed(database: Database, tmp_pat
         workers[0].send_signal(signal.SIGKILL)
         workers[0].wait(PATIENCE)
         assert app.runs.get(run=run)["run"]["state"] == "leased"
-        # Nobody wants to wait five minutes for the leases of the dead.
+        # Expire the leases of the killed worker now instead of waiting five minutes.
         database.sql("UPDATE runs SET lease_until = 1 WHERE state = 'leased' AND parent <> ''")
         workers.append(worker(database.place, journal))
         until(lambda: app.runs.get(run=run)["run"]["state"] == "succeeded")

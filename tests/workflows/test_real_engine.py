@@ -1,17 +1,17 @@
-"""Workflows under the engine as an application runs it: its own threads, its own clock."""
+"""Workflows in a real engine, with its threads and its clock."""
 
 from __future__ import annotations
 
 import threading
 from pathlib import Path
 
-from tests.workflows.stage import note
+from tests.workflows.workflow_kit import call_step
 from timewright import Scheduler
 
 LONG = 12
 
 
-def test_a_chain_does_not_wait_for_the_engine_to_look_again(tmp_path: Path) -> None:
+def test_a_chain_of_steps_does_not_wait_for_the_next_tick(tmp_path: Path) -> None:
     app = Scheduler(tmp_path / "store.db")
     done = threading.Event()
     order: list[str] = []
@@ -22,7 +22,10 @@ def test_a_chain_does_not_wait_for_the_engine_to_look_again(tmp_path: Path) -> N
 
     names = [f"s{n}" for n in range(LONG)]
     steps = [
-        {**note(name, *names[n - 1 : n]), "target": {"kind": "call", "name": "step", "args": {"name": name}}}
+        {
+            **call_step(name, *names[n - 1 : n]),
+            "target": {"kind": "call", "name": "step", "args": {"name": name}},
+        }
         for n, name in enumerate(names)
     ]
     run: str

@@ -1,4 +1,4 @@
-"""What no workflow may be, asked through the operation: refused with the path to the fault, and not kept."""
+"""Invalid workflows are rejected with the path of the error, and are not stored."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.workflows.stage import Plain, Stage, note
+from tests.workflows.workflow_kit import JsonObject, WorkflowHarness, call_step
 from timewright.errors import InvalidInput, TimewrightError
 
 DIAMONDS = 40
 
 
-def flow(*steps: Any, **fields: Any) -> Plain:
+def flow(*steps: Any, **fields: Any) -> JsonObject:
     return {"name": "flow", "steps": list(steps), **fields}
 
 
@@ -24,16 +24,16 @@ def nested(depth: int) -> Any:
     return value
 
 
-REFUSED: list[tuple[str, Plain, str]] = [
-    ("a cycle", flow(note("a", "c"), note("b", "a"), note("c", "b")), "steps[0].needs[0]"),
-    ("a self edge", flow(note("a", "a")), "steps[0].needs[0]"),
-    ("too many needs", flow(*(note(f"s{i}", *["x"] * 100) for i in range(501))), "steps"),
-    ("a name twice", flow(note("a"), note("a")), "steps[1].name"),
-    ("a name that differs only in case", flow(note("fetch"), note("Fetch")), "steps[1].name"),
-    ("a missing reference", flow(note("a", "b")), "steps[0].needs[0]"),
+REFUSED: list[tuple[str, JsonObject, str]] = [
+    ("a cycle", flow(call_step("a", "c"), call_step("b", "a"), call_step("c", "b")), "steps[0].needs[0]"),
+    ("a self edge", flow(call_step("a", "a")), "steps[0].needs[0]"),
+    ("too many needs", flow(*(call_step(f"s{i}", *["x"] * 100) for i in range(501))), "steps"),
+    ("a name twice", flow(call_step("a"), call_step("a")), "steps[1].name"),
+    ("a name that differs only in case", flow(call_step("fetch"), call_step("Fetch")), "steps[1].name"),
+    ("a missing reference", flow(call_step("a", "b")), "steps[0].needs[0]"),
     (
         "a reference to a step that is not needed",
-        flow(note("a"), note("b", input={"x": {"$from": "steps.a.result"}})),
+        flow(call_step("a"), call_step("b", input={"x": {"$from": "steps.a.result"}})),
         "steps[1].input.x.$from",
     ),
     (
@@ -43,7 +43,7 @@ REFUSED: list[tuple[str, Plain, str]] = [
     ),
     (
         "time limits that contradict",
-        flow(note("a", time_limit="2h"), time_limit="1h"),
+        flow(call_step("a", time_limit="2h"), time_limit="1h"),
         "steps[0].time_limit",
     ),
     (
@@ -52,8 +52,8 @@ REFUSED: list[tuple[str, Plain, str]] = [
         "steps[0].target.timeout",
     ),
     ("no steps", flow(), "steps"),
-    ("deep nesting", flow(note("a", input=nested(60))), "steps[0].input"),
-    ("an unknown key", flow({**note("a"), "need": ["b"]}), "steps[0].need"),
+    ("deep nesting", flow(call_step("a", input=nested(60))), "steps[0].input"),
+    ("an unknown key", flow({**call_step("a"), "need": ["b"]}), "steps[0].need"),
     (
         "a key in input and in the target",
         flow({"name": "a", "target": {"call": "f", "args": {"x": 1}}, "input": {"x": 2}}),
@@ -61,44 +61,49 @@ REFUSED: list[tuple[str, Plain, str]] = [
     ),
     (
         "an answer as a URL",
-        flow(note("a"), {"name": "b", "needs": ["a"], "target": {"url": "{{ steps.a.result }}"}}),
+        flow(call_step("a"), {"name": "b", "needs": ["a"], "target": {"url": "{{ steps.a.result }}"}}),
         "steps[1].target.url",
     ),
     (
         "an answer as a command",
         flow(
-            note("a"), {"name": "b", "needs": ["a"], "target": {"shell": ["sh", {"$from": "steps.a.result"}]}}
+            call_step("a"),
+            {"name": "b", "needs": ["a"], "target": {"shell": ["sh", {"$from": "steps.a.result"}]}},
         ),
         "steps[1].target.shell[1]",
     ),
     ("itself as a step", flow({"name": "a", "target": {"workflow": "flow"}}), "steps[0].target.workflow"),
-    ("a condition that says nothing", flow(note("a", when="steps.")), "steps[0].when"),
-    ("a cron that never fires", flow(note("a"), schedules=[{"cron": "0 0 31 2 *"}]), "schedules[0].trigger"),
+    ("a condition that says nothing", flow(call_step("a", when="steps.")), "steps[0].when"),
+    (
+        "a cron that never fires",
+        flow(call_step("a"), schedules=[{"cron": "0 0 31 2 *"}]),
+        "schedules[0].trigger",
+    ),
     (
         "a zone nobody knows",
-        flow(note("a"), schedules=[{"cron": "0 0 * * *", "zone": "Mars/Base"}]),
+        flow(call_step("a"), schedules=[{"cron": "0 0 * * *", "zone": "Mars/Base"}]),
         "schedules[0].trigger.zone",
     ),
     (
         "another workflow in its schedule",
-        flow(note("a"), schedules=[{"cron": "0 0 * * *", "workflow_id": "b"}]),
+        flow(call_step("a"), schedules=[{"cron": "0 0 * * *", "workflow_id": "b"}]),
         "schedules[0]",
     ),
 ]
 
 
 @pytest.mark.parametrize(("what", "draft", "where"), REFUSED, ids=[what for what, _, _ in REFUSED])
-def test_it_is_refused_with_the_path_to_the_fault_and_nothing_is_kept(
-    stage: Stage, what: str, draft: Plain, where: str
+def test_an_invalid_workflow_is_rejected_with_the_path_and_not_stored(
+    harness: WorkflowHarness, what: str, draft: JsonObject, where: str
 ) -> None:
     with pytest.raises(InvalidInput) as refusal:
-        stage.ask("workflow put", draft)
+        harness.ask("workflow put", draft)
     field = refusal.value.field or ""
     assert field == where or field.startswith(f"{where}."), (what, field)
     assert refusal.value.rule
     assert refusal.value.fix
-    assert stage.ask("workflow list")["workflows"] == []
-    assert stage.ask("schedule list")["schedules"] == []
+    assert harness.ask("workflow list")["workflows"] == []
+    assert harness.ask("schedule list")["schedules"] == []
 
 
 @pytest.mark.parametrize(
@@ -110,21 +115,27 @@ def test_it_is_refused_with_the_path_to_the_fault_and_nothing_is_kept(
     ],
     ids=["steps without end", "needs without end", "levels without end"],
 )
-def test_a_bomb_is_refused_in_bounded_time(stage: Stage, draft: Plain) -> None:
+def test_an_exploding_workflow_is_rejected_in_bounded_time(
+    harness: WorkflowHarness, draft: JsonObject
+) -> None:
     began = time.process_time()
     with pytest.raises(TimewrightError) as refusal:
-        stage.ask("workflow put", draft)
+        harness.ask("workflow put", draft)
     assert refusal.value.rule
     assert len(refusal.value.message) < 1000
     assert time.process_time() - began < 5
 
 
-def test_forty_diamonds_in_a_row_are_a_workflow_like_any_other(stage: Stage) -> None:
-    steps = [note("j0")]
+def test_forty_diamonds_in_a_row_are_a_workflow_like_any_other(harness: WorkflowHarness) -> None:
+    steps = [call_step("j0")]
     for n in range(DIAMONDS):
-        steps += [note(f"l{n}", f"j{n}"), note(f"r{n}", f"j{n}"), note(f"j{n + 1}", f"l{n}", f"r{n}")]
-    stage.put(*steps)
-    run = stage.start()
-    assert stage.state(run) == "succeeded"
-    assert len(stage.children(run)) == 1 + 3 * DIAMONDS
-    assert set(stage.launches().values()) == {1}
+        steps += [
+            call_step(f"l{n}", f"j{n}"),
+            call_step(f"r{n}", f"j{n}"),
+            call_step(f"j{n + 1}", f"l{n}", f"r{n}"),
+        ]
+    harness.put(*steps)
+    run = harness.start()
+    assert harness.state(run) == "succeeded"
+    assert len(harness.children(run)) == 1 + 3 * DIAMONDS
+    assert set(harness.launches().values()) == {1}

@@ -1,4 +1,4 @@
-"""What can happen, one frozen value each; told to observers after the commit that made it true."""
+"""Events ("facts"), one frozen Struct each; observers receive them after the commit that made them true."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _kebab(name: str) -> str:
 
 
 class Fact(Struct, frozen=True, kw_only=True, tag_field="fact", tag=_kebab, gc=False):
-    """Something that happened, at an instant, in a namespace."""
+    """Base class: something that happened at an instant, in a namespace."""
 
     at: datetime
     namespace: str = "default"
@@ -31,7 +31,7 @@ class RunAdmitted(Fact, frozen=True, kw_only=True):
 
 
 class RunSkipped(Fact, frozen=True, kw_only=True):
-    """An occurrence did not become work, and this is why."""
+    """An occurrence was skipped, for the given reason."""
 
     run_id: str
     schedule_id: str
@@ -41,7 +41,7 @@ class RunSkipped(Fact, frozen=True, kw_only=True):
 
 
 class OccurrencesDropped(Fact, frozen=True, kw_only=True):
-    """Many instants were passed over and are counted in one row."""
+    """Many occurrences were skipped and are counted in one row."""
 
     run_id: str
     schedule_id: str
@@ -53,7 +53,7 @@ class OccurrencesDropped(Fact, frozen=True, kw_only=True):
 
 
 class RunLeased(Fact, frozen=True, kw_only=True):
-    """A run was handed to a holder."""
+    """A run was leased to an instance or a worker."""
 
     run_id: str
     schedule_id: str
@@ -64,7 +64,7 @@ class RunLeased(Fact, frozen=True, kw_only=True):
 
 
 class AttemptStarted(Fact, frozen=True, kw_only=True):
-    """The work of a run began."""
+    """An attempt of a run began."""
 
     run_id: str
     schedule_id: str
@@ -75,17 +75,17 @@ class AttemptStarted(Fact, frozen=True, kw_only=True):
 
 
 class RunSucceeded(Fact, frozen=True, kw_only=True):
-    """A run did its work."""
+    """A run succeeded."""
 
     run_id: str
     schedule_id: str
     fence: int
-    word: str = ""
+    outcome_label: str = ""
     queue: str = ""
 
 
 class RunWillRetry(Fact, frozen=True, kw_only=True):
-    """An attempt failed and another will follow."""
+    """An attempt failed and will be retried at `fire_at`."""
 
     run_id: str
     schedule_id: str
@@ -97,7 +97,7 @@ class RunWillRetry(Fact, frozen=True, kw_only=True):
 
 
 class RunReleased(Fact, frozen=True, kw_only=True):
-    """A holder gave a run back."""
+    """The holder of a lease released the run."""
 
     run_id: str
     schedule_id: str
@@ -107,7 +107,7 @@ class RunReleased(Fact, frozen=True, kw_only=True):
 
 
 class RunFailed(Fact, frozen=True, kw_only=True):
-    """A run used its attempts up."""
+    """A run failed and has no attempts left."""
 
     run_id: str
     schedule_id: str
@@ -118,7 +118,7 @@ class RunFailed(Fact, frozen=True, kw_only=True):
 
 
 class RunParked(Fact, frozen=True, kw_only=True):
-    """A run waits for a person."""
+    """A run was parked until a person acts."""
 
     run_id: str
     schedule_id: str
@@ -130,7 +130,7 @@ class RunParked(Fact, frozen=True, kw_only=True):
 
 
 class RunCancelled(Fact, frozen=True, kw_only=True):
-    """A run was stopped because someone asked, or a newer one replaced it."""
+    """A run was cancelled on request, or because a newer one replaced it."""
 
     run_id: str
     schedule_id: str
@@ -139,7 +139,7 @@ class RunCancelled(Fact, frozen=True, kw_only=True):
 
 
 class CancelRequested(Fact, frozen=True, kw_only=True):
-    """A run under way was asked to stop."""
+    """Cancellation of a leased run was requested."""
 
     run_id: str
     schedule_id: str
@@ -148,7 +148,7 @@ class CancelRequested(Fact, frozen=True, kw_only=True):
 
 
 class RunDeferred(Fact, frozen=True, kw_only=True):
-    """A run waits until a date, because a budget is used up or its provider is closed."""
+    """A run was deferred, because a budget is exhausted or its provider is closed."""
 
     run_id: str
     schedule_id: str
@@ -158,7 +158,7 @@ class RunDeferred(Fact, frozen=True, kw_only=True):
 
 
 class ProviderClosed(Fact, frozen=True, kw_only=True):
-    """Nothing of a provider starts before an instant."""
+    """A provider was closed: none of its runs starts before `until`."""
 
     provider: str
     until: datetime
@@ -166,13 +166,13 @@ class ProviderClosed(Fact, frozen=True, kw_only=True):
 
 
 class ProviderOpened(Fact, frozen=True, kw_only=True):
-    """What names a provider may start again."""
+    """A provider was opened: its runs may start again."""
 
     provider: str
 
 
 class RunFreed(Fact, frozen=True, kw_only=True):
-    """A held run's predecessor is settled, and it may start."""
+    """A held run became ready, because its predecessor is finished."""
 
     run_id: str
     schedule_id: str
@@ -180,7 +180,7 @@ class RunFreed(Fact, frozen=True, kw_only=True):
 
 
 class RunReset(Fact, frozen=True, kw_only=True):
-    """A person gave a run its attempts back."""
+    """A person reset the attempts of a run."""
 
     run_id: str
     schedule_id: str
@@ -189,7 +189,7 @@ class RunReset(Fact, frozen=True, kw_only=True):
 
 
 class LeaseLost(Fact, frozen=True, kw_only=True):
-    """A lease ended without an answer."""
+    """A lease expired without a result."""
 
     run_id: str
     schedule_id: str
@@ -199,14 +199,14 @@ class LeaseLost(Fact, frozen=True, kw_only=True):
 
 
 class AnswerStale(Fact, frozen=True, kw_only=True):
-    """An answer came from a lease that was lost, and changed nothing."""
+    """A result of a lost lease arrived and was ignored."""
 
     run_id: str
     fence: int
 
 
 class ScheduleMoved(Fact, frozen=True, kw_only=True):
-    """A schedule's next time was decided again."""
+    """The next instant of a schedule was decided again."""
 
     schedule_id: str
     next_at: datetime | None
@@ -214,21 +214,21 @@ class ScheduleMoved(Fact, frozen=True, kw_only=True):
 
 
 class ScheduleParked(Fact, frozen=True, kw_only=True):
-    """A schedule stopped by itself and waits for a person."""
+    """A schedule was parked automatically until a person acts."""
 
     schedule_id: str
     reason: str
 
 
 class ScheduleFinished(Fact, frozen=True, kw_only=True):
-    """A schedule has nothing further to do."""
+    """A schedule has no further occurrences."""
 
     schedule_id: str
     reason: str
 
 
 class ScheduleChanged(Fact, frozen=True, kw_only=True):
-    """Someone created, edited, paused, resumed or archived a schedule."""
+    """A schedule was created, edited, paused, resumed or archived."""
 
     schedule_id: str
     change: str
@@ -237,14 +237,14 @@ class ScheduleChanged(Fact, frozen=True, kw_only=True):
 
 
 class ClockStepped(Fact, frozen=True, kw_only=True):
-    """The wall clock moved against the monotonic one."""
+    """The wall clock jumped relative to the monotonic clock."""
 
     by_seconds: float
     treated_as: str
 
 
 class TickFinished(Fact, frozen=True, kw_only=True):
-    """One pass through the rooms, with its counts."""
+    """One tick of the engine, with its counts."""
 
     settled: int = 0
     reclaimed: int = 0
@@ -255,7 +255,7 @@ class TickFinished(Fact, frozen=True, kw_only=True):
 
 
 class FactsLost(Fact, frozen=True, kw_only=True):
-    """Someone listens too slowly, and so many facts were not told to it."""
+    """An observer is too slow, and `count` events were not delivered to it."""
 
     listener: str
     count: int

@@ -1,7 +1,7 @@
-"""Instants, durations and windows: what time is made of here.
+"""Instants, durations and windows.
 
-An instant is an aware datetime in UTC; anything without an offset is refused. A duration is a
-`timedelta` that is never negative. A window is two instants, both inside it.
+An instant is an aware datetime in UTC; a datetime without an offset is refused. A duration is a `timedelta`
+that is never negative. A window is a pair of instants, both inclusive.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 
-EARLIEST_STORED = datetime(2000, 1, 1, tzinfo=UTC)
-LATEST_STORED = datetime(2199, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
-LONGEST_DURATION = timedelta(days=36_525)
+MIN_STORED_INSTANT = datetime(2000, 1, 1, tzinfo=UTC)
+MAX_STORED_INSTANT = datetime(2199, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+MAX_DURATION = timedelta(days=36_525)
 
 _MICROSECOND = timedelta(microseconds=1)
 _UNIT_MICROS = {
@@ -42,24 +42,24 @@ _RFC3339 = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?"
     r"([Zz]|[+-][0-9]{2}:[0-9]{2})?"
 )
-# Days and weeks of the calendar are spoken of elsewhere; what is always as long may be written out.
+# Only units of a fixed length; `2 days` is a calendar phrase (`core.recurrence.phrases`).
 _WORD = re.compile(r"(?<=[0-9]) *(?:(s)ec(?:ond)?s?|(m)in(?:ute)?s?|(h)(?:ou)?rs?)(?![a-z])(?: +(?=[0-9]))?")
 _DURATION_RULE = "a number and a unit (s, m, h, d, w), largest first, or ISO 8601 without years and months"
 _DURATION_FIX = "90s, 15m, 1h30m, 1.5h, 7d, PT15M"
 
 
-def micros(moment: datetime) -> int:
-    """Microseconds since 1970, exactly; the number a store keeps."""
+def to_micros(moment: datetime) -> int:
+    """Return microseconds since 1970, the number that a store keeps."""
     return (moment - EPOCH) // _MICROSECOND
 
 
 def from_micros(value: int) -> datetime:
-    """The instant that many microseconds after 1970."""
+    """Return the instant that many microseconds after 1970."""
     return EPOCH + value * _MICROSECOND
 
 
 def as_instant(moment: datetime, *, field: str = "instant") -> datetime:
-    """The same instant in UTC; a datetime without an offset is refused, and so is what is none."""
+    """Return the instant in UTC; raise InvalidInstant for a datetime without an offset or another type."""
     try:
         if moment.tzinfo is UTC:
             return moment
@@ -76,14 +76,14 @@ def as_instant(moment: datetime, *, field: str = "instant") -> datetime:
             f"{field} {moment.isoformat()} has no offset",
             field=field,
             value=moment.isoformat(),
-            rule="an instant says which offset it means",
+            rule="an instant needs a UTC offset",
             fix=f"{moment.isoformat()}Z, or with an offset: {moment.isoformat()}+01:00",
         )
     return moment.astimezone(UTC)
 
 
 def parse_instant(text: str, *, field: str = "instant") -> datetime:
-    """Read RFC 3339 with an offset; a fraction finer than a microsecond is cut."""
+    """Parse RFC 3339 with an offset; digits beyond microseconds are dropped."""
     found = _RFC3339.fullmatch(text) if len(text) <= 40 else None
     if found is None:
         raise InvalidInstant(
@@ -99,12 +99,12 @@ def parse_instant(text: str, *, field: str = "instant") -> datetime:
             f"{field} {_shown(text)} has no offset",
             field=field,
             value=text,
-            rule="an instant says which offset it means",
+            rule="an instant needs a UTC offset",
             fix=f"{text}Z, or with an offset: {text}+01:00",
         )
     written = f"{year}-{month}-{day}T{hour}:{minute}:{second or '00'}.{(fraction or '0')[:6]:0<6}"
     try:
-        # Some versions of Python read 24:00 as the next day, and an offset of 75 minutes past the hour.
+        # Some Python versions accept 24:00 as the next day, and offsets with 75 minutes.
         if hour > "23" or offset[4:] > "59":
             raise ValueError("hour must be in 0..23, and the minutes of an offset in 0..59")
         return datetime.fromisoformat(written + offset.upper()).astimezone(UTC)
@@ -119,12 +119,12 @@ def parse_instant(text: str, *, field: str = "instant") -> datetime:
 
 
 def parse_duration(text: str, *, field: str = "duration") -> timedelta:
-    """Read `90s`, `15m`, `1h30m`, `1.5h`, `7d`, `5 minutes` or `PT15M`; months and years are no durations."""
+    """Parse `90s`, `15m`, `1h30m`, `1.5h`, `7d`, `5 minutes` or `PT15M`; not months and years."""
     trimmed = text.strip(" \t") if len(text) <= 64 else ""
     total = _iso_micros(trimmed) if trimmed[:1] in ("P", "p") else _unit_micros(trimmed.lower())
     if total is None:
         total = _unit_micros(_shortened(trimmed))
-    if total is not None and total > LONGEST_DURATION // _MICROSECOND:
+    if total is not None and total > MAX_DURATION // _MICROSECOND:
         raise _too_long(_shown(text), field=field)
     if total is None:
         raise InvalidDuration(
@@ -134,11 +134,11 @@ def parse_duration(text: str, *, field: str = "duration") -> timedelta:
             rule=_DURATION_RULE,
             fix=_duration_hint(trimmed),
         )
-    return bounded(timedelta(microseconds=total), field=field)
+    return check_duration(timedelta(microseconds=total), field=field)
 
 
 def as_duration(length: str | timedelta, *, field: str = "duration") -> timedelta:
-    """The same length of time, also from its text; a bare number says no unit and is refused."""
+    """Return a duration from a timedelta or its text; a bare number is refused because it has no unit."""
     if isinstance(length, str):
         return parse_duration(length, field=field)
     if isinstance(length, timedelta):
@@ -152,10 +152,10 @@ def as_duration(length: str | timedelta, *, field: str = "duration") -> timedelt
     )
 
 
-def bounded(duration: timedelta, *, field: str = "duration") -> timedelta:
-    """The same duration; a negative one, or one past a century, is refused, and so is what is none."""
+def check_duration(duration: timedelta, *, field: str = "duration") -> timedelta:
+    """Return the duration; raise InvalidDuration if it is negative, over 100 years, or not a timedelta."""
     try:
-        fits = ZERO <= duration <= LONGEST_DURATION
+        fits = ZERO <= duration <= MAX_DURATION
     except TypeError:
         raise InvalidDuration(
             f"{field} {_shown(str(duration))} is not a duration",
@@ -170,7 +170,7 @@ def bounded(duration: timedelta, *, field: str = "duration") -> timedelta:
 
 
 def from_ms(value: float, *, field: str) -> timedelta:
-    """A duration from milliseconds, for fields whose name ends in `_ms`."""
+    """Return a duration from milliseconds, for fields whose name ends in `_ms`."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or (isinstance(value, float) and not value.is_integer()):
         raise InvalidDuration(
@@ -180,11 +180,11 @@ def from_ms(value: float, *, field: str) -> timedelta:
             rule="a whole number of milliseconds, 0 or more",
             fix="60000 for a minute",
         )
-    if value < 0 or value > LONGEST_DURATION / timedelta(milliseconds=1):
+    if value < 0 or value > MAX_DURATION / timedelta(milliseconds=1):
         raise InvalidDuration(
             f"{field} is out of range",
             field=field,
-            # A number of thousands of digits cannot even be printed.
+            # Python refuses to print integers with thousands of digits.
             value=value if -(2**64) < value < 2**64 else "a very large number",
             rule="between 0 and 100 years of milliseconds",
             fix="60000 for a minute",
@@ -192,10 +192,10 @@ def from_ms(value: float, *, field: str) -> timedelta:
     return timedelta(milliseconds=int(value))
 
 
-def spell_duration(duration: timedelta) -> str:
-    """The one spelling we emit: `1h30m`, `90s` as `1m30s`, `0s`, and with a minus `-7s`."""
+def format_duration(duration: timedelta) -> str:
+    """Format a duration in canonical form: `1h30m`, `1m30s`, `0s`, `-7s`."""
     if duration < ZERO:
-        return f"-{spell_duration(-duration)}"
+        return f"-{format_duration(-duration)}"
     rest = duration // _MICROSECOND
     parts: list[str] = []
     for unit in ("d", "h", "m"):
@@ -208,13 +208,13 @@ def spell_duration(duration: timedelta) -> str:
     return "".join(parts)
 
 
-def spell_instant(moment: datetime) -> str:
-    """RFC 3339 in UTC, with as many decimals as the instant has."""
+def format_instant(moment: datetime) -> str:
+    """Format an instant as RFC 3339 in UTC, with microseconds only if it has any."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 class Window(Struct, frozen=True):
-    """When a schedule lives: from `start` to `end`, both included, either open."""
+    """The active window of a schedule: from `start` to `end`, both inclusive; None is unbounded."""
 
     start: datetime | None = None
     end: datetime | None = None
@@ -222,28 +222,28 @@ class Window(Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.start is not None and self.end is not None and self.end < self.start:
             raise InvalidInput(
-                f"end_at {spell_instant(self.end)} is before start_at {spell_instant(self.start)}",
+                f"end_at {format_instant(self.end)} is before start_at {format_instant(self.start)}",
                 field="end_at",
-                value=spell_instant(self.end),
+                value=format_instant(self.end),
                 rule="end_at is not before start_at",
                 fix="swap them, or leave end_at out",
             )
 
     def contains(self, moment: datetime) -> bool:
-        """Whether the instant lies inside; both ends count."""
+        """Whether the instant is inside; both ends are inclusive."""
         after_start = self.start is None or self.start <= moment
         return after_start and (self.end is None or moment <= self.end)
 
 
-def check_stored(moment: datetime, *, field: str) -> datetime:
-    """The same instant in UTC; one that a store does not keep (outside 2000 to 2199) is refused."""
+def check_storable(moment: datetime, *, field: str) -> datetime:
+    """Return the instant in UTC; raise InvalidInstant outside the storable range (years 2000 to 2199)."""
     moment = as_instant(moment, field=field)
-    if not EARLIEST_STORED <= moment <= LATEST_STORED:
+    if not MIN_STORED_INSTANT <= moment <= MAX_STORED_INSTANT:
         raise InvalidInstant(
-            f"{field} {spell_instant(moment)} is out of range",
+            f"{field} {format_instant(moment)} is out of range",
             field=field,
-            value=spell_instant(moment),
-            rule="stored instants lie between the years 2000 and 2199",
+            value=format_instant(moment),
+            rule="instants must be between the years 2000 and 2199",
             fix="2026-03-10T12:00:00Z",
         )
     return moment
@@ -265,7 +265,7 @@ def _unit_micros(text: str) -> int | None:
 
 
 def _shortened(text: str) -> str:
-    """`5 minutes` as `5m`, `1 hour 30 min` as `1h30m`, and `hour` as `1h`."""
+    """Abbreviate unit names: `5 minutes` to `5m`, `1 hour 30 min` to `1h30m`, `hour` to `1h`."""
     text = f"1{text}" if text.lower() in ("second", "minute", "hour") else text
     return _WORD.sub(lambda found: next(filter(None, found.groups())), text.lower())
 

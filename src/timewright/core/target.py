@@ -1,4 +1,4 @@
-"""What is done when a run starts, as values: the kinds of target a schedule may name."""
+"""The kinds of target: what a run executes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from timewright.core.moments import SECOND, spell_duration
+from timewright.core.moments import SECOND, format_duration
 from timewright.errors import InvalidInput
 
 Text = Annotated[str, Meta(min_length=1, max_length=10_000)]
 Argument = Annotated[str, Meta(max_length=131_072)]
 Isolation = Literal["inherit", "loop", "thread", "process"]
-# What an answer cost is read from a field of its body, or after this from a header.
+# Prefix of `tokens_from` and `money_from` that reads the cost from a header instead of the response body.
 COST_HEADER = "header:"
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 
@@ -21,7 +21,7 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 class Call(
     Struct, frozen=True, kw_only=True, tag="call", tag_field="kind", forbid_unknown_fields=True, gc=False
 ):
-    """A Python function, by the name it was registered under."""
+    """A Python function, by its registered name."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
     args: dict[str, Any] = {}
@@ -29,7 +29,7 @@ class Call(
 
 
 class Http(Struct, frozen=True, kw_only=True, tag="http", tag_field="kind", forbid_unknown_fields=True):
-    """An HTTP request; a 2xx answer is success."""
+    """An HTTP request; a 2xx response is success."""
 
     url: Annotated[str, Meta(min_length=1, max_length=8192)]
     method: Method = "GET"
@@ -45,16 +45,16 @@ class Http(Struct, frozen=True, kw_only=True, tag="http", tag_field="kind", forb
     def __post_init__(self) -> None:
         if not SECOND <= self.timeout <= 1800 * SECOND:
             raise InvalidInput(
-                f"target.timeout {spell_duration(self.timeout)} is out of range",
+                f"target.timeout {format_duration(self.timeout)} is out of range",
                 field="target.timeout",
-                value=spell_duration(self.timeout),
+                value=format_duration(self.timeout),
                 rule="1s to 30m",
                 fix="timeout: 30s",
             )
 
 
 class Shell(Struct, frozen=True, kw_only=True, tag="shell", tag_field="kind", forbid_unknown_fields=True):
-    """A command as an argument vector; never a line for a shell to interpret."""
+    """A command as a list of arguments; never interpreted by a shell."""
 
     command: Annotated[tuple[Argument, ...], Meta(min_length=1, max_length=1000)]
     env: dict[str, str] = {}
@@ -65,7 +65,7 @@ class Shell(Struct, frozen=True, kw_only=True, tag="shell", tag_field="kind", fo
 class Workflow(
     Struct, frozen=True, kw_only=True, tag="workflow", tag_field="kind", forbid_unknown_fields=True
 ):
-    """A stored DAG whose steps become runs."""
+    """A stored workflow (DAG) whose steps become runs."""
 
     workflow: Annotated[str, Meta(min_length=1, max_length=255)]
     version: Annotated[int, Meta(ge=1)] | None = None
@@ -74,13 +74,13 @@ class Workflow(
 
 
 class Handoff(Struct, frozen=True, kw_only=True, tag="handoff", tag_field="kind", forbid_unknown_fields=True):
-    """Nothing is launched; someone outside leases the run and answers."""
+    """Nothing is launched; an external worker leases the run and reports the result."""
 
     payload: Any = None
 
 
 class Publish(Struct, frozen=True, kw_only=True, tag="publish", tag_field="kind", forbid_unknown_fields=True):
-    """A message into an engine or broker people already run."""
+    """A message to a task queue or broker such as Celery or Redis."""
 
     to: Annotated[str, Meta(min_length=1, max_length=64)]
     name: Annotated[str, Meta(min_length=1, max_length=255)]
@@ -91,7 +91,7 @@ class Publish(Struct, frozen=True, kw_only=True, tag="publish", tag_field="kind"
 
 
 class Note(Struct, frozen=True, kw_only=True, tag="note", tag_field="kind", forbid_unknown_fields=True):
-    """A text that is its own result: a reminder, or a first step."""
+    """A text that is the result itself: a reminder, or a placeholder."""
 
     text: Text
 

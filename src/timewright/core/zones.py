@@ -1,4 +1,4 @@
-"""Time zones: names the installed IANA data knows, and nothing that only looks like one."""
+"""Time zones by their IANA name; abbreviations and offsets are refused."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from timewright.errors import InvalidZone
 
-LONGEST_NAME = 64
+MAX_NAME_LENGTH = 64
 
 _RULE = "a zone is an IANA name such as Europe/Berlin, or UTC"
 _FIX = "UTC or a place such as Europe/Berlin"
-_FILES_THAT_ARE_NO_PLACES = frozenset({"Factory", "localtime", "posixrules"})
-# An abbreviation names one half of a place's year, or several places at once.
+_NOT_PLACES = frozenset({"Factory", "localtime", "posixrules"})
+# An abbreviation covers only half of the year, or is used in several places.
 _ABBREVIATIONS = {
     "ACST": "Australia/Darwin or Australia/Adelaide",
     "AEST": "Australia/Brisbane or Australia/Sydney",
@@ -57,21 +57,21 @@ _ABBREVIATIONS = {
 
 
 def check_zone(name: str, *, field: str = "zone") -> str:
-    """The same name; one that is not an IANA zone of the installed data is refused with a hint."""
+    """Return the name, or raise InvalidZone with a suggestion if it is not in the installed data."""
     if not isinstance(name, str) or name not in _names():
-        raise _refusal(name, field=field)
+        raise _zone_error(name, field=field)
     return name
 
 
-def zone(name: str) -> ZoneInfo:
-    """The rules of a zone, by its checked name."""
+def load_zone(name: str) -> ZoneInfo:
+    """Return the time zone with this name, or raise InvalidZone."""
     return ZoneInfo(check_zone(name))
 
 
 @cache
 def _names() -> frozenset[str]:
     offsets = {name for name in available_timezones() if name.startswith(("GMT+", "GMT-"))}
-    return frozenset(available_timezones() - _FILES_THAT_ARE_NO_PLACES - set(_ABBREVIATIONS) - offsets)
+    return frozenset(available_timezones() - _NOT_PLACES - set(_ABBREVIATIONS) - offsets)
 
 
 @cache
@@ -79,11 +79,11 @@ def _by_lower_case() -> dict[str, str]:
     return {name.lower(): name for name in _names()}
 
 
-def _refusal(name: object, *, field: str) -> InvalidZone:
+def _zone_error(name: object, *, field: str) -> InvalidZone:
     if not isinstance(name, str):
         return _invalid(name, field, why="is not text", fix=_FIX)
     why, fix = _reason(name)
-    return _invalid(name[:LONGEST_NAME], field, why=why, fix=fix)
+    return _invalid(name[:MAX_NAME_LENGTH], field, why=why, fix=fix)
 
 
 def _invalid(value: object, field: str, *, why: str, fix: str) -> InvalidZone:
@@ -92,22 +92,22 @@ def _invalid(value: object, field: str, *, why: str, fix: str) -> InvalidZone:
 
 
 def _reason(name: str) -> tuple[str, str]:
-    """Why a text is no zone, and what was probably meant."""
+    """Return why a text is not a zone, and the probable correction."""
     upper = name.upper()
     if not name.strip():
         return "is empty", _FIX
-    if len(name) > LONGEST_NAME:
-        return f"is longer than {LONGEST_NAME} characters", _FIX
+    if len(name) > MAX_NAME_LENGTH:
+        return f"is longer than {MAX_NAME_LENGTH} characters", _FIX
     if not name.isascii() or not name.isprintable():
-        return "has characters no zone name has", _FIX
+        return "has invalid characters", _FIX
     if ".." in name or "\\" in name or name.startswith("/"):
         return "is a path, not a zone", _FIX
     if upper in _ABBREVIATIONS:
         return "is an abbreviation, not a zone", _ABBREVIATIONS[upper]
-    if name in _FILES_THAT_ARE_NO_PLACES:
-        return "does not say which place", _FIX
+    if name in _NOT_PLACES:
+        return "is not a place", _FIX
     if name.lower() in _by_lower_case():
-        return "is not spelled like that", _by_lower_case()[name.lower()]
+        return "has the wrong case", _by_lower_case()[name.lower()]
     if _looks_like_an_offset(upper):
         return "is an offset, not a zone", _offset_hint(upper)
     near = get_close_matches(name, _names(), n=1, cutoff=0.6)

@@ -1,1 +1,1 @@
-"""Runs. The loop around the ledger: settle, reclaim, admit, lease, launch, rest."""
+"""The engine of one instance: it ticks, launches runs, settles their results, renews leases and stops."""

@@ -1,4 +1,4 @@
-"""Launches leased runs into their targets and gathers what comes back; no error of theirs gets past."""
+"""Launches leased runs into their targets and collects their results; no error of a target escapes."""
 
 from __future__ import annotations
 
@@ -11,47 +11,30 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 
-from msgspec import Struct
-
-from timewright.core.run import Cancelled, Failed, Outcome, Released, Run, TimedOut
+from timewright.core.run.run import Cancelled, Failed, Outcome, Run, TimedOut
 from timewright.core.target import AnyTarget
-from timewright.engine.briefing import launch_of
-from timewright.engine.pace import Pace
-from timewright.engine.sayings import Sayings
+from timewright.engine.in_flight import (
+    REASON_LEASE_LOST,
+    REASON_NOT_RENEWED,
+    REASON_STOPPING,
+    REASON_TIME_LIMIT,
+    InFlightRun,
+    PrefetchEstimator,
+    build_in_flight,
+    build_launch,
+    outcome_after_stop,
+)
+from timewright.engine.output_buffer import OutputBuffer
 from timewright.ledger.lease import Lease
-from timewright.ledger.settle import Answer
-from timewright.ports import Store, Target, Work
+from timewright.ledger.run_ends import AttemptResult
+from timewright.ports import Store, Target
 
-SELF_FENCE_MARGIN = 1.0
-BACKSTOP = 5.0
-
-# Why we ended work ourselves; what it says to that is put right in `_honest`.
-LOST = "lease lost"
-NOT_RENEWED = "lease not renewed in time"
-OVERDUE = "time limit reached"
-STOPPING = "stopping"
-GIVEN_BACK = "released at stop"
-
-
-class Flown(Struct, gc=False):
-    """A run under way in this process; it lets go of its work when that has ended, so no circle is left."""
-
-    lease: Lease
-    started_at: datetime
-    overdue: float
-    lease_ends: float
-    length: float
-    margin: float
-    work: Work | None = None
-    begun: bool = False
-    begun_at: float = 0.0
-    stopping: str = ""
-    ended: bool = False
-    outcome: Outcome | None = None
+# A target enforces its time limit itself; after this much longer the launcher gives up on it.
+TIME_LIMIT_MARGIN_S = 5.0
 
 
 class Launcher:
-    """Every run under way here: what was launched, what came back, and what must be stopped."""
+    """All runs in flight in this process: launched, prefetched, ended and not yet written."""
 
     def __init__(
         self, targets: Mapping[str, Target], *, monotonic: Callable[[], float], wake: Callable[[], None]
@@ -60,334 +43,312 @@ class Launcher:
         self._monotonic = monotonic
         self._wake = wake
         self._lock = threading.Lock()
-        self._flown: dict[tuple[str, int], Flown] = {}
-        self._lengths: dict[float, int] = {}
-        self._kinds: dict[type, str] = {}
-        self._answers: list[Answer] = []
-        self._look_at = math.inf
-        self._in_writing: list[list[Answer]] = []
-        self._line: deque[Flown] = deque()
-        self._begun = 0
-        self._most = 0
-        self._starts_waiting = False
-        self._pace = Pace()
-        self.ends = 0
-        self.sayings = Sayings()
+        self._in_flight: dict[tuple[str, int], InFlightRun] = {}
+        self._lease_lengths: dict[float, int] = {}
+        self._target_kinds: dict[type, str] = {}
+        self._results: list[AttemptResult] = []
+        self._being_written: list[list[AttemptResult]] = []
+        self._next_check_at = math.inf
+        self._prefetched: deque[InFlightRun] = deque()
+        self._running = 0
+        self._max_running = 0
+        self._is_starting_prefetched = False
+        self._estimator = PrefetchEstimator()
+        self.ended_count = 0
+        self.output_buffer = OutputBuffer()
 
     def __len__(self) -> int:
-        return len(self._flown)
+        return len(self._in_flight)
 
     @property
-    def shortest_lease(self) -> float | None:
-        """The length of the shortest lease under way here, in seconds."""
+    def shortest_lease_s(self) -> float | None:
+        """The length of the shortest lease in flight, in seconds."""
         with self._lock:
-            return min(self._lengths, default=None)
+            return min(self._lease_lengths, default=None)
 
-    def room(self, capacity: int) -> int:
-        """How many more may be leased when so many may be under way; quick ones are taken ahead, and wait.
+    def free_slots(self, capacity: int) -> int:
+        """How many more runs may be leased if `capacity` may run; short runs are leased ahead and wait.
 
-        No more than half of those at a time: the others run while the next are being leased.
+        At most half of the prefetched number at a time: the others run while the next are being leased.
         """
-        ahead = self._pace.ahead
-        return max(min(max(capacity, ahead) - len(self._flown), max(capacity, ahead // 2)), 0)
+        prefetch = self._estimator.prefetch_count
+        free = max(capacity, prefetch) - len(self._in_flight)
+        return max(min(free, max(capacity, prefetch // 2)), 0)
 
     @property
-    def takes_ahead(self) -> bool:
-        """Whether runs are known to end so quickly here that more are leased than may be under way."""
-        return self._pace.ahead > self._most
+    def is_prefetching(self) -> bool:
+        """Whether runs end so quickly that more are leased than may run at once."""
+        return self._estimator.prefetch_count > self._max_running
 
     def launch(
-        self, leases: Iterable[Lease], *, now: datetime, moment: float, most: int = sys.maxsize
+        self, leases: Iterable[Lease], *, now: datetime, monotonic_now: float, max_running: int = sys.maxsize
     ) -> None:
-        """Start the work of leases, or let it wait while `most` are under way; what fails is its outcome.
+        """Start the work of leases; while `max_running` run, the others wait. A failed launch is an outcome.
 
-        `moment` is what the monotonic clock showed when `now` was read: the leases count from there, however
-        long the store took to grant them.
+        `monotonic_now` was read together with `now`: the leases count from there, however long the store
+        took to grant them.
         """
-        taken = [_flown(lease, now=now, moment=moment) for lease in leases]
-        fenced = min((flown.lease_ends - flown.margin for flown in taken), default=math.inf)
-        starts: list[Flown] = []
+        new = [build_in_flight(lease, now=now, monotonic_now=monotonic_now) for lease in leases]
+        fenced_at = min((one.lease_ends_at - one.fence_margin_s for one in new), default=math.inf)
+        to_start: list[InFlightRun] = []
         with self._lock:
-            if taken and not self._flown:
-                self._pace.begin(moment)
-            self._look_at = min(self._look_at, fenced)
-            self._most = most
-            for flown in taken:
-                run = flown.lease.run
-                self._flown[run.id, run.fence] = flown
-                self._lengths[flown.length] = self._lengths.get(flown.length, 0) + 1
-                if self._begun >= most:
-                    self._line.append(flown)
+            if new and not self._in_flight:
+                self._estimator.start_measuring(monotonic_now)
+            self._next_check_at = min(self._next_check_at, fenced_at)
+            self._max_running = max_running
+            for one in new:
+                run = one.lease.run
+                self._in_flight[run.id, run.fence] = one
+                self._lease_lengths[one.lease_length_s] = self._lease_lengths.get(one.lease_length_s, 0) + 1
+                if self._running >= max_running:
+                    self._prefetched.append(one)
                 else:
-                    self._begins(flown)
-                    starts.append(flown)
-        for flown in starts:
-            self._start(flown)
+                    self._mark_started(one)
+                    to_start.append(one)
+        for one in to_start:
+            self._start(one)
 
-    def prepare(self, targets: Iterable[type[AnyTarget]]) -> None:
-        """Have what these need built before the first of them starts; what fails says so at its launch."""
+    def build_targets(self, targets: Iterable[type[AnyTarget]]) -> None:
+        """Build the targets of these types ahead of their first launch, which reports any error."""
         for target in targets:
             with suppress(Exception):
                 self._targets.get(self._kind(target))
 
-    def take_answers(self) -> list[Answer]:
-        """What has come back since the last time."""
+    def take_results(self) -> list[AttemptResult]:
+        """Take the results that arrived since the last call; the caller writes them or puts them back."""
         with self._lock:
-            answers, self._answers = self._answers, []
-            if answers:
-                self._in_writing.append(answers)
-        return answers
+            results, self._results = self._results, []
+            if results:
+                self._being_written.append(results)
+        return results
 
-    def put_back(self, answers: list[Answer]) -> None:
-        """Answers that could not be written yet; they are tried again."""
+    def put_back_results(self, results: list[AttemptResult]) -> None:
+        """Keep results that could not be written, for the next try."""
         with self._lock:
-            self._answers[:0] = answers
-            self._let_go_of(answers)
+            self._results[:0] = results
+            self._end_writing(results)
 
-    def written(self, answers: list[Answer]) -> None:
-        """Answers that the store has taken."""
+    def confirm_written(self, results: list[AttemptResult]) -> None:
+        """Forget results that the store has committed."""
         with self._lock:
-            self._let_go_of(answers)
+            self._end_writing(results)
 
-    def when_answered(self, wake: Callable[[], None]) -> None:
-        """Call this, from any thread, whenever something comes back."""
+    def set_result_callback(self, wake: Callable[[], None]) -> None:
+        """Call `wake` after every result; it is called from any thread."""
         self._wake = wake
 
-    def knows(self, run: Run) -> bool:
-        """Whether this lease is under way here, or has ended and is not written yet."""
+    def has_lease(self, run: Run) -> bool:
+        """Whether this lease is in flight here, or has ended with a result that is not written yet."""
         with self._lock:
-            lease = (run.id, run.fence)
-            return lease in self._flown or any(
-                (answer.run.id, answer.run.fence) == lease
-                for answers in (self._answers, *self._in_writing)
-                for answer in answers
+            key = (run.id, run.fence)
+            return key in self._in_flight or any(
+                (result.run.id, result.run.fence) == key
+                for results in (self._results, *self._being_written)
+                for result in results
             )
 
     @property
-    def has_answers(self) -> bool:
-        """Whether something has come back that is not written yet."""
-        return bool(self._answers)
+    def has_results(self) -> bool:
+        """Whether results wait to be taken."""
+        return bool(self._results)
 
     @property
-    def is_crowded(self) -> bool:
-        """Whether some wait here for others to end."""
-        return bool(self._line)
+    def has_prefetched(self) -> bool:
+        """Whether leased runs wait for others to end."""
+        return bool(self._prefetched)
 
     @property
-    def answered(self) -> int:
-        """How many have come back that are not written yet."""
-        return len(self._answers)
+    def result_count(self) -> int:
+        """How many results wait to be taken."""
+        return len(self._results)
 
     @property
-    def unwritten(self) -> int:
-        """How many have come back that the store has not taken, those included that it is being given."""
+    def unwritten_count(self) -> int:
+        """How many results are not committed, including those that are being written."""
         with self._lock:
-            return len(self._answers) + sum(map(len, self._in_writing))
+            return len(self._results) + sum(map(len, self._being_written))
 
-    def under_way(self) -> list[Flown]:
-        """Every run that has not ended here; first those that wait, so that whoever ends all starts none."""
+    def in_flight_runs(self) -> list[InFlightRun]:
+        """Every run in flight, prefetched ones first: a caller that stops them in order starts none."""
         with self._lock:
-            return sorted(self._flown.values(), key=lambda flown: flown.begun)
+            return sorted(self._in_flight.values(), key=lambda one: one.is_started)
 
-    def renewed(self, run_id: str, fence: int, *, ends: float) -> None:
-        """A lease was prolonged on the store's word."""
-        flown = self._flown.get((run_id, fence))
-        if flown is not None:
-            flown.lease_ends = ends
+    def record_renewal(self, run_id: str, fence: int, *, ends_at: float) -> None:
+        """Store the new end of a lease that was renewed."""
+        one = self._in_flight.get((run_id, fence))
+        if one is not None:
+            one.lease_ends_at = ends_at
             with self._lock:
-                self._look_at = -math.inf
+                self._next_check_at = -math.inf
 
-    def keep_said(self, store: Store, *, now: datetime) -> None:
-        """Write what work here has said since the last time, about once a second."""
-        if self.sayings.is_due(self._monotonic()):
-            self.sayings.write(store, self.under_way(), now=now)
+    def write_output(self, store: Store, *, now: datetime) -> None:
+        """Write the new output of running work, about once a second."""
+        if self.output_buffer.is_write_due(self._monotonic()):
+            self.output_buffer.write(store, self.in_flight_runs(), now=now)
 
     def stop(self, run_id: str, fence: int, *, reason: str) -> None:
-        """Ask the work of a run to end."""
-        flown = self._flown.get((run_id, fence))
-        if flown is not None:
-            self._stop(flown, reason)
+        """Ask the work of a run to stop."""
+        one = self._in_flight.get((run_id, fence))
+        if one is not None:
+            self._stop(one, reason)
 
-    def forget(self, run_id: str, fence: int) -> None:
-        """Its lease is lost: end the work, and let its answer go unheard."""
-        flown = self._flown.get((run_id, fence))
-        if flown is not None:
-            self._stop(flown, LOST)
+    def stop_lost(self, run_id: str, fence: int) -> None:
+        """Stop work whose lease is lost; the store will reject its result by the fence."""
+        one = self._in_flight.get((run_id, fence))
+        if one is not None:
+            self._stop(one, REASON_LEASE_LOST)
 
-    def stop_waiting(self) -> None:
-        """Give back, uncharged, what was leased ahead and has not begun."""
-        for flown in self.under_way():
-            if not flown.begun:
-                self._stop(flown, STOPPING)
+    def release_prefetched(self) -> None:
+        """Release runs that were leased ahead and have not started; that costs no attempt."""
+        for one in self.in_flight_runs():
+            if not one.is_started:
+                self._stop(one, REASON_STOPPING)
 
     def stop_all(self) -> None:
-        """Ask everything to end, because we do; what ends for this reason is given back uncharged."""
-        for flown in self.under_way():
-            self._stop(flown, STOPPING)
+        """Ask all work to stop, because the process does; what stops is released without an attempt."""
+        for one in self.in_flight_runs():
+            self._stop(one, REASON_STOPPING)
 
-    def let_go(self) -> list[Flown]:
-        """Hear no more of what is under way; gives back what that was."""
+    def abandon_all(self) -> list[InFlightRun]:
+        """Ignore all further results; return the runs that were in flight."""
         with self._lock:
-            left = list(self._flown.values())
-            for flown in left:
-                flown.ended = True
-                flown.work = None
-            self._flown.clear()
-            self._lengths.clear()
-            self._line.clear()
-            self._begun = 0
+            left = list(self._in_flight.values())
+            for one in left:
+                one.has_ended = True
+                one.work = None
+            self._in_flight.clear()
+            self._lease_lengths.clear()
+            self._prefetched.clear()
+            self._running = 0
         return left
 
-    def watch(self) -> float:
-        """End what outlived its time limit (a backstop for targets), or its lease (so that none overlap).
+    def stop_expired(self) -> float:
+        """Stop work that outlived its time limit, or whose lease is about to expire.
 
-        Gives back in how many seconds there may be something to end; until then, looking costs nothing.
+        Return the seconds until there may be something to stop; until then a call costs nothing.
         """
-        moment = self._monotonic()
+        monotonic_now = self._monotonic()
         with self._lock:
-            if moment < self._look_at:
-                return self._look_at - moment
-            # Whatever is launched from here on says for itself when to look.
-            self._look_at, look_at = math.inf, math.inf
-        for flown in self.under_way():
-            fenced = flown.lease_ends - flown.margin
-            if moment > flown.overdue:
-                self._stop(flown, OVERDUE)
-                self._done(flown, TimedOut())
-            elif fenced <= moment:
-                self._stop(flown, NOT_RENEWED)
-                look_at = min(look_at, flown.overdue)
+            if monotonic_now < self._next_check_at:
+                return self._next_check_at - monotonic_now
+            # Runs that are launched from here on lower `_next_check_at` themselves.
+            self._next_check_at, next_check_at = math.inf, math.inf
+        for one in self.in_flight_runs():
+            fenced_at = one.lease_ends_at - one.fence_margin_s
+            if monotonic_now > one.time_limit_at:
+                self._stop(one, REASON_TIME_LIMIT)
+                self._record_outcome(one, TimedOut())
+            elif fenced_at <= monotonic_now:
+                self._stop(one, REASON_NOT_RENEWED)
+                next_check_at = min(next_check_at, one.time_limit_at)
             else:
-                look_at = min(look_at, flown.overdue, fenced)
+                next_check_at = min(next_check_at, one.time_limit_at, fenced_at)
         with self._lock:
-            self._look_at = min(self._look_at, look_at)
-            return self._look_at - moment
+            self._next_check_at = min(self._next_check_at, next_check_at)
+            return self._next_check_at - monotonic_now
 
-    def _let_go_of(self, answers: list[Answer]) -> None:
-        """They are no longer being written; under the lock."""
-        self._in_writing = [others for others in self._in_writing if others is not answers]
+    def _end_writing(self, results: list[AttemptResult]) -> None:
+        """Remove a batch from those being written; the caller holds the lock."""
+        self._being_written = [others for others in self._being_written if others is not results]
 
-    def _begins(self, flown: Flown) -> None:
-        """From here on its time limit counts; under the lock."""
-        terms = flown.lease.terms.lease
-        limit = terms.time_limit.total_seconds() + terms.grace.total_seconds() + BACKSTOP
-        flown.begun_at = self._monotonic()
-        flown.overdue = flown.begun_at + limit
-        flown.begun = True
-        self._begun += 1
-        self._look_at = min(self._look_at, flown.overdue)
+    def _mark_started(self, one: InFlightRun) -> None:
+        """Start the time limit of a run; the caller holds the lock."""
+        terms = one.lease.terms.lease
+        limit = terms.time_limit.total_seconds() + terms.grace.total_seconds() + TIME_LIMIT_MARGIN_S
+        one.work_started_at = self._monotonic()
+        one.time_limit_at = one.work_started_at + limit
+        one.is_started = True
+        self._running += 1
+        self._next_check_at = min(self._next_check_at, one.time_limit_at)
 
-    def _start(self, flown: Flown) -> None:
+    def _start(self, one: InFlightRun) -> None:
         try:
-            self._begin(flown)
-        except Exception as error:  # noqa: BLE001  the boundary: nothing a target does may stop the tick
-            self._done(flown, Failed(error=f"{type(error).__name__}: {error}"))
+            self._launch_target(one)
+        except Exception as error:  # noqa: BLE001  the boundary: no error of a target may stop the tick
+            self._record_outcome(one, Failed(error=f"{type(error).__name__}: {error}"))
 
-    def _take_waiting(self) -> Flown | None:
+    def _take_prefetched(self) -> InFlightRun | None:
         with self._lock:
-            return self._next_waiting()
+            return self._next_prefetched()
 
-    def _next_waiting(self) -> Flown | None:
-        """The next that may begin, whom the caller starts; under the lock."""
-        self._starts_waiting = False
-        while self._line and self._begun < self._most:
-            flown = self._line.popleft()
-            if not (flown.ended or flown.stopping):
-                self._begins(flown)
-                self._starts_waiting = True
-                return flown
+    def _next_prefetched(self) -> InFlightRun | None:
+        """Take the next run that may start, for the caller to start it; the caller holds the lock."""
+        self._is_starting_prefetched = False
+        while self._prefetched and self._running < self._max_running:
+            one = self._prefetched.popleft()
+            if not (one.has_ended or one.stop_reason):
+                self._mark_started(one)
+                self._is_starting_prefetched = True
+                return one
         return None
 
-    def _begin(self, flown: Flown) -> None:
-        kind = self._kind(type(flown.lease.terms.target))
+    def _launch_target(self, one: InFlightRun) -> None:
+        kind = self._kind(type(one.lease.terms.target))
         target = self._targets.get(kind)
         if target is None:
-            self._done(flown, Failed(error=f"this process has no {kind} target", unresolved=True))
+            self._record_outcome(one, Failed(error=f"this process has no {kind} target", unresolved=True))
             return
-        work = target.launch(launch_of(flown.lease), partial(self._done, flown))
-        flown.work = work
-        if flown.ended:
-            # It was quicker than we: what it said is heard now, and then the two are apart again.
-            self.sayings.end(flown, work, flown.outcome)
-            flown.work = None
+        work = target.launch(build_launch(one.lease), partial(self._record_outcome, one))
+        one.work = work
+        if one.has_ended:
+            # It ended before `launch` returned: read its output now, and drop the handle.
+            self.output_buffer.record_end(one, work, one.outcome)
+            one.work = None
             return
-        if flown.stopping:
-            # Somebody wanted it to end while it was still being started.
-            work.stop(flown.stopping)
+        if one.stop_reason:
+            # A stop was requested while the work was starting.
+            work.stop(one.stop_reason)
 
     def _kind(self, target: type[AnyTarget]) -> str:
-        """The tag of a kind of target; asked of the kind itself once, because that is slow."""
-        kind = self._kinds.get(target)
+        """The tag of a target type; cached, because msgspec computes it slowly."""
+        kind = self._target_kinds.get(target)
         if kind is None:
-            kind = self._kinds[target] = str(target.__struct_config__.tag)
+            kind = self._target_kinds[target] = str(target.__struct_config__.tag)
         return kind
 
-    def _stop(self, flown: Flown, reason: str) -> None:
+    def _stop(self, one: InFlightRun, reason: str) -> None:
         with self._lock:
-            if flown.stopping or flown.ended:
+            if one.stop_reason or one.has_ended:
                 return
-            flown.stopping = reason
-            work, waits = flown.work, not flown.begun
-        if waits:
-            self._done(flown, Cancelled(reason=reason))
+            one.stop_reason = reason
+            work, is_waiting = one.work, not one.is_started
+        if is_waiting:
+            self._record_outcome(one, Cancelled(reason=reason))
         elif work is not None:
             try:
                 work.stop(reason)
             except Exception as error:  # noqa: BLE001  the boundary, as in launch
-                self._done(flown, Failed(error=f"could not be stopped: {type(error).__name__}: {error}"))
+                self._record_outcome(
+                    one, Failed(error=f"could not be stopped: {type(error).__name__}: {error}")
+                )
 
-    def _done(self, flown: Flown, outcome: Outcome) -> None:
-        run = flown.lease.run
-        if flown.work is not None and not flown.ended:
-            self.sayings.end(flown, flown.work, outcome)
+    def _record_outcome(self, one: InFlightRun, outcome: Outcome) -> None:
+        run = one.lease.run
+        if one.work is not None and not one.has_ended:
+            self.output_buffer.record_end(one, one.work, outcome)
         with self._lock:
-            if flown.ended:
+            if one.has_ended:
                 return
-            flown.ended = True
-            self.ends += 1
-            flown.outcome = outcome
-            flown.work = None  # it knows us as we know it: apart, both are gone at once
-            self._flown.pop((run.id, run.fence), None)
-            left = self._lengths.pop(flown.length, 1) - 1
+            one.has_ended = True
+            self.ended_count += 1
+            one.outcome = outcome
+            one.work = None  # breaks the reference cycle between the run and its handle
+            self._in_flight.pop((run.id, run.fence), None)
+            left = self._lease_lengths.pop(one.lease_length_s, 1) - 1
             if left:
-                self._lengths[flown.length] = left
-            said = _honest(outcome, flown) if flown.stopping else outcome
-            self._answers.append(Answer(run=run, outcome=said, started_at=flown.started_at))
-            if flown.begun:
-                self._begun -= 1
-                self._pace.ended(moment=self._monotonic(), began=flown.begun_at, most=self._most)
-            # Whoever waited for this starts on this thread, on one at a time: a start may end at once.
-            waited = None if self._starts_waiting else self._next_waiting()
+                self._lease_lengths[one.lease_length_s] = left
+            final = outcome_after_stop(outcome, one) if one.stop_reason else outcome
+            self._results.append(AttemptResult(run=run, outcome=final, started_at=one.started_at))
+            if one.is_started:
+                self._running -= 1
+                self._estimator.record_end(
+                    monotonic_now=self._monotonic(),
+                    started_at=one.work_started_at,
+                    max_running=self._max_running,
+                )
+            # Start waiting runs on this thread, in a loop on one thread at a time: a run may end at once.
+            waiting = None if self._is_starting_prefetched else self._next_prefetched()
         self._wake()
-        while waited is not None:
-            self._start(waited)
-            waited = self._take_waiting()
-
-
-def begins_at(run: Run, *, now: datetime) -> datetime:
-    """When the attempt of a leased run begins: its lease may be dated after the clock was read."""
-    return max(now, run.leased_at or now)
-
-
-def _flown(lease: Lease, *, now: datetime, moment: float) -> Flown:
-    run, length = lease.run, lease.terms.lease.length.total_seconds()
-    assert run.lease_until is not None
-    return Flown(
-        lease=lease,
-        started_at=begins_at(run, now=now),
-        overdue=math.inf,
-        lease_ends=moment + (run.lease_until - now).total_seconds(),
-        length=length,
-        margin=min(SELF_FENCE_MARGIN, length / 6),
-    )
-
-
-def _honest(outcome: Outcome, flown: Flown) -> Outcome:
-    """Work that we ended ourselves was not cancelled by anyone: it says what we ended it for."""
-    if not isinstance(outcome, Cancelled):
-        return outcome
-    if flown.stopping in (LOST, NOT_RENEWED):
-        return Failed(error=flown.stopping)
-    if flown.stopping == OVERDUE:
-        return TimedOut()
-    return Released(reason=GIVEN_BACK) if flown.stopping == STOPPING else outcome
+        while waiting is not None:
+            self._start(waiting)
+            waiting = self._take_prefetched()

@@ -1,4 +1,4 @@
-"""Starts, keeps going whatever happens, and stops gracefully."""
+"""The loop of one instance: starts its threads, survives every error, and stops gracefully."""
 
 from __future__ import annotations
 
@@ -10,47 +10,37 @@ from functools import partial
 
 from msgspec import Struct
 
-from timewright.core.facts import (
-    Fact,
-    RunFreed,
-    RunReleased,
-    RunWillRetry,
-    ScheduleMoved,
-)
-from timewright.core.policies import LONGEST_REST, rest_until
-from timewright.core.run import Run
-from timewright.engine.eve import Eve
+from timewright.core.facts import Fact, RunFreed, RunReleased, RunWillRetry, ScheduleMoved
+from timewright.core.policies.policies import MAX_SLEEP, sleep_until
+from timewright.core.run.run import Run
 from timewright.engine.launch import Launcher
-from timewright.engine.leave import STOP_GRACE, Ending, Leaving
-from timewright.engine.lookout import CHECK_EVERY
-from timewright.engine.presence import Presence
-from timewright.engine.prune import Pruner
-from timewright.engine.reading import Reading
-from timewright.engine.renewing import renew_due
-from timewright.engine.rest import EventWaker
-from timewright.engine.settler import Settler
-from timewright.engine.tell import Teller, finished
+from timewright.engine.maintenance import Heartbeat, Pruner, renew_due
+from timewright.engine.observers import ObserverDispatcher, tick_summary
+from timewright.engine.pending_work import EXPIRY_CHECK_INTERVAL
+from timewright.engine.settle_thread import SettleThread
+from timewright.engine.shutdown import DEFAULT_STOP_GRACE, Shutdown, ShutdownReport
+from timewright.engine.store_clock import StoreClock
 from timewright.engine.tick import Tick
-from timewright.engine.tidy import SHORTEST_REST
-from timewright.ports import Clock, Ear, Observer, Store, Waker
-from timewright.ports.outlook import Outlook
+from timewright.engine.waiting import CommitLead, EventWaker
+from timewright.ports import ChangeListener, Clock, Observer, Store, Waker
+from timewright.ports.pending_work import PendingWork
 
-SHORTEST_RENEWAL = 0.15
-SLOWEST_BEAT = 1.0
-AFTER_ERROR = (0.1, 0.5, 1.0, 2.0, 5.0)
-# What was due at a tick and still is afterwards is in another's hands, or waits for room here.
-PASSED_OVER = 0.05
-# What may bring something nearer for those who rest, and the shortest time between two calls to them.
-NEWS = (RunWillRetry, RunReleased, RunFreed, ScheduleMoved)
-NEWS_EVERY = 0.1
-# What is due after a rest that is long enough is read in it, and no more of it than that.
-SHORTEST_FORESIGHT = timedelta(seconds=0.05)
-MOST_FORESEEN = 10_000
-AWAKE = datetime.max.replace(tzinfo=UTC)
+MIN_RENEW_INTERVAL_S = 0.15
+MAX_RENEW_INTERVAL_S = 1.0
+ERROR_BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 5.0)
+# A schedule that is still due after a tick is locked by another process, or waits for capacity here.
+RECHECK_DELAY_S = 0.05
+# Facts that may give sleeping instances something to do, and the shortest time between two notifications.
+WAKING_FACTS = (RunWillRetry, RunReleased, RunFreed, ScheduleMoved)
+MIN_NOTIFY_INTERVAL_S = 0.1
+# Before a sleep of at least this length, preload at most this many of the schedules that are due after it.
+MIN_PREVIEW_DELAY = timedelta(seconds=0.05)
+MAX_PREVIEWED_SCHEDULES = 10_000
+NOT_SLEEPING = datetime.max.replace(tzinfo=UTC)
 
 
-class Pulse(Struct):
-    """How the loop is doing, for those who ask after its health."""
+class LoopHealth(Struct):
+    """Counters and the last error of a loop, for health checks."""
 
     ticks: int = 0
     errors: int = 0
@@ -61,10 +51,10 @@ class Pulse(Struct):
 
 
 class Loop:
-    """One instance: threads that tick, that renew leases, that watch without a store, that hear of others.
+    """One instance and its threads: tick, settle, renew leases, stop expired work, listen for changes.
 
-    User code runs on none of them, and a store that keeps the others waiting cannot keep the watch from
-    ending what is about to lose its lease.
+    User code runs on none of them. The thread that stops expired work uses no store, so that a slow store
+    cannot keep it from stopping work whose lease is about to expire.
     """
 
     def __init__(
@@ -76,13 +66,12 @@ class Loop:
         clock: Clock,
         waker: Waker,
         observers: Sequence[Observer] = (),
-        longest_rest: timedelta = LONGEST_REST,
+        max_sleep: timedelta = MAX_SLEEP,
         pruner: Pruner | None = None,
-        ear: Ear | None = None,
-        call_others: Callable[[], None] | None = None,
-        presence: Presence | None = None,
-        eve: Eve | None = None,
-        tidy: Callable[[], None] | None = None,
+        change_listener: ChangeListener | None = None,
+        notify_others: Callable[[], None] | None = None,
+        heartbeat: Heartbeat | None = None,
+        commit_lead: CommitLead | None = None,
     ) -> None:
         self.store = store
         self.tick = tick
@@ -90,309 +79,321 @@ class Loop:
         self.clock = clock
         self.waker = waker
         self.observers = list(observers)
-        self.teller = Teller(self.observers, troubled=self._observer_failed)
-        self.longest_rest = longest_rest
+        self.dispatcher = ObserverDispatcher(self.observers, on_error=self._observer_failed)
+        self.max_sleep = max_sleep
         self.pruner = pruner
-        self.ear = ear
-        self.call_others = call_others
-        self.presence = presence
-        self.eve = eve
-        self.tidy = tidy
-        self.pulse = Pulse()
-        self.ended = threading.Event()
+        self.change_listener = change_listener
+        self.notify_others = notify_others
+        self.heartbeat = heartbeat
+        self.commit_lead = commit_lead
+        self.health = LoopHealth()
+        self.workers_ended = threading.Event()
+        self.must_notify_others = False
+        self.settle_thread = SettleThread(self)
         self._lock = threading.Lock()
-        self._working = 0
-        self.settler = Settler(self)
+        self._running_workers = 0
         self._stopping = threading.Event()
-        self._over = threading.Event()
+        self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._beats: list[EventWaker] = []
-        self._reading = Reading(store, clock)
-        self._rests_until = AWAKE
-        self.has_news = False
-        self._called_at = 0.0
-        self._foreseen: datetime | None = None
-        self._goes_on = False
+        self._interval_wakers: list[EventWaker] = []
+        self._store_clock = StoreClock(store, clock)
+        self._sleeps_until = NOT_SLEEPING
+        self._notified_at = 0.0
+        self._previewed_for: datetime | None = None
 
     def start(self) -> None:
-        """Begin to tick, to settle, to renew, to watch and to hear, on threads of our own."""
-        self.teller.open()
-        self.tick.settles = False
-        self.tick.gives_way = True
-        self.launcher.when_answered(self.settler.answered.wake)
-        self._working = 2
-        self._begin("tick", self._tick_for_ever)
-        self._begin("settle", self._settle_for_ever)
-        if self.ear is not None:
-            self._begin("hear", partial(self._hear, self.ear))
+        """Start the threads: tick, settle, listen, renew, watch."""
+        self.dispatcher.open()
+        self.tick.settles_inline = False
+        self.tick.yields_gil = True
+        self.launcher.set_result_callback(self.settle_thread.result_waker.wake)
+        self._running_workers = 2
+        self._start_thread("tick", self._run_ticks)
+        self._start_thread("settle", self._run_settling)
+        if self.change_listener is not None:
+            self._start_thread("listen", partial(self._listen, self.change_listener))
         for name, work in (("renew", self._renew), ("watch", self._watch)):
-            beat = EventWaker()
-            self._beats.append(beat)
-            self._begin(name, partial(self._repeat, work, beat))
+            waker = EventWaker()
+            self._interval_wakers.append(waker)
+            self._start_thread(name, partial(self._run_periodically, work, waker))
 
     def step(self) -> float:
-        """One pass now; gives back how long to rest until the next."""
-        # Until we know how long we rest, whatever others write ends the rest.
-        self._rests_until = AWAKE
-        now, began, stepped = self._reading.read(hurries=self._goes_on)
-        self.tell(stepped)
-        self.tick.duty.beat(now=now)
+        """Run one tick; return how many seconds to sleep until the next."""
+        # Until the length of the sleep is known, every external change wakes the tick.
+        self._sleeps_until = NOT_SLEEPING
+        now, began, clock_facts = self._store_clock.read()
+        self.notify_observers(clock_facts)
+        self.tick.admission_scope.renew_leadership(now=now)
         counts: Counter[type[Fact]] = Counter()
-        due = self.tick.lookout.last.due
-        vigil = self.eve.before(due, now=now, moment=self._reading.moment) if self.eve is not None else None
-        if vigil is not None and due is not None:
-            # From here on it is as if the instant were there; only the commit waits for it.
+        due = self.tick.pending_work.last_read.schedule_due_at
+        wait_for_instant = None
+        if self.commit_lead is not None:
+            wait_for_instant = self.commit_lead.wait_if_near(
+                due, now=now, monotonic_now=self._store_clock.last_monotonic
+            )
+        if wait_for_instant is not None and due is not None:
+            # From here on the tick works as if it were the instant; only the commit waits for it.
             began += (due - now).total_seconds()
-            now = self._rests_until = due
-        full = self.tick.run(now=now, moment=began, tell=partial(self.tell_counted, counts), vigil=vigil)
+            now = self._sleeps_until = due
+        continue_now = self.tick.run(
+            now=now,
+            monotonic_now=began,
+            notify=partial(self.notify_and_count, counts),
+            wait_for_instant=wait_for_instant,
+        )
         if len(self.launcher):
-            self._quicken()
-            self._stop(self.tick.lookout.last.asked)
-        self.launcher.watch()
-        self.pulse.ticks += 1
-        self.pulse.errors_in_a_row = 0
-        self.pulse.last_tick_at = now
+            self._wake_for_short_leases()
+            self._stop_runs(self.tick.pending_work.last_read.cancel_requested)
+        self.launcher.stop_expired()
+        self.health.ticks += 1
+        self.health.errors_in_a_row = 0
+        self.health.last_tick_at = now
         if counts:
-            self.tell([finished(counts, at=now, seconds=self.clock.monotonic() - began)])
-        self._goes_on = full
-        if full:
-            self._spread_news(every=NEWS_EVERY)
+            self.notify_observers([tick_summary(counts, at=now, seconds=self.clock.monotonic() - began)])
+        if continue_now:
+            self._notify_others_if_needed(min_interval_s=MIN_NOTIFY_INTERVAL_S)
             return 0.0
-        self._spread_news()
+        self._notify_others_if_needed()
         if self.pruner is not None:
             self.pruner.run(now=now)
-        return self._rest()
+        return self._sleep_s()
 
-    def stop(self, *, wait: timedelta = timedelta(seconds=30), grace: timedelta = STOP_GRACE) -> Ending:
-        """Take no new leases, wait for what is under way, ask the rest to stop, and give back what it was.
+    def stop(
+        self, *, wait: timedelta = timedelta(seconds=30), grace: timedelta = DEFAULT_STOP_GRACE
+    ) -> ShutdownReport:
+        """Lease nothing more, wait for runs in flight, ask the rest to stop, and release their leases.
 
-        Work is given its grace before its run goes back, so that whoever takes it up is alone with it. Where
-        the store is away nothing can be given back: leases end by themselves, and the ending says so.
+        Work has its grace before its run is released, so that it does not overlap with the next attempt. If
+        the store is unavailable nothing can be released: the leases expire, and the report says so.
         """
-        self.tick.leasing = False
+        self.tick.is_leasing = False
         self._stopping.set()
         self.waker.wake()
-        self.settler.answered.wake()
-        return Leaving(self).run(wait=wait, grace=grace)
+        self.settle_thread.result_waker.wake()
+        return Shutdown(self).run(wait=wait, grace=grace)
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was asked to stop."""
+        """Whether `stop` was called."""
         return self._stopping.is_set()
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started, and its threads may still be there."""
+        """Whether the loop was started, and its threads may still run."""
         return bool(self._threads)
 
     @property
-    def is_ticking(self) -> bool:
-        """Whether its tick may still be under way."""
-        return self.is_running and not self.ended.is_set()
+    def is_tick_running(self) -> bool:
+        """Whether the tick or the settle thread may still run."""
+        return self.is_running and not self.workers_ended.is_set()
 
-    def end_threads(self, *, seconds: float) -> None:
-        """End every thread of ours; one that waits for a store is left behind after so many seconds."""
-        self._over.set()
-        if self.ear is not None:
-            self.ear.close()
-        for beat in self._beats:
-            beat.wake()
-        patience = [seconds]
+    def join_threads(self, *, timeout_s: float) -> None:
+        """End all threads; after `timeout_s`, abandon those that wait for a store."""
+        self._closing.set()
+        if self.change_listener is not None:
+            self.change_listener.close()
+        for waker in self._interval_wakers:
+            waker.wake()
         for thread in self._threads:
-            thread.join(timeout=patience[-1])
-            patience.append(0.05 if thread.is_alive() else patience[-1])
+            thread.join(timeout=timeout_s)
+            if thread.is_alive():
+                timeout_s = 0.05
 
-    def renew_once(self, *, now: datetime, moment: float | None = None) -> None:
-        """Prolong every lease that has used up a third of its length; what has lost its lease is stopped.
+    def renew_leases(self, *, now: datetime, monotonic_now: float | None = None) -> None:
+        """Renew every lease that has used a third of its length; stop work that has lost its lease.
 
-        `moment` is what the monotonic clock showed before `now` was read.
+        `monotonic_now` was read before `now`.
         """
-        moment = self.clock.monotonic() if moment is None else moment
-        renew_due(self.store, self.launcher, now=now, moment=moment)
+        monotonic_now = self.clock.monotonic() if monotonic_now is None else monotonic_now
+        renew_due(self.store, self.launcher, now=now, monotonic_now=monotonic_now)
 
-    def stop_asked(self) -> None:
-        """Stop the runs here that someone asked to stop."""
+    def stop_cancelled_runs(self) -> None:
+        """Stop the runs of this process for which a cancel was requested."""
         if len(self.launcher):
-            self._stop(self.store.read(lambda tx: tx.asked_to_stop(holder=self.tick.holder)))
+            holder = self.tick.holder
+            self._stop_runs(self.store.read(lambda tx: tx.leased_runs(holder=holder, cancel_requested=True)))
 
-    def tell(self, facts: Sequence[Fact]) -> None:
-        """Let every observer note the facts, each in its own time; one that fails is its own affair."""
-        self.teller.tell(facts)
-        self.pulse.facts_lost = self.teller.lost
+    def notify_observers(self, facts: Sequence[Fact]) -> None:
+        """Send facts to every observer; an observer that is slow or fails does not affect the others."""
+        self.dispatcher.dispatch(facts)
+        self.health.facts_lost = self.dispatcher.lost_facts
 
-    def heard(self) -> None:
-        """Someone else wrote: stop what was asked to stop, end the rest if anything comes before its end."""
-        if not self._reading.taken:
+    def on_external_change(self) -> None:
+        """Handle a write by another process: stop cancelled runs, and wake the tick if it sleeps too long."""
+        if not self._store_clock.has_read:
             return
-        outlook = self.tick.lookout.glance(now=self._reading.at)
-        self._stop(outlook.asked)
-        waits = outlook.ready and self.tick.room > 0
-        instants = (outlook.wake_at, outlook.lease_end)
-        if waits or any(instant is not None and instant < self._rests_until for instant in instants):
+        pending = self.tick.pending_work.peek(now=self._store_clock.last_now)
+        self._stop_runs(pending.cancel_requested)
+        can_lease = pending.has_ready_runs and self.tick.free_slots > 0
+        instants = (pending.wake_at, pending.lease_expires_at)
+        if can_lease or any(instant is not None and instant < self._sleeps_until for instant in instants):
             self.waker.wake()
 
-    def rests_for(self) -> float:
-        """How many seconds are left of the tick's rest; without an end while it does not rest."""
-        return (self._rests_until - self._reading.now()).total_seconds()
+    def sleep_remaining_s(self) -> float:
+        """Seconds until the tick wakes; practically infinite while it does not sleep."""
+        return (self._sleeps_until - self._store_clock.estimate_now()).total_seconds()
 
-    def settle_quietly(self) -> None:
-        """Write what has come back, on the way out."""
+    def settle_at_shutdown(self) -> None:
+        """Write the results that have arrived; errors are only recorded, because the leases expire anyway."""
         try:
             facts = self.tick.settle(now=self.store.now())
-            with self.tick.starting:
-                self.tell(facts)
-        except Exception as error:  # noqa: BLE001  the leases end by themselves
-            self.pulse.last_error = f"{type(error).__name__}: {error}"
+            with self.tick.launch_lock:
+                self.notify_observers(facts)
+        except Exception as error:  # noqa: BLE001  the leases expire by themselves
+            self.health.last_error = f"{type(error).__name__}: {error}"
 
-    def _tick_for_ever(self) -> None:
+    def _run_ticks(self) -> None:
         while not self._stopping.is_set():
             try:
                 seconds = self.step()
-            except Exception as error:  # noqa: BLE001  the loop is supervised: count, back off, go on
-                seconds = self._troubled(error)
+            except Exception as error:  # noqa: BLE001  the loop is supervised: count, back off, continue
+                seconds = self._record_tick_error(error)
             if seconds > 0:
-                self.waker.rest(seconds)
-        self._has_ended()
+                self.waker.wait(seconds)
+        self._worker_ended()
 
-    def tell_counted(self, counts: Counter[type[Fact]], facts: Sequence[Fact]) -> None:
-        """A room that fails does not take with it what the rooms before it have made true."""
+    def notify_and_count(self, counts: Counter[type[Fact]], facts: Sequence[Fact]) -> None:
+        """Send and count the facts of one step, so that they are sent even if a later step fails."""
         if not facts:
             return
-        self.tell(facts)
+        self.notify_observers(facts)
         counts.update(map(type, facts))
-        self.has_news = self.has_news or not counts.keys().isdisjoint(NEWS)
+        self.must_notify_others = self.must_notify_others or not counts.keys().isdisjoint(WAKING_FACTS)
 
-    def _settle_for_ever(self) -> None:
-        self.settler.run()
-        self._has_ended()
+    def _run_settling(self) -> None:
+        self.settle_thread.run()
+        self._worker_ended()
 
-    def _has_ended(self) -> None:
+    def _worker_ended(self) -> None:
         with self._lock:
-            self._working -= 1
-            if not self._working:
-                self.launcher.when_answered(self.waker.wake)
-                self.ended.set()
+            self._running_workers -= 1
+            if not self._running_workers:
+                self.launcher.set_result_callback(self.waker.wake)
+                self.workers_ended.set()
 
-    def _hear(self, ear: Ear) -> None:
-        """Look whenever someone else has written; what goes wrong is tried again with the next call."""
-        while not self._over.is_set():
+    def _listen(self, listener: ChangeListener) -> None:
+        """Handle every external change; after an error, listen again."""
+        while not self._closing.is_set():
             try:
-                for _ in ear.calls():
-                    self.heard()
-            except Exception as error:  # noqa: BLE001  supervised as the tick is
-                self.pulse.last_error = f"{type(error).__name__}: {error}"
-                self._over.wait(SLOWEST_BEAT)
+                for _ in listener.changes():
+                    self.on_external_change()
+            except Exception as error:  # noqa: BLE001  supervised like the tick
+                self.health.last_error = f"{type(error).__name__}: {error}"
+                self._closing.wait(MAX_RENEW_INTERVAL_S)
 
-    def _spread_news(self, *, every: float = 0.0) -> None:
-        """Call those who rest, if what we did may concern them; while we are busy, not too often."""
-        moment = self.clock.monotonic()
-        if self.has_news and self.call_others is not None and moment - self._called_at >= every:
-            self.has_news, self._called_at = False, moment
-            self.call_others()
+    def _notify_others_if_needed(self, *, min_interval_s: float = 0.0) -> None:
+        """Wake sleeping instances if this one wrote something that may concern them."""
+        monotonic_now = self.clock.monotonic()
+        is_due = monotonic_now - self._notified_at >= min_interval_s
+        if self.must_notify_others and self.notify_others is not None and is_due:
+            self.must_notify_others, self._notified_at = False, monotonic_now
+            self.notify_others()
 
-    def _rest(self) -> float:
-        """Until something is due; a rest of a second or more also ends when a lease may be over."""
-        ticked_at = self._reading.at
-        outlook = self.tick.look(now=ticked_at)
-        wake_at = outlook.wake_at
+    def _sleep_s(self) -> float:
+        """Seconds until something is due; a sleep of a second or more also ends when a lease may expire."""
+        ticked_at = self._store_clock.last_now
+        pending = self.tick.read_pending(now=ticked_at)
+        wake_at = pending.wake_at
         if wake_at is not None and wake_at <= ticked_at:
-            return PASSED_OVER if self.tick.room else CHECK_EVERY.total_seconds()
-        self._foresee(wake_at)
-        now = self._reading.now()
-        rest = rest_until(self._begins(outlook), now=now, longest=self.longest_rest)
-        if rest >= CHECK_EVERY:
-            lease_end = self._lease_end(outlook)
+            return RECHECK_DELAY_S if self.tick.free_slots else EXPIRY_CHECK_INTERVAL.total_seconds()
+        self._preview(wake_at)
+        now = self._store_clock.estimate_now()
+        sleep = sleep_until(self._begin_at(pending), now=now, max_sleep=self.max_sleep)
+        if sleep >= EXPIRY_CHECK_INTERVAL:
+            lease_end = self._lease_end(pending)
             if lease_end is not None:
-                rest = min(rest, max(rest_until(lease_end, now=now, longest=self.longest_rest), CHECK_EVERY))
-        self._rests_until = now + rest
-        return rest.total_seconds()
+                until_expiry = sleep_until(lease_end, now=now, max_sleep=self.max_sleep)
+                sleep = min(sleep, max(until_expiry, EXPIRY_CHECK_INTERVAL))
+        self._sleeps_until = now + sleep
+        return sleep.total_seconds()
 
-    def _begins(self, outlook: Outlook) -> datetime | None:
-        """When there is something to do: at the first instant, or on its eve where that is a schedule's."""
-        at = outlook.wake_at
-        return at - self.eve.length if self.eve is not None and at is not None and at == outlook.due else at
+    def _begin_at(self, pending: PendingWork) -> datetime | None:
+        """When the next tick begins: at the first instant, or some milliseconds before a schedule's."""
+        at = pending.wake_at
+        if self.commit_lead is not None and at is not None and at == pending.schedule_due_at:
+            return at - self.commit_lead.lead_time
+        return at
 
-    def _lease_end(self, outlook: Outlook) -> datetime | None:
-        """When a lease may be over, looked at again if the last look left that out."""
-        if outlook.has_ends:
-            return outlook.lease_end
-        return self.store.read(lambda tx: tx.next_lease_end())
+    def _lease_end(self, pending: PendingWork) -> datetime | None:
+        """When the next lease may expire; queried if the last query left it out."""
+        if pending.includes_lease_end:
+            return pending.lease_expires_at
+        return self.store.read(lambda tx: tx.read_pending_work(with_lease_end=True).lease_expires_at)
 
-    def _foresee(self, wake_at: datetime | None) -> None:
-        """Use the rest to read what is due after it, once; so much may be due then that it counts."""
-        if wake_at is None or wake_at == self._foreseen:
+    def _preview(self, wake_at: datetime | None) -> None:
+        """Use the sleep to read the schedules that are due after it, and to build their targets, once."""
+        if wake_at is None or wake_at == self._previewed_for:
             return
-        if SHORTEST_FORESIGHT <= wake_at - self._reading.now() <= self.longest_rest:
-            self._foreseen = wake_at
-            foreseen = self.store.read(lambda tx: tx.foresee(until=wake_at, limit=MOST_FORESEEN))
-            if self.eve is not None:
-                self.eve.expect(min(len(foreseen), self.tick.limits.most_on_eve))
-            if self.tick.leasing and self.tick.limits.leases:
-                self.launcher.prepare({type(schedule.target) for schedule in foreseen})
-            if self.tidy is not None and wake_at - self._reading.now() >= SHORTEST_REST:
-                self.tidy()
+        if MIN_PREVIEW_DELAY <= wake_at - self._store_clock.estimate_now() <= self.max_sleep:
+            self._previewed_for = wake_at
+            schedules = self.store.read(
+                lambda tx: tx.preload_due_schedules(until=wake_at, limit=MAX_PREVIEWED_SCHEDULES)
+            )
+            if self.commit_lead is not None:
+                self.commit_lead.expect_schedules(min(len(schedules), self.tick.limits.max_schedules_ahead))
+            if self.tick.is_leasing and self.tick.limits.leases:
+                self.launcher.build_targets({type(schedule.target) for schedule in schedules})
 
-    def _stop(self, asked: Sequence[Run]) -> None:
-        for run in asked:
+    def _stop_runs(self, runs: Sequence[Run]) -> None:
+        for run in runs:
             self.launcher.stop(run.id, run.fence, reason=run.reason)
 
-    def troubled(self, error: Exception, *, tries: int) -> float:
-        """Count an error of the store or of ours; gives back how long to leave it alone."""
-        self._troubled(error)
-        return AFTER_ERROR[min(tries, len(AFTER_ERROR)) - 1]
+    def record_error(self, error: Exception, *, tries: int) -> float:
+        """Count an error of the settle thread; return how many seconds to wait before the next try."""
+        self._record_tick_error(error)
+        return ERROR_BACKOFF_S[min(tries, len(ERROR_BACKOFF_S)) - 1]
 
-    def _troubled(self, error: Exception) -> float:
-        self.pulse.errors += 1
-        self.pulse.errors_in_a_row += 1
-        self.pulse.last_error = f"{type(error).__name__}: {error}"
-        self.tick.in_doubt = True
-        self._goes_on = False
-        self._rests_until = AWAKE
-        self.launcher.watch()
-        return AFTER_ERROR[min(self.pulse.errors_in_a_row, len(AFTER_ERROR)) - 1]
+    def _record_tick_error(self, error: Exception) -> float:
+        self.health.errors += 1
+        self.health.errors_in_a_row += 1
+        self.health.last_error = f"{type(error).__name__}: {error}"
+        self.tick.has_unknown_grants = True
+        self._sleeps_until = NOT_SLEEPING
+        self.launcher.stop_expired()
+        return ERROR_BACKOFF_S[min(self.health.errors_in_a_row, len(ERROR_BACKOFF_S)) - 1]
 
     def _observer_failed(self, error: BaseException) -> None:
-        self.pulse.last_error = f"observer: {type(error).__name__}: {error}"
+        self.health.last_error = f"observer: {type(error).__name__}: {error}"
 
-    def _begin(self, name: str, work: Callable[[], None]) -> None:
+    def _start_thread(self, name: str, work: Callable[[], None]) -> None:
         thread = threading.Thread(target=work, name=f"timewright-{name}", daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _repeat(self, work: Callable[[], float], beat: EventWaker) -> None:
-        """Do it again and again until all is over, whatever goes wrong with it; it says after what rest."""
-        while not self._over.is_set():
+    def _run_periodically(self, work: Callable[[], float], waker: EventWaker) -> None:
+        """Repeat `work` until the loop closes; it returns the seconds until its next call."""
+        while not self._closing.is_set():
             try:
                 seconds = work()
-            except Exception as error:  # noqa: BLE001  supervised as the tick is: the next beat tries again
-                self.pulse.last_error = f"{type(error).__name__}: {error}"
-                seconds = self._pause()
-            beat.rest(seconds)
+            except Exception as error:  # noqa: BLE001  supervised like the tick: the next call tries again
+                self.health.last_error = f"{type(error).__name__}: {error}"
+                seconds = self._renew_interval_s()
+            waker.wait(seconds)
 
     def _renew(self) -> float:
         if len(self.launcher):
-            moment = self.clock.monotonic()
-            self.renew_once(now=self.store.now(), moment=moment)
-            self.stop_asked()
-        if self.presence is not None:
-            self.presence.beat()
-        if self.tick.duty.beat(now=self._reading.now()):
+            monotonic_now = self.clock.monotonic()
+            self.renew_leases(now=self.store.now(), monotonic_now=monotonic_now)
+            self.stop_cancelled_runs()
+        if self.heartbeat is not None:
+            self.heartbeat.send_if_due()
+        if self.tick.admission_scope.renew_leadership(now=self._store_clock.estimate_now()):
             self.waker.wake()
-        self.launcher.keep_said(self.store, now=self._reading.now())
-        return self._pause()
+        self.launcher.write_output(self.store, now=self._store_clock.estimate_now())
+        return self._renew_interval_s()
 
     def _watch(self) -> float:
-        return min(self.launcher.watch(), self._pause())
+        return min(self.launcher.stop_expired(), self._renew_interval_s())
 
-    def _pause(self) -> float:
-        """Often enough for the shortest lease under way, and to hear of a cancel within a second."""
-        shortest = self.launcher.shortest_lease
+    def _renew_interval_s(self) -> float:
+        """Often enough for the shortest lease in flight, and to notice a cancel within a second."""
+        shortest = self.launcher.shortest_lease_s
         if shortest is None:
-            return SLOWEST_BEAT
-        return min(SLOWEST_BEAT, max(shortest / 6, SHORTEST_RENEWAL))
+            return MAX_RENEW_INTERVAL_S
+        return min(MAX_RENEW_INTERVAL_S, max(shortest / 6, MIN_RENEW_INTERVAL_S))
 
-    def _quicken(self) -> None:
-        """A lease that began just now may be too short for the rest that is being taken."""
-        if self._pause() < SLOWEST_BEAT:
-            for beat in self._beats:
-                beat.wake()
+    def _wake_for_short_leases(self) -> None:
+        """Wake the renew and watch threads if a new lease is too short for their current sleep."""
+        if self._renew_interval_s() < MAX_RENEW_INTERVAL_S:
+            for waker in self._interval_wakers:
+                waker.wake()

@@ -1,4 +1,4 @@
-"""One pass through the rooms: settle what finished, reclaim what was lost, admit, lease, launch."""
+"""One pass of an instance: settle results, reclaim expired leases, admit due schedules, lease, launch."""
 
 from __future__ import annotations
 
@@ -9,55 +9,54 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from timewright.core.facts import AttemptStarted, Fact
-from timewright.core.run import Run
-from timewright.core.schedule import Schedule
-from timewright.engine.duty import Duty, Part, is_over
-from timewright.engine.launch import Launcher, begins_at
-from timewright.engine.lookout import Lookout
-from timewright.engine.rest import give_way
-from timewright.engine.writing import write_answers
-from timewright.ledger.admission_pass import Offer
-from timewright.ledger.admit import Admitted, Vigil, admit_due, joined
-from timewright.ledger.lease import Lease, Leased, lease_ready
-from timewright.ledger.policy_watch import PolicyWatch
-from timewright.ledger.settle import Answer, free_held, reclaim
-from timewright.ledger.shelf import terms_for, terms_of
+from timewright.core.run.run import Run
+from timewright.core.schedule.schedule import Schedule
+from timewright.engine.admission_scope import AdmissionScope, ShardSlice, has_elapsed
+from timewright.engine.in_flight import attempt_started_at
+from timewright.engine.launch import Launcher
+from timewright.engine.pending_work import PendingWorkProbe
+from timewright.engine.settle_thread import settle_batch
+from timewright.engine.waiting import yield_gil
+from timewright.ledger.admission_batch import LocalCapacity
+from timewright.ledger.admit import AdmissionResult, WaitForInstant, admit_due, merge_results
+from timewright.ledger.lease import Lease, LeaseResult, lease_ready
+from timewright.ledger.lookups import load_terms, schedule_terms
+from timewright.ledger.queues.policy_file_watcher import PolicyFileWatcher
+from timewright.ledger.run_ends import AttemptResult
+from timewright.ledger.settle import reclaim, release_held_runs
 from timewright.ports import Ids, Store, Transaction
-from timewright.ports.outlook import Outlook
+from timewright.ports.pending_work import PendingWork
 
-Tell = Callable[[Sequence[Fact]], None]
+NotifyFacts = Callable[[Sequence[Fact]], None]
 
-SWEEP_EVERY = timedelta(seconds=30)
-# However much is due, those that wait are looked for so often.
-LEASE_AT_LEAST = timedelta(seconds=0.1)
-# Others may keep us from our turn for so long.
-LONGEST_TURN = timedelta(seconds=1)
-# Whoever did not get a turn goes without for so long: one who has it may be stopped, and keeps it.
-NO_TURNS = timedelta(seconds=5)
-# A thread that is called needs about so long to come, and then the interpreter, before anything else does.
-WAKING = 0.0002
-# Many that are quick are over in a moment, and what is done next does better to know it.
-BRIEFLY = 0.00002
-LONGEST_WAY = 0.002
+# Most scans look back only this far; a scan of all due schedules follows after each interval.
+FULL_SCAN_INTERVAL = timedelta(seconds=30)
+# While schedules or ready runs keep coming, query for other pending work at least this often.
+MAX_LEASE_DELAY = timedelta(seconds=0.1)
+# After a launch, sleep for the time a worker thread needs to wake up and take the interpreter lock,
+# plus a little for each run: runs that end within it are counted before the next decision.
+THREAD_WAKE_S = 0.0002
+SHORT_RUN_S = 0.00002
+MAX_GIL_YIELD_S = 0.002
 
 
-class Limits(Struct, frozen=True, kw_only=True):
-    """How much one pass takes on; on the eve of an instant no more than is decided before it."""
+class TickLimits(Struct, frozen=True, kw_only=True):
+    """How much one tick takes on; `ahead` limits the schedules that are decided before their instant."""
 
     capacity: int = 100
     batch: int = 1000
-    eve: int = 500
+    ahead: int = 500
     admits: bool = True
     leases: bool = True
 
     @property
-    def most_on_eve(self) -> int:
-        """How many schedules are decided on an eve."""
-        return min(self.batch, self.eve)
+    def max_schedules_ahead(self) -> int:
+        """How many schedules a tick may decide before their instant."""
+        return min(self.batch, self.ahead)
 
 
 class Tick:
-    """The rooms of one instance, walked once per call; time and store are handed in."""
+    """Runs the passes of one instance; the caller gives the time and the store."""
 
     def __init__(
         self,
@@ -66,260 +65,294 @@ class Tick:
         *,
         ids: Ids,
         holder: str,
-        limits: Limits,
-        duty: Duty | None = None,
-        policies: PolicyWatch | None = None,
+        limits: TickLimits,
+        admission_scope: AdmissionScope | None = None,
+        policies: PolicyFileWatcher | None = None,
     ) -> None:
         self.store = store
         self.launcher = launcher
         self.ids = ids
         self.holder = holder
         self.limits = limits
-        self.duty = duty or Duty(store, holder=holder)
-        self.lookout = Lookout(store, holder=holder, duty=self.duty)
+        self.admission_scope = admission_scope or AdmissionScope(store, holder=holder)
+        self.pending_work = PendingWorkProbe(store, holder=holder, admission_scope=self.admission_scope)
         self.policies = policies
-        self.leasing = True
-        self.in_doubt = False
-        self.settles = True
-        self.gives_way = False
-        self.waits_for_room = False
-        self.freed_gates = False
-        self.hurries = False
-        self.starting = threading.Lock()
-        self._ends_seen = 0
-        self._swept_at: datetime | None = None
-        self._looked_to: datetime | None = None
-        self._backlog = True
-        self._no_turn_at: datetime | None = None
+        self.is_leasing = True
+        self.has_unknown_grants = False
+        self.settles_inline = True
+        self.yields_gil = False
+        self.waits_for_capacity = False
+        self.freed_limits = False
+        self.more_due = False
+        self.launch_lock = threading.Lock()
+        self._ended_count_seen = 0
+        self._full_scan_at: datetime | None = None
+        self._scanned_until: datetime | None = None
+        self._has_backlog = True
 
-    def run(self, *, now: datetime, moment: float, tell: Tell, vigil: Vigil | None = None) -> bool:
-        """One pass; says whether a room was full so that there is more to do at once.
+    def run(
+        self,
+        *,
+        now: datetime,
+        monotonic_now: float,
+        notify: NotifyFacts,
+        wait_for_instant: WaitForInstant | None = None,
+    ) -> bool:
+        """Run one pass; return whether there is more to do at once.
 
-        A room is entered where a look at the store found something for it; whatever comes after the look is
-        found by the next. What the last look foresaw for now starts before anything is looked at. Each room
-        tells its facts when they are true. `moment` is what the monotonic clock showed before `now` was read.
-        Where `now` is a moment ahead, `vigil` waits for it; only what is foreseen begins before that.
+        A step runs only if a query found work for it; what is written after the query is found by the next
+        pass. Schedules that the last query announced for `now` start before anything is queried. Facts are
+        sent as soon as they are committed. `monotonic_now` was read before `now`. If `now` lies slightly
+        ahead, `wait_for_instant` waits for it, and only the announced schedules are decided before that.
         """
-        foreseen = self._foresees(now=now)
-        if vigil is not None and not foreseen:
-            vigil()
-        self.lookout.begin(now=now)
-        if self.settles:
-            tell(self.settle(now=now))
-        admitted = self._start_due(now=now, moment=moment, tell=tell, vigil=vigil) if foreseen else Admitted()
-        if self._goes_on(admitted, now=now):
+        is_known = self._due_is_known(now=now)
+        if wait_for_instant is not None and not is_known:
+            wait_for_instant()
+        self.pending_work.begin_pass(now=now)
+        if self.settles_inline:
+            notify(self.settle(now=now))
+        admitted = AdmissionResult()
+        if is_known:
+            admitted = self._admit_and_launch(
+                now=now, monotonic_now=monotonic_now, notify=notify, wait_for_instant=wait_for_instant
+            )
+        if self._continue_admitting(admitted, now=now):
             return True
-        if self._goes_on_taking(now=now):
-            return self._may_take_more(self._take(now=now, moment=moment, tell=tell))
+        if self._continue_leasing(now=now):
+            return self._can_lease_more(
+                self._lease_and_launch(now=now, monotonic_now=monotonic_now, notify=notify)
+            )
         if self.policies is not None:
-            self.policies.keep(self.store)
-        tell(self.reclaim(now=now))
-        # Those that wait already go first; nobody waits after them, and what is due then starts at once.
-        waits = self._backlog and self.look(now=now).waits(now=now)
-        leased = self._take(now=now, moment=moment, tell=tell) if waits else Leased()
-        if not foreseen and self.limits.admits and self.look(now=now).is_due(now=now):
-            admitted = self._start_due(now=now, moment=moment, tell=tell)
-        self.hurries = admitted.full
-        if not (leased.more or self._goes_on(admitted, now=now)) and self.look(now=now).waits(now=now):
-            leased = self._take(now=now, moment=moment, tell=tell)
-        if self.in_doubt and self.leasing:
-            self.launch(self.take_up(now=now), now=now, moment=moment, tell=tell)
-        if admitted.full or self._may_take_more(leased):
+            self.policies.apply(self.store)
+        notify(self.reclaim(now=now))
+        # Waiting runs go first. Once none waits, due schedules may start their runs in the same transaction.
+        leased = LeaseResult()
+        if self._has_backlog and self.read_pending(now=now).has_runs_to_lease(now=now):
+            leased = self._lease_and_launch(now=now, monotonic_now=monotonic_now, notify=notify)
+        if not is_known and self.limits.admits and self.read_pending(now=now).has_due_schedule(now=now):
+            admitted = self._admit_and_launch(now=now, monotonic_now=monotonic_now, notify=notify)
+        self.more_due = admitted.more_due
+        may_lease = not (leased.more or self._continue_admitting(admitted, now=now))
+        if may_lease and self.read_pending(now=now).has_runs_to_lease(now=now):
+            leased = self._lease_and_launch(now=now, monotonic_now=monotonic_now, notify=notify)
+        if self.has_unknown_grants and self.is_leasing:
+            adopted = self.adopt_unknown_leases(now=now)
+            self.launch(adopted, now=now, monotonic_now=monotonic_now, notify=notify)
+        if admitted.more_due or self._can_lease_more(leased):
             return True
-        # The rest is taken from what is seen now.
-        self.look(now=now)
-        return self._may_take_more(leased)
+        # The loop computes its sleep from this read.
+        self.read_pending(now=now)
+        return self._can_lease_more(leased)
 
-    def look(self, *, now: datetime) -> Outlook:
-        """What there is to do, read again if anything was written since the last look."""
-        if not self.lookout.is_stale:
-            return self.lookout.last
-        # Before the look: who comes after it and found no room is called by whoever has ended since.
-        ends, has_room = self.launcher.ends, self.room > 0
-        outlook = self.lookout.look(now=now)
-        if not outlook.waits(now=now):
-            self._backlog = not self.limits.leases
-        if not (has_room and outlook.waits(now=now)):
-            self._ends_seen = ends
-            self.waits_for_room = self.limits.leases and not has_room
-        return outlook
+    def read_pending(self, *, now: datetime) -> PendingWork:
+        """Return what there is to do; query again if something was written since the last query."""
+        if not self.pending_work.is_stale:
+            return self.pending_work.last_read
+        # Read `ended_count` before querying, so that a run that ends after the query still wakes us.
+        ended_count, has_capacity = self.launcher.ended_count, self.free_slots > 0
+        pending = self.pending_work.read_pending(now=now)
+        if not pending.has_runs_to_lease(now=now):
+            self._has_backlog = not self.limits.leases
+        if not (has_capacity and pending.has_runs_to_lease(now=now)):
+            self._ended_count_seen = ended_count
+            self.waits_for_capacity = self.limits.leases and not has_capacity
+        return pending
 
-    def _foresees(self, *, now: datetime) -> bool:
-        """Whether the last look knew of something that is due now, and of nobody who must go before it."""
-        waits = self._backlog and self.limits.leases
-        return self.limits.admits and not waits and self.lookout.last.is_due(now=now)
+    def _due_is_known(self, *, now: datetime) -> bool:
+        """Whether the last query announced a schedule that is due now, and no run waits before it."""
+        waits = self._has_backlog and self.limits.leases
+        return self.limits.admits and not waits and self.pending_work.last_read.has_due_schedule(now=now)
 
-    def _start_due(self, *, now: datetime, moment: float, tell: Tell, vigil: Vigil | None = None) -> Admitted:
-        """Decide what is due, and start what may start here."""
-        if self.lookout.last.due is not None:
-            self.look_back(to=self.lookout.last.due)
-        admitted = self.admit(now=now, vigil=vigil)
-        if admitted.looked_at or admitted.full:
-            self.lookout.wrote()
-        self.hurries = admitted.full
-        started = [_lease_of(run, schedule) for run, schedule in admitted.leased]
-        self.launch(started, facts=admitted.facts, now=now, moment=moment, tell=tell)
+    def _admit_and_launch(
+        self,
+        *,
+        now: datetime,
+        monotonic_now: float,
+        notify: NotifyFacts,
+        wait_for_instant: WaitForInstant | None = None,
+    ) -> AdmissionResult:
+        """Decide the due schedules, and launch the runs that were leased with their admission."""
+        if self.pending_work.last_read.schedule_due_at is not None:
+            self.widen_scan(to=self.pending_work.last_read.schedule_due_at)
+        admitted = self.admit(now=now, wait_for_instant=wait_for_instant)
+        if admitted.schedules_read or admitted.more_due:
+            self.pending_work.invalidate()
+        self.more_due = admitted.more_due
+        leases = [_lease_of(run, schedule) for run, schedule in admitted.leased]
+        self.launch(leases, facts=admitted.facts, now=now, monotonic_now=monotonic_now, notify=notify)
         return admitted
 
-    def _take(self, *, now: datetime, moment: float, tell: Tell) -> Leased:
+    def _lease_and_launch(self, *, now: datetime, monotonic_now: float, notify: NotifyFacts) -> LeaseResult:
         leased = self.lease(now=now)
-        self.launch(leased.leases, facts=leased.facts, now=now, moment=moment, tell=tell)
+        self.launch(leased.leases, facts=leased.facts, now=now, monotonic_now=monotonic_now, notify=notify)
         return leased
 
-    def _may_take_more(self, leased: Leased) -> bool:
-        """Whether someone waits for room and there is some: we took some, or others ended since we looked.
+    def _can_lease_more(self, leased: LeaseResult) -> bool:
+        """Whether runs wait for capacity and there is some: we leased some, or others ended since the query.
 
-        Who ends from here on calls us, because we said that we wait.
+        A run that ends later wakes the tick, because `waits_for_capacity` is set.
         """
-        moved = bool(leased.leases) or self.launcher.ends != self._ends_seen
-        return self.waits_for_room and moved and self.room > 0
+        moved = bool(leased.leases) or self.launcher.ended_count != self._ended_count_seen
+        return self.waits_for_capacity and moved and self.free_slots > 0
 
-    def _goes_on(self, admitted: Admitted, *, now: datetime) -> bool:
-        """Whether more is due at once, and all before it starts here: who waits is then looked for later."""
-        all_start = admitted.full and len(admitted.leased) == admitted.looked_at
-        return all_start and not is_over(self.lookout.looked_at, LEASE_AT_LEAST, now=now)
+    def _continue_admitting(self, admitted: AdmissionResult, *, now: datetime) -> bool:
+        """Whether to admit the next batch first: more is due, and all schedules of this one start here."""
+        all_start = admitted.more_due and len(admitted.leased) == admitted.schedules_read
+        return all_start and not has_elapsed(self.pending_work.read_at, MAX_LEASE_DELAY, now=now)
 
-    def _goes_on_taking(self, *, now: datetime) -> bool:
-        """Whether the last lease left some behind, there is room for them, and nothing else is known of."""
-        if self.in_doubt or not (self.waits_for_room and self._backlog and self.room > 0):
+    def _continue_leasing(self, *, now: datetime) -> bool:
+        """Whether to lease again without a query: runs were left, there is capacity, nothing else is due."""
+        if self.has_unknown_grants or not (
+            self.waits_for_capacity and self._has_backlog and self.free_slots > 0
+        ):
             return False
-        is_fresh = not is_over(self.lookout.looked_at, LEASE_AT_LEAST, now=now)
-        return is_fresh and not self.lookout.checks and not self.lookout.last.is_due(now=now)
+        is_fresh = not has_elapsed(self.pending_work.read_at, MAX_LEASE_DELAY, now=now)
+        is_due = self.pending_work.last_read.has_due_schedule(now=now)
+        return is_fresh and not self.pending_work.checks_expiry and not is_due
 
     @property
-    def room(self) -> int:
-        """How many more runs this instance may start."""
-        return self.launcher.room(self.limits.capacity) if self.leasing else 0
+    def free_slots(self) -> int:
+        """How many more runs this instance may lease."""
+        return self.launcher.free_slots(self.limits.capacity) if self.is_leasing else 0
 
     def settle(self, *, now: datetime) -> list[Fact]:
-        """Write what has come back; answers that cannot be written are kept for the next pass."""
-        return self.write(self.launcher.take_answers(), now=now)
+        """Write the results that have arrived; those that cannot be written are kept for the next pass."""
+        return self.write_results(self.launcher.take_results(), now=now)
 
-    def write(self, answers: list[Answer], *, now: datetime) -> list[Fact]:
-        """Write answers that were taken; those that cannot be written are put back."""
+    def write_results(self, results: list[AttemptResult], *, now: datetime) -> list[Fact]:
+        """Write results that were taken from the launcher; if that fails, put them back."""
         try:
-            # Last words first: whoever sees that an attempt is over finds all it said.
-            self.launcher.sayings.write_last(self.store, now=now)
-            facts = write_answers(self.store, answers, now=now)
+            # Output first: a reader that sees an ended attempt must find all of its output.
+            self.launcher.output_buffer.write_final(self.store, now=now)
+            facts = settle_batch(self.store, results, now=now)
         except Exception:
-            self.launcher.put_back(answers)
+            self.launcher.put_back_results(results)
             raise
-        self.launcher.written(answers)
-        self.freed_gates = any(answer.run.gates for answer in answers)
+        self.launcher.confirm_written(results)
+        self.freed_limits = any(result.run.limit_keys for result in results)
         return facts
 
     def reclaim(self, *, now: datetime) -> list[Fact]:
-        """Take back leases that are over, and let go what waits for nobody; looked for once a second."""
-        seen = self.look(now=now)
-        over = self.lookout.checks and seen.is_over(now=now)
-        lost = reclaim(self.store, now=now, limit=self.limits.batch).facts if over else ()
-        freed = free_held(self.store, now=now) if seen.freeable else ()
-        if lost or freed:
-            self.lookout.wrote()
-        return [*lost, *freed]
+        """Reclaim expired leases and release held runs that wait for nothing; checked once a second."""
+        pending = self.read_pending(now=now)
+        expired = self.pending_work.checks_expiry and pending.has_expired_lease(now=now)
+        lost = reclaim(self.store, now=now, limit=self.limits.batch).facts if expired else ()
+        released = release_held_runs(self.store, now=now) if pending.has_releasable_runs else ()
+        if lost or released:
+            self.pending_work.invalidate()
+        return [*lost, *released]
 
-    def admit(self, *, now: datetime, vigil: Vigil | None = None) -> Admitted:
-        """Decide what is due; what fits here is leased in the same breath unless others wait already."""
+    def admit(self, *, now: datetime, wait_for_instant: WaitForInstant | None = None) -> AdmissionResult:
+        """Decide the due schedules; unless other runs wait, runs that fit here are leased at once."""
         if not self.limits.admits:
-            return Admitted()
-        passes: list[Admitted] = []
-        for part in self.duty.parts(now=now):
-            room = self.room - sum(len(one.leased) for one in passes)
-            passes.append(self._admit_part(part, room=room, now=now, vigil=vigil))
-        if vigil is not None:
-            vigil()
-        return passes[0] if len(passes) == 1 else joined(passes)
+            return AdmissionResult()
+        results: list[AdmissionResult] = []
+        for part in self.admission_scope.slices_to_scan(now=now):
+            free_slots = self.free_slots - sum(len(one.leased) for one in results)
+            results.append(
+                self._admit_slice(part, free_slots=free_slots, now=now, wait_for_instant=wait_for_instant)
+            )
+        if wait_for_instant is not None:
+            wait_for_instant()
+        return results[0] if len(results) == 1 else merge_results(results)
 
-    def lease(self, *, now: datetime) -> Leased:
-        """Take ready runs up to our room."""
-        self._ends_seen = self.launcher.ends
-        room = self.room if self.limits.leases else 0
-        if not room:
-            self.waits_for_room = self.limits.leases
-            # What is due next must not go before those who wait.
-            self._backlog = True
-            return Leased()
-        self.lookout.wrote()
+    def lease(self, *, now: datetime) -> LeaseResult:
+        """Lease ready runs up to the free capacity."""
+        self._ended_count_seen = self.launcher.ended_count
+        free_slots = self.free_slots if self.limits.leases else 0
+        if not free_slots:
+            self.waits_for_capacity = self.limits.leases
+            # Schedules that become due must not overtake the runs that wait.
+            self._has_backlog = True
+            return LeaseResult()
+        self.pending_work.invalidate()
         leased = lease_ready(
             self.store,
             ids=self.ids,
             holder=self.holder,
-            capacity=room,
+            capacity=free_slots,
             now=now,
-            policy_file=self.policies.keep(self.store) if self.policies is not None else None,
-            turn=LONGEST_TURN if self._takes_turns(now=now) else None,
+            policy_file=self.policies.apply(self.store) if self.policies is not None else None,
         )
-        if leased.out_of_turn:
-            self._no_turn_at = now
-        self._backlog = self.waits_for_room = leased.more
+        self._has_backlog = self.waits_for_capacity = leased.more
         return leased
 
-    def _takes_turns(self, *, now: datetime) -> bool:
-        """Whether we take many from a crowd, as others may too, and nothing is due while we wait."""
-        due = self.lookout.last.due
-        is_crowd = self.waits_for_room and self.launcher.takes_ahead
-        has_time = due is None or due - now > LONGEST_TURN
-        return is_crowd and has_time and is_over(self._no_turn_at, NO_TURNS, now=now)
+    def adopt_unknown_leases(self, *, now: datetime) -> list[Lease]:
+        """Return leases that the store assigns to us and the launcher does not know.
 
-    def take_up(self, *, now: datetime) -> list[Lease]:
-        """What the store says we hold and nobody here knows of: the grant was lost with the connection."""
+        The commit succeeded, but the connection broke before its answer arrived.
+        """
 
         def work(tx: Transaction) -> list[Lease]:
-            mine = [run for run in tx.leased_runs(holder=self.holder) if not self.launcher.knows(run)]
-            living = [run for run in mine if run.lease_until is not None and run.lease_until > now]
-            under = terms_for(tx, living)
-            return [Lease(run=r, schedule=under[r.id].schedule, terms=under[r.id].terms) for r in living]
+            unknown = [run for run in tx.leased_runs(holder=self.holder) if not self.launcher.has_lease(run)]
+            live = [run for run in unknown if run.lease_until is not None and run.lease_until > now]
+            terms = load_terms(tx, live)
+            return [Lease(run=r, schedule=terms[r.id].schedule, terms=terms[r.id].terms) for r in live]
 
         found = self.store.read(work)
-        self.in_doubt = False
+        self.has_unknown_grants = False
         return found
 
     def launch(
-        self, leases: Sequence[Lease], *, facts: Sequence[Fact] = (), now: datetime, moment: float, tell: Tell
+        self,
+        leases: Sequence[Lease],
+        *,
+        facts: Sequence[Fact] = (),
+        now: datetime,
+        monotonic_now: float,
+        notify: NotifyFacts,
     ) -> None:
-        """Start the work in the breath in which its lease was kept, and then say so, after what led to it.
+        """Start the work of leases, then send `facts` and the starts.
 
-        Its end may come while we are here: whoever tells of it waits until its start was told.
+        A run may end while this runs: the settle thread takes `launch_lock` before it reports an end, so
+        that observers receive the start first.
         """
-        with self.starting:
-            self.launcher.launch(leases, now=now, moment=moment, most=self.limits.capacity)
-            if leases and self.gives_way and not (self.waits_for_room and self.launcher.takes_ahead):
-                give_way(min(WAKING + len(leases) * BRIEFLY, LONGEST_WAY))
-            tell([*facts, *(_started(lease.run, now=now) for lease in leases)])
+        with self.launch_lock:
+            self.launcher.launch(
+                leases, now=now, monotonic_now=monotonic_now, max_running=self.limits.capacity
+            )
+            if leases and self.yields_gil and not (self.waits_for_capacity and self.launcher.is_prefetching):
+                yield_gil(min(THREAD_WAKE_S + len(leases) * SHORT_RUN_S, MAX_GIL_YIELD_S))
+            notify([*facts, *(_attempt_started(lease.run, now=now) for lease in leases)])
 
-    def _admit_part(self, part: Part, *, room: int, now: datetime, vigil: Vigil | None) -> Admitted:
-        own = not part.waited
+    def _admit_slice(
+        self, part: ShardSlice, *, free_slots: int, now: datetime, wait_for_instant: WaitForInstant | None
+    ) -> AdmissionResult:
+        is_own = not part.overdue_by
+        capacity = None
+        if free_slots > 0 and not self._has_backlog:
+            capacity = LocalCapacity(holder=self.holder, capacity=free_slots)
         admitted = admit_due(
             self.store,
             ids=self.ids,
             now=now,
-            limit=self.limits.batch if vigil is None else self.limits.most_on_eve,
-            since=self._lower_bound(now=now) if own else None,
-            offer=Offer(holder=self.holder, capacity=room) if room > 0 and not self._backlog else None,
+            limit=self.limits.batch if wait_for_instant is None else self.limits.max_schedules_ahead,
+            since=self._scan_from(now=now) if is_own else None,
+            local_capacity=capacity,
             shard=part.shard,
-            waited=part.waited,
-            vigil=vigil,
+            overdue_by=part.overdue_by,
+            wait_for_instant=wait_for_instant,
         )
-        if own and not admitted.full:
-            self._looked_to = now
+        if is_own and not admitted.more_due:
+            self._scanned_until = now
         return admitted
 
-    def look_back(self, *, to: datetime) -> None:
-        """Something waits there: if that is further back than we look, look at everything the next time."""
-        if self._looked_to is not None and to < self._looked_to - SWEEP_EVERY:
-            self._swept_at = None
+    def widen_scan(self, *, to: datetime) -> None:
+        """Scan all due schedules next time if `to` lies before the part that is usually scanned."""
+        if self._scanned_until is not None and to < self._scanned_until - FULL_SCAN_INTERVAL:
+            self._full_scan_at = None
 
-    def _lower_bound(self, *, now: datetime) -> datetime | None:
-        """What lies further back was looked at already; now and then we look all the same."""
-        if is_over(self._swept_at, SWEEP_EVERY, now=now):
-            self._swept_at = now
+    def _scan_from(self, *, now: datetime) -> datetime | None:
+        """Where to start scanning: earlier instants were scanned before; None once per interval, for all."""
+        if has_elapsed(self._full_scan_at, FULL_SCAN_INTERVAL, now=now):
+            self._full_scan_at = now
             return None
-        return self._looked_to - SWEEP_EVERY if self._looked_to is not None else None
+        return self._scanned_until - FULL_SCAN_INTERVAL if self._scanned_until is not None else None
 
 
-def _started(run: Run, *, now: datetime) -> AttemptStarted:
+def _attempt_started(run: Run, *, now: datetime) -> AttemptStarted:
     return AttemptStarted(
-        at=begins_at(run, now=now),
+        at=attempt_started_at(run, now=now),
         namespace=run.namespace,
         run_id=run.id,
         schedule_id=run.schedule_id,
@@ -331,4 +364,4 @@ def _started(run: Run, *, now: datetime) -> AttemptStarted:
 
 
 def _lease_of(run: Run, schedule: Schedule) -> Lease:
-    return Lease(run=run, schedule=schedule, terms=terms_of(schedule))
+    return Lease(run=run, schedule=schedule, terms=schedule_terms(schedule))

@@ -1,1 +1,1 @@
-"""Records. Read, decide with the core, write: one transaction each; gives back what is true now, as facts."""
+"""The ledger: each function records one decision in one transaction."""

@@ -1,4 +1,4 @@
-"""Due schedules become runs: the runs, the skips and the advance of the cursor are one transaction."""
+"""Admits due schedules: their runs, skips and progress are written in one transaction."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ from msgspec import Struct
 
 from timewright.core.facts import Fact
 from timewright.core.moments import ZERO
-from timewright.core.ordinary import stands_alone
-from timewright.core.run import Run
-from timewright.core.schedule import Schedule
-from timewright.core.shards import WHOLE, Shard, check_shard
+from timewright.core.run.fast_path import is_independent
+from timewright.core.run.run import Run
+from timewright.core.schedule.schedule import Schedule
+from timewright.core.schedule.shards import FULL_SHARD, Shard, check_shard
 from timewright.errors import Conflict, OutcomeUnknown
-from timewright.ledger.admission_pass import AdmissionPass, Offer
-from timewright.ledger.lease import found_again
-from timewright.ledger.shelf import calendars_for
-from timewright.ports import Due, Ids, Store, Transaction
+from timewright.ledger.admission_batch import AdmissionBatch, LocalCapacity
+from timewright.ledger.lease import find_leased_batch
+from timewright.ledger.lookups import load_calendars
+from timewright.ports import Ids, ScheduleRecord, Store, Transaction
 
-MOST_RACES = 3
+MAX_WRITE_ATTEMPTS = 3
 
-Vigil = Callable[[], None]
+WaitForInstant = Callable[[], None]
 
 
-class Admitted(Struct, frozen=True, kw_only=True):
-    """What one pass of admission did; `full` says that there may be more."""
+class AdmissionResult(Struct, frozen=True, kw_only=True):
+    """What one admission did; `more_due` says that more schedules may be due."""
 
     facts: tuple[Fact, ...] = ()
     leased: tuple[tuple[Run, Schedule], ...] = ()
-    looked_at: int = 0
-    full: bool = False
-    latest: datetime | None = None
+    schedules_read: int = 0
+    more_due: bool = False
 
 
 def admit_due(
@@ -41,85 +40,92 @@ def admit_due(
     now: datetime,
     limit: int,
     since: datetime | None = None,
-    offer: Offer | None = None,
-    shard: Shard = WHOLE,
-    waited: timedelta = ZERO,
-    vigil: Vigil | None = None,
-) -> Admitted:
+    local_capacity: LocalCapacity | None = None,
+    shard: Shard = FULL_SHARD,
+    overdue_by: timedelta = ZERO,
+    wait_for_instant: WaitForInstant | None = None,
+) -> AdmissionResult:
     """Decide every due occurrence of at most `limit` schedules.
 
-    With a shard (k, n), of that part of them; with `waited`, of those that nobody looked at for so long.
-    Where `now` is a moment ahead, `vigil` waits for it: all is written by then, and nothing is committed.
+    Only schedules of `shard` (k, n) that are overdue by `overdue_by` are decided. If `now` lies slightly
+    ahead, `wait_for_instant` waits for it after everything is written and before the commit.
     """
     check_shard(shard)
-    batch = ids.new("lease", now=now) if offer is not None else ""
+    lease_batch = ids.new("lease", now=now) if local_capacity is not None else ""
 
-    def work(tx: Transaction) -> Admitted:
-        due = tx.due_schedules(now=now - waited, limit=limit, since=since, shard=shard)
-        if vigil is not None and not all(stands_alone(d.schedule, d.flight) for d in due):
-            raise _TooSoon
-        calendars = calendars_for(tx, [d.schedule for d in due])
-        taken = offer if offer is not None and _in_order(due, room=offer.capacity) else None
-        # What starts here takes the place of what ended while we stood still or waited for the store.
-        dated = max(now, tx.now()) if due and taken is not None else now
-        admission = AdmissionPass(tx, ids=ids, now=dated, offer=taken, batch=batch)
-        admission.hear(due)
-        for d in due:
-            if not admission.advance(d):
-                admission.take(d, calendars)
-        admission.write()
-        admitted = Admitted(
-            facts=tuple(admission.facts),
-            leased=admission.leased(),
-            looked_at=len(due),
-            full=len(due) >= limit or admission.more,
-            latest=due[-1].standing.wake_at if due else None,
+    def work(tx: Transaction) -> AdmissionResult:
+        due = tx.due_schedules(now=now - overdue_by, limit=limit, since=since, shard=shard)
+        if wait_for_instant is not None and not all(is_independent(d.schedule, d.in_flight) for d in due):
+            raise _TooEarly
+        calendars = load_calendars(tx, [d.schedule for d in due])
+        can_lease = local_capacity is not None and _keeps_order(due, free_slots=local_capacity.capacity)
+        capacity = local_capacity if can_lease else None
+        # Runs that start here may take slots of runs that ended while we waited for the store.
+        decided_at = max(now, tx.now()) if due and capacity is not None else now
+        batch = AdmissionBatch(tx, ids=ids, now=decided_at, local_capacity=capacity, lease_batch=lease_batch)
+        batch.load_follow_ups(due)
+        for record in due:
+            if not batch.add_on_time_step(record):
+                batch.decide(record, calendars)
+        batch.write()
+        result = AdmissionResult(
+            facts=tuple(batch.facts),
+            leased=batch.leased_runs(),
+            schedules_read=len(due),
+            more_due=len(due) >= limit or batch.more,
         )
-        if vigil is not None:
-            tx.make_ready()
-            vigil()
-        return admitted
+        if wait_for_instant is not None:
+            tx.prepare_commit()
+            wait_for_instant()
+        return result
 
     try:
         return _write(store, work)
-    except _TooSoon:
-        assert vigil is not None
-        vigil()
+    except _TooEarly:
+        assert wait_for_instant is not None
+        wait_for_instant()
         return admit_due(
-            store, ids=ids, now=now, limit=limit, since=since, offer=offer, shard=shard, waited=waited
+            store,
+            ids=ids,
+            now=now,
+            limit=limit,
+            since=since,
+            local_capacity=local_capacity,
+            shard=shard,
+            overdue_by=overdue_by,
         )
     except OutcomeUnknown:
-        if offer is None:
-            return Admitted(full=True)
-        # Our lease ids were chosen before the commit, so the store can tell whether it happened.
-        mine = store.read(lambda tx: found_again(tx, batch, holder=offer.holder, now=now))
-        started = tuple((one.run, one.schedule) for one in mine.leases if one.schedule is not None)
-        return Admitted(facts=mine.facts, leased=started, full=True)
+        if local_capacity is None:
+            return AdmissionResult(more_due=True)
+        # The lease ids were chosen before the commit, so the store can tell whether it succeeded.
+        holder = local_capacity.holder
+        found = store.read(lambda tx: find_leased_batch(tx, lease_batch, holder=holder, now=now))
+        leased = tuple((one.run, one.schedule) for one in found.leases if one.schedule is not None)
+        return AdmissionResult(facts=found.facts, leased=leased, more_due=True)
 
 
-def joined(passes: Sequence[Admitted]) -> Admitted:
-    """What several passes did, as one."""
-    return Admitted(
-        facts=tuple(fact for one in passes for fact in one.facts),
-        leased=tuple(pair for one in passes for pair in one.leased),
-        looked_at=sum(one.looked_at for one in passes),
-        full=any(one.full for one in passes),
-        latest=max((one.latest for one in passes if one.latest is not None), default=None),
+def merge_results(results: Sequence[AdmissionResult]) -> AdmissionResult:
+    """The results of several admissions as one."""
+    return AdmissionResult(
+        facts=tuple(fact for one in results for fact in one.facts),
+        leased=tuple(pair for one in results for pair in one.leased),
+        schedules_read=sum(one.schedules_read for one in results),
+        more_due=any(one.more_due for one in results),
     )
 
 
-class _TooSoon(Exception):
-    """What is due cannot be decided before its instant."""
+class _TooEarly(Exception):
+    """A due schedule cannot be decided before its instant, because other runs may still change it."""
 
 
-def _in_order(due: Sequence[Due], *, room: int) -> bool:
-    """Whether those due first may start first: all have room, or none of them is more urgent than another."""
-    return len(due) <= room or len({one.schedule.priority for one in due}) == 1
+def _keeps_order(due: Sequence[ScheduleRecord], *, free_slots: int) -> bool:
+    """Whether runs may start in the order of their instants: all fit, or all have the same priority."""
+    return len(due) <= free_slots or len({one.schedule.priority for one in due}) == 1
 
 
-def _write(store: Store, work: Callable[[Transaction], Admitted]) -> Admitted:
-    """Someone who makes a run by hand may come between our look and our write: then look again."""
-    for _ in range(MOST_RACES - 1):
+def _write(store: Store, work: Callable[[Transaction], AdmissionResult]) -> AdmissionResult:
+    """Run the transaction; repeat it if a manual run was inserted between its reads and writes."""
+    for _ in range(MAX_WRITE_ATTEMPTS - 1):
         try:
             return store.write(work)
         except Conflict:

@@ -1,4 +1,4 @@
-"""What waits for a person: a schedule that is held before its first run, let go, or turned away."""
+"""Approval of new schedules: hold before the first run, approve, reject."""
 
 from __future__ import annotations
 
@@ -6,100 +6,110 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from timewright.core.decision import Decision, Source
 from timewright.core.facts import Fact, ScheduleChanged
-from timewright.core.governor import plan_next
-from timewright.core.schedule import ScheduleEvent, ScheduleState, Standing, decided, schedule_after
-from timewright.core.triggers import After
-from timewright.ledger.links import unlink
-from timewright.ledger.replan import By, Changed, entry_of, must_find
-from timewright.ledger.shelf import Calendars, calendars_for
-from timewright.ledger.standings import finished_if_over
-from timewright.ledger.supersede import withdraw_all
-from timewright.ledger.telling import schedule_moved
-from timewright.ports import Due, Stood, Store, Transaction
+from timewright.core.recurrence.triggers import After
+from timewright.core.schedule.decision import Decision, Source
+from timewright.core.schedule.governor import plan_next
+from timewright.core.schedule.schedule import (
+    ScheduleEvent,
+    ScheduleProgress,
+    ScheduleState,
+    apply_decision,
+    next_schedule_state,
+)
+from timewright.ledger.dependencies.links import remove_links
+from timewright.ledger.fact_builders import schedule_moved_fact
+from timewright.ledger.lookups import CalendarLookup, load_calendars
+from timewright.ledger.replacement import cancel_unstarted
+from timewright.ledger.replan import Actor, ChangeResult, lock_schedule, schedule_audit_entry
+from timewright.ledger.schedule_progress import finish_if_nothing_left
+from timewright.ports import ProgressUpdate, ScheduleRecord, Store, Transaction
 
-WAITS = "waits for approval"
+WAITING_REASON = "waits for approval"
 
 
-def hold_for_approval(store: Store, schedule_id: str, *, by: By, now: datetime) -> Changed:
-    """Let a new schedule wait until a person has looked at it; nothing of it is planned."""
+def hold_for_approval(store: Store, schedule_id: str, *, by: Actor, now: datetime) -> ChangeResult:
+    """Hold a new schedule until a person approves it; nothing of it is planned until then."""
 
-    def work(tx: Transaction) -> Changed:
-        due = must_find(tx, schedule_id)
-        standing = replace(
-            due.standing,
+    def work(tx: Transaction) -> ChangeResult:
+        record = lock_schedule(tx, schedule_id)
+        progress = replace(
+            record.progress,
             state=ScheduleState.PENDING_APPROVAL,
-            reason=WAITS,
+            reason=WAITING_REASON,
             next_at=None,
             wake_at=None,
             source=None,
             trail=(),
         )
-        return _kept(tx, due, standing, "hold", by=by, now=now)
+        return _write(tx, record, progress, "hold", by=by, now=now)
 
     return store.write(work)
 
 
-def approve(store: Store, schedule_id: str, *, by: By, now: datetime) -> Changed:
-    """Let a schedule begin from now on; what it would have done while it waited is not made up for."""
+def approve(store: Store, schedule_id: str, *, by: Actor, now: datetime) -> ChangeResult:
+    """Activate a schedule from now on; occurrences before the approval are not caught up."""
 
-    def work(tx: Transaction) -> Changed:
-        due = must_find(tx, schedule_id)
-        standing = approved(due, calendars_for(tx, [due.schedule]), now=now)
-        moved = Decision(standing.next_at, standing.source or Source.MANUAL)
-        told = schedule_moved(due.schedule, moved, now=now)
-        return _kept(tx, due, standing, "approve", by=by, now=now, also=(told,))
-
-    return store.write(work)
-
-
-def reject(store: Store, schedule_id: str, *, by: By, now: datetime) -> Changed:
-    """Turn a schedule away: it is archived before it ever ran."""
-
-    def work(tx: Transaction) -> Changed:
-        due = must_find(tx, schedule_id)
-        state = schedule_after(due.standing.state, ScheduleEvent.REJECT)
-        standing = replace(due.standing, state=state, reason=by.reason or "rejected")
-        unlink(tx, due)
-        gone = withdraw_all(tx, schedule_id, now=now)
-        return _kept(tx, due, standing, "reject", by=by, now=now, also=tuple(gone))
+    def work(tx: Transaction) -> ChangeResult:
+        record = lock_schedule(tx, schedule_id)
+        progress = progress_after_approval(record, load_calendars(tx, [record.schedule]), now=now)
+        moved = Decision(progress.next_at, progress.source or Source.MANUAL)
+        fact = schedule_moved_fact(record.schedule, moved, now=now)
+        return _write(tx, record, progress, "approve", by=by, now=now, further=(fact,))
 
     return store.write(work)
 
 
-def approved(due: Due, calendars: Calendars, *, now: datetime) -> Standing:
-    """Where a schedule stands once it is approved: as one that was made now."""
-    schedule = due.schedule
-    state = schedule_after(due.standing.state, ScheduleEvent.APPROVE)
-    standing = replace(due.standing, state=state, reason="")
+def reject(store: Store, schedule_id: str, *, by: Actor, now: datetime) -> ChangeResult:
+    """Reject a schedule: it is archived without ever running."""
+
+    def work(tx: Transaction) -> ChangeResult:
+        record = lock_schedule(tx, schedule_id)
+        state = next_schedule_state(record.progress.state, ScheduleEvent.REJECT)
+        progress = replace(record.progress, state=state, reason=by.reason or "rejected")
+        remove_links(tx, record)
+        cancelled = cancel_unstarted(tx, schedule_id, now=now)
+        return _write(tx, record, progress, "reject", by=by, now=now, further=tuple(cancelled))
+
+    return store.write(work)
+
+
+def progress_after_approval(
+    record: ScheduleRecord, calendars: CalendarLookup, *, now: datetime
+) -> ScheduleProgress:
+    """The progress of a schedule after its approval: as if it were created now."""
+    schedule = record.schedule
+    state = next_schedule_state(record.progress.state, ScheduleEvent.APPROVE)
+    progress = replace(record.progress, state=state, reason="")
     if not isinstance(schedule.trigger, After):
-        # A delay counts from its creation, and would be lost behind the cursor.
-        standing = replace(standing, cursor=max(standing.cursor, now))
-    decision = plan_next(schedule, standing, now=now, calendars=calendars.of(schedule))
-    return finished_if_over(schedule, decided(schedule, standing, decision), flight=due.flight)
+        # A delay counts from the creation: moving the cursor would lose it.
+        progress = replace(progress, cursor=max(progress.cursor, now))
+    decision = plan_next(schedule, progress, now=now, calendars=calendars.for_schedule(schedule))
+    return finish_if_nothing_left(
+        schedule, apply_decision(schedule, progress, decision), in_flight=record.in_flight
+    )
 
 
-def _kept(
+def _write(
     tx: Transaction,
-    due: Due,
-    standing: Standing,
+    record: ScheduleRecord,
+    progress: ScheduleProgress,
     action: str,
     *,
-    by: By,
+    by: Actor,
     now: datetime,
-    also: tuple[Fact, ...] = (),
-) -> Changed:
-    schedule = due.schedule
-    tx.stand([Stood(schedule.id, standing)])
-    before, after = due.standing.state.value, standing.state.value
-    tx.add_audit([entry_of(schedule, action, by=by, now=now, before=before, after=after)])
-    told = ScheduleChanged(
+    further: tuple[Fact, ...] = (),
+) -> ChangeResult:
+    schedule = record.schedule
+    tx.save_progress([ProgressUpdate(schedule.id, progress)])
+    before, after = record.progress.state.value, progress.state.value
+    tx.add_audit([schedule_audit_entry(schedule, action, by=by, now=now, before=before, after=after)])
+    fact = ScheduleChanged(
         at=now,
         namespace=schedule.namespace,
         schedule_id=schedule.id,
         change=action,
-        actor=by.actor,
+        actor=by.name,
         revision=schedule.revision,
     )
-    return Changed(schedule=schedule, standing=standing, facts=(told, *also))
+    return ChangeResult(schedule=schedule, progress=progress, facts=(fact, *further))

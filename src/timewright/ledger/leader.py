@@ -1,4 +1,4 @@
-"""An optional leader, which saves work and guards nothing: a row with a term, lost when it is not renewed."""
+"""An optional leader: a row with a term that must be renewed. It avoids duplicate work and guards nothing."""
 
 from __future__ import annotations
 
@@ -13,37 +13,41 @@ from timewright.errors import InvalidDuration
 from timewright.ports import Store, Transaction
 
 LEADER = "leader"
-_TURN = "leader_turn"
+_LOCK_ROW = "leader_turn"
 
 
-class Term(Struct, frozen=True, kw_only=True):
-    """Who leads, until when; the number rises whenever the leader changes."""
+class LeaderTerm(Struct, frozen=True, kw_only=True):
+    """Which holder leads until when; the number rises with every change of the leader."""
 
     holder: str
     number: int
     until: datetime
 
 
-def take_leadership(store: Store, *, holder: str, now: datetime, ttl: timedelta) -> Term | None:
-    """Become the leader, or stay it; nothing when another leads and its term is not over."""
+def take_leadership(store: Store, *, holder: str, now: datetime, ttl: timedelta) -> LeaderTerm | None:
+    """Become or stay the leader; return None while the term of another holder lasts."""
     if ttl <= ZERO:
         raise InvalidDuration(
-            f"a term of {ttl}", field="ttl", value=str(ttl), rule="a term lasts", fix="ttl: 30s"
+            f"ttl {ttl} is not positive",
+            field="ttl",
+            value=str(ttl),
+            rule="a term is longer than 0s",
+            fix="ttl: 30s",
         )
 
     if store.read(lambda tx: _is_led(tx, holder, now=now)):
-        # Those who only follow need not take turns at writing.
+        # Followers only read, so that they do not compete for the write lock.
         return None
 
-    def work(tx: Transaction) -> Term | None:
-        # Whoever writes this row first goes first; the others wait here and then read what it left.
-        tx.put_meta(_TURN, holder)
+    def work(tx: Transaction) -> LeaderTerm | None:
+        # The first writer of this row locks it; the others wait here, and then read its term.
+        tx.put_meta(_LOCK_ROW, holder)
         last = last_term(tx)
         if _is_led(tx, holder, now=now):
             return None
         same = last is not None and last.holder == holder and last.until > now
         number = last.number + (not same) if last is not None else 1
-        term = Term(holder=holder, number=number, until=now + ttl)
+        term = LeaderTerm(holder=holder, number=number, until=now + ttl)
         tx.put_meta(LEADER, msgspec.json.encode(term).decode())
         return term
 
@@ -51,10 +55,10 @@ def take_leadership(store: Store, *, holder: str, now: datetime, ttl: timedelta)
 
 
 def resign(store: Store, *, holder: str, now: datetime) -> None:
-    """Let the next one lead at once, if it is this holder who leads."""
+    """End the term of this holder now, if it leads."""
 
     def work(tx: Transaction) -> None:
-        tx.put_meta(_TURN, holder)
+        tx.put_meta(_LOCK_ROW, holder)
         last = last_term(tx)
         if last is not None and last.holder == holder and last.until > now:
             tx.put_meta(LEADER, msgspec.json.encode(replace(last, until=now)).decode())
@@ -62,23 +66,23 @@ def resign(store: Store, *, holder: str, now: datetime) -> None:
     store.write(work)
 
 
-def leader_of(tx: Transaction, *, now: datetime) -> str:
-    """Who leads now, or nobody."""
+def current_leader(tx: Transaction, *, now: datetime) -> str:
+    """The holder that leads now, or ''."""
     term = last_term(tx)
     return term.holder if term is not None and term.until > now else ""
 
 
 def _is_led(tx: Transaction, holder: str, *, now: datetime) -> bool:
-    return leader_of(tx, now=now) not in ("", holder)
+    return current_leader(tx, now=now) not in ("", holder)
 
 
-def last_term(tx: Transaction) -> Term | None:
-    """The last term anyone took, over or not."""
+def last_term(tx: Transaction) -> LeaderTerm | None:
+    """The last term, ended or not."""
     kept = tx.get_meta(LEADER)
     if kept is None:
         return None
     try:
-        return msgspec.json.decode(kept, type=Term)
+        return msgspec.json.decode(kept, type=LeaderTerm)
     except msgspec.MsgspecError:
-        # Leadership guards nothing, so a row nobody understands is simply taken over.
+        # Leadership guards nothing, so an unreadable row is simply replaced.
         return None

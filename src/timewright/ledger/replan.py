@@ -1,4 +1,4 @@
-"""What people and agents change about schedules: each change moves the next time at once."""
+"""Changes that people and agents make to schedules; each one replans the next time at once."""
 
 from __future__ import annotations
 
@@ -10,40 +10,54 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from timewright.core.admission import resumed
-from timewright.core.decision import Decision, Source
 from timewright.core.facts import Fact, ScheduleChanged
-from timewright.core.moments import check_stored, spell_instant
-from timewright.core.schedule import Schedule, ScheduleEvent, ScheduleState, Standing, schedule_after
-from timewright.errors import InvalidInput, NotFound
-from timewright.ledger.admission_pass import AdmissionPass
-from timewright.ledger.budgets import check_named
-from timewright.ledger.following import release
-from timewright.ledger.links import link, refuse_while_asked_for, unlink
-from timewright.ledger.shelf import Calendars, calendars_for
-from timewright.ledger.standings import (
-    Wish,
-    held_back,
-    opened,
-    owes_a_decision,
-    paused,
-    revised,
-    wished,
-    without_hints,
+from timewright.core.moments import check_storable, format_instant
+from timewright.core.run.admission import resume_progress
+from timewright.core.schedule.decision import Decision, Source
+from timewright.core.schedule.schedule import (
+    Schedule,
+    ScheduleEvent,
+    ScheduleProgress,
+    ScheduleState,
+    next_schedule_state,
 )
-from timewright.ledger.supersede import withdraw_all
-from timewright.ledger.telling import schedule_moved, schedule_stopped
-from timewright.ports import Due, Entry, Ids, Revised, Stood, Store, Transaction
+from timewright.errors import InvalidInput, NotFound
+from timewright.ledger.admission_batch import AdmissionBatch
+from timewright.ledger.budgets.charges import check_budget_names
+from timewright.ledger.dependencies.follow_ups import release_waiting
+from timewright.ledger.dependencies.links import check_no_dependents, remove_links, write_links
+from timewright.ledger.fact_builders import schedule_moved_fact, schedule_stopped_fact
+from timewright.ledger.lookups import CalendarLookup, load_calendars
+from timewright.ledger.replacement import cancel_unstarted
+from timewright.ledger.schedule_progress import (
+    HintRequest,
+    as_paused,
+    has_undecided_instant,
+    progress_when_created,
+    progress_when_paused,
+    progress_when_revised,
+    progress_with_hint,
+    progress_without_hints,
+)
+from timewright.ports import (
+    AuditEntry,
+    Ids,
+    ProgressUpdate,
+    ScheduleRecord,
+    ScheduleWrite,
+    Store,
+    Transaction,
+)
 
 
-class By(Struct, frozen=True, kw_only=True):
-    """Who asks, through what, and why."""
+class Actor(Struct, frozen=True, kw_only=True):
+    """Who makes a change, through which kind of interface, and why."""
 
-    actor: str = "local"
+    name: str = "local"
     origin: str = "human"
     reason: str = ""
 
-    def entry(
+    def audit_entry(
         self,
         action: str,
         *,
@@ -52,12 +66,12 @@ class By(Struct, frozen=True, kw_only=True):
         now: datetime,
         before: str = "",
         after: str = "",
-    ) -> Entry:
-        """A line for the audit log."""
-        return Entry(
+    ) -> AuditEntry:
+        """An entry for the audit log."""
+        return AuditEntry(
             at=now,
             namespace=namespace,
-            actor=self.actor,
+            actor=self.name,
             origin=self.origin,
             action=action,
             subject=subject,
@@ -67,43 +81,47 @@ class By(Struct, frozen=True, kw_only=True):
         )
 
 
-class Changed(Struct, frozen=True, kw_only=True):
-    """A schedule after a change, and what happened."""
+class ChangeResult(Struct, frozen=True, kw_only=True):
+    """A schedule after a change, and the facts of the change."""
 
     schedule: Schedule
-    standing: Standing
+    progress: ScheduleProgress
     facts: tuple[Fact, ...] = ()
 
 
-def create(store: Store, schedules: Sequence[Schedule], *, by: By, now: datetime) -> list[Changed]:
-    """Keep new schedules, each with its first decision; names that are taken are refused, all or none."""
+def create(store: Store, schedules: Sequence[Schedule], *, by: Actor, now: datetime) -> list[ChangeResult]:
+    """Create schedules, all or none, each with its first decision; a name that exists is an error."""
 
-    def work(tx: Transaction) -> list[Changed]:
-        check_named(tx, schedules)
-        calendars = calendars_for(tx, schedules)
-        made = [(schedule, opened(schedule, calendars, now=now)) for schedule in schedules]
+    def work(tx: Transaction) -> list[ChangeResult]:
+        check_budget_names(tx, schedules)
+        calendars = load_calendars(tx, schedules)
+        made = [(schedule, progress_when_created(schedule, calendars, now=now)) for schedule in schedules]
         tx.put_schedules(
-            [Revised(schedule=s, standing=st, actor=by.actor, reason=by.reason, at=now) for s, st in made]
+            [
+                ScheduleWrite(schedule=s, progress=st, actor=by.name, reason=by.reason, at=now)
+                for s, st in made
+            ]
         )
-        link(tx, schedules)
-        tx.add_audit([entry_of(s, "create", by=by, now=now, after=_digest(s)) for s, _ in made])
+        write_links(tx, schedules)
+        tx.add_audit([schedule_audit_entry(s, "create", by=by, now=now, after=_digest(s)) for s, _ in made])
         return [
-            Changed(schedule=s, standing=st, facts=(_told(s, "created", by=by, now=now),)) for s, st in made
+            ChangeResult(schedule=s, progress=st, facts=(_changed_fact(s, "created", by=by, now=now),))
+            for s, st in made
         ]
 
     return store.write(work)
 
 
 def revise(
-    store: Store, schedule: Schedule, *, ids: Ids, by: By, now: datetime, replaces: int | None = None
-) -> Changed:
-    """Replace what a schedule says; what was decided stays decided, the next time is decided again.
+    store: Store, schedule: Schedule, *, ids: Ids, by: Actor, now: datetime, replaces: int | None = None
+) -> ChangeResult:
+    """Replace the definition of a schedule; decisions stay, and the next time is planned again.
 
-    What has come and cannot be planned again from the new words is decided first, under the old ones.
+    An instant that is due and that the new definition cannot plan is decided first, under the old one.
     """
 
-    def work(tx: Transaction) -> Changed:
-        # An admission that went first is dated in its transaction: what it decided is not ahead of us.
+    def work(tx: Transaction) -> ChangeResult:
+        # An admission that committed first may be dated after `now`: its decisions must lie in the past.
         dated = max(now, tx.now())
         return _revise(tx, schedule, ids=ids, by=by, now=dated, replaces=replaces)
 
@@ -111,153 +129,166 @@ def revise(
 
 
 def _revise(
-    tx: Transaction, schedule: Schedule, *, ids: Ids, by: By, now: datetime, replaces: int | None
-) -> Changed:
-    due, told = must_find(tx, schedule.id), list[Fact]()
-    if owes_a_decision(due, schedule, now=now):
-        admission = AdmissionPass(tx, ids=ids, now=now)
-        admission.take(due, calendars_for(tx, [due.schedule]))
+    tx: Transaction, schedule: Schedule, *, ids: Ids, by: Actor, now: datetime, replaces: int | None
+) -> ChangeResult:
+    record, facts = lock_schedule(tx, schedule.id), list[Fact]()
+    if has_undecided_instant(record, schedule, now=now):
+        admission = AdmissionBatch(tx, ids=ids, now=now)
+        admission.decide(record, load_calendars(tx, [record.schedule]))
         admission.write()
-        due, told = must_find(tx, schedule.id), admission.facts
-    last = due.schedule
+        record, facts = lock_schedule(tx, schedule.id), admission.facts
+    last = record.schedule
     after = replace(
         schedule, revision=last.revision + 1, created_at=last.created_at, created_by=last.created_by
     )
     if after.name != last.name:
-        refuse_while_asked_for(tx, due, verb="renamed")
+        check_no_dependents(tx, record, verb="renamed")
     if (after.budgets, after.estimate) != (last.budgets, last.estimate):
-        check_named(tx, [after])
-    standing = revised(due, after, calendars_for(tx, [after]), now=now)
+        check_budget_names(tx, [after])
+    progress = progress_when_revised(record, after, load_calendars(tx, [after]), now=now)
     expected = replaces if replaces is not None else last.revision
     tx.put_schedules(
         [
-            Revised(
+            ScheduleWrite(
                 schedule=after,
-                standing=standing,
+                progress=progress,
                 replaces=expected,
-                actor=by.actor,
+                actor=by.name,
                 reason=by.reason,
                 at=now,
             )
         ]
     )
-    link(tx, [after], before=last)
+    write_links(tx, [after], before=last)
     if last.needs:
-        told += release(tx, [after.id], now=now)
-    tx.add_audit([entry_of(after, "update", by=by, now=now, before=_digest(last), after=_digest(after))])
-    facts = [*told, _told(after, "updated", by=by, now=now)]
-    facts += _moves(after, due.standing, standing, now=now)
-    return Changed(schedule=after, standing=standing, facts=tuple(facts))
+        facts += release_waiting(tx, [after.id], now=now)
+    tx.add_audit(
+        [schedule_audit_entry(after, "update", by=by, now=now, before=_digest(last), after=_digest(after))]
+    )
+    facts = [*facts, _changed_fact(after, "updated", by=by, now=now)]
+    facts += _progress_facts(after, record.progress, progress, now=now)
+    return ChangeResult(schedule=after, progress=progress, facts=tuple(facts))
 
 
-def restore(store: Store, schedule_id: str, revision: int, *, ids: Ids, by: By, now: datetime) -> Changed:
-    """Bring back what a schedule said at an earlier revision, as a new revision."""
+def restore(
+    store: Store, schedule_id: str, revision: int, *, ids: Ids, by: Actor, now: datetime
+) -> ChangeResult:
+    """Restore the definition of an earlier revision, as a new revision."""
     old = store.read(lambda tx: tx.get_revisions([(schedule_id, revision)]))
     if not old:
         raise NotFound(
             f"schedule {schedule_id} has no revision {revision}",
             field="revision",
             value=revision,
-            fix="schedule revisions lists them",
+            fix="see `schedule revisions`",
         )
     return revise(store, old[schedule_id, revision], ids=ids, by=by, now=now)
 
 
-def pause(store: Store, schedule_id: str, *, by: By, now: datetime, until: datetime | None = None) -> Changed:
-    """Stop a schedule until an instant, or until someone resumes it; work under way goes on."""
-    if until is not None and check_stored(until, field="until") <= now:
+def pause(
+    store: Store, schedule_id: str, *, by: Actor, now: datetime, until: datetime | None = None
+) -> ChangeResult:
+    """Pause a schedule until an instant, or until it is resumed; runs in flight continue."""
+    if until is not None and check_storable(until, field="until") <= now:
         raise InvalidInput(
-            f"until {spell_instant(until)} is not ahead",
+            f"until {format_instant(until)} is not in the future",
             field="until",
-            value=spell_instant(until),
+            value=format_instant(until),
             rule="a pause ends after now",
-            fix="a later instant, or leave it out to pause until resumed",
+            fix="use a later instant, or leave it out to pause until resumed",
         )
 
     return _change(
         store,
         schedule_id,
-        lambda due, calendars: paused(due, calendars, until=until, reason=by.reason, now=now),
+        lambda record, calendars: progress_when_paused(
+            record, calendars, until=until, reason=by.reason, now=now
+        ),
         action="pause",
         by=by,
         now=now,
     )
 
 
-def resume(store: Store, schedule_id: str, *, ids: Ids, by: By, now: datetime) -> Changed:
-    """Let a paused or parked schedule go on; its failures are forgiven, what the pause covered is skipped."""
+def resume(store: Store, schedule_id: str, *, ids: Ids, by: Actor, now: datetime) -> ChangeResult:
+    """Resume a paused or parked schedule: its failure count is cleared, paused occurrences are skipped."""
 
-    def work(tx: Transaction) -> Changed:
-        due = must_find(tx, schedule_id)
-        going_on = resumed(held_back(due.standing, now=now), now=now)
-        admission = AdmissionPass(tx, ids=ids, now=now)
-        standing = admission.take(replace(due, standing=going_on), calendars_for(tx, [due.schedule]))
+    def work(tx: Transaction) -> ChangeResult:
+        record = lock_schedule(tx, schedule_id)
+        going_on = resume_progress(as_paused(record.progress, now=now), now=now)
+        admission = AdmissionBatch(tx, ids=ids, now=now)
+        progress = admission.decide(replace(record, progress=going_on), load_calendars(tx, [record.schedule]))
         admission.write()
-        tx.add_audit([_step(due, standing, "resume", by=by, now=now)])
-        facts = (_told(due.schedule, "resumed", by=by, now=now), *admission.facts)
-        return Changed(schedule=due.schedule, standing=standing, facts=facts)
+        tx.add_audit([_state_entry(record, progress, "resume", by=by, now=now)])
+        facts = (_changed_fact(record.schedule, "resumed", by=by, now=now), *admission.facts)
+        return ChangeResult(schedule=record.schedule, progress=progress, facts=facts)
 
     return store.write(work)
 
 
-def archive(store: Store, schedule_id: str, *, by: By, now: datetime) -> Changed:
-    """Retire a schedule; its history stays, what waits to start is cancelled, and it never runs again."""
+def archive(store: Store, schedule_id: str, *, by: Actor, now: datetime) -> ChangeResult:
+    """Archive a schedule: it never runs again, waiting runs are cancelled, its history stays."""
 
-    def work(tx: Transaction) -> Changed:
-        due = must_find(tx, schedule_id)
-        state = schedule_after(due.standing.state, ScheduleEvent.ARCHIVE)
-        unlink(tx, due)
-        standing = replace(due.standing, state=state, reason=by.reason, next_at=None, wake_at=None)
-        tx.stand([Stood(schedule_id, standing)])
-        tx.add_audit([_step(due, standing, "archive", by=by, now=now)])
-        facts = (_told(due.schedule, "archived", by=by, now=now), *withdraw_all(tx, schedule_id, now=now))
-        return Changed(schedule=due.schedule, standing=standing, facts=facts)
+    def work(tx: Transaction) -> ChangeResult:
+        record = lock_schedule(tx, schedule_id)
+        state = next_schedule_state(record.progress.state, ScheduleEvent.ARCHIVE)
+        remove_links(tx, record)
+        progress = replace(record.progress, state=state, reason=by.reason, next_at=None, wake_at=None)
+        tx.save_progress([ProgressUpdate(schedule_id, progress)])
+        tx.add_audit([_state_entry(record, progress, "archive", by=by, now=now)])
+        facts = (
+            _changed_fact(record.schedule, "archived", by=by, now=now),
+            *cancel_unstarted(tx, schedule_id, now=now),
+        )
+        return ChangeResult(schedule=record.schedule, progress=progress, facts=facts)
 
     return store.write(work)
 
 
-def hint(store: Store, schedule_id: str, wish: Wish, *, by: By, now: datetime) -> Changed:
-    """Keep a wish; the next time may come nearer at once, and a pause moves it to its end."""
+def hint(
+    store: Store, schedule_id: str, hint_request: HintRequest, *, by: Actor, now: datetime
+) -> ChangeResult:
+    """Store a hint: it may bring the next time forward at once; a pause moves the next time to its end."""
     return _change(
         store,
         schedule_id,
-        lambda due, calendars: wished(due, wish, calendars, now=now),
+        lambda record, calendars: progress_with_hint(record, hint_request, calendars, now=now),
         action="hint",
         by=by,
         now=now,
     )
 
 
-def clear_hints(store: Store, schedule_id: str, *, by: By, now: datetime) -> Changed:
-    """Forget every wish; the next time is decided again without them, and a pause that was wished is over."""
+def clear_hints(store: Store, schedule_id: str, *, by: Actor, now: datetime) -> ChangeResult:
+    """Remove all hints and plan the next time without them; a hinted pause ends now."""
     return _change(
         store,
         schedule_id,
-        lambda due, calendars: without_hints(due, calendars, now=now),
+        lambda record, calendars: progress_without_hints(record, calendars, now=now),
         action="clear_hints",
         by=by,
         now=now,
     )
 
 
-def must_find(tx: Transaction, schedule_id: str) -> Due:
-    """A schedule, locked; one that does not exist is refused."""
+def lock_schedule(tx: Transaction, schedule_id: str) -> ScheduleRecord:
+    """Lock and return a schedule; an unknown id is an error."""
     found = tx.get_schedules([schedule_id], lock=True)
     if schedule_id not in found:
         raise NotFound(
             f"no schedule {schedule_id}",
             field="schedule_id",
             value=schedule_id,
-            fix="schedule list shows the ids",
+            fix="see `schedule list`",
         )
     return found[schedule_id]
 
 
-def entry_of(
-    schedule: Schedule, action: str, *, by: By, now: datetime, before: str = "", after: str = ""
-) -> Entry:
-    """A line for the audit log about a schedule."""
-    return by.entry(
+def schedule_audit_entry(
+    schedule: Schedule, action: str, *, by: Actor, now: datetime, before: str = "", after: str = ""
+) -> AuditEntry:
+    """An entry for the audit log about a schedule."""
+    return by.audit_entry(
         f"schedule.{action}",
         namespace=schedule.namespace,
         subject=schedule.id,
@@ -270,54 +301,60 @@ def entry_of(
 def _change(
     store: Store,
     schedule_id: str,
-    change: Callable[[Due, Calendars], Standing],
+    change: Callable[[ScheduleRecord, CalendarLookup], ScheduleProgress],
     *,
     action: str,
-    by: By,
+    by: Actor,
     now: datetime,
-) -> Changed:
-    """Read a schedule, change where it stands, write it with its audit line."""
+) -> ChangeResult:
+    """Lock a schedule, change its progress, and write it with an audit entry."""
 
-    def work(tx: Transaction) -> Changed:
-        due = must_find(tx, schedule_id)
-        standing = change(due, calendars_for(tx, [due.schedule]))
-        tx.stand([Stood(schedule_id, standing)])
-        tx.add_audit([_step(due, standing, action, by=by, now=now)])
-        told = _told(due.schedule, action, by=by, now=now)
-        facts = (told, *_moves(due.schedule, due.standing, standing, now=now))
-        return Changed(schedule=due.schedule, standing=standing, facts=facts)
+    def work(tx: Transaction) -> ChangeResult:
+        record = lock_schedule(tx, schedule_id)
+        progress = change(record, load_calendars(tx, [record.schedule]))
+        tx.save_progress([ProgressUpdate(schedule_id, progress)])
+        tx.add_audit([_state_entry(record, progress, action, by=by, now=now)])
+        changed = _changed_fact(record.schedule, action, by=by, now=now)
+        facts = (changed, *_progress_facts(record.schedule, record.progress, progress, now=now))
+        return ChangeResult(schedule=record.schedule, progress=progress, facts=facts)
 
     return store.write(work)
 
 
-def _moves(schedule: Schedule, before: Standing, after: Standing, *, now: datetime) -> list[Fact]:
+def _progress_facts(
+    schedule: Schedule, before: ScheduleProgress, after: ScheduleProgress, *, now: datetime
+) -> list[Fact]:
     if after.state is ScheduleState.FINISHED and before.state is not ScheduleState.FINISHED:
-        return [schedule_stopped(schedule, after, now=now)]
+        return [schedule_stopped_fact(schedule, after, now=now)]
     if after.next_at == before.next_at:
         return []
-    return [schedule_moved(schedule, Decision(after.next_at, after.source or Source.MANUAL), now=now)]
+    return [schedule_moved_fact(schedule, Decision(after.next_at, after.source or Source.MANUAL), now=now)]
 
 
-def _step(due: Due, after: Standing, action: str, *, by: By, now: datetime) -> Entry:
-    standing = due.standing
-    # A pause that is over may still be written there, until all that was missed in it is caught up.
-    is_over = standing.paused_until is not None and standing.paused_until <= now
-    paused = standing.state is ScheduleState.PAUSED
-    before = ScheduleState.ACTIVE if paused and is_over else standing.state
-    return entry_of(due.schedule, action, by=by, now=now, before=before.value, after=after.state.value)
+def _state_entry(
+    record: ScheduleRecord, after: ScheduleProgress, action: str, *, by: Actor, now: datetime
+) -> AuditEntry:
+    progress = record.progress
+    # A pause that has ended may still be stored, until its occurrences are recorded.
+    is_over = progress.paused_until is not None and progress.paused_until <= now
+    paused = progress.state is ScheduleState.PAUSED
+    before = ScheduleState.ACTIVE if paused and is_over else progress.state
+    return schedule_audit_entry(
+        record.schedule, action, by=by, now=now, before=before.value, after=after.state.value
+    )
 
 
 def _digest(schedule: Schedule) -> str:
-    """Which text was meant: the text itself is kept with its revision."""
+    """Identifies a revision by its hash; the revision itself is stored."""
     return f"revision {schedule.revision} sha256:{hashlib.sha256(msgspec.json.encode(schedule)).hexdigest()}"
 
 
-def _told(schedule: Schedule, change: str, *, by: By, now: datetime) -> Fact:
+def _changed_fact(schedule: Schedule, change: str, *, by: Actor, now: datetime) -> Fact:
     return ScheduleChanged(
         at=now,
         namespace=schedule.namespace,
         schedule_id=schedule.id,
         change=change,
-        actor=by.actor,
+        actor=by.name,
         revision=schedule.revision,
     )

@@ -1,4 +1,4 @@
-"""Outcomes, lost leases, cancels and resets: what they mean, written once, behind the fence."""
+"""Settles outcomes, expired leases, cancels and resets; the fence guards that each is written once."""
 
 from __future__ import annotations
 
@@ -20,90 +20,98 @@ from timewright.core.facts import (
     RunReset,
     RunWillRetry,
 )
-from timewright.core.lifecycle import RunEvent, Settlement, anew, run_after, settle
-from timewright.core.policies import Delivery
-from timewright.core.run import Cancelled, Lost, Reason, Run, RunState, Succeeded
-from timewright.core.schedule import ScheduleState
+from timewright.core.policies.policies import Delivery
+from timewright.core.run.lifecycle import RunEvent, Settlement, next_run_state, restart_run, settle_outcome
+from timewright.core.run.run import Cancelled, Lost, Reason, Run, RunState, Succeeded
+from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import NotAllowed, NotFound, OutcomeUnknown
-from timewright.ledger.budgets import has_charges, settle_charges
-from timewright.ledger.endings import end_runs, hold_schedules, let_go
-from timewright.ledger.shelf import Under, readable_schedules, terms_for
-from timewright.ledger.telling import about, succeeded
-from timewright.ledger.unfold import NOTHING, Moved, advance, reopened, stop, unparked
-from timewright.ledger.unfold_launch import Answered, begin
-from timewright.ledger.windows import Ended
-from timewright.ports import Change, Due, Entry, Store, Transaction
+from timewright.ledger.budgets.charges import may_change_budgets, settle_charges
+from timewright.ledger.budgets.provider_windows import EndedLease
+from timewright.ledger.fact_builders import run_fields, succeeded_fact
+from timewright.ledger.lookups import RunTerms, load_terms, lock_readable_schedules
+from timewright.ledger.run_ends import AttemptResult, apply_finished_runs, lock_schedules, release_held
+from timewright.ledger.workflow_runs.advance import (
+    NO_CHANGES,
+    WorkflowChanges,
+    advance_workflows,
+    count_unparked,
+    run_to_reopen,
+    stop_workflows,
+)
+from timewright.ledger.workflow_runs.launch import launch_workflows
+from timewright.ports import AuditEntry, RunChange, ScheduleRecord, Store, Transaction
 
-_SURE = (Succeeded, Cancelled)
+# A requested cancel does not change these outcomes.
+_FINAL_DESPITE_CANCEL = (Succeeded, Cancelled)
 
 
-class Answer(Answered, frozen=True, kw_only=True, gc=False):
-    """The outcome of one lease; `run` is the run as it was leased, with its fence."""
-
-
-class Settled(Struct, frozen=True, kw_only=True):
-    """What became of answers: the facts, and which runs' answers came too late."""
+class SettleResult(Struct, frozen=True, kw_only=True):
+    """What settling did: the facts, the runs whose results were stale, and the runs that ended."""
 
     facts: tuple[Fact, ...] = ()
     stale: tuple[str, ...] = ()
     ended: tuple[Run, ...] = ()
 
 
-def settle_answers(store: Store, answers: Sequence[Answer], *, now: datetime) -> Settled:
-    """Write the outcomes of leases; one whose lease was lost changes nothing and is counted as stale.
+def settle_results(store: Store, results: Sequence[AttemptResult], *, now: datetime) -> SettleResult:
+    """Write the outcomes of leases. A result whose lease was lost changes nothing and counts as stale.
 
-    The same answer a second time changes nothing either, and is not stale.
+    A repeated result changes nothing either, and is not stale.
     """
-    if not answers:
-        return Settled()
+    if not results:
+        return SettleResult()
     try:
-        return store.write(lambda tx: _settle(tx, answers, now=now))
+        return store.write(lambda tx: _settle(tx, results, now=now))
     except OutcomeUnknown:
-        # Run again: what was written already is recognised by its attempt, and only told.
-        return store.write(lambda tx: _settle(tx, answers, now=now, again=True))
+        # Run again: results that were committed are recognised by their attempt, and only reported.
+        return store.write(lambda tx: _settle(tx, results, now=now, again=True))
 
 
-def reclaim(store: Store, *, now: datetime, limit: int) -> Settled:
-    """Take back leases that are over; each counts one attempt, unless the run was asked to stop."""
+def reclaim(store: Store, *, now: datetime, limit: int) -> SettleResult:
+    """Reclaim expired leases; each costs one attempt, unless a cancel was requested."""
 
-    def work(tx: Transaction) -> Settled:
+    def work(tx: Transaction) -> SettleResult:
         lost = tx.expired_leases(now=now, limit=limit)
-        answers = [Answer(run=run, outcome=Lost(), started_at=run.leased_at) for run in lost]
-        settled = _settle(tx, answers, now=now) if answers else Settled()
-        told = [LeaseLost(fence=run.fence, holder=run.holder, **about(run, now=now)) for run in lost]
-        return replace(settled, facts=(*told, *settled.facts))
+        results = [AttemptResult(run=run, outcome=Lost(), started_at=run.leased_at) for run in lost]
+        settled = _settle(tx, results, now=now) if results else SettleResult()
+        facts = [LeaseLost(fence=run.fence, holder=run.holder, **run_fields(run, now=now)) for run in lost]
+        return replace(settled, facts=(*facts, *settled.facts))
 
     return store.write(work)
 
 
-def free_held(store: Store, *, now: datetime, limit: int = 100) -> tuple[Fact, ...]:
-    """Let the first held run of each schedule go whose predecessor is settled."""
-    return store.write(lambda tx: tuple(let_go(tx, now=now, limit=limit)))
+def release_held_runs(store: Store, *, now: datetime, limit: int = 100) -> tuple[Fact, ...]:
+    """Release the first held run of each schedule whose previous run has ended."""
+    return store.write(lambda tx: tuple(release_held(tx, now=now, limit=limit)))
 
 
 def cancel(
     store: Store, run_id: str, *, actor: str, origin: str = "human", reason: str, now: datetime
 ) -> tuple[Fact, ...]:
-    """Stop a run: at once if nobody holds it, otherwise its holder is asked and has its grace."""
+    """Cancel a run: at once if it is not leased, otherwise by a request to its holder, with its grace."""
 
     def work(tx: Transaction) -> tuple[Fact, ...]:
-        run, _ = _must_find(tx, run_id)
-        under = terms_for(tx, [run])[run.id]
+        run, _ = _lock_run(tx, run_id)
+        under = load_terms(tx, [run])[run.id]
         why = reason or Reason.BY_HAND.value
-        tx.add_audit([_entry(run, "run.cancel", actor=actor, origin=origin, reason=reason, now=now)])
+        tx.add_audit([_audit_entry(run, "run.cancel", actor=actor, origin=origin, reason=reason, now=now)])
         if run.state is RunState.LEASED:
-            # It may have been leased since our clock was read: the grace counts from its beginning at least.
+            # It may have been leased after `now` was read: the grace starts no earlier than the lease.
             until = max(now, run.leased_at or now) + under.terms.lease.grace
-            tx.ask_to_cancel([(run.id, until)], at=now, reason=why)
-            ends = go_on(tx, stop(tx, [replace(run, reason=why)], reason=why, now=now), now=now)
-            return (CancelRequested(reason=why, **about(run, now=now)), *ends)
-        after = replace(run, state=run_after(run.state, RunEvent.CANCEL), reason=why, finished_at=now)
-        _must_change(tx, after, run)
+            tx.request_cancel([(run.id, until)], at=now, reason=why)
+            ends = settle_workflows(
+                tx, stop_workflows(tx, [replace(run, reason=why)], reason=why, now=now), now=now
+            )
+            return (CancelRequested(reason=why, **run_fields(run, now=now)), *ends)
+        after = replace(run, state=next_run_state(run.state, RunEvent.CANCEL), reason=why, finished_at=now)
+        _change_run(tx, after, run)
         waited = run.state in (RunState.READY, RunState.HELD)
-        ends = end_runs(tx, [(after, under.schedule)], now=now) if waited else []
+        ends = apply_finished_runs(tx, [(after, under.schedule)], now=now) if waited else []
         if run.parent:
-            ends += go_on(tx, advance(tx, [after], was_parked=not waited, now=now), now=now)
-        return (RunCancelled(reason=why, **about(run, now=now)), *ends)
+            ends += settle_workflows(
+                tx, advance_workflows(tx, [after], was_parked=not waited, now=now), now=now
+            )
+        return (RunCancelled(reason=why, **run_fields(run, now=now)), *ends)
 
     return store.write(work)
 
@@ -111,14 +119,14 @@ def cancel(
 def reset(
     store: Store, run_id: str, *, actor: str, origin: str = "human", reason: str = "", now: datetime
 ) -> tuple[Fact, ...]:
-    """Give a parked run its attempts back; the only way out of park, and always by someone with a name."""
+    """Make a parked run ready with all its attempts; only a named actor may do it."""
     return _restart(store, run_id, event=RunEvent.RESET, actor=actor, origin=origin, reason=reason, now=now)
 
 
 def reopen(
     store: Store, run_id: str, *, actor: str, origin: str = "human", reason: str = "", now: datetime
 ) -> tuple[Fact, ...]:
-    """Try a failed or cancelled run again: the same row, and the fence goes on."""
+    """Run a failed or cancelled run again, in the same row and with the next fence."""
     return _restart(store, run_id, event=RunEvent.REOPEN, actor=actor, origin=origin, reason=reason, now=now)
 
 
@@ -127,95 +135,111 @@ def _restart(
 ) -> tuple[Fact, ...]:
     if not actor:
         raise NotAllowed(
-            f"{event} needs an actor", field="actor", rule="who does it is recorded", fix="name the actor"
+            f"{event} needs an actor", field="actor", rule="the actor is recorded", fix="give an actor"
         )
 
     def work(tx: Transaction) -> tuple[Fact, ...]:
-        run, due = _must_find(tx, reopened(tx, run_id) if event is RunEvent.REOPEN else run_id)
-        run_after(run.state, event)
-        _refuse_archived(run, due)
-        busy = run.alone and due is not None and (due.flight.live or due.flight.held)
-        after = anew(run, RunEvent.HOLD if busy else event, now=now)
-        _must_change(tx, after, run)
-        unparked(tx, run)
-        tx.add_audit([_entry(run, f"run.{event}", actor=actor, origin=origin, reason=reason, now=now)])
-        return (RunReset(actor=actor, **about(run, now=now)),)
+        run, record = _lock_run(tx, run_to_reopen(tx, run_id) if event is RunEvent.REOPEN else run_id)
+        next_run_state(run.state, event)
+        _check_not_archived(run, record)
+        busy = run.exclusive and record is not None and (record.in_flight.live or record.in_flight.held)
+        after = restart_run(run, RunEvent.HOLD if busy else event, now=now)
+        _change_run(tx, after, run)
+        count_unparked(tx, run)
+        tx.add_audit([_audit_entry(run, f"run.{event}", actor=actor, origin=origin, reason=reason, now=now)])
+        return (RunReset(actor=actor, **run_fields(run, now=now)),)
 
     return store.write(work)
 
 
-def _settle(tx: Transaction, answers: Sequence[Answer], *, now: datetime, again: bool = False) -> Settled:
-    newest = _newest(answers)
-    under = terms_for(tx, [answer.run for answer in newest.values()])
-    begun = begin(tx, newest, under, now=now)
-    due = begun.answers
-    # Schedules before runs: everyone takes their locks in this order.
-    held = hold_schedules(tx, ((under[i].schedule, answer.outcome) for i, answer in due.items()))
-    asked = _asked_to_stop(tx, due.values())
-    settlements = {i: _settlement(a, under[i], asked=asked.get(i), now=now) for i, a in due.items()}
-    kept = tx.settle_runs([(s.run, s.attempt) for s in settlements.values()])
-    known: set[str] = set()
-    late: list[Answer] = []
-    if len(kept) < len(answers):
-        known = _written_before(tx, [s for i, s in settlements.items() if i not in kept])
-        written = kept | known | begun.done
-        late = [a for a in answers if a is not newest[a.run.id] or a.run.id not in written]
-    told = kept | known if again else kept
-    ended = [s.run for i, s in settlements.items() if s.finished and i in kept]
+def _settle(
+    tx: Transaction, results: Sequence[AttemptResult], *, now: datetime, again: bool = False
+) -> SettleResult:
+    newest = _newest(results)
+    terms = load_terms(tx, [result.run for result in newest.values()])
+    launched = launch_workflows(tx, newest, terms, now=now)
+    to_settle = launched.results
+    # Lock schedules before runs: every transaction takes its locks in this order.
+    locked = lock_schedules(tx, ((terms[i].schedule, result.outcome) for i, result in to_settle.items()))
+    cancelled = _cancel_requested(tx, to_settle.values())
+    settlements = {
+        i: _settlement(result, terms[i], cancelled=cancelled.get(i), now=now)
+        for i, result in to_settle.items()
+    }
+    written = tx.settle_runs([(s.run, s.attempt) for s in settlements.values()])
+    repeated: set[str] = set()
+    stale: list[AttemptResult] = []
+    if len(written) < len(results):
+        repeated = _written_before(tx, [s for i, s in settlements.items() if i not in written])
+        valid = written | repeated | launched.done
+        stale = [r for r in results if r is not newest[r.run.id] or r.run.id not in valid]
+    reported = written | repeated if again else written
+    ended = [s.run for i, s in settlements.items() if s.finished and i in written]
     facts = [
-        *(_told(s, now=now) for i, s in settlements.items() if i in told),
-        *(_stale(answer.run, now=now) for answer in late),
-        *end_runs(tx, [(run, under[run.id].schedule) for run in ended], now=now, held=held),
+        *(_settlement_fact(s, now=now) for i, s in settlements.items() if i in reported),
+        *(_stale_fact(result.run, now=now) for result in stale),
+        *apply_finished_runs(tx, [(run, terms[run.id].schedule) for run in ended], now=now, locked=locked),
     ]
-    if begun.moved is not NOTHING or any(run.parent for run in ended):
-        facts += [*go_on(tx, begun.moved, now=now), *go_on(tx, advance(tx, ended, now=now), now=now)]
-    if has_charges(tx, due, under):
-        over = [Ended(s, under[i], due[i].outcome) for i, s in settlements.items() if i in kept]
-        facts += settle_charges(tx, over, now=now)
-    return Settled(facts=tuple(facts), stale=tuple(a.run.id for a in late), ended=tuple(ended))
+    if launched.changes is not NO_CHANGES or any(run.parent for run in ended):
+        facts += [
+            *settle_workflows(tx, launched.changes, now=now),
+            *settle_workflows(tx, advance_workflows(tx, ended, now=now), now=now),
+        ]
+    if may_change_budgets(tx, to_settle, terms):
+        leases = [
+            EndedLease(s, terms[i], to_settle[i].outcome) for i, s in settlements.items() if i in written
+        ]
+        facts += settle_charges(tx, leases, now=now)
+    return SettleResult(facts=tuple(facts), stale=tuple(r.run.id for r in stale), ended=tuple(ended))
 
 
-def _newest(answers: Sequence[Answer]) -> dict[str, Answered]:
-    """Of each run the answer of its last lease."""
-    found: dict[str, Answered] = {answer.run.id: answer for answer in answers}
-    if len(found) < len(answers):
-        found = {answer.run.id: answer for answer in sorted(answers, key=lambda answer: answer.run.fence)}
+def _newest(results: Sequence[AttemptResult]) -> dict[str, AttemptResult]:
+    """The result of the last lease of each run."""
+    found = {result.run.id: result for result in results}
+    if len(found) < len(results):
+        found = {result.run.id: result for result in sorted(results, key=lambda result: result.run.fence)}
     return found
 
 
-def go_on(tx: Transaction, moved: Moved, *, now: datetime) -> list[Fact]:
-    """Settle the workflow runs that are over; each may be a step of another."""
-    over = [Answer(run=one.run, outcome=one.outcome, started_at=one.run.started_at) for one in moved.over]
-    return [*moved.facts, *(_settle(tx, over, now=now).facts if over else ())]
+def settle_workflows(tx: Transaction, changes: WorkflowChanges, *, now: datetime) -> list[Fact]:
+    """Settle the workflow runs that have ended; each may be a step of another workflow."""
+    ended = [
+        AttemptResult(run=one.run, outcome=one.outcome, started_at=one.run.started_at)
+        for one in changes.finished
+    ]
+    return [*changes.facts, *(_settle(tx, ended, now=now).facts if ended else ())]
 
 
-def _asked_to_stop(tx: Transaction, answers: Iterable[Answered]) -> dict[str, Run]:
-    """Those that were asked to stop since they were leased; what succeeded all the same needs no look."""
-    unsure = [a.run.id for a in answers if not isinstance(a.outcome, _SURE)]
-    found = tx.get_runs(unsure, lock=True) if unsure else {}
+def _cancel_requested(tx: Transaction, results: Iterable[AttemptResult]) -> dict[str, Run]:
+    """The runs with a requested cancel; only read for outcomes that a cancel changes."""
+    affected = [r.run.id for r in results if not isinstance(r.outcome, _FINAL_DESPITE_CANCEL)]
+    found = tx.get_runs(affected, lock=True) if affected else {}
     return {i: run for i, run in found.items() if run.cancel_at is not None}
 
 
-def _settlement(answer: Answered, under: Under, *, asked: Run | None, now: datetime) -> Settlement:
-    run, terms, outcome = answer.run, under.terms, answer.outcome
-    if run.started_at is not None and answer.started_at is None:
+def _settlement(
+    result: AttemptResult, run_terms: RunTerms, *, cancelled: Run | None, now: datetime
+) -> Settlement:
+    run, terms, outcome = result.run, run_terms.terms, result.outcome
+    if run.started_at is not None and result.started_at is None:
         run = replace(run, started_at=None)
-    # Asked to stop, whatever it died of is a cancel; but where an answer must come, silence stays silence.
-    silent = isinstance(outcome, Lost) and terms.delivery is Delivery.AT_MOST_ONCE
-    if asked is not None and not silent:
-        outcome = Cancelled(reason=asked.reason or Reason.BY_HAND.value, cost=outcome.cost)
-    return settle(
+    # After a requested cancel, any failure counts as cancelled. With at-most-once delivery a lost lease
+    # stays lost, because it is unknown whether the work was done.
+    is_unknown = isinstance(outcome, Lost) and terms.delivery is Delivery.AT_MOST_ONCE
+    if cancelled is not None and not is_unknown:
+        outcome = Cancelled(reason=cancelled.reason or Reason.BY_HAND.value, cost=outcome.cost)
+    return settle_outcome(
         run,
         outcome,
         retry=terms.retry,
         delivery=terms.delivery,
-        started_at=answer.started_at,
+        started_at=result.started_at,
         now=now,
     )
 
 
 def _written_before(tx: Transaction, missing: Sequence[Settlement]) -> set[str]:
-    """Those whose lease ended exactly so already: an answer that is given twice."""
+    """The runs whose attempt is already stored with the same outcome: their result came twice."""
     if not missing:
         return set()
     ends = tx.get_attempts([s.run.id for s in missing])
@@ -229,15 +253,15 @@ def _written_before(tx: Transaction, missing: Sequence[Settlement]) -> set[str]:
     }
 
 
-def _stale(run: Run, *, now: datetime) -> Fact:
+def _stale_fact(run: Run, *, now: datetime) -> Fact:
     return AnswerStale(at=now, namespace=run.namespace, run_id=run.id, fence=run.fence)
 
 
-def _told(s: Settlement, *, now: datetime) -> Fact:
+def _settlement_fact(s: Settlement, *, now: datetime) -> Fact:
     run, fence = s.run, s.attempt.fence
     if s.event is RunEvent.SUCCEED:
-        return succeeded(run, fence=fence, now=now)
-    start = about(run, now=now)
+        return succeeded_fact(run, fence=fence, now=now)
+    start = run_fields(run, now=now)
     if s.event is RunEvent.RETRY:
         return RunWillRetry(fence=fence, attempts=run.attempts, error=run.error, fire_at=run.fire_at, **start)
     if s.event is RunEvent.RELEASE:
@@ -249,42 +273,42 @@ def _told(s: Settlement, *, now: datetime) -> Fact:
     return RunFailed(fence=fence, attempts=run.attempts, error=run.error, **start)
 
 
-def _must_find(tx: Transaction, run_id: str) -> tuple[Run, Due | None]:
-    """A run and its schedule, both locked, the schedule first."""
+def _lock_run(tx: Transaction, run_id: str) -> tuple[Run, ScheduleRecord | None]:
+    """Lock a run and its schedule, the schedule first."""
     seen = tx.get_runs([run_id]).get(run_id)
     due = None
     if seen is not None and seen.schedule_id:
-        due = readable_schedules(tx, [seen.schedule_id]).get(seen.schedule_id)
+        due = lock_readable_schedules(tx, [seen.schedule_id]).get(seen.schedule_id)
     run = tx.get_runs([run_id], lock=True).get(run_id)
     if run is None:
         raise NotFound(f"no run {run_id}", field="run_id", value=run_id, fix="run list shows the ids")
     return run, due
 
 
-def _refuse_archived(run: Run, due: Due | None) -> None:
-    if due is not None and due.standing.state is ScheduleState.ARCHIVED:
+def _check_not_archived(run: Run, due: ScheduleRecord | None) -> None:
+    if due is not None and due.progress.state is ScheduleState.ARCHIVED:
         raise NotAllowed(
             f"run {run.id} belongs to {due.schedule.name}, which is archived",
             field="run_id",
             value=run.id,
             rule="an archived schedule never runs again",
-            fix="make a new schedule",
+            fix="create a new schedule",
         )
 
 
-def _must_change(tx: Transaction, after: Run, was: Run) -> None:
-    if not tx.change_runs([Change(after, was.state, was.fence)]):
+def _change_run(tx: Transaction, after: Run, was: Run) -> None:
+    if not tx.change_runs([RunChange(after, was.state, was.fence)]):
         raise NotAllowed(
-            f"run {was.id} changed meanwhile",
+            f"run {was.id} was changed by another process",
             field="run_id",
             value=was.id,
-            rule="a run is changed from the state it was read in",
-            fix="look again and repeat",
+            rule="a run is only changed from the state in which it was read",
+            fix="read the run and try again",
         )
 
 
-def _entry(run: Run, action: str, *, actor: str, origin: str, reason: str, now: datetime) -> Entry:
-    return Entry(
+def _audit_entry(run: Run, action: str, *, actor: str, origin: str, reason: str, now: datetime) -> AuditEntry:
+    return AuditEntry(
         at=now,
         namespace=run.namespace,
         actor=actor,

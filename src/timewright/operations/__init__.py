@@ -1,94 +1,84 @@
-"""Says. Every thing anyone can ask, once; each door reads this list."""
+"""Operations: the one list of everything a caller can do; every interface derives from it.
+
+`operations` is the registry, filled by importing the modules below. Each folder is a feature: `schedules`,
+`runs`, `queues`, `hints`, `workflows`, `budgets`, `calendars`, `explain`, `access` and `health`.
+"""
 
 from __future__ import annotations
 
-from timewright.operations import (
-    analyses,
-    answers,
+from timewright.operations.access import audit, keys, namespaces, secrets
+from timewright.operations.budgets import budgets as _budgets
+from timewright.operations.budgets import providers
+from timewright.operations.calendars import calendars as _calendars
+from timewright.operations.calendars import feed
+from timewright.operations.context import OperationContext
+from timewright.operations.explain import explain as _explain
+from timewright.operations.health import doctor, instances, load_forecast, overdue, overview, verify
+from timewright.operations.health import health as _health
+from timewright.operations.hints import analyses
+from timewright.operations.hints import hints as _hints
+from timewright.operations.queues import import_file, lease_results, leases, limits, policies
+from timewright.operations.queues import queues as _queues
+from timewright.operations.registry import Operation, OperationRegistry, OperationRequest, operations
+from timewright.operations.runs import logs, result_trends
+from timewright.operations.runs import runs as _runs
+from timewright.operations.schedules import (
     approvals,
-    audit,
-    budgets,
-    by_hand,
-    calendars,
-    doctor,
-    drafts,
-    explain,
-    feeds,
-    glance,
     groups,
-    health,
-    hints,
-    instances,
-    keys,
-    leases,
-    limits,
-    load,
-    namespaces,
+    manual_runs,
     notes,
-    outputs,
-    overdue,
-    pauses,
-    providers,
-    queue_imports,
-    queue_policies,
-    queues,
+    pause_archive,
+    queries,
     reminders,
     revisions,
-    runs,
-    schedules,
+    target_test,
+    writes,
+)
+from timewright.operations.workflows import workflow_runs
+from timewright.operations.workflows import workflows as _workflows
+
+__all__ = ["Operation", "OperationContext", "OperationRegistry", "OperationRequest", "operations"]
+
+# Importing a module registers its operations. Modules named like their package have an alias, because
+# otherwise they would hide the package here.
+_REGISTERED = (
+    analyses,
+    approvals,
+    audit,
+    _budgets,
+    _calendars,
+    doctor,
+    _explain,
+    feed,
+    groups,
+    _health,
+    _hints,
+    import_file,
+    instances,
+    keys,
+    lease_results,
+    leases,
+    limits,
+    load_forecast,
+    logs,
+    manual_runs,
+    namespaces,
+    notes,
+    overdue,
+    overview,
+    pause_archive,
+    policies,
+    providers,
+    queries,
+    _queues,
+    reminders,
+    result_trends,
+    revisions,
+    _runs,
     secrets,
-    trends,
-    trials,
+    target_test,
     verify,
     workflow_runs,
-    workflows,
+    _workflows,
+    writes,
 )
-from timewright.operations.context import Context
-from timewright.operations.registry import Operation, Registry, Request, operations
-
-__all__ = [
-    "Context",
-    "Operation",
-    "Registry",
-    "Request",
-    "analyses",
-    "answers",
-    "approvals",
-    "audit",
-    "budgets",
-    "by_hand",
-    "calendars",
-    "doctor",
-    "drafts",
-    "explain",
-    "feeds",
-    "glance",
-    "groups",
-    "health",
-    "hints",
-    "instances",
-    "keys",
-    "leases",
-    "limits",
-    "load",
-    "namespaces",
-    "notes",
-    "operations",
-    "outputs",
-    "overdue",
-    "pauses",
-    "providers",
-    "queue_imports",
-    "queue_policies",
-    "queues",
-    "reminders",
-    "revisions",
-    "runs",
-    "schedules",
-    "secrets",
-    "trends",
-    "trials",
-    "verify",
-    "workflow_runs",
-    "workflows",
-]

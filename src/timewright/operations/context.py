@@ -1,4 +1,4 @@
-"""What an operation works with, and how several steps become one: kept together, or not at all."""
+"""The context of an operation (store, caller, settings), and how to run several steps in one transaction."""
 
 from __future__ import annotations
 
@@ -10,71 +10,71 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.facts import Fact
-from timewright.core.run import Outcome
+from timewright.core.run.run import Outcome
+from timewright.core.sensitive_keys import redact_text
 from timewright.core.target import AnyTarget
-from timewright.core.telling_names import hide_named
-from timewright.ledger.policy_file import PolicyFile
-from timewright.ledger.replan import By
-from timewright.operations.callers import LOCAL, Caller
-from timewright.operations.doorkeeper import Doorkeeper
+from timewright.ledger.queues.policy_file import PolicyFile
+from timewright.ledger.replan import Actor
+from timewright.operations.access.auth_cache import AuthCache
+from timewright.operations.access.callers import LOCAL_CALLER, Caller
 from timewright.ports import Ids, Launch, Store, Transaction
-from timewright.ports.surroundings import Surroundings
+from timewright.ports.host_info import HostInfo
 from timewright.settings import Settings
 
 T = TypeVar("T")
 
 
-class Check(Protocol):
-    """Refuses a target that could never be started; the arguments of a step may come only when it starts."""
+class TargetCheck(Protocol):
+    """Rejects a target that could never start; with `args_later`, missing arguments are accepted."""
 
     def __call__(self, target: AnyTarget, *, args_later: bool = False) -> None:
-        """Return, or raise what is wrong with it."""
+        """Return if the target can start, raise otherwise."""
         ...
 
 
-class Context(Struct, frozen=True, kw_only=True):
-    """What an operation works with: the store, who asks, and where to tell what happened."""
+class OperationContext(Struct, frozen=True, kw_only=True):
+    """What an operation works with: the store, the caller, and where facts are sent after the commit."""
 
     store: Store
     ids: Ids
-    by: By = By()
-    caller: Caller = LOCAL
-    doorkeeper: Doorkeeper | None = None
+    by: Actor = Actor()
+    caller: Caller = LOCAL_CALLER
+    auth_cache: AuthCache | None = None
     namespace: str = "default"
     settings: Settings = Settings()
     policy_file: Callable[[], PolicyFile] | None = None
-    surroundings: Callable[[], Surroundings] | None = None
-    trial: Callable[[Launch], Outcome] | None = None
-    check: Check | None = None
-    functions: Callable[[], frozenset[str]] | None = None
-    broken: Callable[[], Mapping[str, str]] | None = None
-    tell: Callable[[Sequence[Fact]], None]
-    elsewhere: Callable[[str, Mapping[str, Any]], dict[str, Any]] | None = None
-    """Who answers instead, when the store is a server's: asked with an operation's name and its request."""
+    host_info: Callable[[], HostInfo] | None = None
+    run_target_test: Callable[[Launch], Outcome] | None = None
+    check_target: TargetCheck | None = None
+    known_functions: Callable[[], frozenset[str]] | None = None
+    broken_functions: Callable[[], Mapping[str, str]] | None = None
+    notify: Callable[[Sequence[Fact]], None]
+    remote: Callable[[str, Mapping[str, Any]], dict[str, Any]] | None = None
+    """Forwards an operation (name, request) to a server, when the store belongs to one."""
 
     def now(self) -> datetime:
-        """The store's clock, read once per operation."""
+        """Return the store's time; each operation reads it once."""
         return self.store.now()
 
-    def policies(self) -> PolicyFile | None:
-        """What the policy file says of the queues of this namespace, if there is one for it."""
+    def queue_policy_file(self) -> PolicyFile | None:
+        """Return the policy file of this namespace's queues, if there is one."""
         file = self.policy_file() if self.policy_file is not None else None
         return file if file is not None and file.namespace == self.namespace else None
 
-    def because(self, reason: str) -> By:
-        """Who asks, with the reason this request gives."""
-        return replace(self.by, reason=hide_named(reason)) if reason else self.by
+    def actor_with_reason(self, reason: str) -> Actor:
+        """Return the actor with this request's reason; without a reason, the actor as it is."""
+        return replace(self.by, reason=redact_text(reason)) if reason else self.by
 
 
-class Within:
-    """A store that is one open transaction: what is written here is kept or undone with it."""
+class NestedStore:
+    """A store inside one open transaction: its writes commit or roll back with that transaction."""
 
     def __init__(self, tx: Transaction, *, now: datetime) -> None:
         self._tx = tx
         self._now = now
 
     def now(self) -> datetime:
-        """The instant at which the transaction was begun."""
+        """Return the instant at which the transaction began."""
         return self._now
 
     def write(self, work: Callable[[Transaction], T]) -> T:
@@ -82,50 +82,50 @@ class Within:
         return work(self._tx)
 
     def read(self, work: Callable[[Transaction], T]) -> T:
-        """Run `work` over what the transaction has made so far."""
+        """Run `work` over what the transaction has written so far."""
         return work(self._tx)
 
     def close(self) -> None:
-        """Nothing: the transaction belongs to whoever began it."""
+        """Do nothing: the code that began the transaction ends it."""
 
 
-class _Undone(Exception):
-    """Carries an answer out of a transaction that must not be kept."""
+class _RolledBack(Exception):
+    """Carries an answer out of a transaction that is rolled back."""
 
     def __init__(self, answer: Any) -> None:
-        super().__init__("rehearsed")
+        super().__init__("dry run")
         self.answer = answer
 
 
-def together(context: Context, work: Callable[[Context], T]) -> T:
-    """Do several things in one transaction; what they tell is told after the commit."""
-    told: list[Fact] = []
+def in_transaction(context: OperationContext, work: Callable[[OperationContext], T]) -> T:
+    """Run several steps in one transaction; send their facts after the commit."""
+    facts: list[Fact] = []
     now = context.now()
 
-    def inside(tx: Transaction) -> T:
-        # A store may run the work again, and only what the last run told is true.
-        told.clear()
-        return work(replace(context, store=Within(tx, now=now), tell=told.extend))
+    def nested(tx: Transaction) -> T:
+        # A store may retry the work: only the facts of the last try are true.
+        facts.clear()
+        return work(replace(context, store=NestedStore(tx, now=now), notify=facts.extend))
 
-    answer = context.store.write(inside)
-    context.tell(told)
+    answer = context.store.write(nested)
+    context.notify(facts)
     return answer
 
 
-def rehearse(context: Context, work: Callable[[Context], T]) -> T:
-    """Do everything but keep it: the same code in a transaction that is undone; nothing is told."""
+def dry_run(context: OperationContext, work: Callable[[OperationContext], T]) -> T:
+    """Run the same code in a transaction that is rolled back; no facts are sent."""
     now = context.now()
 
-    def inside(tx: Transaction) -> None:
-        raise _Undone(work(replace(context, store=Within(tx, now=now), tell=_nobody)))
+    def nested(tx: Transaction) -> None:
+        raise _RolledBack(work(replace(context, store=NestedStore(tx, now=now), notify=_discard_facts)))
 
     try:
-        context.store.write(inside)
-    except _Undone as undone:
-        answer: T = undone.answer
+        context.store.write(nested)
+    except _RolledBack as rolled_back:
+        answer: T = rolled_back.answer
         return answer
-    raise AssertionError("a rehearsal that was kept")
+    raise AssertionError("a dry run was committed")
 
 
-def _nobody(facts: Sequence[Fact]) -> None:
-    """What did not happen is told to nobody."""
+def _discard_facts(facts: Sequence[Fact]) -> None:
+    """Drop the facts of a dry run."""

@@ -1,4 +1,4 @@
-"""How much a caller from outside may ask for; whoever has the store itself is not counted."""
+"""Quotas of a namespace for remote callers; a caller with direct access to the store has none."""
 
 from __future__ import annotations
 
@@ -11,176 +11,191 @@ import msgspec
 from msgspec.structs import replace
 
 from timewright.core.facts import Fact, RunAdmitted, ScheduleChanged
-from timewright.core.forecast import forecast
-from timewright.core.moments import spell_duration
-from timewright.core.schedule import Schedule, ScheduleState, Standing
-from timewright.core.triggers import AnyOf
+from timewright.core.moments import format_duration
+from timewright.core.recurrence.triggers import AnyOf
+from timewright.core.schedule.forecast import forecast
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.errors import OverQuota
-from timewright.ledger.namespaces import Namespace, namespace_of
-from timewright.ledger.shelf import calendars_for
-from timewright.ledger.standings import opened
-from timewright.operations.callers import Scope
-from timewright.operations.context import Context, rehearse, together
-from timewright.operations.limiter import Rate
-from timewright.ports import Due, Transaction
+from timewright.ledger.lookups import load_calendars
+from timewright.ledger.records.namespaces import Namespace, read_namespace
+from timewright.ledger.schedule_progress import progress_when_created
+from timewright.operations.access.callers import Scope
+from timewright.operations.access.rate_limiter import RateLimit
+from timewright.operations.context import OperationContext, dry_run, in_transaction
+from timewright.ports import ScheduleRecord, Transaction
 
 T = TypeVar("T")
 
 MINUTE = timedelta(minutes=1)
-MOST_LOOKED_AT = 1000
-FEW = 3
-# What a worker does with what it leased adds nothing, and is as frequent as the work is.
+MAX_CHECKED = 1000
+SAMPLE_OCCURRENCES = 3
+# Workers call these as often as they work, and they add nothing: they count against no quota.
 _LEASING = ("lease", "renew", "complete", "release", "reclaim", "drain")
-WORKING = frozenset({"run report", *(f"queue {verb}" for verb in _LEASING)})
-# What acts outside and writes nothing: no transaction may be held open around it.
-OUTSIDE = frozenset({"schedule test"})
+LEASE_OPERATIONS = frozenset({"run report", *(f"queue {verb}" for verb in _LEASING)})
+# These act outside the store and write nothing: no transaction may stay open around them.
+EXTERNAL_OPERATIONS = frozenset({"schedule test"})
 
 
-def within_quota(
-    context: Context, work: Callable[[Context], T], *, scope: Scope, payload: object, rehearsed: bool
+def perform_within_quota(
+    context: OperationContext,
+    work: Callable[[OperationContext], T],
+    *,
+    scope: Scope,
+    payload: object,
+    is_dry_run: bool,
 ) -> T:
-    """Do something that writes, and keep it only if what it leaves behind is within the quotas."""
-    terms = context.store.read(lambda tx: namespace_of(tx, context.namespace))
-    _check_size(payload, terms)
+    """Perform a write, and commit it only if the result is within the quotas."""
+    quotas = context.store.read(lambda tx: read_namespace(tx, context.namespace))
+    _check_size(payload, quotas)
 
-    def watched(inside: Context) -> T:
-        seen: list[Fact] = []
+    def perform(nested: OperationContext) -> T:
+        facts_seen: list[Fact] = []
 
-        def tell(facts: Sequence[Fact]) -> None:
-            seen.extend(facts)
-            inside.tell(facts)
+        def notify(facts: Sequence[Fact]) -> None:
+            facts_seen.extend(facts)
+            nested.notify(facts)
 
-        answer = work(replace(inside, tell=tell))
-        admits = any(isinstance(fact, RunAdmitted) for fact in seen)
-        if admits and scope == "trigger" and not rehearsed:
-            _take_trigger(inside, terms)
-        inside.store.read(lambda tx: _check(tx, inside, seen, terms))
+        answer = work(replace(nested, notify=notify))
+        admits_runs = any(isinstance(fact, RunAdmitted) for fact in facts_seen)
+        if admits_runs and scope == "trigger" and not is_dry_run:
+            _take_trigger(nested, quotas)
+        nested.store.read(lambda tx: _check_totals(tx, nested, facts_seen, quotas))
         return answer
 
-    return (rehearse if rehearsed else together)(context, watched)
+    return (dry_run if is_dry_run else in_transaction)(context, perform)
 
 
-def take_trial(context: Context, payload: object) -> None:
-    """Count something that is tried by a caller from outside, before it is."""
-    terms = context.store.read(lambda tx: namespace_of(tx, context.namespace))
-    _check_size(payload, terms)
-    _take_trigger(context, terms)
+def charge_target_test(context: OperationContext, payload: object) -> None:
+    """Count a target test of a remote caller before it starts."""
+    quotas = context.store.read(lambda tx: read_namespace(tx, context.namespace))
+    _check_size(payload, quotas)
+    _take_trigger(context, quotas)
 
 
-def take_request(
-    context: Context, *, cost: float = 1.0, terms: Namespace | None = None, now: datetime | None = None
+def charge_request(
+    context: OperationContext,
+    *,
+    cost: float = 1.0,
+    quotas: Namespace | None = None,
+    now: datetime | None = None,
 ) -> None:
-    """Count a request of a caller from outside; a door that knows the terms and the time may say them."""
-    if context.caller.local or context.doorkeeper is None:
+    """Count a request of a remote caller; an interface that knows the quotas and the time may pass them."""
+    if context.caller.local or context.auth_cache is None:
         return
-    terms = terms or context.store.read(lambda tx: namespace_of(tx, context.namespace))
-    rate = Rate(per_minute=terms.requests_per_minute)
-    context.doorkeeper.limiter.take(_whose(context, "requests"), cost, now or context.now(), rate=rate)
+    quotas = quotas or context.store.read(lambda tx: read_namespace(tx, context.namespace))
+    rate = RateLimit(per_minute=quotas.requests_per_minute)
+    context.auth_cache.limiter.take(_bucket_key(context, "requests"), cost, now or context.now(), rate=rate)
 
 
-def _take_trigger(context: Context, terms: Namespace) -> None:
-    if context.doorkeeper is not None:
-        rate, whose = Rate(per_minute=terms.triggers_per_minute), _whose(context, "triggers")
-        context.doorkeeper.limiter.take(whose, 1, context.now(), rate=rate, what="triggers")
+def _take_trigger(context: OperationContext, quotas: Namespace) -> None:
+    if context.auth_cache is not None:
+        rate, whose = RateLimit(per_minute=quotas.triggers_per_minute), _bucket_key(context, "triggers")
+        context.auth_cache.limiter.take(whose, 1, context.now(), rate=rate, what="triggers")
 
 
-def _whose(context: Context, what: str) -> str:
+def _bucket_key(context: OperationContext, what: str) -> str:
     return f"{what}\0{context.namespace}\0{context.caller.key or context.caller.actor}"
 
 
-def _check_size(payload: object, terms: Namespace) -> None:
+def _check_size(payload: object, quotas: Namespace) -> None:
     try:
         size = len(msgspec.json.encode(payload))
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        return  # reading it refuses it with better words
-    if size > terms.body_bytes:
+        return  # parsing it raises a clearer error
+    if size > quotas.body_bytes:
         raise OverQuota(
-            f"the request has {size} bytes",
+            f"the request is too large: {size} bytes",
             field="body_bytes",
             value=size,
-            rule=f"at most {terms.body_bytes} bytes in namespace {terms.name}",
+            rule=f"at most {quotas.body_bytes} bytes in namespace {quotas.name}",
             fix="send a link instead of the data",
         )
 
 
-def _check(tx: Transaction, context: Context, seen: list[Fact], terms: Namespace) -> None:
-    changed = [fact for fact in seen if isinstance(fact, ScheduleChanged)]
-    admits = any(isinstance(fact, RunAdmitted) for fact in seen)
-    if changed or admits:
+def _check_totals(
+    tx: Transaction, context: OperationContext, facts_seen: list[Fact], quotas: Namespace
+) -> None:
+    changed = [fact for fact in facts_seen if isinstance(fact, ScheduleChanged)]
+    admits_runs = any(isinstance(fact, RunAdmitted) for fact in facts_seen)
+    if changed or admits_runs:
         schedules, waiting = tx.count_namespace(
-            context.namespace, most_schedules=terms.schedules + 1, most_runs=terms.backlog + 1
+            context.namespace, max_schedules=quotas.schedules + 1, max_runs=quotas.backlog + 1
         )
-        if any(fact.change == "created" for fact in changed) and schedules > terms.schedules:
-            raise _too_many("schedules", terms.schedules, terms, fix="schedule archive what is not needed")
-        if admits and waiting > terms.backlog:
-            raise _too_many("backlog", terms.backlog, terms, fix="wait until some of it has run")
+        if any(fact.change == "created" for fact in changed) and schedules > quotas.schedules:
+            raise _too_many(
+                "schedules", quotas.schedules, quotas, fix="archive schedules that are not needed"
+            )
+        if admits_runs and waiting > quotas.backlog:
+            raise _too_many("backlog", quotas.backlog, quotas, fix="wait until some runs have finished")
     ids = sorted({fact.schedule_id for fact in changed if fact.change in ("created", "updated")})
-    for due in tx.get_schedules(ids[:MOST_LOOKED_AT]).values() if ids else ():
-        _check_pace(tx, due, terms, origin=context.by.origin, now=context.now())
+    for record in tx.get_schedules(ids[:MAX_CHECKED]).values() if ids else ():
+        _check_frequency(tx, record, quotas, origin=context.by.origin, now=context.now())
 
 
-def _check_pace(tx: Transaction, due: Due, terms: Namespace, *, origin: str, now: datetime) -> None:
-    """Refuse a schedule whose next occurrences come faster than they may."""
-    if due.standing.state in (ScheduleState.ARCHIVED, ScheduleState.FINISHED):
+def _check_frequency(
+    tx: Transaction, record: ScheduleRecord, quotas: Namespace, *, origin: str, now: datetime
+) -> None:
+    """Reject a schedule whose next occurrences are closer together than the quota allows."""
+    if record.progress.state in (ScheduleState.ARCHIVED, ScheduleState.FINISHED):
         return
-    schedule, shelf = due.schedule, calendars_for(tx, [due.schedule])
-    most, shortest = terms.emissions_for(origin), terms.interval_for(origin)
+    schedule, calendars = record.schedule, load_calendars(tx, [record.schedule])
+    max_per_minute, shortest = quotas.emissions_for(origin), quotas.interval_for(origin)
 
-    def ahead(one: Schedule, standing: Standing, count: int) -> list[datetime]:
-        rows = forecast(one, standing, now=now, count=count, calendars=shelf.of(schedule))
+    def next_instants(one: Schedule, progress: ScheduleProgress, count: int) -> list[datetime]:
+        rows = forecast(one, progress, now=now, count=count, calendars=calendars.for_schedule(schedule))
         return [row.planned_at for row in rows]
 
-    # Of several expressions one may be crowded at a time when the next of all of them are far apart.
+    # With several expressions, one may be dense later although the next few of all are far apart.
     parts = schedule.trigger.triggers if isinstance(schedule.trigger, AnyOf) else ()
     for trigger in (schedule.trigger, *parts):
         one = replace(schedule, trigger=trigger)
-        waits = due.standing.state is ScheduleState.PENDING_APPROVAL
-        is_whole = trigger is schedule.trigger and not waits
-        standing = due.standing if is_whole else opened(one, shelf, now=now)
-        planned = ahead(one, standing, FEW)
-        # What has two instants in one minute shows it among any three; only then is a minute counted.
-        if isinstance(trigger, AnyOf) or _closest(planned) < MINUTE or shortest > MINUTE:
-            planned = ahead(one, standing, min(most, MOST_LOOKED_AT) + 1)
-        _check_planned(schedule.name, planned, terms, origin=origin)
+        waits = record.progress.state is ScheduleState.PENDING_APPROVAL
+        uses_progress = trigger is schedule.trigger and not waits
+        progress = record.progress if uses_progress else progress_when_created(one, calendars, now=now)
+        planned = next_instants(one, progress, SAMPLE_OCCURRENCES)
+        # Two instants within a minute show among any three; only then is a whole minute counted.
+        if isinstance(trigger, AnyOf) or _shortest_gap(planned) < MINUTE or shortest > MINUTE:
+            planned = next_instants(one, progress, min(max_per_minute, MAX_CHECKED) + 1)
+        _check_gaps(schedule.name, planned, quotas, origin=origin)
 
 
-def _closest(planned: list[datetime]) -> timedelta:
-    """The shortest time between two of them."""
+def _shortest_gap(planned: list[datetime]) -> timedelta:
+    """Return the shortest time between two consecutive instants."""
     return min((after - before for before, after in pairwise(planned)), default=timedelta.max)
 
 
-def _check_planned(name: str, planned: list[datetime], terms: Namespace, *, origin: str) -> None:
-    most, shortest = terms.emissions_for(origin), terms.interval_for(origin)
-    gap = _closest(planned)
+def _check_gaps(name: str, planned: list[datetime], quotas: Namespace, *, origin: str) -> None:
+    max_per_minute, shortest = quotas.emissions_for(origin), quotas.interval_for(origin)
+    gap = _shortest_gap(planned)
     if gap < shortest:
         raise OverQuota(
-            f"schedule {name} would run every {spell_duration(gap)}",
+            f"schedule {name} would run every {format_duration(gap)}",
             field="shortest_interval",
-            value=spell_duration(gap),
-            rule=f"at least {spell_duration(shortest)} between two occurrences{_for(origin)}",
-            fix=f"every: {spell_duration(shortest)}",
+            value=format_duration(gap),
+            rule=f"at least {format_duration(shortest)} between two occurrences{_for_agents(origin)}",
+            fix=f"every: {format_duration(shortest)}",
         )
-    if len(planned) > most and planned[most] - planned[0] < MINUTE:
+    if len(planned) > max_per_minute and planned[max_per_minute] - planned[0] < MINUTE:
         raise OverQuota(
-            f"schedule {name} would run more than {most} times a minute",
+            f"schedule {name} would run more than {max_per_minute} times a minute",
             field="emissions_per_minute",
-            value=most,
-            rule=f"at most {most} occurrences a minute{_for(origin)}",
-            fix=f"every: {spell_duration(MINUTE / max(most, 1))}",
+            value=max_per_minute,
+            rule=f"at most {max_per_minute} occurrences a minute{_for_agents(origin)}",
+            fix=f"every: {format_duration(MINUTE / max(max_per_minute, 1))}",
         )
 
 
-def _for(origin: str) -> str:
+def _for_agents(origin: str) -> str:
     return " for an agent" if origin == "agent" else ""
 
 
-def _too_many(field: str, most: int, terms: Namespace, *, fix: str) -> OverQuota:
+def _too_many(field: str, limit: int, quotas: Namespace, *, fix: str) -> OverQuota:
     return OverQuota(
-        f"namespace {terms.name} has its {most} {field}"
-        if most
-        else f"namespace {terms.name} takes no {field}",
+        f"namespace {quotas.name} already has {limit} {field}"
+        if limit
+        else f"namespace {quotas.name} allows no {field}",
         field=field,
-        value=most,
-        rule=f"at most {most}",
+        value=limit,
+        rule=f"at most {limit}",
         fix=fix,
     )

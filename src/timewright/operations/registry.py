@@ -1,4 +1,4 @@
-"""The list of operations: request → answer, with what each needs and whether it only reads."""
+"""The registry of operations: name, request type, function, scope, and whether it only reads."""
 
 from __future__ import annotations
 
@@ -9,22 +9,27 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_type_hints
 
 from msgspec import Meta, Struct
 
-from timewright.core.encoding import encode
+from timewright.core.input.encoding import encode
 from timewright.errors import NotFound
-from timewright.operations.callers import Scope, demand
-from timewright.operations.context import Context, rehearse
-from timewright.operations.quotas import OUTSIDE, WORKING, take_trial, within_quota
-from timewright.operations.reading import read_request
+from timewright.operations.access.callers import Scope, require_scope
+from timewright.operations.context import OperationContext, dry_run
+from timewright.operations.quotas import (
+    EXTERNAL_OPERATIONS,
+    LEASE_OPERATIONS,
+    charge_target_test,
+    perform_within_quota,
+)
+from timewright.operations.request_parsing import parse_request
 
-R = TypeVar("R", bound="Request")
+R = TypeVar("R", bound="OperationRequest")
 A = TypeVar("A", bound=Struct)
 Example = Mapping[str, Any]
 
-# Of these the doors remember for a moment what they were.
-REMEMBERED = frozenset({"key", "namespace"})
+# Interfaces cache keys and namespaces for a moment; a write to one of these clears that cache.
+CACHED_NOUNS = frozenset({"key", "namespace"})
 
-# What others call our verbs.
-OTHER_VERBS = {
+# Verbs of other tools, for "did you mean".
+VERB_ALIASES = {
     "add": "create",
     "new": "create",
     "remove": "delete",
@@ -48,107 +53,107 @@ OTHER_VERBS = {
 }
 
 Text = Annotated[str, Meta(max_length=2000)]
-Named = Annotated[str, Meta(min_length=1, max_length=255)]
+ObjectName = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
-class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is asked; each operation has its own.
+class OperationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The base class of all requests; each operation has its own subclass.
 
-    A request that `spreads` takes the fields of a model beside its own: all that are not its own are
-    gathered in the field named first, as they were written. What it `hides` is repeated by no refusal.
+    `flattens` names a field and a model: a request accepts the model's fields beside its own, and collects
+    them unparsed in that field. Error messages never repeat the values of `redacted_fields`.
     """
 
-    spreads: ClassVar[tuple[str, type[Struct]] | None] = None
-    hides: ClassVar[tuple[str, ...]] = ()
+    flattens: ClassVar[tuple[str, type[Struct]] | None] = None
+    redacted_fields: ClassVar[tuple[str, ...]] = ()
 
 
-class Write(Request, frozen=True, kw_only=True):
-    """What is asked of an operation that changes something; `dry_run` does everything but the write."""
+class WriteRequest(OperationRequest, frozen=True, kw_only=True):
+    """A request that changes something; `dry_run` does everything except keep the change."""
 
     reason: Text = ""
     dry_run: bool = False
 
 
-class Listing(Request, frozen=True, kw_only=True):
-    """What is asked of a list: how much of it, and from where on."""
+class ListRequest(OperationRequest, frozen=True, kw_only=True):
+    """A request for a list: the page size, and the cursor of the page before."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
     cursor: Annotated[str, Meta(max_length=4000)] = ""
 
 
 class Operation(Struct, Generic[R], frozen=True, kw_only=True):
-    """One thing that can be asked."""
+    """One operation: every interface derives its commands, routes and tools from this."""
 
     noun: str
     verb: str
-    request: type[R]
-    perform: Callable[[Context, R], Any]
-    act: Callable[[Context, R], Any]
+    request_type: type[R]
+    perform: Callable[[OperationContext, R], Any]
+    apply: Callable[[OperationContext, R], Any]
     scope: Scope
-    reads_only: bool
+    read_only: bool
     examples: tuple[Example, ...] = ()
 
     @property
     def name(self) -> str:
-        """Its one name, from which every door derives its spelling: `schedule pause`."""
+        """The name, from which every interface derives its own spelling: `schedule pause`."""
         return f"{self.noun} {self.verb}".strip()
 
     @property
     def summary(self) -> str:
-        """The first sentence of what it does."""
+        """The first line of the function's docstring."""
         return (self.perform.__doc__ or "").strip().splitlines()[0]
 
     @property
-    def answer(self) -> type[Struct]:
-        """The type of what it gives back."""
+    def answer_type(self) -> type[Struct]:
+        """The return type of the function."""
         found: type[Struct] = get_type_hints(self.perform)["return"]
         return found
 
-    def __call__(self, context: Context, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Refuse a caller who may not, read the request, perform it, and give back plain data."""
-        return self.spelled(context, payload, encode)
+    def __call__(self, context: OperationContext, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Check the caller's scope, parse the payload, perform the operation, and return JSON values."""
+        return self.call_with_encoder(context, payload, encode)
 
-    def spelled(
-        self, context: Context, payload: Mapping[str, Any], spell: Callable[[Any], dict[str, Any]]
+    def call_with_encoder(
+        self, context: OperationContext, payload: Mapping[str, Any], encoder: Callable[[Any], dict[str, Any]]
     ) -> dict[str, Any]:
-        """The same, and the answer as a door wants to have it."""
-        if context.elsewhere is not None:
-            return context.elsewhere(self.name, payload)
-        return spell(self.answered(context, payload))
+        """Like a call, with the interface's own encoder for the answer."""
+        if context.remote is not None:
+            return context.remote(self.name, payload)
+        return encoder(self.perform_payload(context, payload))
 
-    def answered(self, context: Context, payload: Mapping[str, Any]) -> Any:
-        """The same, and the answer as it is, for a door that has the store itself."""
-        demand(context.caller, self.scope, of=self.name)
-        request = read_request(payload, self.request)
+    def perform_payload(self, context: OperationContext, payload: Mapping[str, Any]) -> Any:
+        """Check the scope, parse the payload and perform; return the answer as a Struct."""
+        require_scope(context.caller, self.scope, operation=self.name)
+        request = parse_request(payload, self.request_type)
         try:
-            return self._performed(context, payload, request)
+            return self._perform_checked(context, payload, request)
         finally:
-            if self.noun in REMEMBERED and not self.reads_only and context.doorkeeper is not None:
-                context.doorkeeper.known.forget()
+            if self.noun in CACHED_NOUNS and not self.read_only and context.auth_cache is not None:
+                context.auth_cache.cached_callers.clear()
 
-    def looked(self, context: Context, request: R) -> Any:
-        """The answer to a request that was read before, of an operation that only reads."""
-        demand(context.caller, self.scope, of=self.name)
+    def perform_read(self, context: OperationContext, request: R) -> Any:
+        """Perform a read-only operation with a request that is already parsed."""
+        require_scope(context.caller, self.scope, operation=self.name)
         return self.perform(context, request)
 
-    def _performed(self, context: Context, payload: Mapping[str, Any], request: R) -> Any:
-        if context.caller.local or not isinstance(request, Write) or self.name in WORKING:
+    def _perform_checked(self, context: OperationContext, payload: Mapping[str, Any], request: R) -> Any:
+        if context.caller.local or not isinstance(request, WriteRequest) or self.name in LEASE_OPERATIONS:
             return self.perform(context, request)
-        if self.name in OUTSIDE:
+        if self.name in EXTERNAL_OPERATIONS:
             if not request.dry_run:
-                take_trial(context, payload)
+                charge_target_test(context, payload)
             return self.perform(context, request)
-        return within_quota(
+        return perform_within_quota(
             context,
-            lambda inside: self.act(inside, request),
+            lambda nested: self.apply(nested, request),
             scope=self.scope,
             payload=payload,
-            rehearsed=request.dry_run,
+            is_dry_run=request.dry_run,
         )
 
 
-class Registry:
-    """The list, by name."""
+class OperationRegistry:
+    """All operations, by name."""
 
     def __init__(self) -> None:
         self._operations: dict[str, Operation[Any]] = {}
@@ -161,27 +166,27 @@ class Registry:
         *,
         scope: Scope,
         examples: tuple[Example, ...],
-    ) -> Callable[[Callable[[Context, R], A]], Callable[[Context, R], A]]:
-        """Put a function on the list; it stays a function, and one that writes can be rehearsed."""
+    ) -> Callable[[Callable[[OperationContext, R], A]], Callable[[OperationContext, R], A]]:
+        """Decorator that registers a function as an operation; a write also gets `dry_run`."""
 
-        def adding(perform: Callable[[Context, R], A]) -> Callable[[Context, R], A]:
-            reads_only = not issubclass(request, Write)
+        def register(perform: Callable[[OperationContext, R], A]) -> Callable[[OperationContext, R], A]:
+            reads_only = not issubclass(request, WriteRequest)
             operation = Operation(
                 noun=noun,
                 verb=verb,
-                request=request,
-                perform=perform if reads_only else _rehearsed(perform),
-                act=perform,
+                request_type=request,
+                perform=perform if reads_only else _with_dry_run(perform),
+                apply=perform,
                 scope=scope,
-                reads_only=reads_only,
+                read_only=reads_only,
                 examples=examples,
             )
             if operation.name in self._operations:
-                raise AssertionError(f"{operation.name} is on the list twice")
+                raise AssertionError(f"operation {operation.name} is registered twice")
             self._operations[operation.name] = operation
             return operation.perform
 
-        return adding
+        return register
 
     def __iter__(self) -> Iterator[Operation[Any]]:
         return iter(self._operations[name] for name in sorted(self._operations))
@@ -194,25 +199,25 @@ class Registry:
             return self._operations[name]
         except KeyError:
             noun, _, verb = name[:64].rpartition(" ")
-            said = f"{noun} {OTHER_VERBS.get(verb, verb)}"
-            near = get_close_matches(said, self._operations, n=1, cutoff=0.4)
+            wanted = f"{noun} {VERB_ALIASES.get(verb, verb)}"
+            near = get_close_matches(wanted, self._operations, n=1, cutoff=0.4)
             raise NotFound(
                 f"no operation {name[:64]!r}",
                 field="operation",
                 value=name[:64],
-                rule="a noun and a verb from the list of operations",
+                rule="the name of an operation: a noun and a verb",
                 fix=f"did you mean {near[0]}?" if near else "schedule list",
             ) from None
 
 
-def _rehearsed(perform: Callable[[Context, R], A]) -> Callable[[Context, R], A]:
+def _with_dry_run(perform: Callable[[OperationContext, R], A]) -> Callable[[OperationContext, R], A]:
     @functools.wraps(perform)
-    def performing(context: Context, ask: R) -> A:
-        if isinstance(ask, Write) and ask.dry_run:
-            return rehearse(context, lambda inside: perform(inside, ask))
-        return perform(context, ask)
+    def perform_or_dry_run(context: OperationContext, request: R) -> A:
+        if isinstance(request, WriteRequest) and request.dry_run:
+            return dry_run(context, lambda nested: perform(nested, request))
+        return perform(context, request)
 
-    return performing
+    return perform_or_dry_run
 
 
-operations = Registry()
+operations = OperationRegistry()

@@ -1,4 +1,4 @@
-"""What an operation is about: the one field that names it, in a path or as an argument."""
+"""The request field that names an operation's object: a path segment in HTTP, an argument in the CLI."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from typing import Any
 from msgspec import Struct
 from msgspec import inspect as mi
 
-from timewright.operations.registry import Operation, Request, Write
+from timewright.operations.registry import Operation, OperationRequest, WriteRequest
 
 OBJECTS = ("schedule", "run", "queue", "group", "calendar", "limit")
 
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """The field that names what is meant, and whether it may be left out."""
+    """The field that names the object, and whether it is required."""
 
     field: str
     required: bool
 
 
 def subject_of(operation: Operation[Any]) -> Subject | None:
-    """Its noun, else the one thing it cannot do without, else a name or a lease."""
-    request: type[Request] = operation.request
+    """Return the field named like the noun, else the one required object field, else `name` or `lease`."""
+    request: type[OperationRequest] = operation.request_type
     return _subject(operation.noun, request)
 
 
 @cache
-def _subject(noun: str, request: type[Request]) -> Subject | None:
-    spreads = request.spreads
-    texts = _texts(request, leaving_out=spreads[0] if spreads is not None else "")
+def _subject(noun: str, request: type[OperationRequest]) -> Subject | None:
+    flattens = request.flattens
+    texts = _texts(request, leaving_out=flattens[0] if flattens is not None else "")
     if noun in texts:
         return Subject(field=noun, required=texts[noun])
     needed = [name for name in OBJECTS if texts.get(name)]
     if needed:
         return Subject(field=needed[0], required=True)
-    if spreads is not None and "name" in spreads[1].__struct_fields__:
+    if flattens is not None and "name" in flattens[1].__struct_fields__:
         return Subject(field="name", required=False)
-    # A question about one thing by its name; what writes takes a name for what it makes.
-    asked = ("lease",) if issubclass(request, Write) else ("name", "lease")
-    named = next((name for name in asked if name in texts), None)
+    # In a read, `name` is the object asked about; in a write, it is the name of a new object.
+    candidates = ("lease",) if issubclass(request, WriteRequest) else ("name", "lease")
+    named = next((name for name in candidates if name in texts), None)
     return Subject(field=named, required=texts[named]) if named is not None else None
 
 
 def _texts(request: type[Struct], *, leaving_out: str) -> dict[str, bool]:
-    """The fields of a request that are text, each with whether it must be there."""
+    """Return the string fields of a request, each with whether it is required."""
     info = mi.type_info(request)
     assert isinstance(info, mi.StructType)
     found = [field for field in info.fields if field.name != leaving_out]

@@ -1,4 +1,4 @@
-"""What operations answer about schedules and runs: the one shape of each, whatever the door."""
+"""Summaries and details of schedules and runs: the answer types that many operations share."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from timewright.core.decision import Candidate, Decision, Source
-from timewright.core.forecast import Preview, forecast, forecast_on_time
-from timewright.core.governor import is_steady
-from timewright.core.hints import NO_HINTS
-from timewright.core.run import Attempt, Run, RunState, run_key
-from timewright.core.schedule import Schedule, ScheduleState, Standing
-from timewright.core.triggers import AnyTrigger
+from timewright.core.recurrence.triggers import AnyTrigger
+from timewright.core.run.run import Attempt, Run, RunState, run_idempotency_key
+from timewright.core.schedule.decision import Candidate, Decision, Source
+from timewright.core.schedule.forecast import Preview, forecast, forecast_on_time
+from timewright.core.schedule.governor import is_trigger_only
+from timewright.core.schedule.hints import NO_HINTS
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.errors import UnreadableRow
-from timewright.ledger.notes import notes_of
-from timewright.ledger.shelf import calendars_for
-from timewright.operations.ahead import with_additions
-from timewright.operations.charges import ChargeRow, charges_of
-from timewright.operations.dependencies import Downstream, Upstream, downstreams, upstreams
-from timewright.operations.identity import once_for_each
-from timewright.ports import Due, Transaction
-from timewright.ports.looks import Look, Shown
+from timewright.ledger.lookups import load_calendars
+from timewright.ledger.records.notes import occurrence_notes
+from timewright.operations.explain.dependencies import Downstream, Upstream, downstreams, upstreams
+from timewright.operations.explain.upcoming import add_manual_runs_and_notes
+from timewright.operations.identity_cache import cache_by_identity
+from timewright.ports import ScheduleRecord, Transaction
+from timewright.ports.schedules import ScheduleListRow, ScheduleSnapshot
 
 NEXT_SHOWN = 5
 
 
-class ScheduleRow(Struct, frozen=True, kw_only=True):
-    """A schedule as a list shows it."""
+class ScheduleSummary(Struct, frozen=True, kw_only=True):
+    """A schedule in a list."""
 
     id: str
     name: str
@@ -53,10 +52,10 @@ class ScheduleRow(Struct, frozen=True, kw_only=True):
 
 
 class ScheduleDetail(Struct, frozen=True, kw_only=True):
-    """A schedule with everything it says, where it stands, and what comes next."""
+    """A schedule with its definition, its progress and its next occurrences."""
 
     schedule: Schedule
-    standing: Standing
+    progress: ScheduleProgress
     trigger: str
     decision: str
     in_flight: int
@@ -65,11 +64,11 @@ class ScheduleDetail(Struct, frozen=True, kw_only=True):
     upstream: tuple[Upstream, ...] = ()
     downstream: tuple[Downstream, ...] = ()
     warnings: tuple[str, ...] = ()
-    """What may not have been meant; told when it is written."""
+    """Likely mistakes; set in the answer to a write."""
 
 
-class RunRow(Struct, frozen=True, kw_only=True):
-    """A run as a list shows it; an entry of a queue has no schedule."""
+class RunSummary(Struct, frozen=True, kw_only=True):
+    """A run in a list; a queue entry has no schedule."""
 
     id: str
     schedule: str
@@ -91,20 +90,29 @@ class RunRow(Struct, frozen=True, kw_only=True):
     missed: int
     dropped: int
     last_of: datetime | None
-    word: str
+    outcome_label: str
     error: str
 
 
-_OF_A_RUN = tuple(name for name in RunRow.__struct_fields__ if name != "schedule")
-_taken = attrgetter(*_OF_A_RUN)
+_RUN_FIELDS = tuple(name for name in RunSummary.__struct_fields__ if name != "schedule")
+_get_run_fields = attrgetter(*_RUN_FIELDS)
+
+
+class RunCharge(Struct, frozen=True, kw_only=True):
+    """What one lease of a run used of a budget, or has reserved while it is active."""
+
+    budget: str
+    fence: int
+    used: str
+    held: str
 
 
 class RunDetail(Struct, frozen=True, kw_only=True):
-    """A run with its identity, why it came to be, and every ended lease."""
+    """A run with its idempotency key, the decision behind it, and every ended lease."""
 
-    run: RunRow
+    run: RunSummary
     key: str
-    lane: str
+    dedupe_scope: str
     lease_id: str
     revision: int
     created_at: datetime
@@ -113,130 +121,130 @@ class RunDetail(Struct, frozen=True, kw_only=True):
     payload: Any
     trail: tuple[Candidate, ...]
     attempts: tuple[Attempt, ...]
-    charges: tuple[ChargeRow, ...] = ()
+    charges: tuple[RunCharge, ...] = ()
     note: str = ""
 
 
-def schedule_detail(tx: Transaction, look: Look, *, now: datetime) -> ScheduleDetail:
-    """A schedule with its next occurrences, as admission would decide them, and who waits for whom."""
-    due = look.due
-    plan = _plan(due)
+def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: datetime) -> ScheduleDetail:
+    """Return a schedule with its next occurrences, as admission would decide them, and its dependencies."""
+    record = snapshot.record
+    plan = _planned(record)
     if plan is not None and now < plan.until:
         detail = plan.detail
     else:
-        calendars = calendars_for(tx, [due.schedule]).of(due.schedule)
-        ahead = forecast(due.schedule, due.standing, now=now, count=NEXT_SHOWN, calendars=calendars)
-        detail = _detail(due, ahead)
+        calendars = load_calendars(tx, [record.schedule]).for_schedule(record.schedule)
+        ahead = forecast(record.schedule, record.progress, now=now, count=NEXT_SHOWN, calendars=calendars)
+        detail = _detail(record, ahead)
     ahead = detail.next
-    if look.has_made or look.has_notes:
-        ahead = with_additions(tx, due.schedule, ahead, now=now, count=NEXT_SHOWN)
-    before = upstreams(tx, due.schedule)
-    after = downstreams(tx, due.schedule) if look.is_asked_for else ()
+    if snapshot.has_manual_runs or snapshot.has_notes:
+        ahead = add_manual_runs_and_notes(tx, record.schedule, ahead, now=now, count=NEXT_SHOWN)
+    before = upstreams(tx, record.schedule)
+    after = downstreams(tx, record.schedule) if snapshot.has_downstream else ()
     if ahead is detail.next and not before and not after:
         return detail
     return replace(detail, next=ahead, upstream=before, downstream=after)
 
 
-def goes_on_as_planned(due: Due, *, now: datetime) -> bool:
-    """Whether what comes next is the same at every instant until then: nothing is late, paused or moved."""
-    plan = _plan(due)
+def is_on_plan(record: ScheduleRecord, *, now: datetime) -> bool:
+    """Return whether the cached detail is valid now: nothing is late, paused or moved."""
+    plan = _planned(record)
     return plan is not None and now < plan.until
 
 
 class _Plan(Struct, frozen=True, gc=False):
-    """What a schedule shows as long as it goes on as planned."""
+    """The detail of a schedule, valid until its next instant."""
 
     until: datetime
     detail: ScheduleDetail
 
 
-@once_for_each
-def _plan(due: Due) -> _Plan | None:
-    until = planned_until(due)
-    return _Plan(until, _planned_detail(due)) if until is not None else None
+@cache_by_identity
+def _planned(record: ScheduleRecord) -> _Plan | None:
+    until = planned_until(record)
+    return _Plan(until, _planned_detail(record)) if until is not None else None
 
 
-def planned_until(due: Due) -> datetime | None:
-    """The next instant of a schedule that its trigger alone decides; nothing if anything else has a say."""
-    schedule, standing = due.schedule, due.standing
+def planned_until(record: ScheduleRecord) -> datetime | None:
+    """Return the next instant if the trigger alone decides it; None if hints, calendars or pauses may."""
+    schedule, progress = record.schedule, record.progress
     ordinary = (
-        standing.state is ScheduleState.ACTIVE
-        and standing.next_at is not None
-        and standing.next_at == standing.wake_at
-        and standing.paused_at is None
-        and standing.paused_until is None
-        and standing.hints is NO_HINTS
+        progress.state is ScheduleState.ACTIVE
+        and progress.next_at is not None
+        and progress.next_at == progress.wake_at
+        and progress.paused_at is None
+        and progress.paused_until is None
+        and progress.hints is NO_HINTS
         and schedule.calendar is None
         and not schedule.jitter
-        and is_steady(schedule, standing)
+        and is_trigger_only(schedule, progress)
     )
-    if ordinary and schedule.trigger.next_after(standing.cursor) == standing.next_at:
-        return standing.next_at
+    if ordinary and schedule.trigger.next_after(progress.cursor) == progress.next_at:
+        return progress.next_at
     return None
 
 
-def _detail(due: Due, ahead: tuple[Preview, ...]) -> ScheduleDetail:
-    schedule, standing = due.schedule, due.standing
+def _detail(record: ScheduleRecord, ahead: tuple[Preview, ...]) -> ScheduleDetail:
+    schedule, progress = record.schedule, record.progress
     return ScheduleDetail(
         schedule=schedule,
-        standing=standing,
-        trigger=_described(schedule.trigger),
-        decision=_decision(schedule, standing),
-        in_flight=due.flight.live,
-        held=due.flight.held,
+        progress=progress,
+        trigger=_describe(schedule.trigger),
+        decision=_decision(schedule, progress),
+        in_flight=record.in_flight.live,
+        held=record.in_flight.held,
         next=ahead,
     )
 
 
-def _planned_detail(due: Due) -> ScheduleDetail:
-    schedule, standing = due.schedule, due.standing
-    ahead = forecast_on_time(schedule, standing, count=NEXT_SHOWN)
+def _planned_detail(record: ScheduleRecord) -> ScheduleDetail:
+    schedule, progress = record.schedule, record.progress
+    ahead = forecast_on_time(schedule, progress, count=NEXT_SHOWN)
     if ahead is None:
-        ahead = forecast(schedule, standing, now=standing.cursor, count=NEXT_SHOWN)
-    return _detail(due, ahead)
+        ahead = forecast(schedule, progress, now=progress.cursor, count=NEXT_SHOWN)
+    return _detail(record, ahead)
 
 
-@partial(once_for_each, most=256)
-def schedule_rows(found: Sequence[Shown]) -> tuple[ScheduleRow, ...]:
-    """Schedules as a list shows them."""
-    return tuple(schedule_row(shown) for shown in found)
+@partial(cache_by_identity, max_entries=256)
+def summarize_schedules(found: Sequence[ScheduleListRow]) -> tuple[ScheduleSummary, ...]:
+    """Return schedules as a list shows them."""
+    return tuple(summarize_schedule(shown) for shown in found)
 
 
-@once_for_each
-def schedule_row(shown: Shown | Due) -> ScheduleRow:
-    """A schedule as a list shows it."""
-    schedule, standing = shown.schedule, shown.standing
-    return ScheduleRow(
+@cache_by_identity
+def summarize_schedule(shown: ScheduleListRow | ScheduleRecord) -> ScheduleSummary:
+    """A schedule in a list."""
+    schedule, progress = shown.schedule, shown.progress
+    return ScheduleSummary(
         id=schedule.id,
         name=schedule.name,
         group=schedule.group,
-        state=standing.state,
-        reason=standing.reason,
-        trigger=_described(schedule.trigger),
+        state=progress.state,
+        reason=progress.reason,
+        trigger=_describe(schedule.trigger),
         target=str(type(schedule.target).__struct_config__.tag),
-        next_at=standing.next_at,
-        source=standing.source,
-        paused_until=standing.paused_until,
-        last_finished_at=standing.last_finished_at,
-        failures=standing.failures,
-        runs=standing.runs,
+        next_at=progress.next_at,
+        source=progress.source,
+        paused_until=progress.paused_until,
+        last_finished_at=progress.last_finished_at,
+        failures=progress.failures,
+        runs=progress.runs,
         revision=schedule.revision,
         tags=schedule.tags,
         metadata=schedule.metadata,
     )
 
 
-def run_row(run: Run, *, schedule: str) -> RunRow:
-    """A run as a list shows it."""
-    return RunRow(schedule=schedule, **dict(zip(_OF_A_RUN, _taken(run), strict=True)))
+def summarize_run(run: Run, *, schedule: str) -> RunSummary:
+    """Return a run as a list shows it."""
+    return RunSummary(schedule=schedule, **dict(zip(_RUN_FIELDS, _get_run_fields(run), strict=True)))
 
 
-def run_detail(tx: Transaction, run: Run) -> RunDetail:
-    """A run with its attempts."""
+def build_run_detail(tx: Transaction, run: Run) -> RunDetail:
+    """Return a run with its attempts, charges and note."""
     return RunDetail(
-        run=run_row(run, schedule=names_of_schedules(tx, [run]).get(run.schedule_id, "")),
-        key=run_key(run),
-        lane=run.lane,
+        run=summarize_run(run, schedule=schedule_names_of(tx, [run]).get(run.schedule_id, "")),
+        key=run_idempotency_key(run),
+        dedupe_scope=run.dedupe_scope,
         lease_id=run.lease_id,
         revision=run.revision,
         created_at=run.created_at,
@@ -245,26 +253,44 @@ def run_detail(tx: Transaction, run: Run) -> RunDetail:
         payload=run.payload,
         trail=run.trail,
         attempts=tx.get_attempts([run.id]).get(run.id, ()),
-        charges=charges_of(tx, run),
+        charges=_list_charges(tx, run),
         note=_note(tx, run),
     )
 
 
+def _list_charges(tx: Transaction, run: Run) -> tuple[RunCharge, ...]:
+    """Return the charges of a run to existing budgets."""
+    book = tx.read_budgets(needed=lambda: False)
+    budgets = {budget.account_name: budget for budget in book.budgets.get(run.namespace, ())}
+    if not budgets:
+        return ()
+    return tuple(
+        RunCharge(
+            budget=budgets[one.budget].name,
+            fence=one.fence,
+            used=budgets[one.budget].format_amount(one.used),
+            held=budgets[one.budget].format_amount(one.held) if one.held else "",
+        )
+        for one in tx.get_charges([run.id])
+        if one.budget in budgets
+    )
+
+
 def _note(tx: Transaction, run: Run) -> str:
-    """What someone wrote beside its occurrence."""
+    """Return the note on the run's occurrence."""
     if not run.schedule_id:
         return ""
-    found = notes_of(tx, run.schedule_id, [run.planned_at], namespace=run.namespace)
+    found = occurrence_notes(tx, run.schedule_id, [run.planned_at], namespace=run.namespace)
     return found[run.planned_at].text if found else ""
 
 
-def names_of_schedules(tx: Transaction, runs: Iterable[Run]) -> Mapping[str, str]:
-    """The names that the schedules of runs have today, by id."""
-    return tx.schedule_names({run.schedule_id for run in runs if run.schedule_id})
+def schedule_names_of(tx: Transaction, runs: Iterable[Run]) -> Mapping[str, str]:
+    """Return the current names of the runs' schedules, by schedule id."""
+    return tx.get_schedule_names({run.schedule_id for run in runs if run.schedule_id})
 
 
-def readable_schedules(tx: Transaction, ids: Sequence[str]) -> dict[str, Due]:
-    """Schedules by id; one that cannot be read keeps nobody from seeing the others."""
+def readable_schedules(tx: Transaction, ids: Sequence[str]) -> dict[str, ScheduleRecord]:
+    """Return schedules by id, without those that cannot be read."""
     if not ids:
         return {}
     try:
@@ -277,14 +303,14 @@ def readable_schedules(tx: Transaction, ids: Sequence[str]) -> dict[str, Due]:
 
 
 @lru_cache(maxsize=4096)
-def _described(trigger: AnyTrigger) -> str:
-    """A trigger in words, which it is asked for with every list."""
+def _describe(trigger: AnyTrigger) -> str:
+    """Return the trigger's description; cached, because every list needs it."""
     return trigger.describe()
 
 
-def _decision(schedule: Schedule, standing: Standing) -> str:
-    if standing.next_at is None and standing.source is Source.BASELINE_AFTER:
-        return f"it runs {_described(schedule.trigger)}, and none has ended so since"
-    if standing.source is None:
-        return standing.reason or "nothing is decided yet"
-    return Decision(standing.next_at, standing.source, standing.trail).explain()
+def _decision(schedule: Schedule, progress: ScheduleProgress) -> str:
+    if progress.next_at is None and progress.source is Source.BASELINE_AFTER:
+        return f"runs {_describe(schedule.trigger)}; no such run has ended since"
+    if progress.source is None:
+        return progress.reason or "no next time is decided yet"
+    return Decision(progress.next_at, progress.source, progress.trail).explain()

@@ -1,1 +1,1 @@
-"""Advises. A client of the operations, never of the engine."""
+"""The planner: advisors that give hints to schedules. It uses the operations, never the engine."""

@@ -1,4 +1,4 @@
-"""One analysis: what an advisor is told, the tools it uses, and what is written down of it."""
+"""One analysis: build the brief, let the advisor use its tools, and record the result."""
 
 from __future__ import annotations
 
@@ -6,66 +6,81 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from timewright.core.moments import DAY, MINUTE, ZERO, parse_duration, spell_duration
+from timewright.core.moments import DAY, MINUTE, ZERO, format_duration, parse_duration
 from timewright.errors import OverQuota
-from timewright.operations import Context, operations
-from timewright.operations.plain_text import harmless
-from timewright.planner.desk import Desk
+from timewright.operations import OperationContext, operations
+from timewright.operations.text_safety import sanitize
 from timewright.planner.responses import sibling_names
-from timewright.ports import Advised, Advisor, Clock
+from timewright.planner.tool_session import ToolSession
+from timewright.ports import Advisor, AdvisorReport, Clock
 
-LONGEST_DESCRIPTION = 2000
-LONGEST_TOOK = timedelta(hours=1)
-HEALTH = ("total", "success_rate", "streak", "per_hour", "outcomes")
+MAX_DESCRIPTION_CHARS = 2000
+MAX_DURATION = timedelta(hours=1)
+HEALTH_FIELDS = ("total", "success_rate", "streak", "per_hour", "outcomes")
 
 
 def analyse(
-    context: Context, schedule: str, advisor: Advisor, *, clock: Clock, why: str, tokens_left: int = 0
+    context: OperationContext,
+    schedule: str,
+    advisor: Advisor,
+    *,
+    clock: Clock,
+    why: str,
+    tokens_left: int = 0,
 ) -> dict[str, Any]:
-    """Look at one schedule with an advisor, and keep what came of it; gives back the analysis."""
+    """Let an advisor analyse one schedule, record the analysis, and return it."""
     began = clock.monotonic()
-    brief = brief_of(context, schedule, why=why)
-    desk = Desk(context, schedule=brief["schedule"]["id"], group=brief["schedule"]["group"])
+    brief = build_brief(context, schedule, why=why)
+    session = ToolSession(context, schedule=brief["schedule"]["id"], group=brief["schedule"]["group"])
     warnings: list[str] = []
     try:
-        advised = advisor.advise(brief, desk.use, tokens_left=tokens_left)
-    except Exception as error:  # noqa: BLE001  the boundary: whatever an advisor does is written down
-        advised = Advised(warnings=(f"the advisor failed: {type(error).__name__}: {error}",))
-    if desk.submitted is None:
+        advised = advisor.advise(brief, session.call_tool, tokens_left=tokens_left)
+    except Exception as error:  # noqa: BLE001  boundary: an advisor's failure is recorded, not raised
+        advised = AdvisorReport(warnings=(f"the advisor failed: {type(error).__name__}: {error}",))
+    if session.submitted is None:
         warnings.append("the advisor ended without submit_analysis")
     took = timedelta(seconds=max(clock.monotonic() - began, 0.0))
-    record = _record(brief, desk, advisor, advised, warnings=[*advised.warnings, *warnings], took=took)
-    return _submitted(context, record)
+    record = _record(brief, session, advisor, advised, warnings=[*advised.warnings, *warnings], took=took)
+    return _submit(context, record)
 
 
-def _submitted(context: Context, record: dict[str, Any]) -> dict[str, Any]:
-    """Keep the record; where a namespace takes no request of that size, its end without the tools."""
+def _submit(context: OperationContext, record: dict[str, Any]) -> dict[str, Any]:
+    """Submit the record; if it exceeds the namespace's request size, submit it without the tool calls."""
     try:
         return operations["analysis submit"](context, record)
     except OverQuota:
-        cut = {"tools": [], "warnings": [*record["warnings"][:3], "the tools did not fit into the record"]}
+        cut = {
+            "tools": [],
+            "warnings": [*record["warnings"][:3], "the tool calls did not fit into the record"],
+        }
         return operations["analysis submit"](context, {**record, **cut})
 
 
-def brief_of(context: Context, schedule: str, *, why: str) -> dict[str, Any]:
-    """What every advisor is told first: pace, bounds, health over three windows, wishes, the last look."""
+def build_brief(context: OperationContext, schedule: str, *, why: str) -> dict[str, Any]:
+    """What every advisor gets first: interval and bounds, health over three windows, hints, the last
+    analysis.
+    """
     detail = operations["schedule get"](context, {"schedule": schedule})
     hinted = operations["hint list"](context, {"schedule": schedule})
-    said = detail["schedule"]
-    clamp, terms = said["clamp"], operations["namespace get"](context, {})["namespace"]
+    schedule_body = detail["schedule"]
+    clamp, terms = schedule_body["clamp"], operations["namespace get"](context, {})["namespace"]
     return {
         "now": operations["health"](context, {})["now"],
         "why": why,
         "schedule": {
-            "id": said["id"],
-            "name": harmless(said["name"], longest=255),
-            "description": harmless(said["description"], longest=LONGEST_DESCRIPTION),
-            "group": said["group"],
+            "id": schedule_body["id"],
+            "name": sanitize(schedule_body["name"], max_chars=255),
+            "description": sanitize(schedule_body["description"], max_chars=MAX_DESCRIPTION_CHARS),
+            "group": schedule_body["group"],
             "trigger": detail["trigger"],
-            "interval": _interval(said["trigger"]),
-            "shortest": spell_duration(max(_bound(clamp["min"]), _bound(terms["agent_shortest_interval"]))),
-            "longest": spell_duration(min(_bound(clamp["max"]) or DAY, _bound(terms["agent_longest_hint"]))),
-            "stretches": said["cadence"].get("kind") == "stretch",
+            "interval": _interval(schedule_body["trigger"]),
+            "min_interval": format_duration(
+                max(_bound(clamp["min"]), _bound(terms["agent_shortest_interval"]))
+            ),
+            "max_interval": format_duration(
+                min(_bound(clamp["max"]) or DAY, _bound(terms["agent_longest_hint"]))
+            ),
+            "has_stretch_cadence": schedule_body["cadence"].get("kind") == "stretch",
             "next_at": hinted["next_at"],
             "source": hinted["source"],
             "without_hints": hinted["without_hints"],
@@ -73,22 +88,23 @@ def brief_of(context: Context, schedule: str, *, why: str) -> dict[str, Any]:
         "hints": hinted["hints"],
         "health": _health(context, schedule),
         "siblings": [
-            harmless(name, longest=255) for name in sibling_names(context, said["name"], said["group"])
+            sanitize(name, max_chars=255)
+            for name in sibling_names(context, schedule_body["name"], schedule_body["group"])
         ],
         "last_analysis": _last(context, schedule),
     }
 
 
-def _health(context: Context, schedule: str) -> dict[str, Any]:
+def _health(context: OperationContext, schedule: str) -> dict[str, Any]:
     found = operations["schedule health"](context, {"schedule": schedule})
     windows = {
-        name: {key: tally[key] for key in HEALTH} | {"duration": tally["duration"]["median"]}
+        name: {key: tally[key] for key in HEALTH_FIELDS} | {"duration": tally["duration"]["median"]}
         for name, tally in found["windows"].items()
     }
     return {"failures": found["failures"], "in_flight": found["in_flight"], "windows": windows}
 
 
-def _last(context: Context, schedule: str) -> dict[str, Any] | None:
+def _last(context: OperationContext, schedule: str) -> dict[str, Any] | None:
     rows = operations["analysis list"](context, {"schedule": schedule, "limit": 1})["analyses"]
     if not rows:
         return None
@@ -97,30 +113,30 @@ def _last(context: Context, schedule: str) -> dict[str, Any] | None:
 
 def _record(
     brief: Mapping[str, Any],
-    desk: Desk,
+    session: ToolSession,
     advisor: Advisor,
-    advised: Advised,
+    advised: AdvisorReport,
     *,
     warnings: list[str],
     took: timedelta,
 ) -> dict[str, Any]:
-    end = desk.submitted
-    said = end.reasoning if end is not None else advised.said
+    end = session.submitted
+    text = end.reasoning if end is not None else advised.summary
     record = {
         "schedule": brief["schedule"]["id"],
         "advisor": advisor.name,
         "model": advised.model[:200],
-        "tools": desk.calls,
-        "reasoning": harmless(said, longest=3900) or "it ended without a word",
-        "proposals": desk.proposals,
+        "tools": session.calls,
+        "reasoning": sanitize(text, max_chars=3900) or "the advisor gave no reasoning",
+        "proposals": session.proposals,
         "confidence": end.confidence if end is not None else "low",
         "tokens": advised.tokens,
         "cost": advised.cost,
-        "took": spell_duration(min(took, LONGEST_TOOK)),
-        "warnings": [harmless(one, longest=450) for one in warnings[:16]],
+        "took": format_duration(min(took, MAX_DURATION)),
+        "warnings": [sanitize(one, max_chars=450) for one in warnings[:16]],
     }
     if end is not None and end.next_analysis_in_minutes is not None:
-        record["look_again_in"] = spell_duration(end.next_analysis_in_minutes * MINUTE)
+        record["look_again_in"] = format_duration(end.next_analysis_in_minutes * MINUTE)
     return record
 
 

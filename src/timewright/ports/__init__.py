@@ -1,4 +1,4 @@
-"""What we ask of the outside: a clock, ids, a store, targets, advisors, observers, a waker."""
+"""Interfaces that the core packages need: clock, ids, store, targets, advisors, observers, waker."""
 
 from __future__ import annotations
 
@@ -10,87 +10,85 @@ from msgspec import Struct
 
 from timewright.core.calendars import occurrence_before
 from timewright.core.facts import Fact
-from timewright.core.run import Outcome, key_of
+from timewright.core.recurrence.triggers import AnyTrigger
+from timewright.core.run.run import Outcome, idempotency_key
 from timewright.core.target import AnyTarget
-from timewright.core.triggers import AnyTrigger
-from timewright.ports.advisor import Advised, Advisor, Use
+from timewright.ports.advisor import Advisor, AdvisorReport, CallTool
 from timewright.ports.rows import (
-    Advance,
-    Change,
-    Count,
-    Due,
-    Entry,
+    AuditEntry,
     Grant,
+    LiveCount,
+    OnTimeStep,
     Page,
-    Prune,
+    ProgressUpdate,
+    PruneRequest,
     Renewal,
     Renewed,
-    Revised,
+    RunChange,
     RunFilter,
     ScheduleFilter,
-    Stood,
-    Stored,
-    Turn,
+    ScheduleRecord,
+    ScheduleWrite,
+    StoredObject,
     Unreadable,
 )
 from timewright.ports.store import Store, Transaction
 
 __all__ = [
-    "Advance",
-    "Advised",
     "Advisor",
-    "Change",
+    "AdvisorReport",
+    "AuditEntry",
+    "CallTool",
+    "ChangeListener",
     "Clock",
-    "Count",
-    "Due",
-    "Ear",
-    "Entry",
     "Grant",
     "Ids",
     "Launch",
+    "LiveCount",
     "Observer",
+    "OnTimeStep",
     "Page",
-    "Prune",
+    "ProgressUpdate",
+    "PruneRequest",
     "Renewal",
     "Renewed",
-    "Revised",
+    "RunChange",
     "RunFilter",
+    "RunHandle",
     "ScheduleFilter",
-    "Stood",
+    "ScheduleRecord",
+    "ScheduleWrite",
     "Store",
-    "Stored",
+    "StoredObject",
     "Target",
     "Transaction",
-    "Turn",
     "Unreadable",
-    "Use",
     "Waker",
-    "Work",
 ]
 
 
 class Clock(Protocol):
-    """Tells the time; everything else takes it as an argument."""
+    """Reads the time. Only entry points use it; all other code takes `now` as an argument."""
 
     def now(self) -> datetime:
-        """The wall clock, in UTC."""
+        """Return the wall clock time in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back; only differences mean anything."""
+        """Return seconds on a clock that never goes back; only differences are meaningful."""
         ...
 
 
 class Ids(Protocol):
-    """Makes ids that sort by time and never repeat."""
+    """Makes unique ids that sort by time."""
 
     def new(self, kind: str, *, now: datetime) -> str:
-        """An id such as `run_01K8…` for that kind of thing."""
+        """Return a new id for a kind of object, such as `run_01K8…`."""
         ...
 
 
 class Launch(Struct, frozen=True, kw_only=True, gc=False):
-    """Everything a target is told about the run it starts."""
+    """Everything a target needs to start a run."""
 
     run_id: str
     namespace: str
@@ -101,7 +99,7 @@ class Launch(Struct, frozen=True, kw_only=True, gc=False):
     attempt: int
     planned_at: datetime
     fire_at: datetime
-    lane: str = ""
+    dedupe_scope: str = ""
     given_key: str = ""
     trigger: AnyTrigger | None = None
     zone: str = "UTC"
@@ -116,70 +114,73 @@ class Launch(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def key(self) -> str:
-        """What tells this occurrence from every other, the same for all attempts; made when asked for."""
-        return self.given_key or key_of(
-            self.run_id, lane=self.lane, schedule_id=self.schedule_id, planned_at=self.planned_at
+        """The idempotency key of the occurrence: the same for all attempts. Computed on access."""
+        return self.given_key or idempotency_key(
+            self.run_id,
+            dedupe_scope=self.dedupe_scope,
+            schedule_id=self.schedule_id,
+            planned_at=self.planned_at,
         )
 
     @property
     def previous_at(self) -> datetime | None:
-        """The instant before this one; found when it is asked for, because most never ask."""
+        """The occurrence before this one. Computed on access, because most targets never read it."""
         found = occurrence_before(self.trigger, self.planned_at) if self.trigger is not None else None
         return found.at if found is not None else None
 
     @property
     def next_at(self) -> datetime | None:
-        """The instant after this one; found when it is asked for."""
+        """The occurrence after this one. Computed on access."""
         return self.trigger.next_after(self.planned_at) if self.trigger is not None else None
 
 
-class Work(Protocol):
-    """Something that was launched and may be asked to stop."""
+class RunHandle(Protocol):
+    """Launched work that can be asked to stop."""
 
     def stop(self, reason: str) -> None:
-        """Ask it to end: politely, then after its grace by force where that is possible; never blocks."""
+        """Request a stop: graceful first, forced after the grace period where possible. Never blocks."""
         ...
 
 
 class Target(Protocol):
-    """Acts. Turns a launch into an outcome and never raises."""
+    """Starts work. Turns a launch into an outcome and never raises."""
 
-    def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> Work:
-        """Start the work and return at once; `done` is called exactly once, from any thread."""
+    def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> RunHandle:
+        """Start the work and return. `done` is called exactly once, from any thread."""
         ...
 
     def close(self, *, grace: timedelta) -> None:
-        """Stop what is left and free every thread, process and socket."""
+        """Stop the work that is left and free every thread, process and socket."""
         ...
 
 
 class Observer(Protocol):
-    """Listens to facts after they are true; what it does must not matter to anyone else."""
+    """Receives facts after they are committed. Its errors affect nothing else."""
 
-    def note(self, fact: Fact) -> None:
-        """Take note of one fact."""
+    def notify(self, fact: Fact) -> None:
+        """Handle one fact."""
         ...
 
 
 class Waker(Protocol):
-    """Lets the engine rest, and be woken."""
+    """Lets the engine sleep until a timeout or a wake-up."""
 
-    def rest(self, seconds: float) -> bool:
-        """Sleep at most that long; says whether someone woke us."""
+    def wait(self, seconds: float) -> bool:
+        """Sleep for at most `seconds`. Returns whether `wake` ended the sleep."""
         ...
 
     def wake(self) -> None:
-        """End a rest now, or the next one at once; from any thread."""
+        """End the current sleep, or the next one immediately. Callable from any thread."""
         ...
 
 
-class Ear(Protocol):
-    """Hears when another has written into the store; it may miss a call, and nothing depends on it."""
+class ChangeListener(Protocol):
+    """Reports writes by other processes. It may miss some: it only makes the engine react sooner."""
 
-    def calls(self) -> Iterator[None]:
-        """Yield whenever another may have written, on the thread that asks, until closed."""
+    def changes(self) -> Iterator[None]:
+        """Yield after another process may have written, on the calling thread, until closed."""
         ...
 
     def close(self) -> None:
-        """End the calls; from any thread."""
+        """End `changes`. Callable from any thread."""
         ...

@@ -1,4 +1,4 @@
-"""What we ask of an advisor: it reads what happened and proposes, through the tools it is handed."""
+"""The interface of an advisor, which reads the history and proposes hints through tools."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-Use = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
+CallTool = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 
 
-class Advised(Struct, frozen=True, kw_only=True):
-    """What advice took: the model, its tokens and cost, its last words, and what went wrong."""
+class AdvisorReport(Struct, frozen=True, kw_only=True):
+    """The report of one analysis: model, tokens, cost, the model's last message, and warnings."""
 
     model: str = ""
     tokens: int = 0
     cost: float = 0.0
-    said: str = ""
+    summary: str = ""
     warnings: tuple[str, ...] = ()
 
 
 class Advisor(Protocol):
-    """Reads what happened and proposes hints, through the tools and nothing else."""
+    """Reads the history and proposes hints, only through tools."""
 
     @property
     def name(self) -> str:
-        """What it is called in the record of an analysis."""
+        """The advisor's name in the record of an analysis."""
         ...
 
-    def advise(self, brief: Mapping[str, Any], use: Use, *, tokens_left: int) -> Advised:
-        """One analysis: use tools by name, `submit_analysis` last; it may spend so many tokens."""
+    def advise(self, brief: Mapping[str, Any], call_tool: CallTool, *, tokens_left: int) -> AdvisorReport:
+        """Run one analysis: call tools by name, `submit_analysis` last, with at most `tokens_left` tokens."""
         ...

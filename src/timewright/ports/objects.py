@@ -1,20 +1,117 @@
-"""What we ask of a store for objects that come one after another: a page of the newest, and forgetting."""
+"""Store queries for named objects, budgets, the audit log and single values."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Literal, Protocol
 
-from timewright.ports.rows import Stored
+from timewright.core.budgets.budgets import AccountKey, BudgetCatalog, BudgetUsage, Charge
+from timewright.ports.rows import (
+    AuditEntry,
+    Page,
+    StoredObject,
+)
+
+# The namespace of objects that belong to the whole installation.
+GLOBAL_NAMESPACE = "*"
 
 
-class ObjectVerbs(Protocol):
-    """Verbs for kinds of objects whose names rise with time; each costs what it gives back."""
+class ObjectQueries(Protocol):
+    """Queries for named objects, budgets, the audit log and single values of the store."""
 
-    def newest_objects(self, kind: str, *, namespace: str, before: str = "", limit: int = 50) -> list[Stored]:
-        """Objects of one kind, the last name first; with `before`, only names ahead of it."""
+    def put_objects(self, rows: Sequence[StoredObject], *, replaces: Mapping[str, int] | None = None) -> None:
+        """Write objects. Raises Conflict if `replaces` names a revision other than the last."""
+        ...
+
+    def get_objects(
+        self, kind: str, *, namespace: str | None = None, names: Iterable[str] | None = None
+    ) -> list[StoredObject]:
+        """Return objects of one kind, by name."""
+        ...
+
+    def newest_objects(
+        self, kind: str, *, namespace: str, before: str = "", limit: int = 50
+    ) -> list[StoredObject]:
+        """Return objects of one kind, last name first; with `before`, only smaller names."""
+        ...
+
+    def delete_object(self, kind: str, *, namespace: str, name: str) -> bool:
+        """Delete an object; returns whether it existed."""
         ...
 
     def prune_objects(self, kind: str, *, namespace: str, older_than: datetime, limit: int = 100) -> int:
-        """Remove the first names of a kind that were written before an instant; says how many went."""
+        """Delete the first objects of a kind that were written before an instant; returns how many."""
+        ...
+
+    def read_budgets(self, *, needed: Callable[[], bool] | None = None) -> BudgetCatalog:
+        """Return every budget and provider window, from a cache until one changes.
+
+        If `needed` returns false, another process may see the very first budget up to a second late.
+        """
+        ...
+
+    def mark_budgets_changed(self) -> None:
+        """Invalidate the caches after a budget or window was written; other writers wait here."""
+        ...
+
+    def get_accounts(
+        self, keys: Iterable[AccountKey], *, lock: bool = False
+    ) -> dict[AccountKey, BudgetUsage]:
+        """Return the use of accounts; `lock` keeps it unchanged until the transaction ends."""
+        ...
+
+    def list_accounts(self, budget: str, *, limit: int) -> list[tuple[datetime, BudgetUsage]]:
+        """Return the use of each period that has any, newest first."""
+        ...
+
+    def add_charges(self, charges: Sequence[Charge]) -> None:
+        """Insert the charges of leases and add them to their accounts."""
+        ...
+
+    def get_charges(self, run_ids: Iterable[str], *, open_only: bool = False) -> list[Charge]:
+        """Return the charges of runs; with `open_only`, those whose actual use is not known yet."""
+        ...
+
+    def close_charges(self, known: Mapping[Charge, Charge]) -> None:
+        """Write the actual use of open charges and replace the held amount in the accounts."""
+        ...
+
+    def recount_budget(self, budget: str, *, since: datetime) -> None:
+        """Recompute the account of the period that begins at `since` from its charges."""
+        ...
+
+    def delete_budget_usage(self, budget: str) -> None:
+        """Delete the charges and accounts of a budget."""
+        ...
+
+    def add_audit(self, entries: Sequence[AuditEntry]) -> None:
+        """Append to the audit log; the hash of each entry covers the entry before it."""
+        ...
+
+    def find_audit(self, *, namespace: str | None = None, limit: int = 50, cursor: str = "") -> Page:
+        """Return a page of the audit log, newest first."""
+        ...
+
+    def find_broken_audit_entry(self) -> int | None:
+        """Return the number of the first audit entry whose hash does not match, if any."""
+        ...
+
+    def get_meta(self, name: str) -> str | None:
+        """Return a single value about the store."""
+        ...
+
+    def put_meta(self, name: str, value: str) -> None:
+        """Write a single value about the store."""
+        ...
+
+    def list_meta(self, prefix: str, *, after: str = "", limit: int = 1000) -> list[tuple[str, str]]:
+        """Return a page of store values whose names begin with `prefix`, by name."""
+        ...
+
+    def lock(self, name: Literal["links", "budgets"]) -> None:
+        """Lock all links or all budgets against other writers until the transaction ends.
+
+        With the links locked, two writers cannot form a cycle together.
+        """
         ...

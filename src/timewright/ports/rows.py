@@ -1,4 +1,4 @@
-"""What travels between the ledger and a store: values that say what to read and what to write."""
+"""Values passed between the ledger and a store: records, writes, filters and pages."""
 
 from __future__ import annotations
 
@@ -7,57 +7,57 @@ from typing import Any
 
 from msgspec import Struct
 
-from timewright.core.admission import Flight
-from timewright.core.run import Run, RunState
-from timewright.core.schedule import Schedule, ScheduleState, Standing
+from timewright.core.run.admission import InFlightCounts
+from timewright.core.run.run import Run, RunState
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 
 
-class Due(Struct, frozen=True, gc=False):
-    """A schedule to look at now: what it says, where it stands, what it has under way."""
+class ScheduleRecord(Struct, frozen=True, gc=False):
+    """A stored schedule: definition, progress, runs in flight, and its newest run."""
 
     schedule: Schedule
-    standing: Standing
-    flight: Flight
+    progress: ScheduleProgress
+    in_flight: InFlightCounts
     last_run: str = ""
 
 
-class Revised(Struct, frozen=True, kw_only=True):
-    """A schedule to write: the revision it replaces (None for a new one), and who wrote it and why."""
+class ScheduleWrite(Struct, frozen=True, kw_only=True):
+    """A schedule to write: the revision it replaces (None if new), who wrote it and why."""
 
     schedule: Schedule
-    standing: Standing
+    progress: ScheduleProgress
     replaces: int | None = None
     actor: str = ""
     reason: str = ""
     at: datetime
 
 
-class Stood(Struct, frozen=True, gc=False):
-    """A schedule's standing to write, and the run that is now its newest, if that changed.
+class ProgressUpdate(Struct, frozen=True, gc=False):
+    """The progress of a schedule to write, and its newest run if that changed.
 
-    In a step nothing changes but how far the schedule is decided, what comes next, and its counts.
+    `only_advances` says that nothing but cursor, next instant and counters changed.
     """
 
     schedule_id: str
-    standing: Standing
+    progress: ScheduleProgress
     last_run: str = ""
-    is_step: bool = False
+    only_advances: bool = False
 
 
-class Advance(Struct, frozen=True, gc=False):
-    """A schedule that goes on in the ordinary way: a run is ready where it stood, and its next one follows.
+class OnTimeStep(Struct, frozen=True, gc=False):
+    """A due schedule that gets one run at its planned instant and moves on to `next_at`.
 
-    It stands in the store as it does here. One that starts at once comes with its run, leased.
+    `record` must be what the store holds. `started_run` is set if the run is leased at once.
     """
 
-    due: Due
+    record: ScheduleRecord
     run_id: str
-    following: datetime
-    started: Run | None = None
+    next_at: datetime
+    started_run: Run | None = None
 
 
 class Grant(Struct, frozen=True, kw_only=True, gc=False):
-    """A lease to write: it holds only if the run is still ready with the fence it was read with."""
+    """A lease to write. It takes effect only if the run is still ready with the same fence."""
 
     run: Run
     lease_id: str
@@ -67,7 +67,7 @@ class Grant(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Renewal(Struct, frozen=True):
-    """A lease to prolong; it holds only if the fence still does."""
+    """A lease to renew. It takes effect only if the fence still matches."""
 
     run_id: str
     fence: int
@@ -75,46 +75,39 @@ class Renewal(Struct, frozen=True):
 
 
 class Renewed(Struct, frozen=True):
-    """A lease that was prolonged, and whether its run was asked to stop."""
+    """A renewed lease, and the cancel request of its run, if any."""
 
     run_id: str
     fence: int
     cancel_at: datetime | None = None
 
 
-class Turn(Struct, frozen=True, kw_only=True):
-    """Whether a turn was ours, and what the store's clock showed after the wait for it."""
-
-    had: bool
-    at: datetime
-
-
-class Change(Struct, frozen=True):
-    """A run to rewrite; it holds only if the run is still in that state with that fence."""
+class RunChange(Struct, frozen=True):
+    """A run to rewrite. It takes effect only if state and fence still match."""
 
     run: Run
-    was: RunState
-    fence: int
+    expected_state: RunState
+    expected_fence: int
 
 
 class Unreadable(Struct, frozen=True):
-    """A row that is there and cannot be understood: which one, and why."""
+    """A stored row that cannot be decoded, and the error."""
 
     id: str
     name: str
-    why: str
+    error: str
 
 
 class Page(Struct, frozen=True):
-    """A piece of a list, and where the next piece begins ("" when this was the last)."""
+    """A page of a list, and the cursor of the next page ("" after the last)."""
 
     rows: tuple[Any, ...]
     cursor: str = ""
     unreadable: tuple[Unreadable, ...] = ()
 
 
-class Count(Struct, frozen=True, kw_only=True):
-    """How many live things of one kind there are in a namespace and a queue, and since when the oldest."""
+class LiveCount(Struct, frozen=True, kw_only=True):
+    """The number of live rows of one kind per namespace and queue, and the oldest instant."""
 
     namespace: str
     queue: str
@@ -129,13 +122,13 @@ class ScheduleFilter(Struct, frozen=True, kw_only=True):
     namespace: str | None = None
     state: ScheduleState | None = None
     group: str | None = None
-    name_starts: str = ""
+    name_prefix: str = ""
     limit: int = 50
     cursor: str = ""
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):
-    """Which runs to list, newest first; with a schedule its own history is walked."""
+    """Which runs to list, newest first. With a schedule, its own history is followed."""
 
     namespace: str | None = None
     schedule_id: str | None = None
@@ -147,8 +140,8 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     cursor: str = ""
 
 
-class Entry(Struct, frozen=True, kw_only=True):
-    """One line of the audit log: who did what to which object, from what to what, and why."""
+class AuditEntry(Struct, frozen=True, kw_only=True):
+    """One entry of the audit log: who did what to which object, before and after, and why."""
 
     at: datetime
     namespace: str
@@ -161,8 +154,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class Stored(Struct, frozen=True, kw_only=True):
-    """A small named object kept with its revision: a queue's policy, a limit, a calendar, a workflow."""
+class StoredObject(Struct, frozen=True, kw_only=True):
+    """A small named object with a revision: a queue policy, a limit, a calendar, a workflow."""
 
     kind: str
     namespace: str
@@ -172,8 +165,8 @@ class Stored(Struct, frozen=True, kw_only=True):
     at: datetime
 
 
-class Prune(Struct, frozen=True, kw_only=True):
-    """What history may go: older than an instant, beyond a count per store, beyond so many bytes."""
+class PruneRequest(Struct, frozen=True, kw_only=True):
+    """Which finished runs to delete: older than an instant, beyond a count, or beyond a size in bytes."""
 
     older_than: datetime | None = None
     keep_runs: int | None = None

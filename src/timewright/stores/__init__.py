@@ -1,1 +1,1 @@
-"""Remembers. One behaviour, two dialects: SQLite and PostgreSQL."""
+"""Stores on SQLite and PostgreSQL with the same behaviour. `queries` is shared by both."""

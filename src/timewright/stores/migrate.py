@@ -1,4 +1,8 @@
-"""Forward-only migrations: numbered files per dialect, one transaction each, under a lock, checksummed."""
+"""Forward-only migrations: numbered SQL files per database, applied under a lock, recorded with a checksum.
+
+Until 0.1 is tagged there is one migration, which a schema change edits. A store made from an earlier form of
+it is recognised by its checksum and refused.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ _FILE = re.compile(r"^(\d{4})_(\w+)\.(sqlite|postgres)\.sql$")
 
 
 class Migration(Struct, frozen=True):
-    """One step of the schema."""
+    """One migration file."""
 
     number: int
     name: str
@@ -23,46 +27,50 @@ class Migration(Struct, frozen=True):
 
     @property
     def checksum(self) -> str:
-        """What was applied, so that a file changed afterwards is noticed."""
-        return hashlib.sha256(self.sql.encode()).hexdigest()
+        """The SHA-256 of the statements, stored with the applied migration; comments do not count."""
+        return hashlib.sha256("\n".join(self.statements).encode()).hexdigest()
 
     @property
     def statements(self) -> list[str]:
-        """The statements of the step, one by one."""
+        """The SQL statements of the migration."""
         lines = [line for line in self.sql.splitlines() if not line.lstrip().startswith("--")]
         return [part.strip() for part in "\n".join(lines).split(";\n") if part.strip(" ;\n")]
 
 
-def migrations(dialect: str) -> tuple[Migration, ...]:
-    """Every step of one dialect, in order."""
+def load_migrations(dialect: str) -> tuple[Migration, ...]:
+    """Return the migrations of one dialect, in order."""
     found = []
     for file in resources.files("timewright.stores.migrations").iterdir():
         named = _FILE.match(file.name)
         if named and named[3] == dialect:
             found.append(Migration(int(named[1]), named[2], file.read_text("utf-8")))
-    return tuple(sorted(found, key=lambda step: step.number))
+    return tuple(sorted(found, key=lambda migration: migration.number))
 
 
-def pending(steps: Sequence[Migration], applied: Sequence[tuple[int, str]], *, place: str) -> list[Migration]:
-    """The steps still to apply; refuses a store that is ahead of us or was built from other files."""
-    known = {step.number: step for step in steps}
-    newest = max(known, default=0)
+def pending_migrations(
+    known: Sequence[Migration], applied: Sequence[tuple[int, str]], *, path: str
+) -> list[Migration]:
+    """Return the migrations still to apply; raises SchemaMismatch for a store this version cannot open.
+
+    `applied` are the numbers and checksums recorded in the store, in order.
+    """
+    by_number = {migration.number: migration for migration in known}
     for number, checksum in applied:
-        if number > newest:
+        if number not in by_number:
             raise SchemaMismatch(
-                f"{place} has schema {number}, this version knows {newest}",
+                f"{path} has schema {number}, but this version knows only {max(by_number, default=0)}",
                 field="schema",
                 value=number,
                 rule="a store is opened by a version that knows its schema",
                 fix="upgrade timewright, or open a backup made before the upgrade",
             )
-        if known[number].checksum != checksum:
+        if by_number[number].checksum != checksum:
             raise SchemaMismatch(
-                f"{place} was built from another form of step {number}",
+                f"{path} was made by an earlier development version of timewright, whose schema differs",
                 field="schema",
                 value=number,
-                rule="an applied step is never changed",
-                fix="use the version of timewright that created this store",
+                rule="until 0.1 the schema changes without migrations",
+                fix="start with a new store, or use the version of timewright that made this one",
             )
     done = {number for number, _ in applied}
-    return [step for step in steps if step.number not in done]
+    return [migration for migration in known if migration.number not in done]

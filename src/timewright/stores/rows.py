@@ -1,4 +1,4 @@
-"""Rows ↔ values: how runs and attempts are spelled in a table."""
+"""Encoding and decoding of runs and attempts as table rows."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from timewright.core.costs import Cost
-from timewright.core.decision import Candidate, Source
+from timewright.core.budgets.costs import Cost
 from timewright.core.moments import EPOCH
-from timewright.core.run import Attempt, Run, RunState
+from timewright.core.run.run import Attempt, Run, RunState
+from timewright.core.schedule.decision import Candidate, Source
 from timewright.errors import UnreadableRow
 
 Row = Sequence[Any]
@@ -28,7 +28,7 @@ _read_cost = msgspec.json.Decoder(Cost).decode
 
 
 class Extra(Struct, frozen=True, omit_defaults=True):
-    """What few runs have, kept together so that most rows stay narrow."""
+    """Fields that few runs have, in one JSON column so that most rows stay narrow."""
 
     trail: tuple[Candidate, ...] = ()
     missed: int = 0
@@ -48,59 +48,59 @@ def _shared_extra(more: str) -> Extra:
 
 
 def _new_extra(more: str) -> Extra:
-    """What few runs have; read once for all of a batch, unless each must have a payload of its own."""
+    """Decode extra fields, cached for a batch unless there is a payload, which must not be shared."""
     return _read_extra(more) if "payload" in more else _shared_extra(more)
 
 
-def to_int(moment: datetime | None) -> int | None:
-    """An instant as a table keeps it."""
+def micros_or_none(moment: datetime | None) -> int | None:
+    """Return an instant in microseconds; None stays None."""
     return None if moment is None else (moment - EPOCH) // MICROSECOND
 
 
 @lru_cache(maxsize=256)
-def shared_int(moment: datetime) -> int:
-    """The same for an instant that a whole batch shares, such as now."""
+def cached_micros(moment: datetime) -> int:
+    """Return an instant in microseconds, cached because a whole batch shares it."""
     return (moment - EPOCH) // MICROSECOND
 
 
 def to_instant(value: int | None) -> datetime | None:
-    """An instant as everyone else knows it."""
+    """Return a stored instant as a datetime; None stays None."""
     return None if value is None else EPOCH + value * MICROSECOND
 
 
 @lru_cache(maxsize=256)
-def shared_instant(value: int) -> datetime:
-    """The same for an instant that a whole batch shares."""
+def cached_instant(value: int) -> datetime:
+    """Return a stored instant as a datetime, cached because a whole batch shares it."""
     return EPOCH + value * MICROSECOND
 
 
-def text(value: object) -> str:
-    """A value as JSON text; half a character, which has no place in any text, becomes a mark."""
+def json_text(value: object) -> str:
+    """Return a value as JSON text; lone surrogates become U+FFFD."""
     try:
         return _write_json(value).decode()
     except UnicodeEncodeError:
         return _write_json(_mended(msgspec.to_builtins(value))).decode()
 
 
-def clean(value: str) -> str:
-    """A text that every database can keep: no NUL, no half a character."""
+def storable_text(value: str) -> str:
+    """Return text that every database can store: NUL and lone surrogates become U+FFFD."""
     if "\0" not in value and value.isascii():
         return value
     whole = value.replace("\0", "\ufffd").encode("utf-16", "surrogatepass")
     return whole.decode("utf-16", "replace")
 
 
-def new_run_row(run: Run) -> tuple[Any, ...]:
-    """A run to insert, in the order of the statement book.
+def run_row(run: Run) -> tuple[Any, ...]:
+    """A run to insert, with the columns of `insert_runs`.
 
-    A ready run sleeps until its instant has come; waking is what puts it into its line.
+    A ready run with a future `fire_at` is deferred until that instant.
     """
     planned_at = (run.planned_at - EPOCH) // MICROSECOND
     return (
         run.id,
         run.namespace,
         run.schedule_id,
-        run.lane,
+        run.dedupe_scope,
         planned_at,
         planned_at if run.fire_at is run.planned_at else (run.fire_at - EPOCH) // MICROSECOND,
         run.state._value_,
@@ -109,27 +109,27 @@ def new_run_row(run: Run) -> tuple[Any, ...]:
         run.source._value_,
         run.revision,
         run.queue,
-        line_of(run.gates) if run.gates else "",
+        ready_bucket(run.limit_keys) if run.limit_keys else "",
         run.priority,
-        1 if run.alone else 0,
+        1 if run.exclusive else 0,
         1 if run.handoff else 0,
         run.fence,
-        None if run.last_of is None else to_int(run.last_of),
+        None if run.last_of is None else micros_or_none(run.last_of),
         run.dropped,
-        shared_int(run.created_at),
-        None if run.finished_at is None else shared_int(run.finished_at),
+        cached_micros(run.created_at),
+        None if run.finished_at is None else cached_micros(run.finished_at),
         run.lease_id,
         run.holder,
-        None if run.leased_at is None else shared_int(run.leased_at),
-        None if run.lease_until is None else shared_int(run.lease_until),
+        None if run.leased_at is None else cached_micros(run.leased_at),
+        None if run.lease_until is None else cached_micros(run.lease_until),
         run.parent,
         run.previous,
-        extra_of(run),
+        extra_json(run),
     )
 
 
 def read_run(row: Row) -> Run:
-    """A run from the columns of `statements.RUN_COLUMNS`."""
+    """Decode a run from the columns of `statements.RUN_COLUMNS`."""
     try:
         planned_at = EPOCH + row[4] * MICROSECOND
         fire_at = planned_at if row[5] == row[4] else EPOCH + row[5] * MICROSECOND
@@ -138,7 +138,7 @@ def read_run(row: Row) -> Run:
             id=row[0],
             namespace=row[1],
             schedule_id=row[2],
-            lane=row[3],
+            dedupe_scope=row[3],
             planned_at=planned_at,
             fire_at=fire_at,
             state=_RUN_STATES[row[6]],
@@ -146,9 +146,9 @@ def read_run(row: Row) -> Run:
             source=SOURCES[row[8]],
             revision=row[9],
             queue=row[10],
-            gates=gates_of(row[11]),
+            limit_keys=limit_keys_of(row[11]),
             priority=row[12],
-            alone=row[13] == 1,
+            exclusive=row[13] == 1,
             handoff=row[14] == 1,
             attempts=row[15],
             refunds=row[16],
@@ -163,7 +163,7 @@ def read_run(row: Row) -> Run:
             leased_at=to_instant(row[25]),
             lease_until=to_instant(row[26]),
             cancel_at=to_instant(row[27]),
-            word=row[28],
+            outcome_label=row[28],
             error=row[29],
             parent=row[30],
             previous=row[31],
@@ -178,13 +178,13 @@ def read_run(row: Row) -> Run:
         raise UnreadableRow(f"run {row[0]} cannot be read: {error}", field="runs", value=row[0]) from error
 
 
-def read_new_run(row: Row, gates: tuple[str, ...]) -> Run:
-    """A run to which nothing has happened yet, from the few columns in which such runs differ."""
+def read_fresh_run(row: Row, limit_keys: tuple[str, ...]) -> Run:
+    """Decode a run that was never leased, from the few columns of `ready_runs_of_bucket`."""
     (
         run_id,
         namespace,
         schedule_id,
-        lane,
+        dedupe_scope,
         planned_at,
         fire_at,
         state,
@@ -192,7 +192,7 @@ def read_new_run(row: Row, gates: tuple[str, ...]) -> Run:
         revision,
         queue,
         priority,
-        alone,
+        exclusive,
         handoff,
         created_at,
         previous,
@@ -206,18 +206,18 @@ def read_new_run(row: Row, gates: tuple[str, ...]) -> Run:
             id=run_id,
             namespace=namespace,
             schedule_id=schedule_id,
-            lane=lane,
+            dedupe_scope=dedupe_scope,
             planned_at=planned,
-            fire_at=planned if fire_at == planned_at else shared_instant(fire_at),
+            fire_at=planned if fire_at == planned_at else cached_instant(fire_at),
             state=_RUN_STATES[state],
             source=SOURCES[source],
             revision=revision,
             queue=queue,
-            gates=gates,
+            limit_keys=limit_keys,
             priority=priority,
-            alone=alone == 1,
+            exclusive=exclusive == 1,
             handoff=handoff == 1,
-            created_at=shared_instant(created_at),
+            created_at=cached_instant(created_at),
             previous=previous,
             trail=extra.trail,
             missed=extra.missed,
@@ -231,7 +231,7 @@ def read_new_run(row: Row, gates: tuple[str, ...]) -> Run:
 
 
 def settled_columns(settled: Sequence[tuple[Run, Attempt]]) -> tuple[list[Any], ...]:
-    """Runs after their leases ended, column by column in the order of the statement book."""
+    """Settled runs, with the columns of `settle_runs`."""
     runs = [run for run, _ in settled]
     return (
         [run.id for run in runs],
@@ -239,56 +239,59 @@ def settled_columns(settled: Sequence[tuple[Run, Attempt]]) -> tuple[list[Any], 
         [run.state._value_ for run in runs],
         [1 if run.state is RunState.READY else 0 for run in runs],
         [(run.fire_at - EPOCH) // MICROSECOND if run.state is RunState.READY else None for run in runs],
-        [clean(run.reason) if run.reason else "" for run in runs],
+        [storable_text(run.reason) if run.reason else "" for run in runs],
         [run.attempts for run in runs],
         [run.refunds for run in runs],
-        [shared_int(run.started_at) if run.started_at is not None else None for run in runs],
-        [shared_int(run.finished_at) if run.finished_at is not None else None for run in runs],
-        [clean(run.word) if run.word else "" for run in runs],
-        [clean(run.error) if run.error else "" for run in runs],
+        [cached_micros(run.started_at) if run.started_at is not None else None for run in runs],
+        [cached_micros(run.finished_at) if run.finished_at is not None else None for run in runs],
+        [storable_text(run.outcome_label) if run.outcome_label else "" for run in runs],
+        [storable_text(run.error) if run.error else "" for run in runs],
     )
 
 
-def changed_row(run: Run, *, was: RunState, fence: int) -> tuple[Any, ...]:
-    """A run that was rewritten while nobody held it, in the order of the statement book."""
+def changed_row(run: Run, *, expected_state: RunState, expected_fence: int) -> tuple[Any, ...]:
+    """A rewritten run, with the columns of `change_runs`."""
     return (
         run.id,
-        was.value,
-        fence,
+        expected_state.value,
+        expected_fence,
         run.state.value,
         1 if run.state is RunState.READY else 0,
-        to_int(run.fire_at),
-        clean(run.reason),
+        micros_or_none(run.fire_at),
+        storable_text(run.reason),
         run.attempts,
         run.refunds,
-        to_int(run.finished_at),
-        clean(run.error),
+        micros_or_none(run.finished_at),
+        storable_text(run.error),
     )
 
 
 def attempt_columns(attempts: Sequence[Attempt]) -> tuple[list[Any], ...]:
-    """Ended leases to insert, column by column in the order of the statement book."""
+    """Ended attempts, with the columns of `insert_attempts`."""
     return (
         [attempt.run_id for attempt in attempts],
         [attempt.fence for attempt in attempts],
         [attempt.number for attempt in attempts],
         [attempt.lease_id for attempt in attempts],
         [attempt.holder for attempt in attempts],
-        [shared_int(attempt.leased_at) for attempt in attempts],
-        [shared_int(attempt.lease_until) for attempt in attempts],
-        [shared_int(attempt.started_at) if attempt.started_at is not None else None for attempt in attempts],
-        [shared_int(attempt.ended_at) for attempt in attempts],
+        [cached_micros(attempt.leased_at) for attempt in attempts],
+        [cached_micros(attempt.lease_until) for attempt in attempts],
+        [
+            cached_micros(attempt.started_at) if attempt.started_at is not None else None
+            for attempt in attempts
+        ],
+        [cached_micros(attempt.ended_at) for attempt in attempts],
         [attempt.outcome for attempt in attempts],
         [1 if attempt.charged else 0 for attempt in attempts],
-        [clean(attempt.word) if attempt.word else "" for attempt in attempts],
-        [clean(attempt.error) if attempt.error else "" for attempt in attempts],
-        [text(attempt.result) if attempt.result is not None else "" for attempt in attempts],
-        [text(attempt.cost) if attempt.cost is not None else "" for attempt in attempts],
+        [storable_text(attempt.outcome_label) if attempt.outcome_label else "" for attempt in attempts],
+        [storable_text(attempt.error) if attempt.error else "" for attempt in attempts],
+        [json_text(attempt.result) if attempt.result is not None else "" for attempt in attempts],
+        [json_text(attempt.cost) if attempt.cost is not None else "" for attempt in attempts],
     )
 
 
 def read_attempt(row: Row) -> Attempt:
-    """The reverse of `attempt_columns`."""
+    """The inverse of `attempt_columns`."""
     return Attempt(
         run_id=row[0],
         fence=row[1],
@@ -301,7 +304,7 @@ def read_attempt(row: Row) -> Attempt:
         ended_at=EPOCH + row[8] * MICROSECOND,
         outcome=row[9],
         charged=row[10] == 1,
-        word=row[11],
+        outcome_label=row[11],
         error=row[12],
         result=_read_any(row[13]) if row[13] else None,
         cost=_read_cost(row[14]) if row[14] else None,
@@ -309,7 +312,7 @@ def read_attempt(row: Row) -> Attempt:
 
 
 def _mended(value: Any) -> Any:
-    """The same data with every text made whole."""
+    """Return the data with lone surrogates replaced in every text."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
@@ -319,22 +322,22 @@ def _mended(value: Any) -> Any:
     return value
 
 
-def line_of(gates: tuple[str, ...]) -> str:
-    """The line a run stands in: those who share their gates wait together. Names hold no line feed."""
-    return "\n".join(gates)
+def ready_bucket(limit_keys: tuple[str, ...]) -> str:
+    """Return the bucket of ready runs that share the same limits. Keys contain no line feed."""
+    return "\n".join(limit_keys)
 
 
-def gates_of(line: str) -> tuple[str, ...]:
-    """The reverse of `line_of`."""
-    return tuple(line.split("\n")) if line else ()
+def limit_keys_of(bucket: str) -> tuple[str, ...]:
+    """The inverse of `ready_bucket`."""
+    return tuple(bucket.split("\n")) if bucket else ()
 
 
-def extra_of(run: Run) -> str:
-    """What few runs have, as one text; empty for most."""
-    told = run.trail or run.missed or run.fired_by or run.backfill_of or run.made_by
-    if not told and run.payload is None:
+def extra_json(run: Run) -> str:
+    """Return the extra fields of a run as JSON; empty for most runs."""
+    has_extra = run.trail or run.missed or run.fired_by or run.backfill_of or run.made_by
+    if not has_extra and run.payload is None:
         return ""
-    return text(
+    return json_text(
         Extra(
             trail=run.trail,
             missed=run.missed,

@@ -1,4 +1,4 @@
-"""Rows ↔ values: how schedules are spelled in a table, what they say and where they stand."""
+"""Encoding and decoding of schedules as table rows: definition and progress."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from timewright.core.decision import Candidate
-from timewright.core.hints import NO_HINTS, Hints
-from timewright.core.jitter import share
 from timewright.core.moments import EPOCH
-from timewright.core.schedule import Schedule, ScheduleState, Standing
-from timewright.core.shards import SMALLEST_PARTS
+from timewright.core.policies.jitter import hash_fraction
+from timewright.core.schedule.decision import Candidate
+from timewright.core.schedule.hints import NO_HINTS, Hints
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
+from timewright.core.schedule.shards import SHARD_SLOTS
 from timewright.errors import TimewrightError, UnreadableRow
-from timewright.stores.rows import MICROSECOND, SOURCES, Row, text, to_instant, to_int
+from timewright.stores.rows import MICROSECOND, SOURCES, Row, json_text, micros_or_none, to_instant
 
 _SCHEDULE_STATES = {state.value: state for state in ScheduleState}
 
@@ -24,12 +24,12 @@ _read_trail = msgspec.json.Decoder(tuple[Candidate, ...]).decode
 
 
 def schedule_body(schedule: Schedule) -> str:
-    """What a schedule says, as one JSON text; fields at their defaults are left out."""
+    """Return the definition of a schedule as JSON; default values are omitted."""
     return _write_json(schedule).decode()
 
 
 def read_schedule(body: str) -> Schedule:
-    """A schedule from its JSON text."""
+    """Decode a schedule definition from JSON."""
     try:
         return _read_schedule(body)
     except (msgspec.MsgspecError, ValueError, TimewrightError) as error:
@@ -37,49 +37,49 @@ def read_schedule(body: str) -> Schedule:
 
 
 def shard_of(schedule_id: str) -> int:
-    """Which of the smallest shards a schedule falls into; larger ones are made of these."""
-    return int(share(schedule_id) * SMALLEST_PARTS)
+    """Return the smallest shard of a schedule; larger shards combine these."""
+    return int(hash_fraction(schedule_id) * SHARD_SLOTS)
 
 
-def standing_row(standing: Standing) -> tuple[Any, ...]:
-    """The changing part of a schedule: state to hints, in the order of the statement book."""
-    next_at = to_int(standing.next_at)
+def progress_row(progress: ScheduleProgress) -> tuple[Any, ...]:
+    """The progress of a schedule, from the column state to the column hints."""
+    next_at = micros_or_none(progress.next_at)
     return (
-        standing.state._value_,
-        standing.reason,
-        to_int(standing.cursor),
+        progress.state._value_,
+        progress.reason,
+        micros_or_none(progress.cursor),
         next_at,
-        next_at if standing.wake_at is standing.next_at else to_int(standing.wake_at),
-        standing.source._value_ if standing.source is not None else "",
-        text(standing.trail) if standing.trail else "",
-        standing.failures,
-        standing.runs,
-        standing.missed,
-        to_int(standing.paused_at),
-        to_int(standing.paused_until),
-        to_int(standing.last_started_at),
-        to_int(standing.last_finished_at),
-        text(standing.hints) if standing.hints is not NO_HINTS and standing.hints != NO_HINTS else "",
+        next_at if progress.wake_at is progress.next_at else micros_or_none(progress.wake_at),
+        progress.source._value_ if progress.source is not None else "",
+        json_text(progress.trail) if progress.trail else "",
+        progress.failures,
+        progress.runs,
+        progress.missed,
+        micros_or_none(progress.paused_at),
+        micros_or_none(progress.paused_until),
+        micros_or_none(progress.last_started_at),
+        micros_or_none(progress.last_finished_at),
+        json_text(progress.hints) if progress.hints is not NO_HINTS and progress.hints != NO_HINTS else "",
     )
 
 
-def advance_row(schedule_id: str, standing: Standing, last_run: str) -> tuple[Any, ...]:
-    """What an ordinary step changes of a schedule, in the order of the statement book."""
-    next_at = to_int(standing.next_at)
-    wake_at = next_at if standing.wake_at is standing.next_at else to_int(standing.wake_at)
+def advance_row(schedule_id: str, progress: ScheduleProgress, last_run: str) -> tuple[Any, ...]:
+    """The changed progress of a schedule, with the columns of `advance_progress`."""
+    next_at = micros_or_none(progress.next_at)
+    wake_at = next_at if progress.wake_at is progress.next_at else micros_or_none(progress.wake_at)
     return (
         schedule_id,
-        to_int(standing.cursor),
+        micros_or_none(progress.cursor),
         next_at,
         wake_at,
-        standing.runs,
-        standing.missed,
+        progress.runs,
+        progress.missed,
         last_run,
     )
 
 
-def read_standing(row: Row) -> Standing:
-    """The reverse of `standing_row`."""
+def read_progress(row: Row) -> ScheduleProgress:
+    """The inverse of `standing_row`."""
     (
         state,
         reason,
@@ -99,7 +99,7 @@ def read_standing(row: Row) -> Standing:
     ) = row
     try:
         next_at = None if planned is None else EPOCH + planned * MICROSECOND
-        return Standing(
+        return ScheduleProgress(
             state=_SCHEDULE_STATES[state],
             reason=reason,
             cursor=EPOCH + cursor * MICROSECOND,

@@ -1,7 +1,7 @@
-"""Loads the book of statements and speaks it in a dialect.
+"""Loads the SQL statements and fills in the parts that differ between databases.
 
-Statements are written once. A dialect fills in the few phrases that differ: how a list is asked for,
-how many rows are brought to one statement, and how rows are held.
+Statements are written once, in sql/statements.sql. A dialect provides list parameters, batches of rows, and
+row locks.
 """
 
 from __future__ import annotations
@@ -17,68 +17,71 @@ _NAME = re.compile(r"^-- name: (\w+)(?:\(([^)]*)\))?(?: \[(\w+)\])?$")
 _ROW = re.compile(r"\bv\.(\w+)")
 _PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
 
+# Names and types of the columns of a batch.
+Columns = tuple[tuple[str, str], ...]
+
 RUN_COLUMNS = """
-    id namespace schedule_id lane planned_at fire_at state reason source revision queue line priority alone
-    handoff attempts refunds fence last_of dropped created_at started_at finished_at lease_id holder leased_at
-    lease_until cancel_at word error parent previous extra
+    id namespace schedule_id dedupe_scope planned_at fire_at state reason source revision queue ready_bucket
+    priority exclusive handoff attempts refunds fence last_of dropped created_at started_at finished_at
+    lease_id holder leased_at lease_until cancel_at outcome_label error parent previous extra
 """
 
 
-# Where a schedule stands, and how much it has under way.
-DUE_COLUMNS = """
-    s.id, s.revision, s.state, s.reason, s.decided_to, s.next_at, s.wake_at, s.source, s.trail, s.failures,
+# The progress of a schedule and its number of runs in flight.
+SCHEDULE_COLUMNS = """
+    s.id, s.revision, s.state, s.reason, s.cursor_at, s.next_at, s.wake_at, s.source, s.trail, s.failures,
     s.runs, s.missed, s.paused_at, s.paused_until, s.last_started_at, s.last_finished_at, s.hints, s.last_run,
-    (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.alone = 1 AND r.schedule_id <> ''
+    (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.exclusive = 1 AND r.schedule_id <> ''
         AND r.state IN ('ready', 'leased')),
     (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.state = 'held')
 """
 
-# The same without what is under way: what a list shows, and all that has to be readable of it.
-SHOWN_COLUMNS = """
-    s.id, s.revision, s.state, s.reason, s.decided_to, s.next_at, s.wake_at, s.source, s.trail, s.failures,
+# The same for a list, without the runs in flight.
+LIST_COLUMNS = """
+    s.id, s.revision, s.state, s.reason, s.cursor_at, s.next_at, s.wake_at, s.source, s.trail, s.failures,
     s.runs, s.missed, s.paused_at, s.paused_until, s.last_started_at, s.last_finished_at, s.hints, s.name
 """
 
 
 class Statement(Struct, frozen=True):
-    """One statement, ready for its database; `kinds` are those of the columns of the rows it is given.
+    """One statement in one dialect; `column_types` are those of the rows of a batch.
 
-    Where `kept` is set the statement gives back the first column of every row that took effect. `varying`
-    are the places of the columns in which the rows of a batch differ, the first of them being the key; where
-    a dialect has a shorter form for rows that differ in nothing else, that is `alike`.
+    With `returns_ids` the statement returns the first column of every row that changed. `varying_columns` are
+    the numbers of the columns in which the rows of a batch usually differ, the key first. `shared_form` is
+    the form for batches that differ in no other column, if the dialect has one.
     """
 
     name: str
     sql: str
-    kinds: tuple[str, ...] = ()
-    kept: bool = False
-    varying: tuple[int, ...] = ()
-    alike: str = ""
+    column_types: tuple[str, ...] = ()
+    returns_ids: bool = False
+    varying_columns: tuple[int, ...] = ()
+    shared_form: str = ""
 
 
 class Dialect(Struct, frozen=True):
-    """The phrases in which one database differs from another."""
+    """The SQL that differs between databases."""
 
     name: str
-    phrase: Callable[[str, str], str]
-    rows: Callable[[str, tuple[tuple[str, str], ...]], str]
+    placeholder: Callable[[str, str], str]
+    rows: Callable[[str, Columns], str]
     parameter: Callable[[str], str]
-    alike: Callable[[str, tuple[tuple[str, str], ...], tuple[int, ...]], str] | None = None
+    shared_rows: Callable[[str, Columns, tuple[int, ...]], str] | None = None
 
 
 @cache
-def load_book(dialect: Dialect) -> dict[str, Statement]:
-    """Every statement of the book, by name, in one dialect."""
+def load_statements(dialect: Dialect) -> dict[str, Statement]:
+    """Return every statement by name, in one dialect."""
     text = resources.files("timewright.stores.sql").joinpath("statements.sql").read_text("utf-8")
-    book: dict[str, Statement] = {}
-    for name, columns, only, body in _entries(text):
+    statements: dict[str, Statement] = {}
+    for name, columns, only, body in _parse(text):
         if only in ("", dialect.name):
-            book[name] = _spoken(name, columns, body, dialect)
-    return book
+            statements[name] = _build_statement(name, columns, body, dialect)
+    return statements
 
 
-def _entries(text: str) -> list[tuple[str, tuple[tuple[str, str], ...], str, str]]:
-    entries: list[tuple[str, tuple[tuple[str, str], ...], str, list[str]]] = []
+def _parse(text: str) -> list[tuple[str, Columns, str, str]]:
+    entries: list[tuple[str, Columns, str, list[str]]] = []
     for line in text.splitlines():
         found = _NAME.match(line)
         if found:
@@ -90,67 +93,72 @@ def _entries(text: str) -> list[tuple[str, tuple[tuple[str, str], ...], str, str
     return [(name, columns, only, "\n".join(lines).strip()) for name, columns, only, lines in entries]
 
 
-def _spoken(name: str, columns: tuple[tuple[str, str], ...], body: str, dialect: Dialect) -> Statement:
+def _build_statement(name: str, columns: Columns, body: str, dialect: Dialect) -> Statement:
     body = body.replace("{run}", ", ".join(f"runs.{column}" for column in RUN_COLUMNS.split()))
-    body = body.replace("{due}", DUE_COLUMNS.strip()).replace("{shown}", SHOWN_COLUMNS.strip())
-    kept = "{kept:" in body
-    varying = tuple(place for place, (column, _) in enumerate(columns) if column.endswith("*"))
+    body = body.replace("{schedule}", SCHEDULE_COLUMNS.strip()).replace("{listed}", LIST_COLUMNS.strip())
+    returns_ids = "{changed:" in body
+    varying = tuple(number for number, (column, _) in enumerate(columns) if column.endswith("*"))
     columns = tuple((column.rstrip("*"), kind) for column, kind in columns)
-    alike = dialect.alike(body, columns, varying) if dialect.alike is not None and varying else ""
+    shared = dialect.shared_rows(body, columns, varying) if dialect.shared_rows and varying else ""
     if columns:
         body = dialect.rows(body, columns)
-    kinds = tuple(kind for _, kind in columns)
-    return Statement(name, _phrased(body, dialect), kinds, kept, varying, _phrased(alike, dialect))
+    types = tuple(kind for _, kind in columns)
+    shared_form = _fill_placeholders(shared, dialect)
+    return Statement(name, _fill_placeholders(body, dialect), types, returns_ids, varying, shared_form)
 
 
-def _phrased(body: str, dialect: Dialect) -> str:
-    body = re.sub(r"\{(\w+)(?::(\w+))?\}", lambda m: dialect.phrase(m[1], m[2] or ""), body)
+def _fill_placeholders(body: str, dialect: Dialect) -> str:
+    body = re.sub(r"\{(\w+)(?::(\w+))?\}", lambda m: dialect.placeholder(m[1], m[2] or ""), body)
     return _PARAMETER.sub(lambda m: dialect.parameter(m[1]), body).strip()
 
 
-def _sqlite_rows(body: str, columns: tuple[tuple[str, str], ...]) -> str:
-    places = {name: f"?{i}" for i, (name, _) in enumerate(columns, start=1)}
-    body = body.replace("{values}", f"VALUES ({', '.join(places.values())})").replace("{from}", "")
-    return _ROW.sub(lambda m: places[m[1]], body)
+def _sqlite_rows(body: str, columns: Columns) -> str:
+    numbers = {name: f"?{i}" for i, (name, _) in enumerate(columns, start=1)}
+    body = body.replace("{values}", f"VALUES ({', '.join(numbers.values())})").replace("{from}", "")
+    return _ROW.sub(lambda m: numbers[m[1]], body)
 
 
-def _postgres_rows(body: str, columns: tuple[tuple[str, str], ...]) -> str:
+def _postgres_rows(body: str, columns: Columns) -> str:
     arrays = ", ".join(f"%s::{kind}[]" for _, kind in columns)
     names = ", ".join(name for name, _ in columns)
     rows = f"unnest({arrays}) AS v ({names})"
-    chosen = ", ".join(f"v.{name}" for name, _ in columns)
-    body = body.replace("{values}", f"SELECT {chosen} {{from}}").replace("{from}", f"FROM {rows}")
+    selected = ", ".join(f"v.{name}" for name, _ in columns)
+    body = body.replace("{values}", f"SELECT {selected} {{from}}").replace("{from}", f"FROM {rows}")
     return body.replace("{join}", f"JOIN {rows} ON")
 
 
-def _postgres_alike(body: str, columns: tuple[tuple[str, str], ...], varying: tuple[int, ...]) -> str:
-    """What is the same in all rows is said once; only the other columns travel as arrays."""
-    arrays = ", ".join(f"%({place})s::{columns[place][1]}[]" for place in varying)
-    rows = f"unnest({arrays}) AS v ({', '.join(columns[place][0] for place in varying)})"
-    chosen = ", ".join(f"v.{name}" for name, _ in columns)
-    body = body.replace("{values}", f"SELECT {chosen} {{from}}")
-    said = {
-        name: f"%({place})s::{kind}" for place, (name, kind) in enumerate(columns) if place not in varying
+def _postgres_shared_rows(body: str, columns: Columns, varying: tuple[int, ...]) -> str:
+    """The shared form: varying columns as arrays, the others as single parameters."""
+    arrays = ", ".join(f"%({number})s::{columns[number][1]}[]" for number in varying)
+    rows = f"unnest({arrays}) AS v ({', '.join(columns[number][0] for number in varying)})"
+    selected = ", ".join(f"v.{name}" for name, _ in columns)
+    body = body.replace("{values}", f"SELECT {selected} {{from}}")
+    shared = {
+        name: f"%({number})s::{kind}" for number, (name, kind) in enumerate(columns) if number not in varying
     }
-    return _ROW.sub(lambda m: said.get(m[1], m[0]), body).replace("{from}", f"FROM {rows}")
+    return _ROW.sub(lambda m: shared.get(m[1], m[0]), body).replace("{from}", f"FROM {rows}")
 
 
-def _sqlite_phrase(word: str, argument: str) -> str:
-    # What took effect is counted, which costs less than RETURNING.
-    return f"IN (SELECT value FROM json_each(:{argument}))" if word == "in" else ""
+def _sqlite_placeholder(name: str, argument: str) -> str:
+    # Changed rows are counted instead, which costs less than RETURNING.
+    return f"IN (SELECT value FROM json_each(:{argument}))" if name == "in" else ""
 
 
-def _postgres_phrase(word: str, argument: str) -> str:
+def _postgres_placeholder(name: str, argument: str) -> str:
     of = f" OF {argument}" if argument else ""
     return {
         "in": f"= ANY(:{argument}::text[])",
-        "kept": f"RETURNING {argument}.id",
+        "changed": f"RETURNING {argument}.id",
         "lock": f"FOR UPDATE{of}",
         "skip_locked": f"FOR UPDATE{of} SKIP LOCKED",
-    }[word]
+    }[name]
 
 
-SQLITE = Dialect("sqlite", _sqlite_phrase, _sqlite_rows, lambda name: f":{name}")
+SQLITE = Dialect("sqlite", _sqlite_placeholder, _sqlite_rows, lambda name: f":{name}")
 POSTGRES = Dialect(
-    "postgres", _postgres_phrase, _postgres_rows, lambda name: f"%({name})s", alike=_postgres_alike
+    "postgres",
+    _postgres_placeholder,
+    _postgres_rows,
+    lambda name: f"%({name})s",
+    shared_rows=_postgres_shared_rows,
 )

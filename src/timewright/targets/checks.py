@@ -1,4 +1,4 @@
-"""Refuses a target that could never be started, each kind by its own rules."""
+"""Validates a target when its schedule is written, by the rules of its kind."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ from typing import TYPE_CHECKING
 from timewright.core.target import AnyTarget, Call, Http, Publish, Shell
 
 if TYPE_CHECKING:
-    from timewright.targets.registry import Registry
+    from timewright.targets.call.registry import FunctionRegistry
 
 
-def check(target: AnyTarget, *, registry: Registry | None = None, args_later: bool = False) -> None:
-    """Refuse it as early as when its schedule is written; only the rules that are needed are imported.
+def check_target(
+    target: AnyTarget, *, registry: FunctionRegistry | None = None, args_later: bool = False
+) -> None:
+    """Refuse a target that could never start. Imports only the rules of its kind.
 
-    A registry that has functions says which may be called; one that has none says nothing. The arguments of
-    a step may come only when it starts: `args_later`.
+    Function names are checked only if the registry has functions. `args_later` skips the check of arguments,
+    because a workflow step may get them only when it starts.
     """
     if isinstance(target, Call) and registry is not None and len(registry):
-        from timewright.targets.registry import check_call
+        from timewright.targets.call.registry import check_call
 
         check_call(registry, target, args_later=args_later)
     if isinstance(target, Http):
-        from timewright.targets.http_request import check_http
+        from timewright.targets.http.request import check_http
 
         check_http(target)
     if isinstance(target, Shell):
-        from timewright.targets.shell_rules import check_shell
+        from timewright.targets.shell.validation import check_shell
 
         check_shell(target)
     if isinstance(target, Publish):
-        from timewright.targets.publish.rules import check_publish
+        from timewright.targets.publish.validation import check_publish
 
         check_publish(target)

@@ -1,4 +1,4 @@
-"""What a function is told about the run it is called for, and what it may answer besides a result."""
+"""The context of a function call: facts of its run, cancellation, cost reporting, and special results."""
 
 from __future__ import annotations
 
@@ -12,27 +12,34 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from timewright.clocks import SystemClock
-from timewright.core.costs import LONGEST_CURRENCY, Cost, added, is_currency, read_money, read_tokens
+from timewright.core.budgets.costs import (
+    MAX_CURRENCY_LENGTH,
+    Cost,
+    add_costs,
+    is_currency,
+    parse_money,
+    parse_tokens,
+)
 from timewright.core.moments import ZERO, as_instant
 from timewright.errors import InvalidInput
-from timewright.targets.overheard import RUN_LOG, RunLog
+from timewright.targets.log_capture import RUN_LOGGER, RunLogger
 
 if TYPE_CHECKING:
     from timewright.ports import Launch
 
-Word = Literal["useful", "noop", "skipped"]
+OutcomeLabel = Literal["useful", "noop", "skipped"]
 
-USEFUL: Word = "useful"
-NOOP: Word = "noop"
-SKIPPED: Word = "skipped"
-WORDS: tuple[Word, ...] = (USEFUL, NOOP, SKIPPED)
+USEFUL: OutcomeLabel = "useful"
+NOOP: OutcomeLabel = "noop"
+SKIPPED: OutcomeLabel = "skipped"
+OUTCOME_LABELS: tuple[OutcomeLabel, ...] = (USEFUL, NOOP, SKIPPED)
 
 _monotonic = SystemClock().monotonic
-_CANCELLING = threading.Lock()
+_CANCEL_LOCK = threading.Lock()
 
 
 class NotBefore(Struct, frozen=True):
-    """The answer of a function that could not do its work yet: try again, and not before this instant."""
+    """Returned by a function that cannot do its work yet: retry, but not before this instant."""
 
     at: datetime
 
@@ -41,7 +48,7 @@ class NotBefore(Struct, frozen=True):
 
 
 class Cancellation:
-    """Whether anyone still waits for the answer: true from the moment the run was asked to stop."""
+    """True from the moment the run was asked to stop. Thread-safe."""
 
     __slots__ = ("_event", "_is_set", "reason")
 
@@ -51,8 +58,8 @@ class Cancellation:
         self._event: threading.Event | None = None
 
     def set(self, reason: str) -> None:
-        """Tell the function to stop, and why; the first reason stays."""
-        with _CANCELLING:
+        """Ask the function to stop. The first reason is kept."""
+        with _CANCEL_LOCK:
             if self._is_set:
                 return
             self.reason = reason
@@ -65,9 +72,9 @@ class Cancellation:
         return self._is_set
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Rest for so many seconds, or until asked to stop; says whether that was so."""
-        with _CANCELLING:
-            # Made when someone waits, because most never do.
+        """Wait up to `timeout` seconds; returns whether the run was asked to stop."""
+        with _CANCEL_LOCK:
+            # Created on first use, because most functions never wait.
             if self._event is None:
                 self._event = threading.Event()
             if self._is_set:
@@ -78,8 +85,8 @@ class Cancellation:
         return self._is_set
 
 
-class Facts(Struct, frozen=True, kw_only=True):
-    """A run in plain values: whose it is, when it was planned, which attempt this is, what it missed."""
+class RunInfo(Struct, frozen=True, kw_only=True):
+    """The facts of a run as plain values, for functions, worker processes and environment variables."""
 
     run_id: str
     namespace: str
@@ -102,17 +109,17 @@ class Facts(Struct, frozen=True, kw_only=True):
     traceparent: str = ""
 
     @classmethod
-    def of(cls, launch: Launch) -> Facts:
-        """The facts of a launch."""
-        return Facts(**dict(zip(_NAMES, _values(launch), strict=True)))
+    def from_launch(cls, launch: Launch) -> RunInfo:
+        """Read the facts from a launch."""
+        return RunInfo(**dict(zip(_NAMES, _values(launch), strict=True)))
 
 
-_NAMES = Facts.__struct_fields__
+_NAMES = RunInfo.__struct_fields__
 _values = attrgetter(*_NAMES)
 
 
-class Spent:
-    """What a function said it has cost so far."""
+class CostTotal:
+    """The cost that a function has reported so far."""
 
     __slots__ = ("cost",)
 
@@ -121,174 +128,174 @@ class Spent:
 
 
 class Context:
-    """The facts of a run, and two living things: whether it was cancelled, and how long it has left.
+    """What a function can learn about its run: its facts, whether it was cancelled, how much time is left.
 
-    A fact is read when it is asked for: most functions ask for one or two, and some have to be worked out.
+    Facts are read from the launch on access, because most functions use one or two and some are computed.
     """
 
     __slots__ = ("_cancelled", "_deadline", "_facts", "_spent")
 
-    def __init__(self, facts: Facts | Launch, *, cancelled: Cancellation, deadline: float) -> None:
+    def __init__(self, facts: RunInfo | Launch, *, cancelled: Cancellation, deadline: float) -> None:
         self._facts = facts
         self._cancelled = cancelled
         self._deadline = deadline
-        self._spent = Spent()
+        self._spent = CostTotal()
 
     @classmethod
-    def begin(cls, facts: Facts | Launch, *, cancelled: Cancellation) -> Context:
-        """The context of work that starts now, from its facts or from the launch that has them."""
+    def begin(cls, facts: RunInfo | Launch, *, cancelled: Cancellation) -> Context:
+        """Create the context of a call that starts now."""
         return cls(facts, cancelled=cancelled, deadline=_monotonic() + facts.time_limit.total_seconds())
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{name}={getattr(self, name)!r}" for name in _NAMES)
-        return f"Context({told}, cancelled={bool(self.cancelled)})"
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in _NAMES)
+        return f"Context({fields}, cancelled={bool(self.cancelled)})"
 
     @property
     def run_id(self) -> str:
-        """The run it is called for."""
+        """The id of the run."""
         return self._facts.run_id
 
     @property
     def namespace(self) -> str:
-        """Whose it is."""
+        """The namespace of the run."""
         return self._facts.namespace
 
     @property
     def schedule_id(self) -> str:
-        """Its schedule; empty for a run without one."""
+        """The id of the schedule; empty for a run without one."""
         return self._facts.schedule_id
 
     @property
     def schedule_name(self) -> str:
-        """Its schedule's name."""
+        """The name of the schedule."""
         return self._facts.schedule_name
 
     @property
     def key(self) -> str:
-        """What tells this occurrence from every other; the same for all attempts."""
+        """The idempotency key: unique to the occurrence, the same for all its attempts."""
         return self._facts.key
 
     @property
     def fence(self) -> int:
-        """A number larger than that of every earlier lease of the run."""
+        """The fencing token: larger than that of every earlier lease of the run."""
         return self._facts.fence
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is, from 1 on."""
+        """The number of this attempt, starting at 1."""
         return self._facts.attempt
 
     @property
     def planned_at(self) -> datetime:
-        """The instant it was planned for."""
+        """The planned instant of the occurrence."""
         return self._facts.planned_at
 
     @property
     def fire_at(self) -> datetime:
-        """The instant from which it might start."""
+        """The earliest instant at which the run could start."""
         return self._facts.fire_at
 
     @property
     def previous_at(self) -> datetime | None:
-        """The planned instant before it."""
+        """The previous planned instant."""
         return self._facts.previous_at
 
     @property
     def next_at(self) -> datetime | None:
-        """The planned instant after it."""
+        """The next planned instant."""
         return self._facts.next_at
 
     @property
     def zone(self) -> str:
-        """The time zone of its trigger."""
+        """The time zone of the trigger."""
         return self._facts.zone
 
     @property
     def missed(self) -> int:
-        """How many occurrences before it were missed."""
+        """How many occurrences were missed before this one."""
         return self._facts.missed
 
     @property
     def fired_by(self) -> tuple[int, ...]:
-        """Which parts of a composed trigger it is for."""
+        """The indexes of the parts of a composed trigger that fired."""
         return self._facts.fired_by
 
     @property
     def source(self) -> str:
-        """What planned it."""
+        """What planned the run."""
         return self._facts.source
 
     @property
     def time_limit(self) -> timedelta:
-        """How long it may take."""
+        """The time limit of the attempt."""
         return self._facts.time_limit
 
     @property
     def payload(self) -> Any:
-        """What it was queued or made with."""
+        """The payload of the run."""
         return self._facts.payload
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What its schedule says beside."""
+        """The metadata of the schedule."""
         return self._facts.metadata
 
     @property
     def traceparent(self) -> str:
-        """The trace it belongs to; empty without one."""
+        """The W3C trace context; empty without one."""
         return self._facts.traceparent
 
     @property
     def cancelled(self) -> Cancellation:
-        """Whether it was asked to stop."""
+        """Whether the run was asked to stop; also waits for that."""
         return self._cancelled
 
     @property
     def deadline(self) -> float:
-        """When its time is over, by the monotonic clock."""
+        """When the time limit is reached, on the monotonic clock."""
         return self._deadline
 
     @property
-    def spent(self) -> Spent:
-        """What it said it has cost."""
+    def spent(self) -> CostTotal:
+        """The cost reported so far."""
         return self._spent
 
     def cost(
         self, *, tokens: int | None = None, money: str | float | Decimal | None = None, currency: str = ""
     ) -> None:
-        """Say what the work has cost, now or bit by bit; it is added up, and charged to its budgets."""
-        for field, said, read in (
-            ("tokens", tokens, read_tokens(tokens)),
-            ("money", money, read_money(money)),
+        """Report the cost of the work. Repeated calls add up; budgets are charged with the sum."""
+        for field, value, read in (
+            ("tokens", tokens, parse_tokens(tokens)),
+            ("money", money, parse_money(money)),
         ):
-            if said is not None and read is None:
+            if value is not None and read is None:
                 raise InvalidInput(
-                    f"{field} {said!r} is not a cost",
+                    f"{field} {value!r} is not a cost",
                     field=field,
-                    value=str(said)[:40],
-                    rule="a number that is not negative; tokens are whole",
+                    value=str(value)[:40],
+                    rule="a number of at least 0; tokens are integers",
                     fix=f"context.cost({field}={'1200' if field == 'tokens' else repr('0.02')})",
                 )
         if not is_currency(currency):
             raise InvalidInput(
-                f"currency {str(currency)[:40]!a} is not the name of one",
+                f"currency {str(currency)[:40]!a} is not a currency name",
                 field="currency",
                 value=str(currency)[:40],
-                rule=f"text that can be printed, at most {LONGEST_CURRENCY} characters",
+                rule=f"printable text of at most {MAX_CURRENCY_LENGTH} characters",
                 fix="context.cost(money='0.02', currency='EUR')",
             )
-        said_now = Cost(tokens=read_tokens(tokens), money=read_money(money), currency=currency)
-        self.spent.cost = added(self.spent.cost, said_now)
+        reported = Cost(tokens=parse_tokens(tokens), money=parse_money(money), currency=currency)
+        self.spent.cost = add_costs(self.spent.cost, reported)
 
     @property
-    def log(self) -> RunLog:
-        """Where to say how it goes: lines from INFO on are shown with the run while it is under way.
+    def log(self) -> RunLogger:
+        """The logger of the run: records from INFO on appear in its output while it runs.
 
-        It is a logger, and may be called: `ctx.log("half way")`.
+        It can be called like a function: `ctx.log("half way")`.
         """
-        return RUN_LOG
+        return RUN_LOGGER
 
     @property
     def remaining(self) -> timedelta:
-        """How long the function may still take; never negative."""
+        """The time left until the time limit; never negative."""
         return max(ZERO, timedelta(seconds=self._deadline - _monotonic()))

@@ -1,1 +1,1 @@
-"""The test kit: a clock moved by hand and a PostgreSQL of one's own, the same ones our own tests use."""
+"""Test kit: a manual clock, a bench that runs an instance step by step, scripted targets, a real server."""

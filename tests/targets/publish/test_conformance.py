@@ -1,4 +1,4 @@
-"""What holds for every broker: a message lands once, and nothing that goes wrong loses it."""
+"""Promises of every broker: a message arrives once, and no failure loses it."""
 
 from __future__ import annotations
 
@@ -13,157 +13,159 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.targets.publish.places import OURS, WORDS, Place
+from tests.faults.tools.ports import free_port
+from tests.targets.kit import outcome_of, start_launch, wait_until
+from tests.targets.publish.real_brokers import BROKER_NAMES, STARTED_BROKERS, RealBroker
 from tests.targets.publish.servers import connected
-from tests.targets.stage import begin, outcome_of, until
 from timewright import Publish, Scheduler, Settings
-from timewright.core.run import Cancelled, Failed, Released, Succeeded, TimedOut
-from timewright.targets.loop import LoopThread
+from timewright.core.run.run import Cancelled, Failed, Released, Succeeded, TimedOut
+from timewright.targets.loop_thread import LoopThread
 from timewright.targets.publish.target import PublishTarget
-from timewright.testing.faults.ports import free_port
 
-every_broker = pytest.mark.parametrize("word", WORDS)
-# Those that these tests start themselves, and may stop.
-our_brokers = pytest.mark.parametrize("word", OURS)
+every_broker = pytest.mark.parametrize("broker", BROKER_NAMES)
+# Brokers that these tests start and stop themselves.
+our_brokers = pytest.mark.parametrize("broker", STARTED_BROKERS)
 TWICE = {"max_attempts": 2, "backoff": {"kind": "constant", "wait": "0.05s"}, "exhausted": "park"}
 OVER = ("succeeded", "failed", "parked")
 
 
 @every_broker
-def test_a_message_lands_once_with_its_payload_its_key_and_its_run(
-    place: Place, target: PublishTarget
+def test_a_message_arrives_once_with_payload_key_and_run(
+    real_broker: RealBroker, target: PublishTarget
 ) -> None:
-    what = place.new({"day": "2026-03-09", "letters": "äß€"})
+    what = real_broker.new({"day": "2026-03-09", "letters": "äß€"})
     outcome = outcome_of(target, what, key="a" * 64)
     assert isinstance(outcome, Succeeded)
     assert outcome.result["duplicate"] is False
-    (landed,) = place.landed(what)
-    assert landed["key"] == "a" * 64
-    assert landed["payload"] == {"day": "2026-03-09", "letters": "äß€"}
-    assert landed["timewright-run"] == "run_1"
-    assert landed["timewright-attempt"] == "2"
+    (message,) = real_broker.read_messages(what)
+    assert message["key"] == "a" * 64
+    assert message["payload"] == {"day": "2026-03-09", "letters": "äß€"}
+    assert message["timewright-run"] == "run_1"
+    assert message["timewright-attempt"] == "2"
 
 
 @every_broker
-def test_the_same_key_twice_is_one_message_or_two_that_say_so(place: Place, target: PublishTarget) -> None:
-    what = place.new({"n": 1})
+def test_the_same_key_twice_is_one_message_or_two_with_the_same_id(
+    real_broker: RealBroker, target: PublishTarget
+) -> None:
+    what = real_broker.new({"n": 1})
     outcomes = [outcome_of(target, what, key="b" * 64, attempt=number) for number in (1, 2)]
     assert [type(outcome) for outcome in outcomes] == [Succeeded, Succeeded]
-    keys = [one["key"] for one in place.landed(what)]
-    assert keys == ["b" * 64] * (1 if place.deduplicates else 2)
+    keys = [one["key"] for one in real_broker.read_messages(what)]
+    assert keys == ["b" * 64] * (1 if real_broker.deduplicates else 2)
 
 
 @every_broker
-def test_two_keys_are_two_messages(place: Place, target: PublishTarget) -> None:
-    what = place.new({"n": 1})
+def test_two_keys_are_two_messages(real_broker: RealBroker, target: PublishTarget) -> None:
+    what = real_broker.new({"n": 1})
     for key in ("c" * 64, "d" * 64):
         assert isinstance(outcome_of(target, what, key=key), Succeeded)
-    assert {one["key"] for one in place.landed(what)} == {"c" * 64, "d" * 64}
+    assert {one["key"] for one in real_broker.read_messages(what)} == {"c" * 64, "d" * 64}
 
 
 @every_broker
-def test_a_broker_that_is_away_is_named_with_its_address_and_what_to_try(
-    place: Place, target: PublishTarget
+def test_an_unreachable_broker_fails_with_its_address_and_a_fix(
+    real_broker: RealBroker, target: PublishTarget
 ) -> None:
-    what = moved(place.new({"n": 1}), free_port())
+    what = moved(real_broker.new({"n": 1}), free_port())
     outcome = outcome_of(target, what)
     assert isinstance(outcome, Failed)
     assert not outcome.final
-    assert f"{place.word} at {what.url}" in outcome.error
-    assert "; see that " in outcome.error
+    assert f"{real_broker.broker} at {what.url}" in outcome.error
+    assert "; check that " in outcome.error
 
 
 @our_brokers
-def test_a_run_whose_broker_is_away_backs_off_and_parks_and_is_sent_once_when_it_is_back(
-    place: Place, tmp_path: Path
+def test_a_run_with_an_unreachable_broker_backs_off_parks_and_is_sent_once_later(
+    real_broker: RealBroker, tmp_path: Path
 ) -> None:
-    what = place.new({"n": 1})
-    app = Scheduler(tmp_path / "store.db", settings=Settings(publish=(place.word,)))
+    what = real_broker.new({"n": 1})
+    app = Scheduler(tmp_path / "store.db", settings=Settings(publish=(real_broker.broker,)))
     app.secrets.set(secret="aws", value="tests")
     with app:
         app.schedules.create(name="tell", manual=True, target=msgspec.to_builtins(what), retry=TWICE)
-        place.server.stop()
+        real_broker.server.stop()
         try:
             asked = app.schedules.run(schedule="tell")["run"]["id"]
-            run = until(lambda: over(app, asked))
+            run = wait_until(lambda: over(app, asked))
         finally:
-            place.server.start()
+            real_broker.server.start()
         assert run["state"] == "parked"
         assert [one["outcome"] for one in run["attempts"]] == ["failed", "failed"]
-        place.prepare(what.name.removesuffix(".fifo"))
+        real_broker.prepare(what.name.removesuffix(".fifo"))
         app.runs.reset(run=run["id"])
-        run = until(lambda: over(app, asked, ("succeeded", "failed")))
+        run = wait_until(lambda: over(app, asked, ("succeeded", "failed")))
         assert run["state"] == "succeeded"
-    (landed,) = place.landed(what)
-    assert landed["timewright-run"] == run["id"]
+    (message,) = real_broker.read_messages(what)
+    assert message["timewright-run"] == run["id"]
 
 
 @our_brokers
-def test_a_restart_of_the_broker_loses_nothing_and_costs_no_attempt(
-    place: Place, target: PublishTarget
+def test_a_broker_restart_loses_no_message_and_costs_no_attempt(
+    real_broker: RealBroker, target: PublishTarget
 ) -> None:
-    what = place.new({"n": 1})
+    what = real_broker.new({"n": 1})
     assert isinstance(outcome_of(target, what, key="e" * 64), Succeeded)
-    place.server.stop()
-    place.server.start()
-    place.prepare(what.name.removesuffix(".fifo"))
+    real_broker.server.stop()
+    real_broker.server.start()
+    real_broker.prepare(what.name.removesuffix(".fifo"))
     assert isinstance(outcome_of(target, what, key="f" * 64), Succeeded)
-    kept = {one["key"] for one in place.landed(what)}
-    assert kept == ({"f" * 64} if place.word == "sqs" else {"e" * 64, "f" * 64})
+    kept = {one["key"] for one in real_broker.read_messages(what)}
+    assert kept == ({"f" * 64} if real_broker.broker == "sqs" else {"e" * 64, "f" * 64})
 
 
 @every_broker
-def test_a_broker_that_never_answers_ends_at_the_time_limit(place: Place, target: PublishTarget) -> None:
-    what = place.new({"n": 1})
+def test_a_broker_that_never_responds_times_out(real_broker: RealBroker, target: PublishTarget) -> None:
+    what = real_broker.new({"n": 1})
     with silence() as port:
         outcome = outcome_of(target, moved(what, port), limit=0.3)
         assert isinstance(outcome, TimedOut)
-        assert "had not accepted the message within 0.3s" in outcome.error
+        assert "did not accept the message within 0.3s" in outcome.error
 
 
 @every_broker
-def test_a_message_that_is_cancelled_says_why(place: Place, target: PublishTarget) -> None:
-    what = place.new({"n": 1})
+def test_a_cancelled_message_has_the_reason(real_broker: RealBroker, target: PublishTarget) -> None:
+    what = real_broker.new({"n": 1})
     with silence() as port:
-        work, ear = begin(target, moved(what, port))
+        work, recorder = start_launch(target, moved(what, port))
         work.stop("no longer wanted")
-        assert ear.wait() == Cancelled(reason="no longer wanted")
+        assert recorder.wait() == Cancelled(reason="no longer wanted")
 
 
 @every_broker
-def test_what_is_under_way_at_the_end_is_given_back(place: Place) -> None:
-    what, loop = place.new({"n": 1}), LoopThread("timewright-publish")
-    target = PublishTarget(loop, allowed=WORDS, secrets=lambda *_: "x")
+def test_running_messages_are_released_on_close(real_broker: RealBroker) -> None:
+    what, loop = real_broker.new({"n": 1}), LoopThread("timewright-publish")
+    target = PublishTarget(loop, allowed=BROKER_NAMES, secrets=lambda *_: "x")
     with silence() as port:
-        _, ear = begin(target, moved(what, port))
+        _, recorder = start_launch(target, moved(what, port))
         target.close(grace=timedelta(0))
-        assert isinstance(ear.wait(), Released)
+        assert isinstance(recorder.wait(), Released)
     loop.close(grace=timedelta(0))
     assert isinstance(outcome_of(target, what), Released)
 
 
-@pytest.mark.parametrize(("word", "most"), [("redis", 1), ("rq", 1), ("dramatiq", 1), ("celery", 3)])
-def test_messages_to_one_address_share_a_connection_and_leave_none_behind(
-    most: int, place: Place, target: PublishTarget
+@pytest.mark.parametrize(("broker", "most"), [("redis", 1), ("rq", 1), ("dramatiq", 1), ("celery", 3)])
+def test_messages_to_one_address_share_a_connection_that_is_closed_at_the_end(
+    most: int, real_broker: RealBroker, target: PublishTarget
 ) -> None:
-    before = connected(place.url)
-    what = place.new({"n": 1})
+    before = connected(real_broker.url)
+    what = real_broker.new({"n": 1})
     for number in range(30):
-        assert isinstance(outcome_of(target, what, key=f"shared-{place.word}-{number}"), Succeeded)
-    assert before < connected(place.url) <= before + most
+        assert isinstance(outcome_of(target, what, key=f"shared-{real_broker.broker}-{number}"), Succeeded)
+    assert before < connected(real_broker.url) <= before + most
     target.close(grace=timedelta(0))
-    assert connected(place.url) == before
+    assert connected(real_broker.url) == before
 
 
 def moved(target: Publish, port: int) -> Publish:
-    """The same target, on another port of this machine."""
+    """The same target with another port."""
     head, _, rest = (target.url or "http://127.0.0.1:0").rpartition(":")
     return msgspec.structs.replace(target, url=f"{head}:{port}{rest.lstrip('0123456789')}")
 
 
 @contextmanager
 def silence() -> Iterator[int]:
-    """A port where everyone is let in, and nobody is ever answered; at the end all are sent away."""
+    """A server that accepts connections and never responds; closes them at the end."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         inside: list[socket.socket] = []
         ended = threading.Event()
@@ -188,6 +190,6 @@ def silence() -> Iterator[int]:
 
 
 def over(app: Scheduler, run: str, states: tuple[str, ...] = OVER) -> dict[str, Any]:
-    """The run and its attempts when it has come to one of these states; nothing before."""
+    """The run and its attempts once it is in one of these states; None before."""
     found = app.runs.get(run=run)
     return {**found["run"], "attempts": found["attempts"]} if found["run"]["state"] in states else {}

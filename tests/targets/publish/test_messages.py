@@ -1,4 +1,4 @@
-"""The messages of brokers that these tests do not start, as their libraries are given them."""
+"""The messages passed to the libraries of brokers that these tests do not start."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.targets.stage import launch_of
+from tests.targets.kit import launch_of
 from timewright import Publish
-from timewright.targets.publish import celery, kubernetes, rabbitmq, rq, sqs, temporal
-from timewright.targets.publish.message import Message
-from timewright.targets.publish.rules import prepare
+from timewright.targets.publish.brokers import celery, kubernetes, rabbitmq, rq, sqs, temporal
+from timewright.targets.publish.message import BrokerMessage
+from timewright.targets.publish.validation import prepare_publish
 
 KEY = "5f" * 32
 URLS = {
@@ -24,13 +24,13 @@ URLS = {
 
 def message(
     to: str, name: str = "Nightly Report", *, key: str = KEY, payload: Any = None, **options: Any
-) -> Message:
+) -> BrokerMessage:
     target = Publish(to=to, name=name, url=URLS.get(to, ""), payload=payload, options=options)
-    ready = prepare(target)
+    ready = prepare_publish(target)
     return ready.message(target, launch_of(target, key=key), ready.options)
 
 
-def test_rabbitmq_is_given_a_persistent_message_that_carries_the_key() -> None:
+def test_a_rabbitmq_message_is_persistent_and_has_the_key() -> None:
     made = rabbitmq.amqp_message(message("rabbitmq", "orders", payload={"n": 1}, priority=3, expires=60))
     assert made.body == b'{"n":1}'
     assert made.message_id == KEY
@@ -40,24 +40,27 @@ def test_rabbitmq_is_given_a_persistent_message_that_carries_the_key() -> None:
     assert made.headers["timewright-run"] == "run_1"
 
 
-def test_temporal_is_given_the_key_as_the_id_of_the_workflow() -> None:
-    starting = temporal.starting(message("temporal", payload={"n": 1}, task_queue="reports"))
+def test_a_temporal_workflow_has_the_key_as_its_id() -> None:
+    starting = temporal.start_parameters(message("temporal", payload={"n": 1}, task_queue="reports"))
     assert starting["id"] == KEY
     assert starting["task_queue"] == "reports"
     assert starting["args"] == [{"n": 1}], "a mapping is one argument of a workflow"
     assert starting["memo"]["timewright-run"] == "run_1"
-    assert temporal.starting(message("temporal", payload=[1, 2], task_queue="reports"))["args"] == [1, 2]
-    assert temporal.starting(message("temporal", task_queue="reports"))["args"] == []
+    assert temporal.start_parameters(message("temporal", payload=[1, 2], task_queue="reports"))["args"] == [
+        1,
+        2,
+    ]
+    assert temporal.start_parameters(message("temporal", task_queue="reports"))["args"] == []
 
 
-def test_kubernetes_is_given_a_job_that_knows_its_payload_and_its_key() -> None:
+def test_a_kubernetes_job_has_the_payload_and_the_key() -> None:
     options: dict[str, Any] = {
         "image": "busybox",
         "command": ["echo"],
         "args": ["hi"],
         "env": {"LEVEL": "info"},
     }
-    job = kubernetes.job_of(message("kubernetes", payload={"n": 1}, **options))
+    job = kubernetes.build_job(message("kubernetes", payload={"n": 1}, **options))
     assert (job["apiVersion"], job["kind"]) == ("batch/v1", "Job")
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -69,13 +72,13 @@ def test_kubernetes_is_given_a_job_that_knows_its_payload_and_its_key() -> None:
     assert job["metadata"]["annotations"]["timewright/run"] == "run_1"
 
 
-def test_kubernetes_is_given_a_whole_spec_as_it_was_written() -> None:
+def test_a_kubernetes_spec_is_used_unchanged() -> None:
     spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "b"}]}}}
-    assert kubernetes.job_of(message("kubernetes", spec=spec))["spec"] == spec
+    assert kubernetes.build_job(message("kubernetes", spec=spec))["spec"] == spec
 
 
 @pytest.mark.parametrize("name", ["report", "Nightly Report!", "x" * 255, "é", "--", "a/b.c:d"])
-def test_the_name_of_a_job_is_one_that_kubernetes_takes_and_the_key_decides_it(name: str) -> None:
+def test_a_kubernetes_job_name_is_valid_and_derived_from_the_key(name: str) -> None:
     names = [
         kubernetes.job_name(message("kubernetes", name, key=key, image="b")) for key in ("k1", "k1", "k2")
     ]
@@ -83,19 +86,19 @@ def test_the_name_of_a_job_is_one_that_kubernetes_takes_and_the_key_decides_it(n
     assert names[0] == names[1] != names[2]
 
 
-def test_sqs_is_given_the_key_and_a_group_only_where_the_queue_is_fifo() -> None:
-    fifo = sqs.sending(message("sqs", "orders.fifo", payload={"n": 1}))
+def test_an_sqs_message_has_key_and_group_on_a_fifo_queue_only() -> None:
+    fifo = sqs.send_parameters(message("sqs", "orders.fifo", payload={"n": 1}))
     assert (fifo["MessageDeduplicationId"], fifo["MessageGroupId"]) == (KEY, "sch_1")
     assert fifo["MessageBody"] == '{"n":1}'
-    assert sqs.sending(message("sqs", "orders.fifo", group="a"))["MessageGroupId"] == "a"
-    plain = sqs.sending(message("sqs", "orders", delay=5))
+    assert sqs.send_parameters(message("sqs", "orders.fifo", group="a"))["MessageGroupId"] == "a"
+    plain = sqs.send_parameters(message("sqs", "orders", delay=5))
     assert "MessageDeduplicationId" not in plain
     assert plain["DelaySeconds"] == 5
     assert plain["MessageAttributes"]["timewright-key"]["StringValue"] == KEY
     assert len(plain["MessageAttributes"]) <= 10
 
 
-def test_a_mapping_is_named_arguments_a_list_is_positional_and_a_value_stands_alone() -> None:
+def test_a_payload_becomes_keyword_or_positional_arguments() -> None:
     for payload, args, kwargs in (
         ({"a": 1}, [], {"a": 1}),
         ([1, 2], [1, 2], {}),
@@ -103,10 +106,10 @@ def test_a_mapping_is_named_arguments_a_list_is_positional_and_a_value_stands_al
         (0, [0], {}),
         (None, [], {}),
     ):
-        made = celery.sending(message("celery", payload=payload))
+        made = celery.send_options(message("celery", payload=payload))
         assert (made["args"], made["kwargs"]) == (args, kwargs)
 
 
-def test_an_id_of_rq_has_no_letter_that_rq_refuses() -> None:
+def test_an_rq_id_has_only_characters_that_rq_accepts() -> None:
     assert rq.job_id(KEY) == KEY
     assert re.fullmatch(r"[A-Za-z0-9_-]+", rq.job_id("test:trial_01K8/é"))

@@ -1,4 +1,4 @@
-"""Awaited results, from a real Celery worker and a real RQ worker: value, failure, limit, cancel, restart."""
+"""Results from real Celery and RQ workers: value, failure, time limit, cancellation, restart."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.targets.kit import outcome_of, start_launch, wait_until
 from tests.targets.publish.servers import Server, connected
-from tests.targets.publish.work import called
-from tests.targets.stage import begin, outcome_of, until
+from tests.targets.publish.tasks import called
 from timewright import Publish, Scheduler, Settings
-from timewright.core.run import Cancelled, Succeeded, TimedOut
-from timewright.engine import launch as engine
+from timewright.core.run.run import Cancelled, Succeeded, TimedOut
+from timewright.engine import in_flight as engine
 from timewright.targets.publish import target as publishing
 from timewright.targets.publish.target import PublishTarget
 
-CELERY = ("celery", "-A", "tests.targets.publish.work", "worker", "--pool", "prefork", "--concurrency", "2")
+CELERY = ("celery", "-A", "tests.targets.publish.tasks", "worker", "--pool", "prefork", "--concurrency", "2")
 QUIET = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "INFO")
 TWICE = {"max_attempts": 2, "backoff": {"kind": "constant", "wait": "0.05s"}}
 
 _numbers = itertools.count()
-both_engines = pytest.mark.parametrize("word", ["celery", "rq"])
+both_engines = pytest.mark.parametrize("broker", ["celery", "rq"])
 
 
 class Engine:
-    """A worker that runs, and the targets it can be given."""
+    """A running worker, and targets for it."""
 
-    def __init__(self, word: str, url: str) -> None:
-        self.word = word
+    def __init__(self, broker: str, url: str) -> None:
+        self.broker = broker
         self.url = url
 
     def new(self, name: str, *, wait: bool = True, **payload: Any) -> Publish:
-        own = {"celery": {"result_backend": self.url}, "rq": {"serializer": "json"}}[self.word]
-        task = name if self.word == "celery" else f"tests.targets.publish.{name}"
-        return Publish(to=self.word, name=task, url=self.url, payload=payload, options=own, wait=wait)
+        own = {"celery": {"result_backend": self.url}, "rq": {"serializer": "json"}}[self.broker]
+        task = name if self.broker == "celery" else f"tests.targets.publish.{name}"
+        return Publish(to=self.broker, name=task, url=self.url, payload=payload, options=own, wait=wait)
 
     def calls(self, who: str) -> int:
         return called(self.url, who)
@@ -61,8 +61,8 @@ def rq(redis: tuple[Server, str], tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture
-def engine_of(word: str, request: pytest.FixtureRequest) -> Engine:
-    found: Engine = request.getfixturevalue(word)
+def engine_of(broker: str, request: pytest.FixtureRequest) -> Engine:
+    found: Engine = request.getfixturevalue(broker)
     return found
 
 
@@ -82,7 +82,7 @@ def rq_worker(url: str, serializer: str, *more: str) -> tuple[str, ...]:
 def test_the_result_of_the_work_is_the_result_of_the_run(
     engine_of: Engine, target: PublishTarget, who: str
 ) -> None:
-    what = engine_of.new("work.add", who=who, a=40, b=2)
+    what = engine_of.new("tasks.add", who=who, a=40, b=2)
     outcome = outcome_of(target, what, key=who, limit=60)
     assert isinstance(outcome, Succeeded), outcome
     assert outcome.result["value"] == 42
@@ -91,10 +91,10 @@ def test_the_result_of_the_work_is_the_result_of_the_run(
 
 
 @both_engines
-def test_an_attempt_that_finds_its_work_done_takes_that_result(
+def test_an_attempt_reuses_the_result_of_finished_work(
     engine_of: Engine, target: PublishTarget, who: str
 ) -> None:
-    what = engine_of.new("work.add", who=who, a=1, b=2)
+    what = engine_of.new("tasks.add", who=who, a=1, b=2)
     first, second = (outcome_of(target, what, key=who, limit=60) for _ in range(2))
     assert (first.result["value"], second.result["value"]) == (3, 3)
     assert second.result["duplicate"] is True
@@ -105,12 +105,12 @@ def test_an_attempt_that_finds_its_work_done_takes_that_result(
 def test_work_that_failed_is_sent_again_by_the_next_attempt(
     engine_of: Engine, tmp_path: Path, who: str
 ) -> None:
-    what = engine_of.new("work.fail_first", who=who)
+    what = engine_of.new("tasks.fail_first", who=who)
     app = Scheduler(tmp_path / "store.db", settings=Settings(publish=(engine_of.url.removesuffix("/0"),)))
     with app:
         app.schedules.create(name="tell", manual=True, target=msgspec.to_builtins(what), retry=TWICE)
         run = app.schedules.run(schedule="tell")["run"]["id"]
-        until(lambda: app.runs.get(run=run)["run"]["state"] in ("succeeded", "failed"))
+        wait_until(lambda: app.runs.get(run=run)["run"]["state"] in ("succeeded", "failed"))
         first, second = app.runs.get(run=run)["attempts"]
     assert (first["outcome"], second["outcome"]) == ("failed", "succeeded")
     assert "ValueError" in first["error"]
@@ -119,13 +119,13 @@ def test_work_that_failed_is_sent_again_by_the_next_attempt(
 
 
 @both_engines
-def test_the_time_limit_stops_the_work_and_the_next_attempt_begins_anew(
+def test_the_time_limit_cancels_the_work_and_the_next_attempt_starts_it_again(
     engine_of: Engine, target: PublishTarget, who: str
 ) -> None:
-    what = engine_of.new("work.slow", who=who, seconds=2)
+    what = engine_of.new("tasks.slow", who=who, seconds=2)
     outcome = outcome_of(target, what, key=who, limit=1.0, fence=1)
     assert isinstance(outcome, TimedOut)
-    assert "had not finished the work within 1s" in outcome.error
+    assert "did not finish the work within 1s" in outcome.error
     retried = outcome_of(target, what, key=who, limit=60, fence=2)
     assert isinstance(retried, Succeeded), retried
     assert retried.result["duplicate"] is False
@@ -134,58 +134,57 @@ def test_the_time_limit_stops_the_work_and_the_next_attempt_begins_anew(
 
 @both_engines
 def test_cancelling_stops_the_work_where_it_runs(engine_of: Engine, target: PublishTarget, who: str) -> None:
-    what = engine_of.new("work.slow", who=who, seconds=60)
-    work, ear = begin(target, what, key=who, limit=90)
-    until(lambda: engine_of.calls(who) == 1)
+    what = engine_of.new("tasks.slow", who=who, seconds=60)
+    work, recorder = start_launch(target, what, key=who, limit=90)
+    wait_until(lambda: engine_of.calls(who) == 1)
     work.stop("no longer wanted")
-    assert ear.wait() == Cancelled(reason="no longer wanted")
+    assert recorder.wait() == Cancelled(reason="no longer wanted")
     after = f"{who}-after"
-    # The workers are free again: had they gone on, these would have to wait for a minute.
+    # The workers are free again; otherwise these tasks would wait for a minute.
     several = [
-        begin(target, engine_of.new("work.add", who=after, a=n, b=0), key=f"{after}{n}") for n in range(4)
+        start_launch(target, engine_of.new("tasks.add", who=after, a=n, b=0), key=f"{after}{n}")
+        for n in range(4)
     ]
-    assert [ear.wait().result["value"] for _, ear in several] == [0, 1, 2, 3]
+    assert [recorder.wait().result["value"] for _, recorder in several] == [0, 1, 2, 3]
     assert engine_of.calls(f"{who}:end") == 0
 
 
 @both_engines
-def test_a_stop_of_ours_leaves_the_work_alone_and_the_next_start_finds_its_result(
+def test_remote_work_survives_a_scheduler_stop_and_its_result_is_found_later(
     engine_of: Engine, tmp_path: Path, who: str
 ) -> None:
-    what = engine_of.new("work.slow", who=who, seconds=1)
-    place, settings = tmp_path / "store.db", Settings(publish=(engine_of.word,))
+    what = engine_of.new("tasks.slow", who=who, seconds=1)
+    place, settings = tmp_path / "store.db", Settings(publish=(engine_of.broker,))
     app = Scheduler(place, settings=settings)
     app.start()
     app.schedules.create(name="tell", manual=True, target=msgspec.to_builtins(what))
     run = app.schedules.run(schedule="tell")["run"]["id"]
-    until(lambda: engine_of.calls(who) == 1)
+    wait_until(lambda: engine_of.calls(who) == 1)
     app.stop(wait=timedelta(0))
     with Scheduler(place, settings=settings) as again:
-        until(lambda: again.runs.get(run=run)["run"]["state"] == "succeeded")
+        wait_until(lambda: again.runs.get(run=run)["run"]["state"] == "succeeded")
         last = again.runs.get(run=run)["attempts"][-1]
     assert last["result"]["value"] == "slept"
     assert last["result"]["duplicate"] is True
     assert engine_of.calls(who) == 1
 
 
-def test_waiting_for_celery_leaves_no_connection_behind(
-    celery: Engine, target: PublishTarget, who: str
-) -> None:
+def test_waiting_for_celery_closes_all_connections(celery: Engine, target: PublishTarget, who: str) -> None:
     before = connected(celery.url)
     for number in range(5):
-        what = celery.new("work.add", who=who, a=number, b=0)
+        what = celery.new("tasks.add", who=who, a=number, b=0)
         assert outcome_of(target, what, key=f"{who}-{number}").result["value"] == number
     assert before < connected(celery.url) <= before + 4
     target.close(grace=timedelta(0))
     assert connected(celery.url) == before
 
 
-def test_an_ordinary_rq_worker_takes_what_is_sent_without_further_options(
+def test_a_default_rq_worker_runs_jobs_sent_without_options(
     redis: tuple[Server, str], target: PublishTarget, who: str, tmp_path: Path
 ) -> None:
     what = Publish(
         to="rq",
-        name="tests.targets.publish.work.add",
+        name="tests.targets.publish.tasks.add",
         url=redis[1],
         payload=[who, 1, 2],
         options={"queue": "plain"},
@@ -194,7 +193,7 @@ def test_an_ordinary_rq_worker_takes_what_is_sent_without_further_options(
     argv = (*rq_worker(redis[1], "pickle", "--burst")[:-1], "plain")
     with Server(argv, ready=lambda: called(redis[1], who) == 1, log=tmp_path / "rq.log"):
         waiting = msgspec.structs.replace(what, wait=True)
-        outcome = until(lambda: finished(outcome_of(target, waiting, key=who)))
+        outcome = wait_until(lambda: finished(outcome_of(target, waiting, key=who)))
     assert "value" not in outcome.result, "a pickle from a broker is never read"
 
 
@@ -202,5 +201,9 @@ def finished(outcome: Any) -> Any:
     return outcome if isinstance(outcome, Succeeded) else None
 
 
-def test_the_reasons_for_which_work_goes_on_are_those_of_the_engine() -> None:
-    assert {engine.STOPPING, engine.LOST, engine.NOT_RENEWED} == publishing.GOES_ON
+def test_the_reasons_after_which_a_run_continues_are_those_of_the_engine() -> None:
+    assert {
+        engine.REASON_STOPPING,
+        engine.REASON_LEASE_LOST,
+        engine.REASON_NOT_RENEWED,
+    } == publishing.RUN_CONTINUES_REASONS

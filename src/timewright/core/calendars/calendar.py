@@ -1,7 +1,7 @@
-"""One calendar as a value: named days, weekly hours and spans, and whether an instant lies in them.
+"""A calendar: dates, weekly hours and time spans, and whether they cover an instant.
 
-Holidays of a country and iCalendar files are not known here: whoever reads them writes what they
-find into `dates`, `names` and `spans`, and where it came from into `source`.
+Importers of public holidays and iCalendar files fill `dates`, `names` and `spans`, and record the origin in
+`source`.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from zoneinfo import ZoneInfo
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr
 
-from timewright.core.cron.stretches import stretches
-from timewright.core.moments import DAY, EPOCH, SECOND, as_instant, micros, spell_instant
+from timewright.core.moments import DAY, EPOCH, SECOND, as_instant, format_instant, to_micros
+from timewright.core.recurrence.offset_periods import offset_periods
 from timewright.core.zones import check_zone
 from timewright.errors import InvalidInput
 
-MOST_DATES = 10_000
-MOST_RANGES = 2_000
-MOST_SPANS = 10_000
-MOST_WEEKLY = 100
-LONGEST_NAME = 200
+MAX_DATES = 10_000
+MAX_RANGES = 2_000
+MAX_SPANS = 10_000
+MAX_WEEKLY = 100
+MAX_DAY_NAME_LENGTH = 200
 
-_CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?|24:00(?::00)?")
+_CLOCK_PATTERN = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?|24:00(?::00)?")
 _MONTH_DAY = re.compile(r"([0-9]{2})-([0-9]{2})")
 _FULL_DAY = 86_400
 _LEAP_YEAR = 2000
 
 
 class DateRange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whole days from the first to the last, both included."""
+    """Whole days from the first to the last, both inclusive."""
 
     first: date
     last: date
@@ -44,7 +44,7 @@ class DateRange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.last < self.first:
             raise InvalidInput(
-                f"a range from {self.first} to {self.last} runs backwards",
+                f"the range from {self.first} to {self.last} ends before it starts",
                 field="ranges.last",
                 value=str(self.last),
                 rule="the last day is not before the first",
@@ -53,27 +53,27 @@ class DateRange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Span(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """From one instant up to another that is no longer inside: a blackout."""
+    """A time span from `start` (inclusive) to `end` (exclusive)."""
 
     start: datetime
     end: datetime
-    name: Annotated[str, Meta(max_length=LONGEST_NAME)] = ""
+    name: Annotated[str, Meta(max_length=MAX_DAY_NAME_LENGTH)] = ""
 
     def __post_init__(self) -> None:
         force_setattr(self, "start", as_instant(self.start, field="spans.start"))
         force_setattr(self, "end", as_instant(self.end, field="spans.end"))
         if self.end <= self.start:
             raise InvalidInput(
-                f"a span from {spell_instant(self.start)} to {spell_instant(self.end)} holds nothing",
+                f"a span from {format_instant(self.start)} to {format_instant(self.end)} is empty",
                 field="spans.end",
-                value=spell_instant(self.end),
+                value=format_instant(self.end),
                 rule="the end is after the start",
                 fix="swap them, or move the end",
             )
 
 
 class WeeklyHours(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hours of some weekdays (0 is Monday), from `start` up to `end`, which may be 24:00."""
+    """Hours on some weekdays (0 is Monday), from `start` (inclusive) to `end` (exclusive, up to 24:00)."""
 
     days: tuple[Annotated[int, Meta(ge=0, le=6)], ...]
     start: str = "00:00"
@@ -81,7 +81,10 @@ class WeeklyHours(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     def __post_init__(self) -> None:
         force_setattr(self, "days", _sorted_days(self.days))
-        opens, closes = _clock(self.start, field="weekly.start"), _clock(self.end, field="weekly.end")
+        opens, closes = (
+            _parse_clock(self.start, field="weekly.start"),
+            _parse_clock(self.end, field="weekly.end"),
+        )
         if closes <= opens:
             raise InvalidInput(
                 f"weekly hours from {self.start} to {self.end} end before they start",
@@ -93,12 +96,12 @@ class WeeklyHours(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     @property
     def seconds(self) -> tuple[int, int]:
-        """Start and end in seconds of the day."""
-        return _clock(self.start, field="weekly.start"), _clock(self.end, field="weekly.end")
+        """Start and end in seconds since midnight."""
+        return _parse_clock(self.start, field="weekly.start"), _parse_clock(self.end, field="weekly.end")
 
 
 class CalendarSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where the days of a calendar were read from, by what, and for which years."""
+    """Where the days of a calendar were imported from, with which library, and for which years."""
 
     kind: Literal["holidays", "ical"]
     first_year: int
@@ -110,14 +113,14 @@ class CalendarSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def years(self) -> str:
-        """As it is asked for: `2026-2028`."""
+        """The years as text: `2026-2028`."""
         return f"{self.first_year}-{self.last_year}"
 
 
 class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Days and hours under a name; an instant is inside if any of its parts holds it.
+    """Named days and hours; an instant is covered if any of the entries contains it.
 
-    Entries are kept sorted and without repeats; ranges and spans that touch are joined.
+    Entries are sorted and unique; adjacent ranges and spans are merged.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
@@ -129,15 +132,15 @@ class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ranges: tuple[DateRange, ...] = ()
     weekly: tuple[WeeklyHours, ...] = ()
     spans: tuple[Span, ...] = ()
-    names: dict[str, Annotated[str, Meta(max_length=LONGEST_NAME)]] = {}
+    names: dict[str, Annotated[str, Meta(max_length=MAX_DAY_NAME_LENGTH)]] = {}
     source: CalendarSource | None = None
 
     def __post_init__(self) -> None:
         check_zone(self.zone)
-        for field, most in (("dates", MOST_DATES), ("ranges", MOST_RANGES), ("spans", MOST_SPANS)):
-            _check_count(field, getattr(self, field), most)
-        _check_count("weekly", self.weekly, MOST_WEEKLY)
-        _check_count("yearly", self.yearly, MOST_DATES)
+        for field, max_count in (("dates", MAX_DATES), ("ranges", MAX_RANGES), ("spans", MAX_SPANS)):
+            _check_count(field, getattr(self, field), max_count)
+        _check_count("weekly", self.weekly, MAX_WEEKLY)
+        _check_count("yearly", self.yearly, MAX_DATES)
         force_setattr(self, "dates", tuple(sorted({_whole_day(day) for day in self.dates})))
         force_setattr(self, "yearly", tuple(sorted({_month_day(text) for text in self.yearly})))
         force_setattr(self, "ranges", tuple(_joined_ranges(self.ranges)))
@@ -145,28 +148,30 @@ class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         _check_names(self.names, {*map(str, self.dates), *self.yearly})
 
     def covers(self, moment: datetime) -> bool:
-        """Whether the instant lies inside."""
+        """Whether the calendar contains the instant."""
         moment = as_instant(moment)
         local = moment.astimezone(ZoneInfo(self.zone))
         return self._has_day(local.date()) or self._has_hour(local) or self._has_instant(moment)
 
-    def edge_after(self, moment: datetime) -> datetime:
-        """A later instant before which `covers` does not change its answer; it may change there."""
+    def next_boundary(self, moment: datetime) -> datetime:
+        """Return a later instant up to which `covers` does not change; it may change there."""
         moment = as_instant(moment)
-        # Up to the next change of the clock, local time runs as evenly as any other.
-        edges = [next_change(moment, self.zone)]
+        # Until the next clock change, local time advances like UTC.
+        boundaries = [next_clock_change(moment, self.zone)]
         reading = moment.astimezone(ZoneInfo(self.zone)).replace(tzinfo=None, fold=0)
-        local_edge = self._hour_edge(reading) if self.weekly else self._day_edge(reading.date())
-        if local_edge is not None:
-            edges.append(moment + (local_edge - reading))
+        local_boundary = (
+            self._next_hour_boundary(reading) if self.weekly else self._next_day_boundary(reading.date())
+        )
+        if local_boundary is not None:
+            boundaries.append(moment + (local_boundary - reading))
         found = bisect_right(self.spans, moment, key=_span_start)
         if found and self.spans[found - 1].end > moment:
-            edges.append(self.spans[found - 1].end)
-        edges.extend(span.start for span in self.spans[found : found + 1])
-        return min(edges)
+            boundaries.append(self.spans[found - 1].end)
+        boundaries.extend(span.start for span in self.spans[found : found + 1])
+        return min(boundaries)
 
     def name_at(self, moment: datetime) -> str:
-        """What the day or the span of an instant is called, if it has a name."""
+        """Return the name of the day or the span of an instant, or an empty string."""
         moment = as_instant(moment)
         day = local_day(moment, self.zone).isoformat()
         found = bisect_right(self.spans, moment, key=_span_start)
@@ -186,7 +191,7 @@ class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def _has_hour(self, local: datetime) -> bool:
         if not self.weekly:
             return False
-        # HH:MM[:SS] sorts as text the way it sorts as time, 24:00 included.
+        # HH:MM[:SS] sorts as text in time order, including 24:00.
         today, reading = local.weekday(), local.time().isoformat("seconds")
         return any(today in hours.days and hours.start <= reading < hours.end for hours in self.weekly)
 
@@ -194,15 +199,15 @@ class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         found = bisect_right(self.spans, moment, key=_span_start)
         return found > 0 and moment < self.spans[found - 1].end
 
-    def _hour_edge(self, reading: datetime) -> datetime:
-        """The next local reading at which weekly hours begin or end, or the day does."""
+    def _next_hour_boundary(self, reading: datetime) -> datetime:
+        """Return the next local time at which weekly hours begin or end, or the day ends."""
         midnight, today = datetime.combine(reading, time()), reading.weekday()
         bounds = (second for hours in self.weekly if today in hours.days for second in hours.seconds)
-        edges = (midnight + second * SECOND for second in bounds)
-        return min((edge for edge in edges if edge > reading), default=midnight + DAY)
+        boundaries = (midnight + second * SECOND for second in bounds)
+        return min((boundary for boundary in boundaries if boundary > reading), default=midnight + DAY)
 
-    def _day_edge(self, today: date) -> datetime | None:
-        """The local start of the first later day on which the days that count may change."""
+    def _next_day_boundary(self, today: date) -> datetime | None:
+        """Return the local start of the next day on which coverage by days may change, or None."""
         found = bisect_right(self.ranges, today, key=_first_day)
         if found and self.ranges[found - 1].last >= today:
             last = self.ranges[found - 1].last
@@ -218,33 +223,33 @@ class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def local_day(moment: datetime, zone: str) -> date:
-    """The day that people in a zone call it at that instant."""
+    """Return the local date of an instant in a time zone."""
     return moment.astimezone(ZoneInfo(zone)).date()
 
 
 def day_start(day: date, zone: str) -> datetime:
-    """The first instant of a day in a zone."""
-    return at_reading(day, time(), zone)
+    """Return the first instant of a day in a time zone."""
+    return instant_of_reading(day, time(), zone)
 
 
-def at_reading(day: date, clock: time, zone: str) -> datetime:
-    """The first instant with that local reading; one lost in a gap is the first instant after it."""
+def instant_of_reading(day: date, clock: time, zone: str) -> datetime:
+    """Return the first instant with this local time; in a clock-change gap, the first instant after it."""
     rules, reading = ZoneInfo(zone), datetime.combine(day, clock.replace(tzinfo=None, fold=0))
     at = reading.replace(tzinfo=rules).astimezone(UTC)
     if at.astimezone(rules).replace(tzinfo=None, fold=0) == reading:
         return at
-    return EPOCH + stretches(zone, "match").at((at - EPOCH) // SECOND).start * SECOND
+    return EPOCH + offset_periods(zone, "match").at((at - EPOCH) // SECOND).start * SECOND
 
 
-def next_change(moment: datetime, zone: str) -> datetime:
-    """An instant up to which local time runs evenly: the next change of the clock, or one well ahead."""
-    return EPOCH + stretches(zone, "match").at((moment - EPOCH) // SECOND).end * SECOND
+def next_clock_change(moment: datetime, zone: str) -> datetime:
+    """Return an instant up to which the UTC offset is constant, at most the next clock change."""
+    return EPOCH + offset_periods(zone, "match").at((moment - EPOCH) // SECOND).end * SECOND
 
 
 @lru_cache(maxsize=4096)
-def _clock(text: str, *, field: str) -> int:
-    """A reading of the clock in seconds of the day; 24:00 is its end."""
-    found = _CLOCK.fullmatch(text) if isinstance(text, str) else None
+def _parse_clock(text: str, *, field: str) -> int:
+    """Parse a time of day as seconds since midnight; 24:00 is the end of the day."""
+    found = _CLOCK_PATTERN.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         raise InvalidInput(
             f"{field} {str(text)[:32]!r} is not a time of day",
@@ -272,12 +277,12 @@ def _sorted_days(days: tuple[int, ...]) -> tuple[int, ...]:
 def _month_day(text: str) -> str:
     found = _MONTH_DAY.fullmatch(text) if isinstance(text, str) else None
     try:
-        return f"{date(_LEAP_YEAR, int(found[1]), int(found[2])):%m-%d}" if found else _no_day(text)
+        return f"{date(_LEAP_YEAR, int(found[1]), int(found[2])):%m-%d}" if found else _yearly_error(text)
     except ValueError:
-        return _no_day(text)
+        return _yearly_error(text)
 
 
-def _no_day(text: object) -> str:
+def _yearly_error(text: object) -> str:
     raise InvalidInput(
         f"yearly {str(text)[:32]!r} is not a day of the year",
         field="yearly",
@@ -299,35 +304,35 @@ def _whole_day(day: date) -> date:
     return day
 
 
-def _check_count(field: str, entries: tuple[Any, ...], most: int) -> None:
-    if len(entries) > most:
+def _check_count(field: str, entries: tuple[Any, ...], max_count: int) -> None:
+    if len(entries) > max_count:
         raise InvalidInput(
             f"{field} has {len(entries)} entries",
             field=field,
             value=len(entries),
-            rule=f"at most {most}",
-            fix="two calendars, or ranges instead of single days",
+            rule=f"at most {max_count}",
+            fix="use two calendars, or ranges instead of single days",
         )
 
 
 def _check_names(names: dict[str, str], days: set[str]) -> None:
-    _check_count("names", tuple(names), MOST_DATES)
-    stray = next((day for day in names if day not in days), None)
-    if stray is not None:
+    _check_count("names", tuple(names), MAX_DATES)
+    unknown = next((day for day in names if day not in days), None)
+    if unknown is not None:
         raise InvalidInput(
-            f"names has {stray[:32]!r}, which is not a day of this calendar",
+            f"names has {unknown[:32]!r}, which is not a day of this calendar",
             field="names",
-            value=stray[:32],
+            value=unknown[:32],
             rule="a name belongs to one of `dates` (YYYY-MM-DD) or `yearly` (MM-DD)",
-            fix="put the day in dates, or take its name out",
+            fix="add the day to dates, or remove its name",
         )
 
 
-def joined_names(one: str, other: str) -> str:
-    """Two names of one thing as one."""
+def join_names(one: str, other: str) -> str:
+    """Join two names with `and`, unless one is empty or contained in the other."""
     if not one or not other or other in one.split(" and "):
         return one or other
-    return f"{one} and {other}"[:LONGEST_NAME]
+    return f"{one} and {other}"[:MAX_DAY_NAME_LENGTH]
 
 
 def _joined_ranges(ranges: tuple[DateRange, ...]) -> Iterator[DateRange]:
@@ -346,13 +351,13 @@ def _joined_ranges(ranges: tuple[DateRange, ...]) -> Iterator[DateRange]:
 
 def _joined_spans(spans: tuple[Span, ...]) -> Iterator[Span]:
     pending: Span | None = None
-    for span in sorted(spans, key=lambda span: micros(span.start)):
+    for span in sorted(spans, key=lambda span: to_micros(span.start)):
         if pending is None or span.start > pending.end:
             if pending is not None:
                 yield pending
             pending = span
         else:
-            name = joined_names(pending.name, span.name)
+            name = join_names(pending.name, span.name)
             pending = Span(start=pending.start, end=max(pending.end, span.end), name=name)
     if pending is not None:
         yield pending
@@ -364,7 +369,7 @@ def _at_or_before(days: tuple[date, ...], day: date) -> date | None:
 
 
 def _next_yearly(yearly: tuple[str, ...], today: date) -> date:
-    """The next of the days of the year; 29 February may be up to eight years ahead."""
+    """Return the next of the yearly days; 29 February may be up to eight years ahead."""
     texts = (f"{year:04d}-{text}" for year in range(today.year, today.year + 9) for text in yearly)
     return next(date.fromisoformat(text) for text in texts if _exists(text) and text > today.isoformat())
 

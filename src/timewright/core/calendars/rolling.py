@@ -1,4 +1,4 @@
-"""Excluded occurrences that move: where each one lands, and what comes next or came before."""
+"""Moves excluded occurrences to allowed days (`roll: next` and `roll: previous`)."""
 
 from __future__ import annotations
 
@@ -9,182 +9,182 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
-from timewright.core.calendars.calendar import at_reading, day_start, local_day
-from timewright.core.calendars.openings import FARTHEST_ROLL, MOST_CANDIDATES, Openings, Stretch
-from timewright.core.moments import DAY, EARLIEST_STORED, EPOCH, MINUTE
-from timewright.core.triggers import ZONED, AnyTrigger
+from timewright.core.calendars.calendar import day_start, instant_of_reading, local_day
+from timewright.core.calendars.calendar_filter import MAX_CANDIDATES, MAX_ROLL, CalendarFilter, TimeRange
+from timewright.core.moments import DAY, EPOCH, MIN_STORED_INSTANT, MINUTE
+from timewright.core.recurrence.triggers import ZONED_TRIGGERS, AnyTrigger
 
-MOST_LANDINGS = 1_000
+MAX_DAYS_TRIED = 1_000
 
-_TICK = timedelta(microseconds=1)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class Occurrence(Struct, frozen=True):
-    """One instant of a schedule; `excluded` names the calendar that keeps it from running."""
+    """One occurrence of a schedule; `excluded` is the name of the calendar that excludes it."""
 
     at: datetime
     excluded: str = ""
     moved_from: datetime | None = None
 
 
-class Rolling:
-    """A trigger whose excluded instants land on other days.
+class OccurrenceRoller:
+    """Finds the occurrences of a trigger whose excluded instants move to other days.
 
-    Between the day an instant leaves and the day it lands nothing is open. So what lands on a day comes
-    from the day itself and from the one closed stretch beside it, and only days that open are looked at.
-    Days are those of the first calendar; the time of day is read on the trigger's clock, if it has one.
+    No time is allowed between an excluded instant and the day it moves to. So the instants that move to a day
+    come from that day and from the excluded range next to it, and only days with allowed time are searched.
+    Days are those of the first calendar; the time of day is in the trigger's zone, if it has one.
     """
 
-    __slots__ = ("clock", "forward", "openings", "trigger", "zone")
+    __slots__ = ("calendar_filter", "forward", "trigger", "trigger_zone", "zone")
 
-    def __init__(self, trigger: AnyTrigger, openings: Openings, *, forward: bool) -> None:
+    def __init__(self, trigger: AnyTrigger, calendar_filter: CalendarFilter, *, forward: bool) -> None:
         self.trigger = trigger
-        self.openings = openings
-        self.zone = openings.calendars[0].zone
-        self.clock = trigger.zone if isinstance(trigger, ZONED) else self.zone
+        self.calendar_filter = calendar_filter
+        self.zone = calendar_filter.calendars[0].zone
+        self.trigger_zone = trigger.zone if isinstance(trigger, ZONED_TRIGGERS) else self.zone
         self.forward = forward
 
-    def moved(self, left: datetime) -> Occurrence | None:
-        """Where one excluded instant lands further on, whatever else the trigger holds."""
-        opening = self.openings.open_from(left, until=left + FARTHEST_ROLL)
-        if opening is None:
+    def roll_forward(self, original: datetime) -> Occurrence | None:
+        """Move one excluded instant forward, without regard to the trigger's other instants."""
+        allowed_start = self.calendar_filter.first_allowed(original, until=original + MAX_ROLL)
+        if allowed_start is None:
             return None
-        day = local_day(opening, self.zone)
-        return Occurrence(self.landing(left, day, self._open_on(day)), moved_from=left)
+        day = local_day(allowed_start, self.zone)
+        return Occurrence(self.instant_on(original, day, self._ranges_on(day)), moved_from=original)
 
     def after(self, moment: datetime) -> Occurrence | None:
-        """The first allowed or moved occurrence after an instant."""
+        """Return the first allowed or moved occurrence after an instant, or None."""
         day = local_day(moment, self.zone)
-        for _ in range(MOST_LANDINGS):
-            opening = self.openings.open_from(day_start(day, self.zone))
-            if opening is None:
+        for _ in range(MAX_DAYS_TRIED):
+            allowed_start = self.calendar_filter.first_allowed(day_start(day, self.zone))
+            if allowed_start is None:
                 return None
-            day = local_day(opening, self.zone)
-            open_on = self._open_on(day)
-            allowed = (self._first_in(stretch, moment) for stretch in open_on)
-            landed = (found for found in self.landings(day, open_on) if found.at > moment)
-            found = min((*filter(None, allowed), *landed), key=soonest_unmoved, default=None)
+            day = local_day(allowed_start, self.zone)
+            ranges = self._ranges_on(day)
+            allowed = (self._first_in(time_range, moment) for time_range in ranges)
+            moved = (found for found in self.moved_to(day, ranges) if found.at > moment)
+            found = min((*filter(None, allowed), *moved), key=earliest_first, default=None)
             if found is not None:
                 return found
-            # Whatever is or lands on a later day comes after the last closing of this one.
-            following = self.trigger.next_after(open_on[-1][1] - _TICK)
+            # Occurrences on later days come from instants after the last allowed range of this day.
+            following = self.trigger.next_after(ranges[-1][1] - _MICROSECOND)
             if following is None:
                 return None
-            day = max(day + DAY, self._first_home(following))
+            day = max(day + DAY, self._earliest_day(following))
         return None
 
     def before(self, moment: datetime) -> Occurrence | None:
-        """The last allowed or moved occurrence before an instant."""
+        """Return the last allowed or moved occurrence before an instant, or None."""
         end = self._end(local_day(moment, self.zone))
-        for _ in range(MOST_LANDINGS):
-            closing = self.openings.last_close(end)
-            reached = boundary = end - FARTHEST_ROLL
-            if closing is not None:
-                day = local_day(closing - _TICK, self.zone)
-                open_on = self._open_on(day)
-                allowed = (self._last_in(stretch, moment) for stretch in open_on)
-                landed = (found for found in self.landings(day, open_on) if found.at < moment)
-                found = max((*filter(None, allowed), *landed), key=latest_unmoved, default=None)
+        for _ in range(MAX_DAYS_TRIED):
+            allowed_end = self.calendar_filter.last_allowed_end(end)
+            reached = boundary = end - MAX_ROLL
+            if allowed_end is not None:
+                day = local_day(allowed_end - _MICROSECOND, self.zone)
+                ranges = self._ranges_on(day)
+                allowed = (self._last_in(time_range, moment) for time_range in ranges)
+                moved = (found for found in self.moved_to(day, ranges) if found.at < moment)
+                found = max((*filter(None, allowed), *moved), key=latest_last, default=None)
                 if found is not None:
                     return found
-                reached, boundary = open_on[0][0], day_start(day, self.zone)
-            # Whatever is or lands on an earlier day comes before the first opening of this one.
+                reached, boundary = ranges[0][0], day_start(day, self.zone)
+            # Occurrences on earlier days come from instants before the first allowed range of this day.
             earlier = self.trigger.previous_before(reached)
-            if earlier is None or earlier < EARLIEST_STORED:
+            if earlier is None or earlier < MIN_STORED_INSTANT:
                 return None
-            end = min(boundary, self._end(self._last_home(earlier)))
+            end = min(boundary, self._end(self._latest_day(earlier)))
         return None
 
-    def landings(self, day: date, open_on: list[Stretch]) -> Iterator[Occurrence]:
-        """What moves to a day; of several that land on one instant, the nearest is named."""
+    def moved_to(self, day: date, ranges: list[TimeRange]) -> Iterator[Occurrence]:
+        """Return the occurrences that move to a day; of several at one instant, the one that moved least."""
         found: dict[datetime, datetime] = {}
-        room = MOST_CANDIDATES
-        for start, end in self._sources(day, open_on):
-            for left in self.trigger.between(start - _TICK, end - _TICK, room):
-                room -= 1
-                at = self.landing(left, day, open_on)
-                if at not in found or abs(at - left) < abs(at - found[at]):
-                    found[at] = left
-        return (Occurrence(at, moved_from=left) for at, left in found.items())
+        remaining = MAX_CANDIDATES
+        for start, end in self._source_ranges(day, ranges):
+            for original in self.trigger.between(start - _MICROSECOND, end - _MICROSECOND, remaining):
+                remaining -= 1
+                at = self.instant_on(original, day, ranges)
+                if at not in found or abs(at - original) < abs(at - found[at]):
+                    found[at] = original
+        return (Occurrence(at, moved_from=original) for at, original in found.items())
 
-    def landing(self, left: datetime, day: date, open_on: list[Stretch]) -> datetime:
-        """Where an instant that left its place lands on a day that opens."""
-        if local_day(left, self.zone) != day:
-            at = self._same_time(left, day)
-            if at is not None and any(start <= at < end for start, end in open_on):
+    def instant_on(self, original: datetime, day: date, ranges: list[TimeRange]) -> datetime:
+        """Return the instant on a day with allowed time that an excluded instant moves to."""
+        if local_day(original, self.zone) != day:
+            at = self._same_local_time(original, day)
+            if at is not None and any(start <= at < end for start, end in ranges):
                 return at
         if self.forward:
-            return next(start for start, _ in open_on if start > left)
-        return next(_last_minute(open_, close) for open_, close in reversed(open_on) if close <= left)
+            return next(start for start, _ in ranges if start > original)
+        return next(_last_minute(open_, close) for open_, close in reversed(ranges) if close <= original)
 
-    def _same_time(self, left: datetime, day: date) -> datetime | None:
-        """The instant of a day at which the trigger's clock shows what it showed at `left`."""
-        reading = left.astimezone(ZoneInfo(self.clock)).time()
+    def _same_local_time(self, original: datetime, day: date) -> datetime | None:
+        """Return the instant of a day with the same local time in the trigger's zone, or None."""
+        reading = original.astimezone(ZoneInfo(self.trigger_zone)).time()
         start, end = day_start(day, self.zone), self._end(day)
-        dates = {local_day(start, self.clock), local_day(end - _TICK, self.clock)}
-        instants = (at_reading(on, reading, self.clock) for on in sorted(dates))
+        dates = {local_day(start, self.trigger_zone), local_day(end - _MICROSECOND, self.trigger_zone)}
+        instants = (instant_of_reading(on, reading, self.trigger_zone) for on in sorted(dates))
         return next((at for at in instants if start <= at < end), None)
 
-    def _sources(self, day: date, open_on: list[Stretch]) -> Iterator[Stretch]:
-        """The closed stretches whose instants move to this day, the nearest first."""
+    def _source_ranges(self, day: date, ranges: list[TimeRange]) -> Iterator[TimeRange]:
+        """Return the excluded ranges whose instants move to this day, nearest first."""
         start, end = day_start(day, self.zone), self._end(day)
         if self.forward:
-            yield from _gaps([(start, start), *open_on])
-            yield (self.openings.last_close(start) or start - FARTHEST_ROLL), start
+            yield from _gaps_between([(start, start), *ranges])
+            yield (self.calendar_filter.last_allowed_end(start) or start - MAX_ROLL), start
         else:
-            yield from _gaps([*open_on, (end, end)])
-            farthest = end + FARTHEST_ROLL
-            yield end, self.openings.open_from(end, until=farthest) or farthest
+            yield from _gaps_between([*ranges, (end, end)])
+            farthest = end + MAX_ROLL
+            yield end, self.calendar_filter.first_allowed(end, until=farthest) or farthest
 
-    def _first_in(self, stretch: Stretch, moment: datetime) -> Occurrence | None:
-        at = self.trigger.next_after(max(stretch[0] - _TICK, moment))
-        return Occurrence(at) if at is not None and at < stretch[1] else None
+    def _first_in(self, time_range: TimeRange, moment: datetime) -> Occurrence | None:
+        at = self.trigger.next_after(max(time_range[0] - _MICROSECOND, moment))
+        return Occurrence(at) if at is not None and at < time_range[1] else None
 
-    def _last_in(self, stretch: Stretch, moment: datetime) -> Occurrence | None:
-        at = self.trigger.previous_before(min(stretch[1], moment))
-        return Occurrence(at) if at is not None and at >= stretch[0] else None
+    def _last_in(self, time_range: TimeRange, moment: datetime) -> Occurrence | None:
+        at = self.trigger.previous_before(min(time_range[1], moment))
+        return Occurrence(at) if at is not None and at >= time_range[0] else None
 
-    def _open_on(self, day: date) -> list[Stretch]:
-        return self.openings.stretches(day_start(day, self.zone), self._end(day))
+    def _ranges_on(self, day: date) -> list[TimeRange]:
+        return self.calendar_filter.allowed_ranges(day_start(day, self.zone), self._end(day))
 
     def _end(self, day: date) -> datetime:
         return day_start(day + DAY, self.zone)
 
-    def _first_home(self, moment: datetime) -> date:
-        """The earliest day on which this instant, or a later one, may be or land."""
+    def _earliest_day(self, moment: datetime) -> date:
+        """Return the earliest day that this instant, or a later one, may be on or move to."""
         day = local_day(moment, self.zone)
         if self.forward:
             return day
-        closing = self.openings.last_close(moment + _TICK)
-        return day if closing is None else local_day(closing - _TICK, self.zone)
+        allowed_end = self.calendar_filter.last_allowed_end(moment + _MICROSECOND)
+        return day if allowed_end is None else local_day(allowed_end - _MICROSECOND, self.zone)
 
-    def _last_home(self, moment: datetime) -> date:
-        """The latest day on which this instant, or an earlier one, may be or land."""
+    def _latest_day(self, moment: datetime) -> date:
+        """Return the latest day that this instant, or an earlier one, may be on or move to."""
         day = local_day(moment, self.zone)
         if not self.forward:
             return day
-        opening = self.openings.open_from(moment, until=moment + FARTHEST_ROLL)
-        return day if opening is None else local_day(opening, self.zone)
+        allowed_start = self.calendar_filter.first_allowed(moment, until=moment + MAX_ROLL)
+        return day if allowed_start is None else local_day(allowed_start, self.zone)
 
 
-def _gaps(stretches: list[Stretch]) -> Iterator[Stretch]:
-    """What lies between one stretch and the next."""
-    for (_, closing), (opening, _) in pairwise(stretches):
-        if closing < opening:
-            yield closing, opening
+def _gaps_between(ranges: list[TimeRange]) -> Iterator[TimeRange]:
+    """Return the gaps between consecutive ranges."""
+    for (_, allowed_end), (allowed_start, _) in pairwise(ranges):
+        if allowed_end < allowed_start:
+            yield allowed_end, allowed_start
 
 
-def _last_minute(opening: datetime, closing: datetime) -> datetime:
-    """The last whole minute of an open stretch, or its opening if it holds none."""
-    whole = EPOCH + (closing - _TICK - EPOCH) // MINUTE * MINUTE
-    return max(opening, whole)
+def _last_minute(allowed_start: datetime, allowed_end: datetime) -> datetime:
+    """Return the last whole minute of an allowed range, or its start if it has none."""
+    whole = EPOCH + (allowed_end - _MICROSECOND - EPOCH) // MINUTE * MINUTE
+    return max(allowed_start, whole)
 
 
-def soonest_unmoved(found: Occurrence) -> tuple[datetime, bool]:
-    """For `min`: the earliest, and of two at one instant the one that did not move."""
+def earliest_first(found: Occurrence) -> tuple[datetime, bool]:
+    """Key for `min`: the earliest; of two at one instant, the one that did not move."""
     return found.at, found.moved_from is not None
 
 
-def latest_unmoved(found: Occurrence) -> tuple[datetime, bool]:
-    """For `max`: the latest, and of two at one instant the one that did not move."""
+def latest_last(found: Occurrence) -> tuple[datetime, bool]:
+    """Key for `max`: the latest; of two at one instant, the one that did not move."""
     return found.at, found.moved_from is None

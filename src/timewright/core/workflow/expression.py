@@ -1,11 +1,11 @@
-"""The condition language of workflows: what a condition is made of, and whether it holds.
+"""The condition language of workflows: the syntax tree and its evaluation.
 
     steps.fetch.result.count > 0 and not (input.region in ["eu", "us"])
 
-Paths begin with `steps`, `input` or `item` and go on with `.name`, `[0]` or `["name"]`. There are
-comparisons, `in`, `and`, `or`, `not`, parentheses, lists, texts, numbers, `true`, `false` and `null`.
-There are no calls and no arithmetic, so every condition ends, and none can fail: what a path does not
-find is `null`, and things of different kinds are neither equal nor smaller nor larger.
+Paths begin with `steps`, `input` or `item` and continue with `.name`, `[0]` or `["name"]`. There are
+comparisons, `in`, `and`, `or`, `not`, parentheses, lists, strings, numbers, `true`, `false` and `null`. There
+are no calls and no arithmetic, so every evaluation ends and none can fail: a missing value is `null`, and
+values of different types are neither equal nor smaller nor larger.
 """
 
 from __future__ import annotations
@@ -18,75 +18,77 @@ from msgspec import Struct
 
 ROOTS = ("steps", "input", "item")
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 
 Segment: TypeAlias = str | int
 MISSING: Any = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
 
 
-class Path(Struct, frozen=True):
-    """Where a value is found, and where in the text it was named."""
+class ValuePath(Struct, frozen=True):
+    """The path of a value, and its position in the text."""
 
     segments: tuple[Segment, ...]
     position: int = 0
 
     @property
     def root(self) -> str:
-        """The first word: `steps`, `input` or `item`."""
+        """The first segment: `steps`, `input` or `item`."""
         return str(self.segments[0])
 
     @property
     def step(self) -> str | None:
-        """The step it speaks of, if it speaks of one."""
+        """The name of the step, if the path refers to one."""
         return str(self.segments[1]) if self.root == "steps" and len(self.segments) > 1 else None
 
     def __str__(self) -> str:
-        return _spelled(self.segments)
+        return _format_path(self.segments)
 
 
-class Constant(Struct, frozen=True):
-    """A value that was written out."""
+class LiteralValue(Struct, frozen=True):
+    """A literal value."""
 
     value: Any
 
 
-class Listed(Struct, frozen=True):
-    """A list of things, each found or written out."""
+class ListExpression(Struct, frozen=True):
+    """A list of expressions."""
 
     items: tuple[Expression, ...]
 
 
-class Negated(Struct, frozen=True):
-    """True when what it holds is not."""
+class NotExpression(Struct, frozen=True):
+    """Logical negation."""
 
     inner: Expression
 
 
-class Joined(Struct, frozen=True):
-    """Several conditions of which all, or any, must hold."""
+class BooleanExpression(Struct, frozen=True):
+    """Several conditions joined by `and` or `or`."""
 
     parts: tuple[Expression, ...]
-    needs_all: bool
+    is_and: bool
 
 
-class Compared(Struct, frozen=True):
-    """Two things and how they should stand to each other."""
+class Comparison(Struct, frozen=True):
+    """A comparison of two expressions."""
 
-    sign: str
+    operator: str
     left: Expression
     right: Expression
 
 
-Expression: TypeAlias = Path | Constant | Listed | Negated | Joined | Compared
+Expression: TypeAlias = (
+    ValuePath | LiteralValue | ListExpression | NotExpression | BooleanExpression | Comparison
+)
 
 
-def holds(condition: Expression, scope: Mapping[str, Any]) -> bool:
-    """Whether a condition is true of what is known; `false`, `null`, 0 and everything empty are not."""
+def evaluate_condition(condition: Expression, scope: Mapping[str, Any]) -> bool:
+    """Whether a condition is true; `false`, `null`, 0 and empty values are false."""
     return bool(_value(condition, scope))
 
 
-def find(path: Path, scope: Mapping[str, Any]) -> Any:
-    """What a path leads to, or MISSING."""
+def resolve_path(path: ValuePath, scope: Mapping[str, Any]) -> Any:
+    """Return the value at a path, or MISSING."""
     found: Any = scope
     for segment in path.segments:
         if isinstance(segment, str) and isinstance(found, Mapping):
@@ -98,40 +100,40 @@ def find(path: Path, scope: Mapping[str, Any]) -> Any:
     return found
 
 
-def paths(expression: Expression) -> Iterator[Path]:
-    """Every path an expression speaks of."""
-    if isinstance(expression, Path):
+def iter_paths(expression: Expression) -> Iterator[ValuePath]:
+    """Yield every path in an expression."""
+    if isinstance(expression, ValuePath):
         yield expression
-    elif isinstance(expression, Negated):
-        yield from paths(expression.inner)
-    elif isinstance(expression, Compared):
-        yield from paths(expression.left)
-        yield from paths(expression.right)
-    elif isinstance(expression, Joined | Listed):
-        for part in expression.parts if isinstance(expression, Joined) else expression.items:
-            yield from paths(part)
+    elif isinstance(expression, NotExpression):
+        yield from iter_paths(expression.inner)
+    elif isinstance(expression, Comparison):
+        yield from iter_paths(expression.left)
+        yield from iter_paths(expression.right)
+    elif isinstance(expression, BooleanExpression | ListExpression):
+        for part in expression.parts if isinstance(expression, BooleanExpression) else expression.items:
+            yield from iter_paths(part)
 
 
 def _value(expression: Expression, scope: Mapping[str, Any]) -> Any:
     match expression:
-        case Path():
-            found = find(expression, scope)
+        case ValuePath():
+            found = resolve_path(expression, scope)
             return None if found is MISSING else found
-        case Constant(value):
+        case LiteralValue(value):
             return value
-        case Listed(items):
+        case ListExpression(items):
             return [_value(item, scope) for item in items]
-        case Negated(inner):
+        case NotExpression(inner):
             return not _value(inner, scope)
-        case Joined(parts, needs_all):
-            held = (bool(_value(part, scope)) for part in parts)
-            return all(held) if needs_all else any(held)
-        case Compared(sign, left, right):
-            return _SIGNS[sign](_value(left, scope), _value(right, scope))
+        case BooleanExpression(parts, needs_all):
+            results = (bool(_value(part, scope)) for part in parts)
+            return all(results) if needs_all else any(results)
+        case Comparison(sign, left, right):
+            return _OPERATORS[sign](_value(left, scope), _value(right, scope))
 
 
-def _kind(value: Any) -> str:
-    """JSON's kinds; a truth is not a number, whatever Python thinks."""
+def _json_type(value: Any) -> str:
+    """Return the JSON type of a value; unlike in Python, a boolean is not a number."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else "truth"
     if isinstance(value, int | float):
@@ -141,13 +143,13 @@ def _kind(value: Any) -> str:
     return "list" if isinstance(value, list | tuple) else "object"
 
 
-def _same(left: Any, right: Any) -> bool:
-    """Equal in kind and value, all the way down, without recursion."""
+def _equals(left: Any, right: Any) -> bool:
+    """Deep equality of type and value, without recursion."""
     pairs = [(left, right)]
     while pairs:
         a, b = pairs.pop()
-        kind = _kind(a)
-        if kind != _kind(b):
+        kind = _json_type(a)
+        if kind != _json_type(b):
             return False
         if kind == "list":
             if len(a) != len(b):
@@ -162,35 +164,35 @@ def _same(left: Any, right: Any) -> bool:
     return True
 
 
-def _smaller(left: Any, right: Any) -> bool:
-    kind = _kind(left)
-    return kind == _kind(right) and kind in ("number", "text") and bool(left < right)
+def _less_than(left: Any, right: Any) -> bool:
+    kind = _json_type(left)
+    return kind == _json_type(right) and kind in ("number", "text") and bool(left < right)
 
 
-def _inside(left: Any, right: Any) -> bool:
+def _contains(left: Any, right: Any) -> bool:
     if isinstance(right, str):
         return isinstance(left, str) and left in right
     if isinstance(right, Mapping):
         return isinstance(left, str) and left in right
-    return isinstance(right, list | tuple) and any(_same(left, item) for item in right)
+    return isinstance(right, list | tuple) and any(_equals(left, item) for item in right)
 
 
-_SIGNS: dict[str, Callable[[Any, Any], bool]] = {
-    "==": _same,
-    "!=": lambda a, b: not _same(a, b),
-    "<": _smaller,
-    ">": lambda a, b: _smaller(b, a),
-    "<=": lambda a, b: _smaller(a, b) or _same(a, b),
-    ">=": lambda a, b: _smaller(b, a) or _same(a, b),
-    "in": _inside,
-    "not in": lambda a, b: not _inside(a, b),
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": _equals,
+    "!=": lambda a, b: not _equals(a, b),
+    "<": _less_than,
+    ">": lambda a, b: _less_than(b, a),
+    "<=": lambda a, b: _less_than(a, b) or _equals(a, b),
+    ">=": lambda a, b: _less_than(b, a) or _equals(a, b),
+    "in": _contains,
+    "not in": lambda a, b: not _contains(a, b),
 }
 
 
-def _spelled(segments: Sequence[Segment]) -> str:
-    """The path as it would be written."""
+def _format_path(segments: Sequence[Segment]) -> str:
+    """Return the path as text."""
     words = [str(segments[0])]
     for segment in segments[1:]:
-        plain = isinstance(segment, str) and _PLAIN.fullmatch(segment)
+        plain = isinstance(segment, str) and _IDENTIFIER.fullmatch(segment)
         words.append(f".{segment}" if plain else f"[{segment!r}]")
     return "".join(words)

@@ -1,4 +1,4 @@
-"""Reading conditions and paths; whatever is wrong is refused with its position."""
+"""Parses conditions and paths; syntax errors carry their position."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 
 from timewright.core.workflow.expression import (
     ROOTS,
-    Compared,
-    Constant,
+    BooleanExpression,
+    Comparison,
     Expression,
-    Joined,
-    Listed,
-    Negated,
-    Path,
+    ListExpression,
+    LiteralValue,
+    NotExpression,
     Segment,
+    ValuePath,
 )
 from timewright.errors import InvalidWorkflow
 
-LONGEST_EXPRESSION = 500
-DEEPEST_EXPRESSION = 50
+MAX_EXPRESSION_LENGTH = 500
+MAX_EXPRESSION_DEPTH = 50
 
 _TOKEN = re.compile(
     r"""[ \t\r\n]+
@@ -34,7 +34,7 @@ _TOKEN = re.compile(
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
 _CONSTANTS = {"true": True, "false": False, "null": None}
-_WORDS = {"and", "or", "not", "in", *_CONSTANTS}
+_KEYWORDS = {"and", "or", "not", "in", *_CONSTANTS}
 _COMPARISONS = {"==", "!=", "<", "<=", ">", ">="}
 
 
@@ -46,32 +46,34 @@ class _Token(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def parse_condition(text: str) -> Expression:
-    """Read a condition; whatever is wrong with it is refused with its position."""
+    """Parse a condition, or raise InvalidWorkflow with the position of the error."""
     parser = _Parser(text, field="when")
-    found = parser.either(1)
+    found = parser.parse_or(1)
     parser.expect_end()
     return found
 
 
 @lru_cache(maxsize=4096)
-def parse_path(text: str) -> Path:
-    """Read a path on its own, as references use it."""
+def parse_path(text: str) -> ValuePath:
+    """Parse a path alone, as references use it."""
     parser = _Parser(text, field="$from")
-    found = parser.path()
+    found = parser.parse_path_value()
     parser.expect_end()
     return found
 
 
 class _Parser:
-    """Reads from left to right and never goes back; `depth` counts what is open."""
+    """A recursive-descent parser without backtracking; `depth` limits nesting."""
 
     def __init__(self, text: str, *, field: str) -> None:
         self.text, self.field = text, field
         if not isinstance(text, str) or not text.strip():
-            raise self.refusal(0, "nothing is written", fix="steps.fetch.result.count > 0")
-        if len(text) > LONGEST_EXPRESSION:
-            raise self.refusal(
-                LONGEST_EXPRESSION, f"it is longer than {LONGEST_EXPRESSION} characters", fix="two steps"
+            raise self.error(0, "it is empty", fix="steps.fetch.result.count > 0")
+        if len(text) > MAX_EXPRESSION_LENGTH:
+            raise self.error(
+                MAX_EXPRESSION_LENGTH,
+                f"it is longer than {MAX_EXPRESSION_LENGTH} characters",
+                fix="two steps",
             )
         self.tokens = self.read()
         self.at = 0
@@ -82,9 +84,9 @@ class _Parser:
         while position < len(self.text):
             token = _TOKEN.match(self.text, position)
             if token is None:
-                raise self.refusal(
+                raise self.error(
                     position,
-                    f"{self.text[position]!r} means nothing here",
+                    f"{self.text[position]!r} is not allowed here",
                     fix="== != < <= > >= in and or not",
                 )
             if token.lastgroup is not None:
@@ -92,7 +94,7 @@ class _Parser:
             position = token.end()
         return [*found, _Token("end", "", len(self.text))]
 
-    def refusal(self, position: int, why: str, *, fix: str) -> InvalidWorkflow:
+    def error(self, position: int, why: str, *, fix: str) -> InvalidWorkflow:
         return InvalidWorkflow(
             f"{why}, at position {position + 1} of {str(self.text)[:80]!r}",
             field=self.field,
@@ -105,8 +107,8 @@ class _Parser:
     def token(self) -> _Token:
         return self.tokens[self.at]
 
-    def takes(self, *texts: str) -> str:
-        """The next sign or word if it is one of these, and go on; otherwise nothing."""
+    def accept(self, *texts: str) -> str:
+        """Consume and return the next operator or word if it is one of these, else return ""."""
         token = self.token
         if token.kind in ("sign", "name") and token.text in texts:
             self.at += 1
@@ -114,124 +116,130 @@ class _Parser:
         return ""
 
     def expect(self, text: str) -> None:
-        if not self.takes(text):
-            raise self.refusal(self.token.position, f"{text!r} is missing", fix=f"add {text}")
+        if not self.accept(text):
+            raise self.error(self.token.position, f"{text!r} is missing", fix=f"add {text}")
 
     def expect_end(self) -> None:
         if self.token.kind != "end":
             fix = "and, or between conditions" if self.token.text not in _COMPARISONS else "a < b and b < c"
-            raise self.refusal(self.token.position, f"{self.token.text!r} comes after the end", fix=fix)
-
-    def either(self, depth: int) -> Expression:
-        parts = [self.both(depth)]
-        while self.takes("or"):
-            parts.append(self.both(depth))
-        return parts[0] if len(parts) == 1 else Joined(tuple(parts), needs_all=False)
-
-    def both(self, depth: int) -> Expression:
-        parts = [self.negation(depth)]
-        while self.takes("and"):
-            parts.append(self.negation(depth))
-        return parts[0] if len(parts) == 1 else Joined(tuple(parts), needs_all=True)
-
-    def negation(self, depth: int) -> Expression:
-        if depth > DEEPEST_EXPRESSION:
-            raise self.refusal(
-                self.token.position, f"more than {DEEPEST_EXPRESSION} levels are open", fix="fewer brackets"
+            raise self.error(
+                self.token.position, f"{self.token.text!r} is after the end of the condition", fix=fix
             )
-        if self.takes("not"):
-            return Negated(self.negation(depth + 1))
-        return self.comparison(depth)
 
-    def comparison(self, depth: int) -> Expression:
-        left = self.operand(depth)
-        sign = self.takes(*_COMPARISONS, "in", "not")
-        if sign == "not":
+    def parse_or(self, depth: int) -> Expression:
+        parts = [self.parse_and(depth)]
+        while self.accept("or"):
+            parts.append(self.parse_and(depth))
+        return parts[0] if len(parts) == 1 else BooleanExpression(tuple(parts), is_and=False)
+
+    def parse_and(self, depth: int) -> Expression:
+        parts = [self.parse_not(depth)]
+        while self.accept("and"):
+            parts.append(self.parse_not(depth))
+        return parts[0] if len(parts) == 1 else BooleanExpression(tuple(parts), is_and=True)
+
+    def parse_not(self, depth: int) -> Expression:
+        if depth > MAX_EXPRESSION_DEPTH:
+            raise self.error(
+                self.token.position,
+                f"more than {MAX_EXPRESSION_DEPTH} levels are nested",
+                fix="fewer brackets",
+            )
+        if self.accept("not"):
+            return NotExpression(self.parse_not(depth + 1))
+        return self.parse_comparison(depth)
+
+    def parse_comparison(self, depth: int) -> Expression:
+        left = self.parse_operand(depth)
+        operator = self.accept(*_COMPARISONS, "in", "not")
+        if operator == "not":
             self.expect("in")
-            sign = "not in"
-        return Compared(sign, left, self.operand(depth)) if sign else left
+            operator = "not in"
+        return Comparison(operator, left, self.parse_operand(depth)) if operator else left
 
-    def operand(self, depth: int) -> Expression:
-        if self.takes("("):
-            inner = self.either(depth + 1)
+    def parse_operand(self, depth: int) -> Expression:
+        if self.accept("("):
+            inner = self.parse_or(depth + 1)
             self.expect(")")
             return inner
-        if self.takes("["):
-            return self.listed(depth + 1)
+        if self.accept("["):
+            return self.parse_list(depth + 1)
         token = self.token
-        if token.kind == "name" and token.text not in _WORDS:
-            return self.path()
-        return Constant(self.constant())
+        if token.kind == "name" and token.text not in _KEYWORDS:
+            return self.parse_path_value()
+        return LiteralValue(self.parse_literal())
 
-    def listed(self, depth: int) -> Expression:
+    def parse_list(self, depth: int) -> Expression:
         items: list[Expression] = []
-        while not self.takes("]"):
-            if items and not self.takes(","):
-                raise self.refusal(self.token.position, "',' or ']' is missing", fix="[1, 2]")
-            if depth > DEEPEST_EXPRESSION:
-                raise self.refusal(
-                    self.token.position, f"more than {DEEPEST_EXPRESSION} levels are open", fix="fewer lists"
+        while not self.accept("]"):
+            if items and not self.accept(","):
+                raise self.error(self.token.position, "',' or ']' is missing", fix="[1, 2]")
+            if depth > MAX_EXPRESSION_DEPTH:
+                raise self.error(
+                    self.token.position,
+                    f"more than {MAX_EXPRESSION_DEPTH} levels are nested",
+                    fix="fewer lists",
                 )
-            items.append(self.operand(depth))
-        return Listed(tuple(items))
+            items.append(self.parse_operand(depth))
+        return ListExpression(tuple(items))
 
-    def constant(self) -> Any:
+    def parse_literal(self) -> Any:
         token = self.token
         self.at += 1
         if token.kind == "text":
-            return self.unescaped(token)
+            return self.unescape(token)
         if token.kind == "number":
-            return self.number(token)
+            return self.parse_number(token)
         if token.kind == "name" and token.text in _CONSTANTS:
             return _CONSTANTS[token.text]
         seen = "the end" if token.kind == "end" else repr(token.text)
-        raise self.refusal(
+        raise self.error(
             token.position, f"a value is missing before {seen}", fix="steps.fetch.result.count > 0"
         )
 
-    def number(self, token: _Token) -> int | float:
+    def parse_number(self, token: _Token) -> int | float:
         if not set(token.text) & set(".eE"):
             return int(token.text)
         value = float(token.text)
         if not math.isfinite(value):
-            raise self.refusal(token.position, f"{token.text} is too large", fix="a smaller number")
+            raise self.error(token.position, f"{token.text} is too large", fix="a smaller number")
         return value
 
-    def unescaped(self, token: _Token) -> str:
+    def unescape(self, token: _Token) -> str:
         for escape in _ESCAPE.finditer(token.text[1:-1]):
             if escape[1] not in _ESCAPED:
-                raise self.refusal(
+                raise self.error(
                     token.position + escape.start() + 1,
-                    f"\\{escape[1]} is no escape",
+                    f"\\{escape[1]} is not an escape sequence",
                     fix='\\\\ \\n \\t \\r \\"',
                 )
         return _ESCAPE.sub(lambda escape: _ESCAPED[escape[1]], token.text[1:-1])
 
-    def path(self) -> Path:
+    def parse_path_value(self) -> ValuePath:
         token = self.token
         if token.kind != "name" or token.text not in ROOTS:
             fix = f"steps.{token.text}.result" if token.kind == "name" else "steps.fetch.result"
-            raise self.refusal(token.position, f"a path begins with {', '.join(ROOTS)}", fix=fix)
+            raise self.error(token.position, f"a path begins with {', '.join(ROOTS)}", fix=fix)
         self.at += 1
         segments: list[Segment] = [token.text]
-        while sign := self.takes(".", "["):
-            segments.append(self.member() if sign == "." else self.index())
-        return Path(tuple(segments), token.position)
+        while operator := self.accept(".", "["):
+            segments.append(self.parse_member() if operator == "." else self.parse_index())
+        return ValuePath(tuple(segments), token.position)
 
-    def member(self) -> Segment:
+    def parse_member(self) -> Segment:
         token = self.token
         if token.kind != "name":
-            raise self.refusal(
+            raise self.error(
                 token.position, "a name is missing after '.'", fix='steps.fetch.result, or ["any text"]'
             )
         self.at += 1
         return token.text
 
-    def index(self) -> Segment:
+    def parse_index(self) -> Segment:
         token = self.token
-        value = self.constant() if token.kind in ("number", "text") else None
+        value = self.parse_literal() if token.kind in ("number", "text") else None
         if not isinstance(value, str) and (type(value) is not int or value < 0):
-            raise self.refusal(
+            raise self.error(
                 token.position, "a position or a name in quotes is missing", fix='[0] or ["name"]'
             )
         self.expect("]")

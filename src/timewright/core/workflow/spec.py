@@ -1,8 +1,8 @@
-"""A workflow as it is written: steps, what they need, when they run, and what they are given.
+"""The definition of a workflow: steps, their needs, conditions and input.
 
-A reference is `{"$from": "steps.fetch.result.items"}`, with a `default` beside it if the value may be
-missing. It stands in a step's `input` and names a step the step needs, the workflow's own `input`, or
-the `item` of a step that runs for each of a list.
+A reference is `{"$from": "steps.fetch.result.items"}`, with an optional `default` for a missing value. It is
+used in a step's `input` and refers to a needed step, to the workflow's `input`, or to the `item` of a step
+with `each`.
 """
 
 from __future__ import annotations
@@ -14,38 +14,39 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from timewright.core.policies import Retry
+from timewright.core.input.input_errors import join_path
+from timewright.core.policies.policies import Retry
 from timewright.core.target import AnyTarget, Http, Workflow
 
 MAX_STEPS = 10_000
 MAX_EDGES = 50_000
 MAX_ITEMS = 10_000
 MAX_SCHEDULES = 100
-DEEPEST_INPUT = 32
+MAX_INPUT_DEPTH = 32
 
-REFERENCE = "$from"
-DEFAULT = "default"
+REFERENCE_KEY = "$from"
+DEFAULT_KEY = "default"
 
 _ONCE = Retry(max_attempts=1)
 
 
 class RunIf(StrEnum):
-    """What must have become of a step's needs before it runs."""
+    """The required states of a step's needs."""
 
     SUCCEEDED = "succeeded"
     ANY = "any"
     ALWAYS = "always"
 
 
-class Each(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"source": REFERENCE}):
-    """One run of the step for every item of a list that is found when the step starts."""
+class Each(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"source": REFERENCE_KEY}):
+    """Fan-out: one run of the step for every item of a list that is resolved when the step starts."""
 
     source: str
     limit: Annotated[int, Meta(ge=1, le=MAX_ITEMS)] = 100
 
 
 class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One target of a workflow, and everything that decides whether and how it runs."""
+    """One step of a workflow: its target, needs, conditions and policies."""
 
     name: str
     target: AnyTarget
@@ -59,15 +60,15 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     description: Annotated[str, Meta(max_length=10_000)] = ""
 
     @property
-    def attempted_under(self) -> Retry:
-        """Its retry policy; a step that starts a workflow leaves retrying to that workflow's steps."""
+    def effective_retry(self) -> Retry:
+        """Its retry policy; a step that starts a workflow is attempted once: that workflow's steps retry."""
         if self.retry is not None:
             return self.retry
         return _ONCE if isinstance(self.target, Workflow) else Retry()
 
 
 class WorkflowSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A DAG under a name and a version; `schedules` are kept as written until it is deployed."""
+    """A workflow (DAG) with a name and a version; `schedules` are decoded when it is deployed."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
     namespace: Annotated[str, Meta(min_length=1, max_length=64)] = "default"
@@ -79,23 +80,23 @@ class WorkflowSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     executor: Http | None = None
     schedules: tuple[dict[str, Any], ...] = ()
 
-    def given(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The input of one run: what was handed in, over what is written here."""
+    def merge_input(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the input of one run: the given values override the defaults."""
         return {**self.input, **values}
 
 
 def is_reference(value: Any) -> bool:
-    """Whether this is to be replaced by something found elsewhere."""
-    return isinstance(value, dict) and REFERENCE in value
+    """Whether a value is a `$from` reference."""
+    return isinstance(value, dict) and REFERENCE_KEY in value
 
 
-def leaves(data: Any, where: str) -> Iterator[tuple[Any, str]]:
-    """Every reference and every single value in plain data, with the path to it."""
+def iter_leaves(data: Any, where: str) -> Iterator[tuple[Any, str]]:
+    """Yield every reference and every single value in JSON data, with its path."""
     pending = [(data, where)]
     while pending:
         value, at = pending.pop()
-        if isinstance(value, dict) and REFERENCE not in value:
-            pending.extend((item, f"{at}.{name}") for name, item in value.items())
+        if isinstance(value, dict) and REFERENCE_KEY not in value:
+            pending.extend((item, join_path(at, name)) for name, item in value.items())
         elif isinstance(value, list | tuple):
             pending.extend((item, f"{at}[{n}]") for n, item in enumerate(value))
         else:
@@ -103,7 +104,7 @@ def leaves(data: Any, where: str) -> Iterator[tuple[Any, str]]:
 
 
 def successors(spec: WorkflowSpec) -> dict[str, tuple[str, ...]]:
-    """For every step, those that need it, in the order they are written."""
+    """Return for every step the steps that need it, in the order of the definition."""
     found: dict[str, list[str]] = {step.name: [] for step in spec.steps}
     for step in spec.steps:
         for need in step.needs:
@@ -112,7 +113,7 @@ def successors(spec: WorkflowSpec) -> dict[str, tuple[str, ...]]:
 
 
 def layers(spec: WorkflowSpec) -> tuple[tuple[Step, ...], ...]:
-    """The steps by how far from the start they are; those of a cycle are in none."""
+    """Return the steps by their distance from the start; steps of a cycle are in no layer."""
     by_name = {step.name: step for step in spec.steps}
     waiting = {step.name: len(step.needs) for step in spec.steps}
     after = successors(spec)

@@ -1,1 +1,1 @@
-"""The book of statements."""
+"""The SQL statements of the stores."""

@@ -1,104 +1,112 @@
--- The book: every statement of the store, named, once.
+-- Every SQL statement of the stores, named, once.
 --
--- `-- name: x` begins a statement; `-- name: x(a text, b bigint)` one that is given many rows, whose
--- columns are then spoken of as v.a, v.b. `[sqlite]` or `[postgres]` marks the few that differ.
--- {in:ids} is "one of the list"; {from} and {values} bring the rows; {lock} and {skip_locked} hold them;
--- {kept:runs} gives back the ids of the rows that took effect, the id being the first column.
--- A star marks the columns in which the rows of a batch differ. Rows that differ in nothing else are brought
--- together on SQLite, where `x_kept` says who took effect if not all did; PostgreSQL is told the rest once.
+-- `-- name: x` begins a statement. `-- name: x(a text, b bigint)` begins one that takes many rows; its text
+-- refers to their columns as v.a and v.b. `[sqlite]` or `[postgres]` marks a form for one database only.
+--
+-- {in:ids}             matches any value of the list parameter :ids
+-- {values}, {from}     the rows of the batch, as the source of an INSERT or in a FROM clause
+-- {lock}, {skip_locked}  FOR UPDATE [SKIP LOCKED] on PostgreSQL, nothing on SQLite, which has one writer
+-- {changed:runs}       returns the ids of the rows that changed; the id is the first column
+-- {run}, {schedule}, {listed}  the column lists of statements.py
+--
+-- A star marks the columns in which the rows of a batch usually differ. If they differ in no other column, one
+-- statement runs for the whole batch: on SQLite from a JSON object (`x_changed` then finds the rows that
+-- changed, if not all did), on PostgreSQL with the other columns as scalar parameters.
 
--- name: insert_schedules(id text, namespace text, name text, grouped text, revision bigint, state text, reason text, decided_to bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, hints text, shard bigint)
-INSERT INTO schedules (id, namespace, name, grouped, revision, state, reason, decided_to, next_at, wake_at, source,
-    trail, failures, runs, missed, paused_at, paused_until, last_started_at, last_finished_at, hints, shard)
+-- name: insert_schedules(id text, namespace text, name text, group_name text, revision bigint, state text, reason text, cursor_at bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, hints text, shard bigint)
+INSERT INTO schedules (id, namespace, name, group_name, revision, state, reason, cursor_at, next_at, wake_at,
+    source, trail, failures, runs, missed, paused_at, paused_until, last_started_at, last_finished_at, hints,
+    shard)
 {values}
 
--- name: revise_schedules(id text, replaces bigint, name text, grouped text, revision bigint, state text, reason text, decided_to bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, hints text)
--- The revision that is replaced is named, so a stale edit matches no row.
-UPDATE schedules SET name = v.name, grouped = v.grouped, revision = v.revision, state = v.state, reason = v.reason,
-    decided_to = v.decided_to, next_at = v.next_at, wake_at = v.wake_at, source = v.source, trail = v.trail,
-    failures = v.failures, runs = v.runs, missed = v.missed, paused_at = v.paused_at, paused_until = v.paused_until,
-    last_started_at = v.last_started_at, last_finished_at = v.last_finished_at, hints = v.hints
+-- name: revise_schedules(id text, replaces bigint, name text, group_name text, revision bigint, state text, reason text, cursor_at bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, hints text)
+-- Matches the revision that is replaced, so a stale edit changes no row.
+UPDATE schedules SET name = v.name, group_name = v.group_name, revision = v.revision, state = v.state,
+    reason = v.reason, cursor_at = v.cursor_at, next_at = v.next_at, wake_at = v.wake_at, source = v.source,
+    trail = v.trail, failures = v.failures, runs = v.runs, missed = v.missed, paused_at = v.paused_at,
+    paused_until = v.paused_until, last_started_at = v.last_started_at, last_finished_at = v.last_finished_at,
+    hints = v.hints
 {from}
 WHERE schedules.id = v.id AND schedules.revision = v.replaces
-{kept:schedules}
+{changed:schedules}
 
 -- name: insert_revisions(schedule_id text, revision bigint, body text, at bigint, actor text, reason text)
 INSERT INTO revisions (schedule_id, revision, body, at, actor, reason)
 {values}
 
--- name: stand(id text, state text, reason text, decided_to bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, hints text, last_run text)
-UPDATE schedules SET state = v.state, reason = v.reason, decided_to = v.decided_to, next_at = v.next_at,
-    wake_at = v.wake_at, source = v.source, trail = v.trail, failures = v.failures, runs = v.runs, missed = v.missed,
-    paused_at = v.paused_at, paused_until = v.paused_until, last_started_at = v.last_started_at,
-    last_finished_at = v.last_finished_at, hints = v.hints,
+-- name: save_progress(id text, state text, reason text, cursor_at bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, hints text, last_run text)
+UPDATE schedules SET state = v.state, reason = v.reason, cursor_at = v.cursor_at, next_at = v.next_at,
+    wake_at = v.wake_at, source = v.source, trail = v.trail, failures = v.failures, runs = v.runs,
+    missed = v.missed, paused_at = v.paused_at, paused_until = v.paused_until,
+    last_started_at = v.last_started_at, last_finished_at = v.last_finished_at, hints = v.hints,
     last_run = CASE WHEN v.last_run <> '' THEN v.last_run ELSE schedules.last_run END
 {from}
 WHERE schedules.id = v.id
 
--- name: advance(id text, decided_to bigint, next_at bigint, wake_at bigint, runs bigint, missed bigint, last_run text)
--- The ordinary step of a schedule that is locked, and of which nothing else changes.
-UPDATE schedules SET decided_to = v.decided_to, next_at = v.next_at, wake_at = v.wake_at, runs = v.runs,
+-- name: advance_progress(id text, cursor_at bigint, next_at bigint, wake_at bigint, runs bigint, missed bigint, last_run text)
+-- Move a locked schedule on; its other columns stay as they are.
+UPDATE schedules SET cursor_at = v.cursor_at, next_at = v.next_at, wake_at = v.wake_at, runs = v.runs,
     missed = v.missed, last_run = v.last_run
 {from}
 WHERE schedules.id = v.id
 
--- name: insert_advanced(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, created_at bigint, previous* text)
--- The gate, for runs to which nothing has happened yet: they may start at the instant for which they were planned.
-INSERT INTO runs (id, namespace, schedule_id, planned_at, fire_at, state, source, revision, queue, line, priority,
-    alone, handoff, created_at, previous)
-SELECT v.id, v.namespace, v.schedule_id, v.planned_at, v.planned_at, 'ready', v.source, v.revision, v.queue, v.line,
-    v.priority, v.alone, v.handoff, v.created_at, v.previous
+-- name: insert_on_time_runs(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, queue text, ready_bucket text, priority bigint, exclusive bigint, handoff bigint, created_at bigint, previous* text)
+-- Insert new ready runs with few columns. The unique index admits each occurrence once.
+INSERT INTO runs (id, namespace, schedule_id, planned_at, fire_at, state, source, revision, queue,
+    ready_bucket, priority, exclusive, handoff, created_at, previous)
+SELECT v.id, v.namespace, v.schedule_id, v.planned_at, v.planned_at, 'ready', v.source, v.revision, v.queue,
+    v.ready_bucket, v.priority, v.exclusive, v.handoff, v.created_at, v.previous
 {from}
 WHERE true
-ON CONFLICT (planned_at, schedule_id, lane) WHERE lane <> id DO NOTHING
-{kept:runs}
+ON CONFLICT (planned_at, schedule_id, dedupe_scope) WHERE dedupe_scope <> id DO NOTHING
+{changed:runs}
 
--- name: insert_advanced_kept(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, created_at bigint, previous* text) [sqlite]
+-- name: insert_on_time_runs_changed(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, queue text, ready_bucket text, priority bigint, exclusive bigint, handoff bigint, created_at bigint, previous* text) [sqlite]
 SELECT runs.id FROM runs WHERE runs.id = v.id
 
--- name: insert_started(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, priority bigint, alone bigint, created_at bigint, previous* text, lease_id* text, holder text, lease_until bigint)
--- The gate, for runs that start as soon as they are there: their first lease begins with them.
-INSERT INTO runs (id, namespace, schedule_id, planned_at, fire_at, state, source, revision, priority, alone, fence,
-    created_at, leased_at, previous, lease_id, holder, lease_until)
-SELECT v.id, v.namespace, v.schedule_id, v.planned_at, v.planned_at, 'leased', v.source, v.revision, v.priority, v.alone,
-    1, v.created_at, v.created_at, v.previous, v.lease_id, v.holder, v.lease_until
+-- name: insert_leased_runs(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, priority bigint, exclusive bigint, created_at bigint, previous* text, lease_id* text, holder text, lease_until bigint)
+-- Insert runs together with their first lease. The unique index admits each occurrence once.
+INSERT INTO runs (id, namespace, schedule_id, planned_at, fire_at, state, source, revision, priority,
+    exclusive, fence, created_at, leased_at, previous, lease_id, holder, lease_until)
+SELECT v.id, v.namespace, v.schedule_id, v.planned_at, v.planned_at, 'leased', v.source, v.revision,
+    v.priority, v.exclusive, 1, v.created_at, v.created_at, v.previous, v.lease_id, v.holder, v.lease_until
 {from}
 WHERE true
-ON CONFLICT (planned_at, schedule_id, lane) WHERE lane <> id DO NOTHING
-{kept:runs}
+ON CONFLICT (planned_at, schedule_id, dedupe_scope) WHERE dedupe_scope <> id DO NOTHING
+{changed:runs}
 
--- name: insert_started_kept(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, priority bigint, alone bigint, created_at bigint, previous* text, lease_id* text, holder text, lease_until bigint) [sqlite]
+-- name: insert_leased_runs_changed(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, priority bigint, exclusive bigint, created_at bigint, previous* text, lease_id* text, holder text, lease_until bigint) [sqlite]
 SELECT runs.id FROM runs WHERE runs.id = v.id
 
--- name: move_on(id text, next_at bigint, last_run text)
--- The ordinary step of a schedule that is locked.
-UPDATE schedules SET decided_to = schedules.next_at, next_at = v.next_at, wake_at = v.next_at,
+-- name: advance_on_time(id text, next_at bigint, last_run text)
+-- Move a locked schedule on to its next occurrence.
+UPDATE schedules SET cursor_at = schedules.next_at, next_at = v.next_at, wake_at = v.next_at,
     runs = schedules.runs + 1, last_run = v.last_run
 {from}
 WHERE schedules.id = v.id
 
--- name: park_unreadable
+-- name: park_unreadable_schedule
 UPDATE schedules SET state = 'parked', reason = :reason, next_at = NULL, wake_at = NULL WHERE id = :id
 
 -- name: due_schedules
--- The lower bound keeps a claim from wading through index entries that are already behind us.
-SELECT {due}
+-- The lower bound skips index entries of rows that were already handled: PostgreSQL keeps them until a vacuum.
+SELECT {schedule}
 FROM schedules s
 WHERE s.wake_at IS NOT NULL AND s.wake_at <= :now AND s.wake_at >= :since
 ORDER BY s.wake_at, s.id
 LIMIT :limit
 {skip_locked:s}
 
--- name: due_until
--- What will be looked at then, without holding any of it.
+-- name: due_schedule_keys
+-- Schedules that will be due at that instant; nothing is locked.
 SELECT s.id, s.revision FROM schedules s
 WHERE s.wake_at IS NOT NULL AND s.wake_at <= :until
 ORDER BY s.wake_at, s.id
 LIMIT :limit
 
--- name: due_shard
--- The remainder is spelled out because a percent sign means something else on its way to PostgreSQL.
-SELECT {due}
+-- name: due_schedules_of_shard
+-- The remainder is written with / and * because psycopg reads a percent sign as a placeholder.
+SELECT {schedule}
 FROM schedules s
 WHERE s.wake_at IS NOT NULL AND s.wake_at <= :now AND s.wake_at >= :since
     AND s.shard - s.shard / :shards * :shards = :shard
@@ -107,7 +115,7 @@ LIMIT :limit
 {skip_locked:s}
 
 -- name: get_schedules
-SELECT {due}
+SELECT {schedule}
 FROM schedules s
 WHERE s.id {in:ids}
 ORDER BY s.id
@@ -115,76 +123,75 @@ ORDER BY s.id
 -- name: lock_schedules
 SELECT id FROM schedules WHERE id {in:ids} ORDER BY id {lock}
 
--- name: find_schedule
+-- name: find_schedule_id
 SELECT id FROM schedules WHERE namespace = :namespace AND name = :name
 
--- name: get_named_schedule
-SELECT {due}
-FROM schedules s
-WHERE s.namespace = :namespace AND s.name = :name
-
--- name: list_schedules
-SELECT {due}, s.namespace, s.name
+-- name: find_schedules
+SELECT {schedule}, s.namespace, s.name
 FROM schedules s
 WHERE (s.namespace, s.name) > (:after_namespace, :after_name)
     AND s.namespace >= :first_namespace AND s.namespace <= :last_namespace
-    AND (:state = '' OR s.state = :state) AND (:grouped = '' OR s.grouped = :grouped)
+    AND (:state = '' OR s.state = :state) AND (:group_name = '' OR s.group_name = :group_name)
     AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
 ORDER BY s.namespace, s.name
 LIMIT :limit
 
--- name: look_at
--- One schedule, what it says, and whether there is anything else about it to be asked for.
-SELECT {due}, (SELECT v.body FROM revisions v WHERE v.schedule_id = s.id AND v.revision = s.revision),
-    EXISTS (SELECT 1 FROM links l WHERE l.upstream = s.id),
-    EXISTS (SELECT 1 FROM runs r WHERE r.schedule_id = s.id AND r.state = 'ready' AND r.asleep = 1 AND r.lane <> ''),
+-- name: get_schedule_snapshot
+-- One schedule with its definition, and whether it has downstream links, manual runs ahead, or notes.
+SELECT {schedule}, (SELECT v.body FROM revisions v WHERE v.schedule_id = s.id AND v.revision = s.revision),
+    EXISTS (SELECT 1 FROM schedule_links l WHERE l.upstream = s.id),
+    EXISTS (SELECT 1 FROM runs r WHERE r.schedule_id = s.id AND r.state = 'ready' AND r.deferred = 1
+    AND r.dedupe_scope <> ''),
     EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'note' AND o.namespace = s.namespace
         AND o.name > s.id || '/' AND o.name < s.id || '0')
 FROM schedules s
 WHERE s.namespace = :namespace AND s.name = :name
 
--- name: schedule_names
+-- name: get_schedule_names
 SELECT id, name FROM schedules WHERE id {in:ids}
 
--- name: list_shown [sqlite]
--- A page as one text, a line for each row: what is still the same is then seen at a glance.
-SELECT group_concat(shown, char(10)) FROM (
-    SELECT json_array({shown}) AS shown FROM schedules s
+-- name: list_schedules [sqlite]
+-- A page as one text with one JSON array a line: an unchanged page is recognised by comparing one string.
+SELECT group_concat(line, char(10)) FROM (
+    SELECT json_array({listed}) AS line FROM schedules s
     WHERE s.namespace = :namespace AND s.name >= :first AND s.name <= :last AND s.name <> :after
-        AND (:state = '' OR s.state = :state) AND (:grouped = '' OR s.grouped = :grouped)
+        AND (:state = '' OR s.state = :state) AND (:group_name = '' OR s.group_name = :group_name)
         AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
     ORDER BY s.name
     LIMIT :limit)
 
--- name: list_shown [postgres]
-SELECT string_agg(shown, chr(10) ORDER BY name) FROM (
-    SELECT json_build_array({shown})::text AS shown, s.name FROM schedules s
+-- name: list_schedules [postgres]
+SELECT string_agg(line, chr(10) ORDER BY name) FROM (
+    SELECT json_build_array({listed})::text AS line, s.name FROM schedules s
     WHERE s.namespace = :namespace AND s.name >= :first AND s.name <= :last AND s.name <> :after
-        AND (:state = '' OR s.state = :state) AND (:grouped = '' OR s.grouped = :grouped)
+        AND (:state = '' OR s.state = :state) AND (:group_name = '' OR s.group_name = :group_name)
         AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
     ORDER BY s.name
     LIMIT :limit) page
 
--- name: list_resting_shown [sqlite]
-SELECT group_concat(shown, char(10)) FROM (
-    SELECT json_array({shown}) AS shown FROM schedules s
-    WHERE s.state <> 'active' AND s.state = :state AND s.namespace = :namespace AND s.name >= :first AND s.name <= :last AND s.name <> :after
-        AND (:grouped = '' OR s.grouped = :grouped)
+-- name: list_inactive_schedules [sqlite]
+SELECT group_concat(line, char(10)) FROM (
+    SELECT json_array({listed}) AS line FROM schedules s
+    WHERE s.state <> 'active' AND s.state = :state AND s.namespace = :namespace AND s.name >= :first
+    AND s.name <= :last AND s.name <> :after
+        AND (:group_name = '' OR s.group_name = :group_name)
         AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
     ORDER BY s.name
     LIMIT :limit)
 
--- name: list_resting_shown [postgres]
-SELECT string_agg(shown, chr(10) ORDER BY name) FROM (
-    SELECT json_build_array({shown})::text AS shown, s.name FROM schedules s
-    WHERE s.state <> 'active' AND s.state = :state AND s.namespace = :namespace AND s.name >= :first AND s.name <= :last AND s.name <> :after
-        AND (:grouped = '' OR s.grouped = :grouped)
+-- name: list_inactive_schedules [postgres]
+SELECT string_agg(line, chr(10) ORDER BY name) FROM (
+    SELECT json_build_array({listed})::text AS line, s.name FROM schedules s
+    WHERE s.state <> 'active' AND s.state = :state AND s.namespace = :namespace AND s.name >= :first
+    AND s.name <= :last AND s.name <> :after
+        AND (:group_name = '' OR s.group_name = :group_name)
         AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
     ORDER BY s.name
     LIMIT :limit) page
 
 -- name: get_revisions(schedule_id text, revision bigint) [postgres]
-SELECT r.schedule_id, r.revision, r.body FROM revisions r {join} r.schedule_id = v.schedule_id AND r.revision = v.revision
+SELECT r.schedule_id, r.revision, r.body FROM revisions r {join} r.schedule_id = v.schedule_id
+    AND r.revision = v.revision
 
 -- name: get_revisions(schedule_id* text, revision* bigint) [sqlite]
 SELECT schedule_id, revision, body FROM revisions WHERE schedule_id = v.schedule_id AND revision = v.revision
@@ -192,41 +199,34 @@ SELECT schedule_id, revision, body FROM revisions WHERE schedule_id = v.schedule
 -- name: list_revisions
 SELECT revision, body, at, actor, reason FROM revisions WHERE schedule_id = :id ORDER BY revision DESC LIMIT :limit
 
--- name: next_wake
-SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL),
-    (SELECT min(fire_at) FROM runs WHERE state = 'ready' AND asleep = 1)
-
--- name: next_of_shard
+-- name: next_wake_of_shard
 SELECT s.wake_at
 FROM schedules s
 WHERE s.wake_at IS NOT NULL AND s.wake_at <= :until AND s.shard - s.shard / :shards * :shards = :shard
 ORDER BY s.wake_at
 LIMIT 1
 
--- name: next_lease_end
-SELECT min(lease_until) FROM runs WHERE state = 'leased'
-
--- name: insert_runs(id* text, namespace text, schedule_id* text, lane* text, planned_at* bigint, fire_at* bigint, state text, asleep bigint, reason text, source text, revision* bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, parent text, previous* text, extra text)
--- The gate: the same occurrence twice is an ordinary "already there".
-INSERT INTO runs (id, namespace, schedule_id, lane, planned_at, fire_at, state, asleep, reason, source, revision, queue,
-    line, priority, alone, handoff, fence, last_of, dropped, created_at, finished_at, lease_id, holder, leased_at,
-    lease_until, parent, previous, extra)
+-- name: insert_runs(id* text, namespace text, schedule_id* text, dedupe_scope* text, planned_at* bigint, fire_at* bigint, state text, deferred bigint, reason text, source text, revision* bigint, queue text, ready_bucket text, priority bigint, exclusive bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, parent text, previous* text, extra text)
+-- The unique index admits each occurrence once; a second insert changes nothing and is no error.
+INSERT INTO runs (id, namespace, schedule_id, dedupe_scope, planned_at, fire_at, state, deferred, reason,
+    source, revision, queue, ready_bucket, priority, exclusive, handoff, fence, last_of, dropped, created_at,
+    finished_at, lease_id, holder, leased_at, lease_until, parent, previous, extra)
 {values}
-ON CONFLICT (planned_at, schedule_id, lane) WHERE lane <> id DO NOTHING
-{kept:runs}
+ON CONFLICT (planned_at, schedule_id, dedupe_scope) WHERE dedupe_scope <> id DO NOTHING
+{changed:runs}
 
--- name: insert_runs_kept(id* text, namespace text, schedule_id* text, lane* text, planned_at* bigint, fire_at* bigint, state text, asleep bigint, reason text, source text, revision* bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, parent text, previous* text, extra text) [sqlite]
--- Ids are new: whoever has a row has it from this.
+-- name: insert_runs_changed(id* text, namespace text, schedule_id* text, dedupe_scope* text, planned_at* bigint, fire_at* bigint, state text, deferred bigint, reason text, source text, revision* bigint, queue text, ready_bucket text, priority bigint, exclusive bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, parent text, previous* text, extra text) [sqlite]
+-- The ids were made for these rows, so a row that exists was inserted by this batch.
 SELECT runs.id FROM runs WHERE runs.id = v.id
 
--- name: insert_new_runs(id* text, namespace text, schedule_id* text, lane* text, planned_at* bigint, fire_at* bigint, state text, asleep bigint, reason text, source text, revision* bigint, queue text, line text, priority bigint, alone bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, parent text, previous* text, extra text)
--- Ids that were made for these rows, each in a lane of its own: nobody can have been there before, and nobody asks.
-INSERT INTO runs (id, namespace, schedule_id, lane, planned_at, fire_at, state, asleep, reason, source, revision, queue,
-    line, priority, alone, handoff, fence, last_of, dropped, created_at, finished_at, lease_id, holder, leased_at,
-    lease_until, parent, previous, extra)
+-- name: insert_unique_runs(id* text, namespace text, schedule_id* text, dedupe_scope* text, planned_at* bigint, fire_at* bigint, state text, deferred bigint, reason text, source text, revision* bigint, queue text, ready_bucket text, priority bigint, exclusive bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, parent text, previous* text, extra text)
+-- Each run has a new id and its own dedupe scope, so it cannot exist yet and no conflict clause is needed.
+INSERT INTO runs (id, namespace, schedule_id, dedupe_scope, planned_at, fire_at, state, deferred, reason,
+    source, revision, queue, ready_bucket, priority, exclusive, handoff, fence, last_of, dropped, created_at,
+    finished_at, lease_id, holder, leased_at, lease_until, parent, previous, extra)
 {values}
 
--- name: link_runs(id text, previous text)
+-- name: relink_runs(id text, previous text)
 UPDATE runs SET previous = v.previous {from} WHERE runs.id = v.id
 
 -- name: get_runs
@@ -237,20 +237,20 @@ SELECT id FROM runs WHERE id {in:ids} ORDER BY id {lock}
 
 -- name: find_occurrence
 SELECT {run} FROM runs
-WHERE planned_at = :planned_at AND schedule_id = :schedule_id AND lane = '' AND lane <> id
+WHERE planned_at = :planned_at AND schedule_id = :schedule_id AND dedupe_scope = '' AND dedupe_scope <> id
 
 -- name: walk_schedule
--- A schedule's history is a chain from its newest run back, so it needs no index that grows out of order.
+-- Follow a schedule's history from its newest run back. An index by schedule would be written at random places.
 WITH RECURSIVE walk (id, step) AS (
     SELECT runs.id, 1 FROM runs WHERE runs.id = :start
     UNION ALL
     SELECT r.previous, walk.step + 1 FROM walk JOIN runs r ON r.id = walk.id
-    WHERE r.previous <> '' AND walk.step < :most
+    WHERE r.previous <> '' AND walk.step < :max_rows
 )
 SELECT {run} FROM walk JOIN runs ON runs.id = walk.id ORDER BY walk.step
 
--- name: newest_waiting
--- Each state has an index of its own, which serves only where the state is named.
+-- name: newest_unfinished_run
+-- One branch per state, because each partial index is used only if the query names its state.
 SELECT max(id) FROM (
     SELECT id FROM runs WHERE state = 'parked' AND schedule_id = :id AND id || '' < :before
     UNION ALL
@@ -258,9 +258,9 @@ SELECT max(id) FROM (
     UNION ALL
     SELECT id FROM runs WHERE state = 'leased' AND schedule_id = :id AND id || '' < :before
     UNION ALL
-    SELECT id FROM runs WHERE state = 'ready' AND asleep = 0 AND schedule_id = :id AND id || '' < :before
+    SELECT id FROM runs WHERE state = 'ready' AND deferred = 0 AND schedule_id = :id AND id || '' < :before
     UNION ALL
-    SELECT id FROM runs WHERE state = 'ready' AND asleep = 1 AND schedule_id = :id AND id || '' < :before
+    SELECT id FROM runs WHERE state = 'ready' AND deferred = 1 AND schedule_id = :id AND id || '' < :before
 ) AS waiting
 
 -- name: last_run
@@ -268,100 +268,99 @@ SELECT last_run FROM schedules WHERE id = :id
 
 -- name: list_runs
 SELECT {run} FROM runs
-WHERE id < :before AND id >= :from AND (:namespace = '' OR namespace = :namespace) AND (:queue = '' OR queue = :queue)
+WHERE id < :before AND id >= :from AND (:namespace = '' OR namespace = :namespace)
+    AND (:queue = '' OR queue = :queue)
     AND (:state = '' OR state = :state) AND planned_at >= :since AND planned_at <= :until
 ORDER BY id DESC
 LIMIT :limit
 
--- name: in_flight
-SELECT schedule_id, state, count(*) FROM runs
-WHERE schedule_id {in:ids} AND alone = 1 AND schedule_id <> '' AND state IN ('ready', 'leased')
-GROUP BY schedule_id, state
-UNION ALL
-SELECT schedule_id, state, count(*) FROM runs WHERE schedule_id {in:ids} AND state = 'held' GROUP BY schedule_id, state
-
 -- name: live_runs
 SELECT {run} FROM runs
-WHERE schedule_id {in:ids} AND alone = 1 AND schedule_id <> '' AND state IN ('ready', 'leased')
+WHERE schedule_id {in:ids} AND exclusive = 1 AND schedule_id <> '' AND state IN ('ready', 'leased')
 UNION ALL
 SELECT {run} FROM runs WHERE schedule_id {in:ids} AND state = 'held'
 ORDER BY 5, 1
 
--- name: outlook
--- What a tick asks before it writes anything. The end of leases costs as much as there are of them. Whether anybody
--- waits is asked from the end of the line: PostgreSQL keeps for a while the places of those who left at its front.
+-- name: pending_work
+-- What a tick reads before it writes. `min(lease_until)` scans all leases, so it is optional. Ready runs are looked
+-- up from the end of the index, because on PostgreSQL its front is full of dead entries of runs that were leased.
 SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL),
-    (SELECT min(fire_at) FROM runs WHERE state = 'ready' AND asleep = 1),
-    (SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 0 AND handoff = 0
-        ORDER BY line DESC, priority DESC, planned_at DESC, id DESC LIMIT 1),
+    (SELECT min(fire_at) FROM runs WHERE state = 'ready' AND deferred = 1),
+    (SELECT 1 FROM runs WHERE state = 'ready' AND deferred = 0 AND handoff = 0
+        ORDER BY ready_bucket DESC, priority DESC, planned_at DESC, id DESC LIMIT 1),
     (SELECT 1 FROM runs WHERE state = 'leased' AND cancel_at IS NOT NULL AND holder = :holder LIMIT 1),
-    CASE WHEN :ends = 1 THEN (SELECT min(lease_until) FROM runs WHERE state = 'leased') END,
-    CASE WHEN :held = 1 THEN (SELECT 1 FROM runs WHERE state = 'held' LIMIT 1) END
+    CASE WHEN :with_lease_end = 1 THEN (SELECT min(lease_until) FROM runs WHERE state = 'leased') END,
+    CASE WHEN :with_held = 1 THEN (SELECT 1 FROM runs WHERE state = 'held' LIMIT 1) END
 
--- name: any_asleep
-SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 1 AND fire_at <= :now LIMIT 1
+-- name: any_deferred_due
+SELECT 1 FROM runs WHERE state = 'ready' AND deferred = 1 AND fire_at <= :now LIMIT 1
 
--- name: awaken
--- Runs that waited for their instant join the line; the subquery bounds how many at a time.
-UPDATE runs SET asleep = 0
-WHERE id IN (SELECT id FROM runs WHERE state = 'ready' AND asleep = 1 AND fire_at <= :now
+-- name: wake_deferred_runs
+-- Deferred runs whose instant has come become ready to lease, at most :limit at a time.
+UPDATE runs SET deferred = 0
+WHERE id IN (SELECT id FROM runs WHERE state = 'ready' AND deferred = 1 AND fire_at <= :now
     ORDER BY fire_at LIMIT :limit {skip_locked})
 
--- name: ready_lines
--- The distinct lines that have someone waiting, found by jumping from one to the next.
-WITH RECURSIVE lines (line) AS (
-    SELECT min(line) FROM runs WHERE state = 'ready' AND asleep = 0 AND handoff = :handoff
+-- name: ready_buckets
+-- The distinct ready buckets, found by one index lookup each (a loose index scan).
+WITH RECURSIVE buckets (ready_bucket) AS (
+    SELECT min(ready_bucket) FROM runs WHERE state = 'ready' AND deferred = 0 AND handoff = :handoff
     UNION ALL
-    SELECT (SELECT min(r.line) FROM runs r
-        WHERE r.state = 'ready' AND r.asleep = 0 AND r.handoff = :handoff AND r.line > lines.line)
-    FROM lines WHERE lines.line IS NOT NULL
+    SELECT (SELECT min(r.ready_bucket) FROM runs r
+        WHERE r.state = 'ready' AND r.deferred = 0 AND r.handoff = :handoff
+        AND r.ready_bucket > buckets.ready_bucket)
+    FROM buckets WHERE buckets.ready_bucket IS NOT NULL
 )
-SELECT line FROM lines WHERE line IS NOT NULL
+SELECT ready_bucket FROM buckets WHERE ready_bucket IS NOT NULL
 
--- name: ready_runs
--- Few columns, because most have never been leased: what else there is of a run is fetched where there is something.
-SELECT id, namespace, schedule_id, lane, planned_at, fire_at, state, source, revision, queue, priority, alone, handoff,
-    created_at, previous, extra,
+-- name: ready_runs_of_bucket
+-- Few columns, because most ready runs were never leased; the last column says so. The others are read in full.
+SELECT id, namespace, schedule_id, dedupe_scope, planned_at, fire_at, state, source, revision, queue, priority,
+    exclusive, handoff, created_at, previous, extra,
     CASE WHEN fence = 0 AND attempts = 0 AND refunds = 0 AND reason = '' AND error = '' AND finished_at IS NULL
         AND parent = '' THEN 1 ELSE 0 END
 FROM runs
-WHERE state = 'ready' AND asleep = 0 AND handoff = :handoff AND line = :line
+WHERE state = 'ready' AND deferred = 0 AND handoff = :handoff AND ready_bucket = :ready_bucket
 ORDER BY priority, planned_at, id
 LIMIT :limit
 {skip_locked}
 
--- name: ready_first [sqlite]
--- The same for all lines together, each row with its line.
-SELECT line, id, namespace, schedule_id, lane, planned_at, fire_at, state, source, revision, queue, priority, alone,
-    handoff, created_at, previous, extra,
+-- name: first_ready_runs [sqlite]
+-- The same for all buckets together, each row with its bucket.
+SELECT ready_bucket, id, namespace, schedule_id, dedupe_scope, planned_at, fire_at, state, source, revision,
+    queue, priority, exclusive, handoff, created_at, previous, extra,
     CASE WHEN fence = 0 AND attempts = 0 AND refunds = 0 AND reason = '' AND error = '' AND finished_at IS NULL
         AND parent = '' THEN 1 ELSE 0 END
 FROM runs
-WHERE state = 'ready' AND asleep = 0 AND handoff = :handoff
-ORDER BY line, priority, planned_at, id
-LIMIT :most
+WHERE state = 'ready' AND deferred = 0 AND handoff = :handoff
+ORDER BY ready_bucket, priority, planned_at, id
+LIMIT :limit
 
--- name: ready_everywhere [postgres]
--- The same for every line in one journey; each row says at last whether someone sleeps whose instant has come, and
--- there is one that says nothing else where nobody waits. Lines are found from their ends, as in `outlook`.
-WITH RECURSIVE lines (line) AS (
-    SELECT max(line) FROM runs WHERE state = 'ready' AND asleep = 0 AND handoff = :handoff
+-- name: ready_runs_of_all_buckets [postgres]
+-- The same for all buckets in one round trip. The last column says whether deferred runs are due; if no run is ready,
+-- one row of NULLs carries it. Buckets are found from the end of the index, for the reason given at `pending_work`.
+WITH RECURSIVE buckets (ready_bucket) AS (
+    SELECT max(ready_bucket) FROM runs WHERE state = 'ready' AND deferred = 0 AND handoff = :handoff
     UNION ALL
-    SELECT (SELECT max(r.line) FROM runs r
-        WHERE r.state = 'ready' AND r.asleep = 0 AND r.handoff = :handoff AND r.line < lines.line)
-    FROM lines WHERE lines.line IS NOT NULL
+    SELECT (SELECT max(r.ready_bucket) FROM runs r
+        WHERE r.state = 'ready' AND r.deferred = 0 AND r.handoff = :handoff
+        AND r.ready_bucket < buckets.ready_bucket)
+    FROM buckets WHERE buckets.ready_bucket IS NOT NULL
 )
-SELECT r.id, r.namespace, r.schedule_id, r.lane, r.planned_at, r.fire_at, r.state, r.source, r.revision, r.queue,
-    r.priority, r.alone, r.handoff, r.created_at, r.previous, r.extra, r.is_new, lines.line, sleepers.wake
-FROM (SELECT EXISTS (SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 1 AND fire_at <= :now) AS wake) sleepers
+SELECT r.id, r.namespace, r.schedule_id, r.dedupe_scope, r.planned_at, r.fire_at, r.state, r.source,
+    r.revision, r.queue, r.priority, r.exclusive, r.handoff, r.created_at, r.previous, r.extra, r.is_new,
+    buckets.ready_bucket, deferred_runs.due
+FROM (SELECT EXISTS (SELECT 1 FROM runs WHERE state = 'ready' AND deferred = 1
+    AND fire_at <= :now) AS due) deferred_runs
 LEFT JOIN (
-    lines CROSS JOIN LATERAL (
-        SELECT id, namespace, schedule_id, lane, planned_at, fire_at, state, source, revision, queue, priority, alone,
+    buckets CROSS JOIN LATERAL (
+        SELECT id, namespace, schedule_id, dedupe_scope, planned_at, fire_at, state, source, revision, queue,
+        priority, exclusive,
             handoff, created_at, previous, extra,
             CASE WHEN fence = 0 AND attempts = 0 AND refunds = 0 AND reason = '' AND error = ''
                 AND finished_at IS NULL AND parent = '' THEN 1 ELSE 0 END AS is_new
         FROM runs
-        WHERE state = 'ready' AND asleep = 0 AND handoff = :handoff AND line = lines.line
+        WHERE state = 'ready' AND deferred = 0 AND handoff = :handoff AND ready_bucket = buckets.ready_bucket
         ORDER BY priority, planned_at, id
         LIMIT :limit
         {skip_locked}
@@ -370,16 +369,16 @@ LEFT JOIN (
 
 -- name: oldest_ready_runs
 SELECT {run} FROM runs
-WHERE state = 'ready' AND asleep = 0 AND handoff = :handoff AND line = :line
+WHERE state = 'ready' AND deferred = 0 AND handoff = :handoff AND ready_bucket = :ready_bucket
 ORDER BY planned_at, id
 LIMIT :limit
 {skip_locked}
 
 -- name: queue_runs
--- One branch for each index that knows the unfinished: history is not walked for them.
-SELECT {run} FROM runs WHERE state = 'ready' AND asleep = 0 AND queue = :queue AND namespace = :namespace
+-- One branch per partial index of unfinished runs, so that no finished run is read.
+SELECT {run} FROM runs WHERE state = 'ready' AND deferred = 0 AND queue = :queue AND namespace = :namespace
 UNION ALL
-SELECT {run} FROM runs WHERE state = 'ready' AND asleep = 1 AND queue = :queue AND namespace = :namespace
+SELECT {run} FROM runs WHERE state = 'ready' AND deferred = 1 AND queue = :queue AND namespace = :namespace
 UNION ALL
 SELECT {run} FROM runs WHERE state = 'leased' AND queue = :queue AND namespace = :namespace
 UNION ALL
@@ -389,43 +388,44 @@ SELECT {run} FROM runs WHERE state = 'parked' AND queue = :queue AND namespace =
 ORDER BY priority, planned_at, id
 LIMIT :limit
 
--- name: ensure_gates(gate text, most bigint)
-INSERT INTO gates (gate, most) {values} ON CONFLICT (gate) DO NOTHING
+-- name: ensure_limits(limit_key text, capacity bigint)
+INSERT INTO limits (limit_key, capacity) {values} ON CONFLICT (limit_key) DO NOTHING
 
--- name: set_gates(gate text, most bigint)
-INSERT INTO gates (gate, most) {values} ON CONFLICT (gate) DO UPDATE SET most = excluded.most
+-- name: set_limits(limit_key text, capacity bigint)
+INSERT INTO limits (limit_key, capacity) {values} ON CONFLICT (limit_key) DO UPDATE SET capacity = excluded.capacity
 
--- name: hold_gates
-SELECT gate, most FROM gates WHERE gate {in:gates} ORDER BY gate {lock}
+-- name: lock_limits
+SELECT limit_key, capacity FROM limits WHERE limit_key {in:keys} ORDER BY limit_key {lock}
 
--- name: full_gates [sqlite]
--- How many leases gates admit, and how many there are: whoever writes is alone, so both are read at once.
-SELECT gate, most, (SELECT count(*) FROM holds WHERE holds.gate = gates.gate) FROM gates WHERE gate {in:gates} ORDER BY gate
+-- name: limits_with_use [sqlite]
+-- Capacity and use in one query; SQLite has one writer, so neither changes before the commit.
+SELECT limit_key, capacity, (SELECT count(*) FROM limit_holds
+    WHERE limit_holds.limit_key = limits.limit_key) FROM limits WHERE limit_key {in:keys} ORDER BY limit_key
 
--- name: count_holds
-SELECT gate, count(*) FROM holds WHERE gate {in:gates} GROUP BY gate
+-- name: count_limit_holds
+SELECT limit_key, count(*) FROM limit_holds WHERE limit_key {in:keys} GROUP BY limit_key
 
--- name: insert_holds(gate text, run_id text, fence bigint)
-INSERT INTO holds (gate, run_id, fence) {values}
+-- name: insert_limit_holds(limit_key text, run_id text, fence bigint)
+INSERT INTO limit_holds (limit_key, run_id, fence) {values}
 
--- name: delete_holds
-DELETE FROM holds WHERE run_id {in:ids}
+-- name: delete_limit_holds
+DELETE FROM limit_holds WHERE run_id {in:ids}
 
 -- name: lease_runs(id* text, fence bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint)
--- The fence moves with every lease; whoever read an older one leases nothing. The state is spelled so that no
--- statistics apply to it: taken when nothing was ready they promise one row, and PostgreSQL then compares every
+-- Every lease raises the fence, so a grant made from an older read changes nothing. `state || ''` hides the column from
+-- the planner's statistics: taken when nothing was ready they promise one row, and PostgreSQL then compares every
 -- ready run with every grant.
 UPDATE runs SET state = 'leased', fence = runs.fence + 1, lease_id = v.lease_id, holder = v.holder,
     leased_at = v.leased_at, lease_until = v.lease_until, started_at = NULL, cancel_at = NULL, reason = ''
 {from}
 WHERE runs.id = v.id AND runs.state || '' = 'ready' AND runs.fence = v.fence
-{kept:runs}
+{changed:runs}
 
--- name: lease_runs_kept(id* text, fence bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint) [sqlite]
+-- name: lease_runs_changed(id* text, fence bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint) [sqlite]
 SELECT runs.id FROM runs WHERE runs.id = v.id AND runs.lease_id = v.lease_id AND runs.fence = v.fence + 1
 
 -- name: renew_leases(id text, fence bigint, lease_until bigint)
--- What was promised is never taken back: a shorter length, or a clock read long ago, leaves the end where it was.
+-- A lease never becomes shorter: an earlier end leaves lease_until as it was. A cancelled run is not renewed.
 UPDATE runs SET lease_until = CASE WHEN runs.cancel_at IS NULL AND v.lease_until > runs.lease_until
     THEN v.lease_until ELSE runs.lease_until END
 {from}
@@ -437,102 +437,104 @@ SELECT {run} FROM runs WHERE state = 'leased' AND lease_until <= :now
 ORDER BY lease_until, id LIMIT :limit {skip_locked}
 
 -- name: leased_runs
--- Unordered, here and below: asked for in the order of their ids, SQLite would walk all history by its key.
+-- Sorted by the caller, here and below: ORDER BY id would make SQLite scan all history by the primary key.
 SELECT {run} FROM runs WHERE state = 'leased' AND (:holder = '' OR holder = :holder)
 
 -- name: find_lease
--- Ids begin with their instant, which is that of the lease: so one is found by the index of live ones.
+-- A lease id begins with the instant of the lease, so a range of leased_at finds it in the index of live leases.
 SELECT {run} FROM runs
 WHERE state = 'leased' AND leased_at >= :since AND leased_at < :until AND lease_id = :lease_id
 
--- name: asked_to_stop
-SELECT {run} FROM runs WHERE state = 'leased' AND cancel_at IS NOT NULL AND holder = :holder
+-- name: cancel_requested_runs
+SELECT {run} FROM runs
+WHERE state = 'leased' AND cancel_at IS NOT NULL AND (:holder = '' OR holder = :holder)
 
--- name: park_runs
--- Rows that cannot be understood are taken out of the way and kept.
+-- name: park_unreadable_runs
+-- Park rows that cannot be decoded, so that they block no other run.
 UPDATE runs SET state = 'parked', reason = 'unreadable', lease_id = '', holder = '', leased_at = NULL,
     lease_until = NULL, cancel_at = NULL
 WHERE id {in:ids}
 
--- name: settle_runs(id* text, fence bigint, state text, asleep bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, started_at* bigint, finished_at bigint, word text, error text)
--- The fence decides: an answer from a lost lease names an old one and matches no row. A run that is over keeps the
--- instant at which it could start.
-UPDATE runs SET state = v.state, asleep = v.asleep, fire_at = coalesce(v.fire_at, runs.fire_at), reason = v.reason,
-    attempts = v.attempts, refunds = v.refunds, started_at = v.started_at, finished_at = v.finished_at, word = v.word,
-    error = v.error, lease_id = '', holder = '', leased_at = NULL, lease_until = NULL, cancel_at = NULL
+-- name: settle_runs(id* text, fence bigint, state text, deferred bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, started_at* bigint, finished_at bigint, outcome_label text, error text)
+-- A result of a lost lease carries an old fence and changes no row. A finished run keeps its fire_at.
+UPDATE runs SET state = v.state, deferred = v.deferred, fire_at = coalesce(v.fire_at, runs.fire_at),
+    reason = v.reason, attempts = v.attempts, refunds = v.refunds, started_at = v.started_at,
+    finished_at = v.finished_at, outcome_label = v.outcome_label, error = v.error, lease_id = '', holder = '',
+    leased_at = NULL, lease_until = NULL, cancel_at = NULL
 {from}
 WHERE runs.id = v.id AND runs.state || '' = 'leased' AND runs.fence = v.fence
-{kept:runs}
+{changed:runs}
 
--- name: settle_runs_kept(id* text, fence bigint, state text, asleep bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, started_at* bigint, finished_at bigint, word text, error text) [sqlite]
--- Asked before their attempts are written: what ended under this fence earlier has one.
+-- name: settle_runs_changed(id* text, fence bigint, state text, deferred bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, started_at* bigint, finished_at bigint, outcome_label text, error text) [sqlite]
+-- Runs before the attempts of this batch are inserted: a run that was settled earlier under this fence has one.
 SELECT runs.id FROM runs
 WHERE runs.id = v.id AND runs.fence = v.fence AND runs.state = v.state AND runs.finished_at IS v.finished_at
     AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_id = runs.id AND a.fence = runs.fence)
 
--- name: insert_attempts(run_id* text, fence bigint, number bigint, lease_id* text, holder text, leased_at* bigint, lease_until* bigint, started_at* bigint, ended_at bigint, outcome text, charged bigint, word text, error text, result text, cost text)
-INSERT INTO attempts (run_id, fence, number, lease_id, holder, leased_at, lease_until, started_at, ended_at, outcome,
-    charged, word, error, result, cost)
+-- name: insert_attempts(run_id* text, fence bigint, number bigint, lease_id* text, holder text, leased_at* bigint, lease_until* bigint, started_at* bigint, ended_at bigint, outcome text, charged bigint, outcome_label text, error text, result text, cost text)
+INSERT INTO attempts (run_id, fence, number, lease_id, holder, leased_at, lease_until, started_at, ended_at,
+    outcome, charged, outcome_label, error, result, cost)
 {values}
 
--- name: change_runs(id text, was text, fence bigint, state text, asleep bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, finished_at bigint, error text)
-UPDATE runs SET state = v.state, asleep = v.asleep, fire_at = v.fire_at, reason = v.reason, attempts = v.attempts,
-    refunds = v.refunds, finished_at = v.finished_at, error = v.error
+-- name: change_runs(id text, was text, fence bigint, state text, deferred bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, finished_at bigint, error text)
+UPDATE runs SET state = v.state, deferred = v.deferred, fire_at = v.fire_at, reason = v.reason,
+    attempts = v.attempts, refunds = v.refunds, finished_at = v.finished_at, error = v.error
 {from}
 WHERE runs.id = v.id AND runs.state = v.was AND runs.fence = v.fence AND v.was <> 'leased'
-{kept:runs}
+{changed:runs}
 
--- name: ask_to_cancel(id text, at bigint, until bigint, reason text)
--- A lease that was asked to end is not prolonged any more, so its end also bounds how long a successor waits.
+-- name: request_cancel(id text, at bigint, until bigint, reason text)
+-- A cancelled lease is not renewed, so lease_until also bounds how long a replacement waits.
 UPDATE runs SET cancel_at = v.at, reason = v.reason,
     lease_until = CASE WHEN runs.lease_until < v.until THEN runs.lease_until ELSE v.until END
 {from}
 WHERE runs.id = v.id AND runs.state = 'leased' AND runs.cancel_at IS NULL
-{kept:runs}
+{changed:runs}
 
--- name: failing
+-- name: failing_schedules
 SELECT id FROM schedules WHERE failures > 0 LIMIT :limit
 
--- name: what_waits
--- Every end of a run asks: is a run held behind another, does a schedule ask for another's ends, did one fail last?
-SELECT (SELECT 1 FROM runs WHERE state = 'held' LIMIT 1), (SELECT 1 FROM links LIMIT 1),
+-- name: run_end_effects
+-- Read when runs end: is any run held, does any schedule follow another, did any schedule fail last?
+SELECT (SELECT 1 FROM runs WHERE state = 'held' LIMIT 1), (SELECT 1 FROM schedule_links LIMIT 1),
     (SELECT 1 FROM schedules WHERE failures > 0 LIMIT 1)
 
--- name: clear_streaks(id text)
+-- name: clear_failure_streaks(id text)
 UPDATE schedules SET failures = 0 {from} WHERE schedules.id = v.id AND schedules.failures > 0
 
--- name: freeable
--- The first held run of each schedule that has nothing of its own ready or leased. The plus keeps a plan from walking
--- every run in the order of time, where the few that are held have an index of their own.
+-- name: releasable_runs
+-- The first held run of each schedule that has no ready or leased run. The unary plus keeps the planner from
+-- scanning all runs by planned_at; held runs are few and have their own index.
 SELECT {run} FROM runs
 WHERE runs.state = 'held'
     AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.schedule_id = runs.schedule_id AND b.state = 'held'
         AND (b.planned_at < runs.planned_at OR (b.planned_at = runs.planned_at AND b.id < runs.id)))
-    AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.schedule_id = runs.schedule_id AND b.alone = 1
+    AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.schedule_id = runs.schedule_id AND b.exclusive = 1
         AND b.schedule_id <> '' AND b.state IN ('ready', 'leased'))
 ORDER BY +runs.planned_at, runs.id
 LIMIT :limit
 
--- name: freeable_of
--- The same for some schedules, found by their held runs alone.
+-- name: releasable_runs_of_schedules
+-- The same for some schedules only.
 SELECT {run} FROM runs
 WHERE runs.schedule_id {in:ids} AND runs.state = 'held'
     AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.schedule_id = runs.schedule_id AND b.state = 'held'
         AND (b.planned_at < runs.planned_at OR (b.planned_at = runs.planned_at AND b.id < runs.id)))
-    AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.schedule_id = runs.schedule_id AND b.alone = 1
+    AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.schedule_id = runs.schedule_id AND b.exclusive = 1
         AND b.schedule_id <> '' AND b.state IN ('ready', 'leased'))
 ORDER BY runs.planned_at, runs.id
 LIMIT :limit
 
 -- name: get_attempts
-SELECT run_id, fence, number, lease_id, holder, leased_at, lease_until, started_at, ended_at, outcome, charged, word,
-    error, result, cost
+SELECT run_id, fence, number, lease_id, holder, leased_at, lease_until, started_at, ended_at, outcome, charged,
+    outcome_label, error, result, cost
 FROM attempts WHERE run_id {in:ids} ORDER BY run_id, fence
 
 -- name: insert_objects(kind text, namespace text, name text, revision bigint, body text, at bigint)
 INSERT INTO objects (kind, namespace, name, revision, body, at)
 {values}
-ON CONFLICT (kind, namespace, name) DO UPDATE SET revision = excluded.revision, body = excluded.body, at = excluded.at
+ON CONFLICT (kind, namespace, name) DO UPDATE SET revision = excluded.revision, body = excluded.body,
+    at = excluded.at
 
 -- name: create_objects(kind text, namespace text, name text, revision bigint, body text, at bigint)
 INSERT INTO objects (kind, namespace, name, revision, body, at)
@@ -541,7 +543,8 @@ ON CONFLICT (kind, namespace, name) DO NOTHING
 RETURNING kind, namespace, name
 
 -- name: object_revisions
-SELECT name, revision FROM objects WHERE kind = :kind AND namespace = :namespace AND name {in:names} ORDER BY name {lock}
+SELECT name, revision FROM objects WHERE kind = :kind AND namespace = :namespace AND name {in:names}
+    ORDER BY name {lock}
 
 -- name: get_objects
 SELECT kind, namespace, name, revision, body, at FROM objects
@@ -551,15 +554,15 @@ ORDER BY namespace, name
 -- name: delete_object
 DELETE FROM objects WHERE kind = :kind AND namespace = :namespace AND name = :name RETURNING name
 
--- name: insert_audit(seq bigint, at bigint, namespace text, actor text, origin text, action text, subject text, before text, after text, reason text, chain text)
-INSERT INTO audit (seq, at, namespace, actor, origin, action, subject, before, after, reason, chain)
+-- name: insert_audit(seq bigint, at bigint, namespace text, actor text, origin text, action text, subject text, before text, after text, reason text, hash text)
+INSERT INTO audit (seq, at, namespace, actor, origin, action, subject, before, after, reason, hash)
 {values}
 
 -- name: last_audit
-SELECT seq, chain FROM audit ORDER BY seq DESC LIMIT 1
+SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1
 
 -- name: list_audit
-SELECT seq, at, namespace, actor, origin, action, subject, before, after, reason, chain FROM audit
+SELECT seq, at, namespace, actor, origin, action, subject, before, after, reason, hash FROM audit
 WHERE seq < :before AND (:namespace = '' OR namespace = :namespace) ORDER BY seq DESC LIMIT :limit
 
 -- name: get_meta
@@ -568,18 +571,18 @@ SELECT value FROM meta WHERE name = :name
 -- name: put_meta
 INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
--- name: raise_mark
--- A number that never sinks, whoever writes it and however late.
+-- name: raise_meta
+-- Raise a number; a lower value changes nothing.
 INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = excluded.value
 WHERE CAST(excluded.value AS BIGINT) > CAST(meta.value AS BIGINT)
 
--- name: hold_meta
--- Holds the row until the transaction ends, also one that was not there.
+-- name: lock_meta
+-- Lock the row until the transaction ends; inserts it if it is missing.
 INSERT INTO meta (name, value) VALUES (:name, '') ON CONFLICT (name) DO UPDATE SET value = meta.value
 
--- name: prunable
--- Ids sort by time, so the oldest finished runs stand at the front of the table.
--- An old run that ended lately is not old. A step stays while its workflow may still ask what it answered.
+-- name: prunable_runs
+-- Ids sort by time, so the oldest finished runs are at the front of the table. Age counts from the end of a run.
+-- A workflow step stays while its workflow run is unfinished, which may still read its result.
 SELECT id FROM runs
 WHERE id < :last AND state IN ('succeeded', 'failed', 'skipped', 'cancelled')
     AND (id < :beyond OR (id < :aged AND (finished_at IS NULL OR finished_at < :ended)))
@@ -593,19 +596,21 @@ DELETE FROM runs WHERE id {in:ids} AND state IN ('succeeded', 'failed', 'skipped
 -- name: delete_attempts
 DELETE FROM attempts WHERE run_id {in:ids}
 
--- name: put_said(run_id text, fence bigint, number bigint, at bigint, size bigint, cut bigint, body text)
-INSERT INTO said (run_id, fence, number, at, size, cut, body)
+-- name: put_attempt_output(run_id text, fence bigint, number bigint, at bigint, size bigint, tail_offset bigint, body text)
+INSERT INTO attempt_output (run_id, fence, number, at, size, tail_offset, body)
 {values}
-ON CONFLICT (run_id, fence) DO UPDATE SET at = excluded.at, size = excluded.size, cut = excluded.cut, body = excluded.body
+ON CONFLICT (run_id, fence) DO UPDATE SET at = excluded.at, size = excluded.size,
+    tail_offset = excluded.tail_offset, body = excluded.body
 
--- name: get_said
-SELECT run_id, fence, number, at, size, cut, body FROM said WHERE run_id {in:ids} ORDER BY run_id, fence
+-- name: get_attempt_output
+SELECT run_id, fence, number, at, size, tail_offset, body FROM attempt_output WHERE run_id {in:ids}
+    ORDER BY run_id, fence
 
--- name: drop_said(run_id text, fence bigint)
-DELETE FROM said WHERE (run_id, fence) IN ({values})
+-- name: delete_attempt_output(run_id text, fence bigint)
+DELETE FROM attempt_output WHERE (run_id, fence) IN ({values})
 
--- name: delete_said
-DELETE FROM said WHERE run_id {in:ids}
+-- name: delete_output_of_runs
+DELETE FROM attempt_output WHERE run_id {in:ids}
 
 -- name: nth_newest_run
 SELECT id FROM runs ORDER BY id DESC LIMIT 1 OFFSET :offset
@@ -615,7 +620,7 @@ SELECT (SELECT page_count FROM pragma_page_count) * (SELECT page_size FROM pragm
     - (SELECT freelist_count FROM pragma_freelist_count) * (SELECT page_size FROM pragma_page_size)
 
 -- name: store_bytes [postgres]
--- What the rows take, not the tables: these do not shrink when rows go, and pruning would never stop.
+-- The size of the rows, not of the tables: tables do not shrink on DELETE, and pruning would never stop.
 SELECT (SELECT count(*) FROM runs)
     * (SELECT coalesce(avg(w.width), 0) FROM
         (SELECT pg_column_size(r) AS width FROM runs r ORDER BY r.id DESC LIMIT 1000) w)
@@ -623,35 +628,35 @@ SELECT (SELECT count(*) FROM runs)
     * (SELECT coalesce(avg(w.width), 0) FROM
         (SELECT pg_column_size(a) AS width FROM attempts a ORDER BY a.run_id DESC LIMIT 1000) w)
 
--- name: gate_limits
-SELECT gate, most FROM gates WHERE gate {in:gates} ORDER BY gate
+-- name: read_limits
+SELECT limit_key, capacity FROM limits WHERE limit_key {in:keys} ORDER BY limit_key
 
--- What the checker reads: rows as they are, in pages.
+-- Pages of raw rows for `timewright verify`.
 
--- name: history_schedules
-SELECT id, namespace, name, revision, state, reason, decided_to, next_at, wake_at, source, trail, failures, runs, missed,
-    paused_at, paused_until, last_started_at, last_finished_at, hints, last_run
+-- name: verify_schedules
+SELECT id, namespace, name, revision, state, reason, cursor_at, next_at, wake_at, source, trail, failures,
+    runs, missed, paused_at, paused_until, last_started_at, last_finished_at, hints, last_run
 FROM schedules WHERE id > :after AND (:namespace = '' OR namespace = :namespace) ORDER BY id LIMIT :limit
 
--- name: history_revisions
+-- name: verify_revisions
 SELECT r.schedule_id, r.revision, r.body, r.at, r.actor, r.reason
 FROM revisions r JOIN schedules s ON s.id = r.schedule_id
 WHERE (r.schedule_id, r.revision) > (:after, :after_revision) AND (:namespace = '' OR s.namespace = :namespace)
 ORDER BY r.schedule_id, r.revision LIMIT :limit
 
--- name: history_runs
+-- name: verify_runs
 SELECT {run} FROM runs
 WHERE id < :before AND id >= :first AND (:namespace = '' OR namespace = :namespace)
 ORDER BY id DESC LIMIT :limit
 
--- name: history_unfinished
--- One branch for each index that knows the unfinished. The range is spelled so that no key fits it: SQLite would
--- rather walk all history in the order of its ids.
+-- name: verify_unfinished_runs
+-- One branch per partial index of unfinished runs. `id || ''` keeps SQLite from scanning all history by the
+-- primary key.
 SELECT {run} FROM runs
 WHERE id IN (
     SELECT u.id FROM (
-        SELECT id FROM runs WHERE state = 'ready' AND asleep = 0
-        UNION ALL SELECT id FROM runs WHERE state = 'ready' AND asleep = 1
+        SELECT id FROM runs WHERE state = 'ready' AND deferred = 0
+        UNION ALL SELECT id FROM runs WHERE state = 'ready' AND deferred = 1
         UNION ALL SELECT id FROM runs WHERE state = 'leased'
         UNION ALL SELECT id FROM runs WHERE state = 'held'
         UNION ALL SELECT id FROM runs WHERE state = 'parked'
@@ -661,148 +666,154 @@ WHERE id IN (
 ORDER BY id
 LIMIT :limit
 
--- name: history_attempts
+-- name: verify_attempts
 SELECT run_id, fence, number, lease_id, holder, leased_at, lease_until, started_at, ended_at, outcome, charged,
     length(result) + length(error)
 FROM attempts WHERE run_id {in:ids} ORDER BY run_id, fence
 
--- name: history_gates
-SELECT gate, most FROM gates WHERE gate > :after ORDER BY gate LIMIT :limit
+-- name: verify_limits
+SELECT limit_key, capacity FROM limits WHERE limit_key > :after ORDER BY limit_key LIMIT :limit
 
--- name: history_holds
-SELECT gate, run_id, fence FROM holds WHERE (gate, run_id) > (:after, :after_run) ORDER BY gate, run_id LIMIT :limit
+-- name: verify_limit_holds
+SELECT limit_key, run_id, fence FROM limit_holds WHERE (limit_key, run_id) > (:after, :after_run)
+    ORDER BY limit_key, run_id LIMIT :limit
 
--- name: history_objects
+-- name: verify_objects
 SELECT kind, namespace, name, revision, body, at FROM objects
 WHERE (kind, namespace, name) > (:after_kind, :after_namespace, :after_name)
     AND kind IN ('queue', 'limit', 'calendar') AND (:namespace = '' OR namespace = :namespace)
 ORDER BY kind, namespace, name LIMIT :limit
 
--- name: history_accounts
-SELECT budget, period, used, held FROM accounts WHERE (budget, period) > (:after, :after_period)
+-- name: verify_accounts
+SELECT budget, period, used, held FROM budget_accounts WHERE (budget, period) > (:after, :after_period)
 ORDER BY budget, period LIMIT :limit
 
--- name: history_charges
-SELECT run_id, fence, budget, period, used, held, open FROM charges
+-- name: verify_charges
+SELECT run_id, fence, budget, period, used, held, open FROM budget_charges
 WHERE (run_id, fence, budget) > (:after, :after_fence, :after_budget)
 ORDER BY run_id, fence, budget LIMIT :limit
 
--- name: history_audit
+-- name: verify_audit
 SELECT seq, at, namespace, actor, origin, action, subject, before, after, reason FROM audit
 WHERE seq < :before AND at >= :since AND (:namespace = '' OR namespace = :namespace) ORDER BY seq DESC LIMIT :limit
 
--- name: meta_starting
+-- name: list_meta
 SELECT name, value FROM meta
 WHERE name > :after AND substr(name, 1, length(:prefix)) = :prefix ORDER BY name LIMIT :limit
 
 -- name: count_live
--- Each kind stands in a partial index of its own, and is counted no further than :most; asked for in its order,
--- the index is walked and not the history, whatever the statistics say.
+-- Each kind is counted in its partial index, up to :max_rows rows. Each ORDER BY is that of the index, so that the
+-- planner uses it whatever the statistics say.
 SELECT namespace, queue, kind, sum(number) FROM (
     SELECT namespace, queue, 'ready' AS kind, 1 AS number FROM
-        (SELECT namespace, queue FROM runs WHERE state = 'ready' AND asleep = 0
-            ORDER BY handoff, line, priority, planned_at, id LIMIT :most) a
+        (SELECT namespace, queue FROM runs WHERE state = 'ready' AND deferred = 0
+            ORDER BY handoff, ready_bucket, priority, planned_at, id LIMIT :max_rows) a
     UNION ALL
     SELECT namespace, queue, 'waiting', 1 FROM
-        (SELECT namespace, queue FROM runs WHERE state = 'ready' AND asleep = 1 ORDER BY fire_at LIMIT :most) b
+        (SELECT namespace, queue FROM runs WHERE state = 'ready' AND deferred = 1
+        ORDER BY fire_at LIMIT :max_rows) b
     UNION ALL
     SELECT namespace, queue, 'leased', 1 FROM
-        (SELECT namespace, queue FROM runs WHERE state = 'leased' ORDER BY leased_at LIMIT :most) c
+        (SELECT namespace, queue FROM runs WHERE state = 'leased' ORDER BY leased_at LIMIT :max_rows) c
     UNION ALL
     SELECT namespace, queue, 'held', 1 FROM
-        (SELECT namespace, queue FROM runs WHERE state = 'held' ORDER BY schedule_id, planned_at LIMIT :most) d
+        (SELECT namespace, queue FROM runs WHERE state = 'held' ORDER BY schedule_id, planned_at LIMIT :max_rows) d
     UNION ALL
     SELECT namespace, queue, 'parked', 1 FROM
-        (SELECT namespace, queue FROM runs WHERE state = 'parked' ORDER BY planned_at LIMIT :most) e
+        (SELECT namespace, queue FROM runs WHERE state = 'parked' ORDER BY planned_at LIMIT :max_rows) e
     UNION ALL
     SELECT namespace, '', 'due', 1 FROM
         (SELECT namespace FROM schedules WHERE wake_at IS NOT NULL AND wake_at <= :now
-            ORDER BY wake_at LIMIT :most) f
+            ORDER BY wake_at LIMIT :max_rows) f
     UNION ALL
     SELECT namespace, '', 'parked_schedule', 1 FROM
-        (SELECT namespace FROM schedules WHERE state = 'parked' ORDER BY namespace, name LIMIT :most) g
+        (SELECT namespace FROM schedules WHERE state = 'parked' ORDER BY namespace, name LIMIT :max_rows) g
     UNION ALL
-    SELECT '', gate, 'ceiling', most FROM (SELECT gate, most FROM gates ORDER BY gate LIMIT :most) h
+    SELECT '', limit_key, 'capacity', capacity FROM (SELECT limit_key, capacity FROM limits
+    ORDER BY limit_key LIMIT :max_rows) h
 ) counted
 GROUP BY namespace, queue, kind
 ORDER BY namespace, queue, kind
 
 -- name: oldest_ready
--- The first of each line and priority, found by jumping from one to the next; nobody before them is older.
+-- The first run of each bucket and priority, one index lookup each; no other run of it is older.
 WITH RECURSIVE firsts (id, step) AS (
-    SELECT id, 1 FROM (SELECT id FROM runs WHERE state = 'ready' AND asleep = 0
-        ORDER BY handoff, line, priority, planned_at, id LIMIT 1) a
+    SELECT id, 1 FROM (SELECT id FROM runs WHERE state = 'ready' AND deferred = 0
+        ORDER BY handoff, ready_bucket, priority, planned_at, id LIMIT 1) a
     UNION ALL
-    SELECT (SELECT r.id FROM runs r WHERE r.state = 'ready' AND r.asleep = 0
-            AND (r.handoff, r.line, r.priority) > (b.handoff, b.line, b.priority)
-            ORDER BY r.handoff, r.line, r.priority, r.planned_at, r.id LIMIT 1),
+    SELECT (SELECT r.id FROM runs r WHERE r.state = 'ready' AND r.deferred = 0
+            AND (r.handoff, r.ready_bucket, r.priority) > (b.handoff, b.ready_bucket, b.priority)
+            ORDER BY r.handoff, r.ready_bucket, r.priority, r.planned_at, r.id LIMIT 1),
         firsts.step + 1
-    FROM firsts JOIN runs b ON b.id = firsts.id WHERE firsts.step < :most
+    FROM firsts JOIN runs b ON b.id = firsts.id WHERE firsts.step < :max_rows
 )
 SELECT runs.namespace, runs.queue, min(runs.fire_at) FROM firsts JOIN runs ON runs.id = firsts.id
 GROUP BY runs.namespace, runs.queue
 
--- name: take_over(id text, fence bigint, was text, holder text, started_at bigint, lease_until bigint, extra text)
--- The same lease in other hands: the fence stays, so whoever launched the run may still be answered for.
+-- name: transfer_leases(id text, fence bigint, was text, holder text, started_at bigint, lease_until bigint, extra text)
+-- Give a lease to another holder. The fence stays, so the result of the launched run is still accepted.
 UPDATE runs SET holder = v.holder, started_at = v.started_at, lease_until = v.lease_until, extra = v.extra
 {from}
 WHERE runs.id = v.id AND runs.state || '' = 'leased' AND runs.fence = v.fence AND runs.holder = v.was
 RETURNING runs.id
 
--- name: prolong
+-- name: extend_lease
 UPDATE runs SET lease_until = :until, started_at = coalesce(:started_at, started_at)
 WHERE id = :id AND state = 'leased' AND cancel_at IS NULL
 RETURNING id
 
--- name: hold_wholes
+-- name: lock_parents
 SELECT parent, step, met, live, parked, failed, cancelled, round, state, run_id
-FROM steps WHERE step = '' AND parent {in:ids} ORDER BY parent {lock}
+FROM workflow_steps WHERE step = '' AND parent {in:ids} ORDER BY parent {lock}
 
 -- name: add_to_steps(parent text, step text, met bigint, live bigint, parked bigint, failed bigint, cancelled bigint, round bigint, state text, run_id text)
-INSERT INTO steps (parent, step, met, live, parked, failed, cancelled, round, state, run_id)
+INSERT INTO workflow_steps (parent, step, met, live, parked, failed, cancelled, round, state, run_id)
 {values}
-ON CONFLICT (parent, step) DO UPDATE SET met = steps.met + excluded.met, live = steps.live + excluded.live,
-    parked = steps.parked + excluded.parked, failed = steps.failed + excluded.failed,
-    cancelled = steps.cancelled + excluded.cancelled, round = steps.round + excluded.round,
-    state = CASE WHEN excluded.state <> '' THEN excluded.state ELSE steps.state END,
-    run_id = CASE WHEN excluded.run_id <> '' THEN excluded.run_id ELSE steps.run_id END
+ON CONFLICT (parent, step) DO UPDATE SET met = workflow_steps.met + excluded.met,
+    live = workflow_steps.live + excluded.live, parked = workflow_steps.parked + excluded.parked,
+    failed = workflow_steps.failed + excluded.failed, cancelled = workflow_steps.cancelled + excluded.cancelled,
+    round = workflow_steps.round + excluded.round,
+    state = CASE WHEN excluded.state <> '' THEN excluded.state ELSE workflow_steps.state END,
+    run_id = CASE WHEN excluded.run_id <> '' THEN excluded.run_id ELSE workflow_steps.run_id END
 RETURNING parent, step, met, live, parked, failed, cancelled, round, state, run_id
 
 -- name: get_steps
 SELECT parent, step, met, live, parked, failed, cancelled, round, state, run_id
-FROM steps WHERE parent = :parent AND step {in:steps}
+FROM workflow_steps WHERE parent = :parent AND step {in:steps}
 
--- name: all_steps
-SELECT parent, step, met, live, parked, failed, cancelled, round, state, run_id FROM steps WHERE parent = :parent
+-- name: get_all_steps
+SELECT parent, step, met, live, parked, failed, cancelled, round, state, run_id FROM workflow_steps
+    WHERE parent = :parent
 
 -- name: delete_steps
-DELETE FROM steps WHERE parent {in:ids}
+DELETE FROM workflow_steps WHERE parent {in:ids}
 
 -- name: child_runs
 SELECT {run} FROM runs
 WHERE parent = :parent AND parent <> '' AND (:finished = 1 OR state IN ('ready', 'held', 'leased', 'parked'))
 
--- name: lane_runs
+-- name: find_runs_by_dedupe_scope
 SELECT {run} FROM runs
-WHERE planned_at = :planned_at AND schedule_id = '' AND lane >= :first AND lane < :last AND lane <> id
-ORDER BY lane
+WHERE planned_at = :planned_at AND schedule_id = '' AND dedupe_scope >= :first AND dedupe_scope < :last
+    AND dedupe_scope <> id
+ORDER BY dedupe_scope
 
 -- name: count_namespace
--- For quotas: schedules in use and runs that wait, each counted no further than it matters. Those in use are all
--- but those that are over, because indexes alone can count both.
+-- For quotas: schedules in use and runs that wait, each counted up to its maximum. Schedules in use are all minus the
+-- archived and finished ones, because both numbers come from indexes alone.
 WITH past (many) AS (SELECT count(*) FROM schedules
     WHERE state <> 'active' AND state IN ('archived', 'finished') AND namespace = :namespace)
 SELECT
     (SELECT count(*) FROM (SELECT 1 FROM schedules
-        WHERE namespace = :namespace LIMIT :most_schedules + (SELECT many FROM past)) a)
+        WHERE namespace = :namespace LIMIT :max_schedules + (SELECT many FROM past)) a)
         - (SELECT many FROM past),
     (SELECT count(*) FROM (
-        SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 0 AND namespace = :namespace
+        SELECT 1 FROM runs WHERE state = 'ready' AND deferred = 0 AND namespace = :namespace
         UNION ALL
-        SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 1 AND namespace = :namespace
+        SELECT 1 FROM runs WHERE state = 'ready' AND deferred = 1 AND namespace = :namespace
         UNION ALL
         SELECT 1 FROM runs WHERE state = 'held' AND namespace = :namespace
-        LIMIT :most_runs) b)
+        LIMIT :max_runs) b)
 
 -- name: newest_objects
 SELECT kind, namespace, name, revision, body, at FROM objects
@@ -810,83 +821,87 @@ WHERE kind = :kind AND namespace = :namespace AND name < :before
 ORDER BY name DESC LIMIT :limit
 
 -- name: prune_objects
--- Names of such a kind rise with time, so that the first ones are looked at and nothing else.
+-- Names of these kinds rise with time, so only the first ones are read.
 DELETE FROM objects WHERE kind = :kind AND namespace = :namespace AND at < :older AND name IN (
     SELECT name FROM objects WHERE kind = :kind AND namespace = :namespace ORDER BY name LIMIT :limit)
 RETURNING name
 
--- name: upcoming
+-- name: next_schedule_ids
 SELECT id FROM schedules
 WHERE wake_at IS NOT NULL AND wake_at <= :until AND namespace = :namespace
 ORDER BY wake_at, id
 LIMIT :limit
 
--- name: groups
-SELECT grouped, count(*), count(CASE WHEN state = 'active' THEN 1 END), count(CASE WHEN state = 'paused' THEN 1 END),
+-- name: list_groups
+SELECT group_name, count(*), count(CASE WHEN state = 'active' THEN 1 END),
+    count(CASE WHEN state = 'paused' THEN 1 END),
     count(CASE WHEN state = 'parked' THEN 1 END)
 FROM schedules
-WHERE namespace = :namespace AND grouped > :after AND state <> 'archived'
-GROUP BY grouped
-ORDER BY grouped
+WHERE namespace = :namespace AND group_name > :after AND state <> 'archived'
+GROUP BY group_name
+ORDER BY group_name
 LIMIT :limit
 
--- name: count_standing
--- No further than somebody would read; each part has an index of its own.
+-- name: count_runs_by_state
+-- Each state is counted in its own index, up to :max_count rows.
 SELECT
     (SELECT count(*) FROM (
-        SELECT 1 FROM runs WHERE state = 'leased' AND namespace = :namespace LIMIT :most) AS a),
+        SELECT 1 FROM runs WHERE state = 'leased' AND namespace = :namespace LIMIT :max_count) AS a),
     (SELECT count(*) FROM (
-        SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 0 AND namespace = :namespace
+        SELECT 1 FROM runs WHERE state = 'ready' AND deferred = 0 AND namespace = :namespace
         UNION ALL
-        SELECT 1 FROM runs WHERE state = 'ready' AND asleep = 1 AND namespace = :namespace LIMIT :most) AS b),
+        SELECT 1 FROM runs WHERE state = 'ready' AND deferred = 1
+        AND namespace = :namespace LIMIT :max_count) AS b),
     (SELECT count(*) FROM (
-        SELECT 1 FROM runs WHERE state = 'failed' AND id >= :from AND namespace = :namespace AND planned_at >= :since
-        LIMIT :most) AS c),
+        SELECT 1 FROM runs WHERE state = 'failed' AND id >= :from AND namespace = :namespace
+        AND planned_at >= :since
+        LIMIT :max_count) AS c),
     (SELECT count(*) FROM (
-        SELECT 1 FROM runs WHERE state = 'parked' AND namespace = :namespace LIMIT :most) AS d)
+        SELECT 1 FROM runs WHERE state = 'parked' AND namespace = :namespace LIMIT :max_count) AS d)
 
--- name: past
+-- name: past_runs
 SELECT state, planned_at, fire_at, started_at FROM runs
 WHERE id >= :from AND namespace = :namespace AND planned_at >= :since ORDER BY id DESC LIMIT :limit
 
--- name: newest_marks
--- The chains of several schedules at once, each from its newest run back.
+-- name: recent_runs
+-- The histories of several schedules, each from its newest run back.
 WITH RECURSIVE walk (schedule_id, id, step) AS (
     SELECT s.id, s.last_run, 1 FROM schedules s WHERE s.id {in:ids} AND s.last_run <> ''
     UNION ALL
     SELECT walk.schedule_id, r.previous, walk.step + 1 FROM walk JOIN runs r ON r.id = walk.id
-    WHERE r.previous <> '' AND walk.step < :most
+    WHERE r.previous <> '' AND walk.step < :limit_each
 )
-SELECT walk.schedule_id, runs.id, runs.planned_at, runs.started_at, runs.finished_at, runs.state, runs.reason, runs.dropped
+SELECT walk.schedule_id, runs.id, runs.planned_at, runs.started_at, runs.finished_at, runs.state, runs.reason,
+    runs.dropped
 FROM walk JOIN runs ON runs.id = walk.id ORDER BY walk.schedule_id, walk.step
 
 -- name: list_ready_runs [sqlite]
--- Each of the two kinds of ready runs has an index of its own.
+-- Deferred runs and runs that may start now have an index each.
 SELECT {run} FROM runs WHERE id IN (
-    SELECT id FROM runs WHERE state = 'ready' AND asleep = 0
+    SELECT id FROM runs WHERE state = 'ready' AND deferred = 0
     UNION ALL
-    SELECT id FROM runs WHERE state = 'ready' AND asleep = 1
+    SELECT id FROM runs WHERE state = 'ready' AND deferred = 1
 ) AND id < :before AND id >= :from AND (:namespace = '' OR namespace = :namespace)
     AND (:queue = '' OR queue = :queue) AND planned_at >= :since AND planned_at <= :until
 ORDER BY id DESC
 LIMIT :limit
 
 -- name: list_ready_runs [postgres]
--- Not by way of their ids: where nothing is known of the table yet, each would be looked for among all others.
+-- No subquery for the ids: without statistics PostgreSQL would scan the table for each.
 SELECT {run} FROM runs
-WHERE state = 'ready' AND asleep = 0 AND id || '' < :before AND id || '' >= :from
+WHERE state = 'ready' AND deferred = 0 AND id || '' < :before AND id || '' >= :from
     AND (:namespace = '' OR namespace = :namespace) AND (:queue = '' OR queue = :queue)
     AND +planned_at >= :since AND +planned_at <= :until
 UNION ALL
 SELECT {run} FROM runs
-WHERE state = 'ready' AND asleep = 1 AND id || '' < :before AND id || '' >= :from
+WHERE state = 'ready' AND deferred = 1 AND id || '' < :before AND id || '' >= :from
     AND (:namespace = '' OR namespace = :namespace) AND (:queue = '' OR queue = :queue)
     AND +planned_at >= :since AND +planned_at <= :until
 ORDER BY 1 DESC
 LIMIT :limit
 
 -- name: list_leased_runs
--- Id and time are spelled so that no key is walked for them: what lives is few, and has an index of its own.
+-- `id || ''` and `+planned_at` keep the planner on the partial index of the state: live runs are few.
 SELECT {run} FROM runs
 WHERE state = 'leased' AND id || '' < :before AND id || '' >= :from AND (:namespace = '' OR namespace = :namespace)
     AND (:queue = '' OR queue = :queue) AND +planned_at >= :since AND +planned_at <= :until
@@ -908,7 +923,7 @@ ORDER BY id || '' DESC
 LIMIT :limit
 
 -- name: list_failed_runs
--- The index holds everything that is asked here, so that only what is shown is fetched.
+-- The subquery is answered by the index alone; only the rows of the page are read.
 SELECT {run} FROM runs WHERE id IN (
     SELECT id FROM runs
     WHERE state = 'failed' AND id < :before AND id >= :from AND (:namespace = '' OR namespace = :namespace)
@@ -917,50 +932,51 @@ SELECT {run} FROM runs WHERE id IN (
 )
 ORDER BY id DESC
 
--- name: list_resting_schedules
--- What is not active is the smaller part, and has an index of its own.
-SELECT {due}, s.namespace, s.name
+-- name: find_inactive_schedules
+-- Schedules that are not active are few and have their own index.
+SELECT {schedule}, s.namespace, s.name
 FROM schedules s
 WHERE s.state <> 'active' AND s.state = :state AND (s.namespace, s.name) > (:after_namespace, :after_name)
     AND s.namespace >= :first_namespace AND s.namespace <= :last_namespace
-    AND (:grouped = '' OR s.grouped = :grouped)
+    AND (:group_name = '' OR s.group_name = :group_name)
     AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
 ORDER BY s.namespace, s.name
 LIMIT :limit
 
 -- name: delete_links
-DELETE FROM links WHERE downstream = :downstream
+DELETE FROM schedule_links WHERE downstream = :downstream
 
 -- name: insert_links(upstream text, downstream text, kind text, outcome text, delay bigint, met_at bigint, met_by text)
-INSERT INTO links (upstream, downstream, kind, outcome, delay, met_at, met_by)
+INSERT INTO schedule_links (upstream, downstream, kind, outcome, delay, met_at, met_by)
 {values}
 
--- name: links_of
-SELECT upstream, downstream, kind, outcome, delay, met_at, met_by FROM links
+-- name: upstream_links
+SELECT upstream, downstream, kind, outcome, delay, met_at, met_by FROM schedule_links
 WHERE downstream {in:ids} ORDER BY upstream, downstream, kind, outcome
 
--- name: hold_links_of
--- Whoever starts only if an end came, and whoever brings that end, hold the same row: neither misses the other.
-SELECT upstream, downstream, kind, outcome, delay, met_at, met_by FROM links
+-- name: lock_upstream_links
+-- The run that waits for an end and the run that ends lock the same row, so neither misses the other.
+SELECT upstream, downstream, kind, outcome, delay, met_at, met_by FROM schedule_links
 WHERE downstream {in:ids} ORDER BY upstream, downstream, kind, outcome {lock}
 
--- name: links_from
-SELECT upstream, downstream, kind, outcome, delay, met_at, met_by FROM links
+-- name: downstream_links
+SELECT upstream, downstream, kind, outcome, delay, met_at, met_by FROM schedule_links
 WHERE upstream {in:ids} ORDER BY upstream, downstream, kind, outcome
 
--- name: meet_links(upstream text, downstream text, kind text, outcome text, met_at bigint, met_by text)
-UPDATE links SET met_at = v.met_at, met_by = v.met_by
+-- name: mark_links_met(upstream text, downstream text, kind text, outcome text, met_at bigint, met_by text)
+UPDATE schedule_links SET met_at = v.met_at, met_by = v.met_by
 {from}
-WHERE links.upstream = v.upstream AND links.downstream = v.downstream AND links.kind = v.kind
-    AND links.outcome = v.outcome AND (links.met_at IS NULL OR links.met_at <= v.met_at)
+WHERE schedule_links.upstream = v.upstream AND schedule_links.downstream = v.downstream
+    AND schedule_links.kind = v.kind
+    AND schedule_links.outcome = v.outcome AND (schedule_links.met_at IS NULL OR schedule_links.met_at <= v.met_at)
 
 -- name: insert_follow_ups(downstream text, upstream_run text, upstream text, outcome text, due_at bigint)
--- One run makes one occurrence, however often it is tried again and ends.
+-- One upstream run makes one downstream occurrence, however often it is retried.
 INSERT INTO follow_ups (downstream, upstream_run, upstream, outcome, due_at)
 {values}
 ON CONFLICT (downstream, upstream_run) DO NOTHING
 
--- name: rouse(id text, at bigint)
+-- name: wake_schedules(id text, at bigint)
 UPDATE schedules SET
     next_at = CASE WHEN schedules.state = 'active' AND schedules.source <> 'paused'
         AND (schedules.next_at IS NULL OR schedules.next_at > v.at) THEN v.at ELSE schedules.next_at END,
@@ -970,16 +986,16 @@ UPDATE schedules SET
 {from}
 WHERE schedules.id = v.id
 
--- name: open_follow_ups(downstream text, most bigint) [sqlite]
+-- name: get_open_follow_ups(downstream text, row_limit bigint) [sqlite]
 SELECT downstream, upstream_run, upstream, outcome, due_at, state, run_id FROM follow_ups
-WHERE state = 'open' AND downstream = v.downstream ORDER BY due_at, upstream_run LIMIT v.most
+WHERE state = 'open' AND downstream = v.downstream ORDER BY due_at, upstream_run LIMIT v.row_limit
 
--- name: open_follow_ups(downstream text, most bigint) [postgres]
--- For each the earliest, so that one who has heard of very many reads no more of them than the others.
+-- name: get_open_follow_ups(downstream text, row_limit bigint) [postgres]
+-- The earliest of each schedule, so that one with very many does not crowd out the others.
 SELECT f.downstream, f.upstream_run, f.upstream, f.outcome, f.due_at, f.state, f.run_id
 {from} CROSS JOIN LATERAL (
     SELECT downstream, upstream_run, upstream, outcome, due_at, state, run_id FROM follow_ups
-    WHERE state = 'open' AND downstream = v.downstream ORDER BY due_at, upstream_run LIMIT v.most
+    WHERE state = 'open' AND downstream = v.downstream ORDER BY due_at, upstream_run LIMIT v.row_limit
 ) f
 ORDER BY f.due_at, f.upstream_run
 
@@ -988,10 +1004,10 @@ UPDATE follow_ups SET state = v.state, run_id = v.run_id
 {from}
 WHERE follow_ups.downstream = v.downstream AND follow_ups.upstream_run = v.upstream_run
 
--- name: drop_follow_ups
+-- name: delete_open_follow_ups
 DELETE FROM follow_ups WHERE downstream = :downstream AND state = 'open'
 
--- name: follow_ups_of
+-- name: find_follow_ups
 SELECT downstream, upstream_run, upstream, outcome, due_at, state, run_id FROM follow_ups
 WHERE run_id <> '' AND run_id {in:ids}
 UNION
@@ -999,105 +1015,107 @@ SELECT downstream, upstream_run, upstream, outcome, due_at, state, run_id FROM f
 WHERE upstream_run {in:upstream_runs}
 ORDER BY due_at, downstream, upstream_run
 
--- name: forget_follow_ups
--- With the run that ended goes what it became: nobody can try it again.
+-- name: delete_decided_follow_ups
+-- Delete decided follow-ups of runs that are pruned; those runs cannot be retried any more.
 DELETE FROM follow_ups WHERE upstream_run {in:ids} AND state <> 'open'
 
--- name: insert_waits(run_id text, schedule_id text)
-INSERT INTO waits (run_id, schedule_id) {values} ON CONFLICT (run_id) DO NOTHING
+-- name: insert_dependency_waits(run_id text, schedule_id text)
+INSERT INTO dependency_waits (run_id, schedule_id) {values} ON CONFLICT (run_id) DO NOTHING
 
--- name: waits_of
-SELECT run_id FROM waits WHERE schedule_id {in:ids} ORDER BY run_id
+-- name: get_dependency_waits
+SELECT run_id FROM dependency_waits WHERE schedule_id {in:ids} ORDER BY run_id
 
--- name: delete_waits
-DELETE FROM waits WHERE run_id {in:ids}
+-- name: delete_dependency_waits
+DELETE FROM dependency_waits WHERE run_id {in:ids}
 
--- name: budgets_mark
+-- name: budgets_version
 SELECT CAST(value AS BIGINT) FROM meta WHERE name = 'budgets'
 
--- name: hold_mark
+-- name: lock_budgets
 INSERT INTO meta (name, value) VALUES ('budgets', '0') ON CONFLICT (name) DO UPDATE SET value = meta.value
 
--- name: get_book
+-- name: get_budgets
 SELECT kind, namespace, name, body FROM objects WHERE kind IN ('budget', 'provider') ORDER BY kind, namespace, name
 
 -- name: ensure_accounts(budget text, period bigint)
-INSERT INTO accounts (budget, period) {values} ON CONFLICT (budget, period) DO NOTHING
+INSERT INTO budget_accounts (budget, period) {values} ON CONFLICT (budget, period) DO NOTHING
 
--- name: hold_accounts
-SELECT budget, period, used, held FROM accounts WHERE budget {in:budgets} AND period >= :since
+-- name: lock_accounts
+SELECT budget, period, used, held FROM budget_accounts WHERE budget {in:budgets} AND period >= :since
 ORDER BY budget, period {lock}
 
 -- name: read_accounts
-SELECT budget, period, used, held FROM accounts WHERE budget {in:budgets} AND period >= :since
+SELECT budget, period, used, held FROM budget_accounts WHERE budget {in:budgets} AND period >= :since
 ORDER BY budget, period
 
 -- name: add_to_accounts(budget text, period bigint, used bigint, held bigint)
-INSERT INTO accounts (budget, period, used, held)
+INSERT INTO budget_accounts (budget, period, used, held)
 {values}
-ON CONFLICT (budget, period) DO UPDATE SET used = accounts.used + excluded.used, held = accounts.held + excluded.held
+ON CONFLICT (budget, period) DO UPDATE SET used = budget_accounts.used + excluded.used,
+    held = budget_accounts.held + excluded.held
 
 -- name: insert_charges(run_id text, fence bigint, budget text, period bigint, at bigint, used bigint, held bigint, open bigint)
-INSERT INTO charges (run_id, fence, budget, period, at, used, held, open)
+INSERT INTO budget_charges (run_id, fence, budget, period, at, used, held, open)
 {values}
 
--- name: open_charges
-SELECT run_id, fence, budget, period, at, used, held, open FROM charges
+-- name: get_open_charges
+SELECT run_id, fence, budget, period, at, used, held, open FROM budget_charges
 WHERE run_id {in:ids} AND open = 1 ORDER BY run_id, fence, budget
 
--- name: charges_of
-SELECT run_id, fence, budget, period, at, used, held, open FROM charges
+-- name: get_charges
+SELECT run_id, fence, budget, period, at, used, held, open FROM budget_charges
 WHERE run_id {in:ids} ORDER BY run_id, fence, budget
 
 -- name: close_charges(run_id text, fence bigint, budget text, used bigint)
-UPDATE charges SET used = v.used, held = 0, open = 0
+UPDATE budget_charges SET used = v.used, held = 0, open = 0
 {from}
-WHERE charges.run_id = v.run_id AND charges.fence = v.fence AND charges.budget = v.budget
+WHERE budget_charges.run_id = v.run_id AND budget_charges.fence = v.fence AND budget_charges.budget = v.budget
 
 -- name: delete_charges
-DELETE FROM charges WHERE run_id {in:ids}
+DELETE FROM budget_charges WHERE run_id {in:ids}
 
--- name: uncount
--- A budget that counts in other periods: what was taken since the one it is in began is counted there instead.
-UPDATE accounts SET
-    used = used - coalesce((SELECT sum(c.used) FROM charges c
-        WHERE c.budget = accounts.budget AND c.period = accounts.period AND c.at >= :period), 0),
-    held = held - coalesce((SELECT sum(c.held) FROM charges c
-        WHERE c.budget = accounts.budget AND c.period = accounts.period AND c.at >= :period), 0)
+-- name: subtract_recounted
+-- The budget's period changed: subtract what was charged since the new period began from the old accounts.
+UPDATE budget_accounts SET
+    used = used - coalesce((SELECT sum(c.used) FROM budget_charges c
+        WHERE c.budget = budget_accounts.budget AND c.period = budget_accounts.period AND c.at >= :period), 0),
+    held = held - coalesce((SELECT sum(c.held) FROM budget_charges c
+        WHERE c.budget = budget_accounts.budget AND c.period = budget_accounts.period AND c.at >= :period), 0)
 WHERE budget = :budget
 
--- name: recount
-INSERT INTO accounts (budget, period, used, held)
-SELECT :budget, :period, coalesce(sum(used), 0), coalesce(sum(held), 0) FROM charges
+-- name: add_recounted
+INSERT INTO budget_accounts (budget, period, used, held)
+SELECT :budget, :period, coalesce(sum(used), 0), coalesce(sum(held), 0) FROM budget_charges
 WHERE budget = :budget AND at >= :period
-ON CONFLICT (budget, period) DO UPDATE SET used = accounts.used + excluded.used, held = accounts.held + excluded.held
+ON CONFLICT (budget, period) DO UPDATE SET used = budget_accounts.used + excluded.used,
+    held = budget_accounts.held + excluded.held
 
 -- name: move_charges
-UPDATE charges SET period = :period WHERE budget = :budget AND at >= :period
+UPDATE budget_charges SET period = :period WHERE budget = :budget AND at >= :period
 
--- name: forget_charges
-DELETE FROM charges WHERE budget = :budget
+-- name: delete_charges_of_budget
+DELETE FROM budget_charges WHERE budget = :budget
 
--- name: forget_accounts
-DELETE FROM accounts WHERE budget = :budget
+-- name: delete_accounts_of_budget
+DELETE FROM budget_accounts WHERE budget = :budget
 
--- name: accounts_of
-SELECT period, used, held FROM accounts WHERE budget = :budget AND (used > 0 OR held > 0)
+-- name: list_accounts
+SELECT period, used, held FROM budget_accounts WHERE budget = :budget AND (used > 0 OR held > 0)
 ORDER BY period DESC LIMIT :limit
 
--- name: count_deferred
-SELECT count(*) FROM runs WHERE state = 'ready' AND asleep = 1 AND namespace = :namespace
+-- name: count_deferred_runs
+SELECT count(*) FROM runs WHERE state = 'ready' AND deferred = 1 AND namespace = :namespace
     AND substr(reason, 1, length(:prefix)) = :prefix
 
--- name: undefer
--- What was deferred for this reason may start at once.
-UPDATE runs SET asleep = 0, fire_at = :now, reason = ''
-WHERE id IN (SELECT id FROM runs WHERE state = 'ready' AND asleep = 1 AND namespace = :namespace
+-- name: release_deferred_runs
+-- Runs deferred for this reason may start at once.
+UPDATE runs SET deferred = 0, fire_at = :now, reason = ''
+WHERE id IN (SELECT id FROM runs WHERE state = 'ready' AND deferred = 1 AND namespace = :namespace
     AND substr(reason, 1, length(:prefix)) = :prefix)
 RETURNING id
 
--- name: runs_ahead
+-- name: future_manual_runs
 SELECT {run} FROM runs
-WHERE state = 'ready' AND asleep = 1 AND lane <> '' AND schedule_id {in:ids}
+WHERE state = 'ready' AND deferred = 1 AND dedupe_scope <> '' AND schedule_id {in:ids}
 ORDER BY fire_at, id
 LIMIT :limit

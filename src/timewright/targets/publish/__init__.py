@@ -1,1 +1,1 @@
-"""Messages into brokers and engines people already run, one file for each of them."""
+"""The publish target: messages to brokers and job queues, one module for each in `brokers`."""

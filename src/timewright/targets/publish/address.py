@@ -1,4 +1,4 @@
-"""Where a broker is: its URL, read strictly, and shown without anything that is private."""
+"""Broker addresses: strict URL parsing, and display without credentials."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from urllib.parse import quote, unquote, urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from timewright.core.refusals import refused
+from timewright.core.input.input_errors import input_error
 
-LONGEST_URL = 8192
-FIELD = "target.url"
-# Where a broker listens that is not told otherwise.
-PORTS = {
+MAX_URL_CHARS = 8192
+URL_FIELD = "target.url"
+# Default ports by scheme.
+DEFAULT_PORTS = {
     "redis": 6379,
     "rediss": 6379,
     "amqp": 5672,
@@ -26,8 +26,8 @@ PORTS = {
 }
 
 
-class Address(Struct, frozen=True, kw_only=True):
-    """A broker's address; the user and the password are kept apart, so that they are never shown."""
+class BrokerAddress(Struct, frozen=True, kw_only=True):
+    """A broker address. User and password are separate fields, so that they are never shown."""
 
     scheme: str = ""
     host: str = ""
@@ -37,55 +37,63 @@ class Address(Struct, frozen=True, kw_only=True):
     password: str = ""
 
     @property
-    def place(self) -> str:
-        """The scheme, the host and the port: what is allowed or not."""
+    def endpoint(self) -> str:
+        """Scheme, host and port, as in the list of allowed brokers."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}{f':{self.port}' if self.port else ''}"
 
     @property
-    def shown(self) -> str:
-        """The address as a message may name it."""
-        return f"{self.place}{self.path}" if self.host else "its default address"
+    def display(self) -> str:
+        """The address without credentials, for messages."""
+        return f"{self.endpoint}{self.path}" if self.host else "its default address"
 
     @property
-    def text(self) -> str:
-        """The whole URL, as a client library takes it."""
+    def url(self) -> str:
+        """The complete URL with credentials, for client libraries."""
         if not self.user and not self.password:
-            return f"{self.place}{self.path}"
+            return f"{self.endpoint}{self.path}"
         secret = f":{quote(self.password, safe='')}" if self.password else ""
-        who = f"{quote(self.user, safe='')}{secret}@"
-        return f"{self.place}{self.path}".replace("://", f"://{who}", 1)
+        credentials = f"{quote(self.user, safe='')}{secret}@"
+        return f"{self.endpoint}{self.path}".replace("://", f"://{credentials}", 1)
 
-    def signed_in(self, user: str, password: str) -> Address:
-        """The same address for that user; what is not given stays."""
+    def with_credentials(self, user: str, password: str) -> BrokerAddress:
+        """Return the address with this user and password; empty values change nothing."""
         return replace(self, user=user or self.user, password=password or self.password)
 
 
-def read_address(text: str, *, schemes: Sequence[str], fix: str, field: str = FIELD) -> Address:
-    """Read a broker's URL; anything that is not plainly `scheme://host:port/path` is refused."""
+def parse_broker_url(text: str, *, schemes: Sequence[str], fix: str, field: str = URL_FIELD) -> BrokerAddress:
+    """Parse a broker URL of the form `scheme://host:port/path`, or refuse it."""
     rule = f"{' or '.join(f'{one}://' for one in schemes)}, a host, a port and a path"
-    if len(text) > LONGEST_URL or not text.isprintable() or any(letter in text for letter in " \\?#"):
-        why = "is too long, or holds a blank, a query or a letter that cannot be printed"
-        raise refused(field, shown(text), why, rule=rule, fix=fix)
+    if len(text) > MAX_URL_CHARS or not text.isprintable() or any(letter in text for letter in " \\?#"):
+        why = "is too long, or contains a space, a query or a non-printable character"
+        raise input_error(field, without_credentials(text), why, rule=rule, fix=fix)
     try:
         split = urlsplit(text)
         number = split.port
     except ValueError:
-        raise refused(field, shown(text), "cannot be read", rule=rule, fix=fix) from None
+        raise input_error(
+            field, without_credentials(text), "is not a valid URL", rule=rule, fix=fix
+        ) from None
     if split.scheme not in schemes or not split.hostname or "," in split.netloc:
-        raise refused(field, shown(text), "is not the address of one such broker", rule=rule, fix=fix)
-    return Address(
+        raise input_error(
+            field,
+            without_credentials(text),
+            "is not the URL of a single broker of this kind",
+            rule=rule,
+            fix=fix,
+        )
+    return BrokerAddress(
         scheme=split.scheme,
         host=split.hostname,
-        port=number or PORTS.get(split.scheme),
+        port=number or DEFAULT_PORTS.get(split.scheme),
         path=split.path,
         user=unquote(split.username or ""),
         password=unquote(split.password or ""),
     )
 
 
-def place_of(entry: str) -> str:
-    """An entry of the list of what is allowed, as `Address.place` spells it; a word stays a word."""
+def normalize_endpoint(entry: str) -> str:
+    """Normalize an entry of the list of allowed brokers to an endpoint; a plain name is unchanged."""
     if "://" not in entry:
         return entry
     try:
@@ -94,10 +102,10 @@ def place_of(entry: str) -> str:
     except ValueError:
         return entry
     host, scheme = split.hostname or "", split.scheme
-    return Address(scheme=scheme, host=host, port=port or PORTS.get(scheme)).place
+    return BrokerAddress(scheme=scheme, host=host, port=port or DEFAULT_PORTS.get(scheme)).endpoint
 
 
-def shown(text: str) -> str:
-    """A URL that could not be read, without what stands before its host."""
-    head, mark, rest = text[:LONGEST_URL].partition("://")
+def without_credentials(text: str) -> str:
+    """An invalid URL for messages, without credentials and query."""
+    head, mark, rest = text[:MAX_URL_CHARS].partition("://")
     return f"{head}{mark}{rest.rpartition('@')[2]}".partition("?")[0]

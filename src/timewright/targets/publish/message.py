@@ -1,4 +1,4 @@
-"""What is sent for one attempt: the name, the payload, and the key that makes a second one harmless."""
+"""The message of one attempt: name, payload, and the key that makes a duplicate harmless."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Struct
 
-from timewright.core.moments import spell_instant
-from timewright.core.refusals import refused
+from timewright.core.input.input_errors import input_error
+from timewright.core.moments import format_instant
 from timewright.core.target import Publish
 from timewright.ports import Launch
-from timewright.targets.publish.address import Address
+from timewright.targets.publish.address import BrokerAddress
 
 
-class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every broker may be told: who signs in, and the secret that proves it."""
+class BrokerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of every broker: user and password."""
 
-    # The options that belong to the connection; messages that share them share one.
-    joined: ClassVar[tuple[str, ...]] = ()
-    # The options that may name a secret, and never hold one.
-    private: ClassVar[tuple[str, ...]] = ("password",)
+    # Options of the connection: messages with equal values share one connection.
+    connection_options: ClassVar[tuple[str, ...]] = ()
+    # Options that hold a reference to a secret, never its value.
+    secret_options: ClassVar[tuple[str, ...]] = ("password",)
 
     user: str = ""
     password: str = ""
 
     @property
-    def connection(self) -> tuple[Any, ...]:
-        """What tells one connection to the same address from another."""
-        return tuple(getattr(self, name) for name in self.joined)
+    def connection_key(self) -> tuple[Any, ...]:
+        """The values that distinguish connections to the same address."""
+        return tuple(getattr(self, name) for name in self.connection_options)
 
     def check(self) -> None:
         """Refuse options that contradict each other."""
 
-    def elsewhere(self) -> tuple[Address, ...]:
-        """Other addresses that these options lead to."""
+    def other_addresses(self) -> tuple[BrokerAddress, ...]:
+        """Further addresses in these options."""
         return ()
 
 
-class Message(Struct, frozen=True, kw_only=True):
-    """One message, ready for any broker."""
+class BrokerMessage(Struct, frozen=True, kw_only=True):
+    """A message for any broker."""
 
     key: str
     name: str
@@ -53,34 +53,36 @@ class Message(Struct, frozen=True, kw_only=True):
 
     @property
     def args(self) -> list[Any]:
-        """The payload as positional arguments: a list as it is, any other single value alone."""
+        """The payload as positional arguments: the items of a list, or a single value."""
         if self.payload is None or isinstance(self.payload, dict):
             return []
         return list(self.payload) if isinstance(self.payload, list | tuple) else [self.payload]
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """The payload as named arguments, if it is a mapping."""
+        """The payload as keyword arguments, if it is a mapping."""
         return dict(self.payload) if isinstance(self.payload, dict) else {}
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """What the broker said when it took a message; a duplicate was there already."""
+    """The broker's confirmation. `duplicate` means the message had been accepted before."""
 
     id: str
     duplicate: bool = False
     detail: dict[str, Any] = {}
 
 
-def message_of(target: Publish, launch: Launch, *, options: Options, most_bytes: int) -> Message:
-    """The message of a launch; the payload of the run itself goes before that of its schedule."""
+def build_message(
+    target: Publish, launch: Launch, *, options: BrokerOptions, max_bytes: int
+) -> BrokerMessage:
+    """Build the message of a launch. The payload of the run takes precedence over that of the schedule."""
     payload = target.payload if launch.payload is None else launch.payload
-    return Message(
+    return BrokerMessage(
         key=launch.key,
         name=target.name,
         payload=payload,
-        body=encoded(payload, most_bytes=most_bytes),
-        headers=identity(launch),
+        body=encode_payload(payload, max_bytes=max_bytes),
+        headers=identity_headers(launch),
         schedule_id=launch.schedule_id,
         time_limit=launch.time_limit.total_seconds(),
         wait=target.wait,
@@ -88,32 +90,32 @@ def message_of(target: Publish, launch: Launch, *, options: Options, most_bytes:
     )
 
 
-def encoded(payload: Any, *, most_bytes: int) -> bytes:
-    """The payload as JSON, within what the broker takes."""
+def encode_payload(payload: Any, *, max_bytes: int) -> bytes:
+    """Encode the payload as JSON, or refuse it if it is larger than the broker allows."""
     field = "target.payload"
     try:
         body = msgspec.json.encode(payload)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         why = f"cannot be sent: {error}"
-        raise refused(field, payload, why, rule="what JSON can say", fix='{"id": 1}') from None
-    if len(body) > most_bytes:
-        rule = f"at most {most_bytes} bytes of JSON"
-        fix = "put it where the worker can fetch it, and send its address"
-        raise refused(field, payload, f"has {len(body)} bytes", rule=rule, fix=fix)
+        raise input_error(field, payload, why, rule="a JSON value", fix='{"id": 1}') from None
+    if len(body) > max_bytes:
+        rule = f"at most {max_bytes} bytes of JSON"
+        fix = "store it where the worker can fetch it, and send its URL"
+        raise input_error(field, payload, f"has {len(body)} bytes", rule=rule, fix=fix)
     return body
 
 
-def identity(launch: Launch) -> dict[str, str]:
-    """What travels with every message: the key, and which run and attempt this is."""
-    told = {
+def identity_headers(launch: Launch) -> dict[str, str]:
+    """The headers of every message: the key, the run, the schedule and the attempt."""
+    headers = {
         "timewright-key": launch.key,
         "timewright-run": launch.run_id,
         "timewright-schedule": launch.schedule_id,
         "timewright-schedule-name": launch.schedule_name,
         "timewright-namespace": launch.namespace,
-        "timewright-planned-at": spell_instant(launch.planned_at),
+        "timewright-planned-at": format_instant(launch.planned_at),
         "timewright-fence": str(launch.fence),
         "timewright-attempt": str(launch.attempt),
         "traceparent": launch.traceparent,
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in headers.items() if value}

@@ -1,4 +1,4 @@
-"""The publish target: one message for each attempt, handed over once, and awaited where that is asked."""
+"""The publish target: sends one message per attempt, and waits for its result if asked to."""
 
 from __future__ import annotations
 
@@ -6,69 +6,71 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import cast
 
-from timewright.core.moments import spell_duration
-from timewright.core.run import Failed, Outcome, Succeeded, TimedOut
+from timewright.core.moments import format_duration
+from timewright.core.run.run import Failed, Outcome, Succeeded, TimedOut
 from timewright.core.target import Publish
 from timewright.errors import InvalidInput, MissingExtra, NotAllowed, NotFound
 from timewright.ports import Launch
-from timewright.targets.answers import closing, failed, with_result
-from timewright.targets.errands import Attempt, Errands
-from timewright.targets.loop import LAST_WORD, LoopThread
-from timewright.targets.publish.address import Address, place_of
-from timewright.targets.publish.broker import until
-from timewright.targets.publish.lines import Lines
-from timewright.targets.publish.message import Message, Receipt
-from timewright.targets.publish.rules import Prepared, is_allowed, prepare
-from timewright.targets.signing import Revealed, SecretLookup, reveal_aside
+from timewright.targets.async_attempts import AsyncAttempt, AsyncAttempts
+from timewright.targets.loop_thread import CANCEL_GRACE, LoopThread
+from timewright.targets.outcomes import failed, released_on_close, with_result
+from timewright.targets.publish.address import BrokerAddress, normalize_endpoint
+from timewright.targets.publish.connections import BrokerConnections
+from timewright.targets.publish.message import BrokerMessage
+from timewright.targets.publish.protocol import Broker, ResultBroker, poll_until
+from timewright.targets.publish.validation import PreparedPublish, is_allowed, prepare_publish
+from timewright.targets.secret_references import RevealedSecrets, SecretLookup, reveal_secrets_async
 
-# The engine stops us for these reasons while the run goes on elsewhere or later: the work is left alone,
-# and the next attempt finds it by its key.
-GOES_ON = frozenset({"stopping", "lease lost", "lease not renewed in time"})
+# After these stop reasons the run continues elsewhere or later: the remote work is not cancelled, and the
+# next attempt finds it by its key.
+RUN_CONTINUES_REASONS = frozenset({"stopping", "lease lost", "lease not renewed in time"})
 
-LONGEST_SAID = 500
+MAX_ERROR_CHARS = 500
 
 
 class PublishTarget:
-    """Hands messages to brokers; however that ends, it ends in an outcome.
+    """Sends messages to brokers. Every result and every error becomes an outcome.
 
-    `allowed` are the brokers that may be used: by their word (`celery`), or by scheme, host and port
-    (`redis://queue:6379`). None is, unless it is listed.
+    `allowed` lists the brokers that may be used: by name (`celery`), or by scheme, host and port
+    (`redis://queue:6379`). All others are refused.
     """
 
     def __init__(
         self, loop: LoopThread, *, allowed: Sequence[str] = (), secrets: SecretLookup | None = None
     ) -> None:
         self._loop = loop
-        self._allowed = tuple(map(place_of, allowed))
+        self._allowed = tuple(map(normalize_endpoint, allowed))
         self._secrets = secrets
-        self._lines = Lines()
-        self._errands = Errands(loop, given_back=closing())
+        self._connections = BrokerConnections()
+        self._attempts = AsyncAttempts(loop, released=released_on_close())
 
-    def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> Attempt:
-        """Send the message and return at once; `done` is called once, from the loop's thread."""
-        return self._errands.begin(lambda attempt: self._attempt(launch, attempt), done)
+    def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> AsyncAttempt:
+        """Send the message and return immediately. `done` is called once, on the loop's thread."""
+        return self._attempts.start(lambda attempt: self._attempt(launch, attempt), done)
 
     def close(self, *, grace: timedelta) -> None:
-        """Let messages be accepted for that long, give the rest back, and close every connection."""
-        self._errands.close(grace=grace)
+        """Wait up to `grace` for running attempts, release the rest, and close all connections."""
+        self._attempts.close(grace=grace)
         with suppress(NotAllowed, RuntimeError, TimeoutError):
-            self._loop.call(self._lines.close(), timeout=2 * LAST_WORD)
+            self._loop.call(self._connections.close(), timeout=2 * CANCEL_GRACE)
 
-    async def _attempt(self, launch: Launch, attempt: Attempt) -> Outcome:
-        """The boundary: whatever goes wrong in here is an outcome."""
+    async def _attempt(self, launch: Launch, attempt: AsyncAttempt) -> Outcome:
+        """Turn every exception into an outcome."""
         target = launch.target
         if not isinstance(target, Publish):
             return Failed(error="this is not a publish target", final=True)
         try:
-            ready = prepare(target)
-            ready.kind.check_installed()
-            revealed = await reveal_aside(ready.secrets, namespace=launch.namespace, lookup=self._secrets)
-            address, options = ready.filled(revealed)
-            if not is_allowed(ready.kind, (address, *options.elsewhere()), self._allowed):
-                return _not_allowed(ready, address)
-            message = ready.message(target, launch, options)
+            prepared = prepare_publish(target)
+            prepared.broker_type.check_installed()
+            revealed = await reveal_secrets_async(
+                prepared.secrets, namespace=launch.namespace, lookup=self._secrets
+            )
+            address, options = prepared.with_secrets(revealed)
+            if not is_allowed(prepared.broker_type, (address, *options.other_addresses()), self._allowed):
+                return _not_allowed(prepared, address)
+            message = prepared.message(target, launch, options)
         except InvalidInput as error:
             return Failed(error=f"{error.message}; {error.rule}", final=True)
         except MissingExtra as error:
@@ -76,63 +78,76 @@ class PublishTarget:
         except NotFound as error:
             return Failed(error=error.message)
         except Exception as error:  # noqa: BLE001 - a target never raises
-            return failed(f"the message could not be made: {type(error).__name__}")
-        return await self._deliver(ready, message, address=address, revealed=revealed, attempt=attempt)
+            return failed(f"the message could not be built: {type(error).__name__}")
+        return await self._deliver(prepared, message, address=address, revealed=revealed, attempt=attempt)
 
     async def _deliver(
-        self, ready: Prepared, message: Message, *, address: Address, revealed: Revealed, attempt: Attempt
+        self,
+        prepared: PreparedPublish,
+        message: BrokerMessage,
+        *,
+        address: BrokerAddress,
+        revealed: RevealedSecrets,
+        attempt: AsyncAttempt,
     ) -> Outcome:
-        named, options = f"{ready.kind.word} at {address.shown}", message.options
-        place = (ready.kind.word, address, *options.connection)
+        named, options = f"{prepared.broker_type.name} at {address.display}", message.options
+        key = (prepared.broker_type.name, address, *options.connection_key)
         deadline = asyncio.timeout(message.time_limit)
         try:
-            async with deadline, self._lines.use(place, lambda: ready.kind.make(address, options)) as broker:
-                return await _through(broker, message, named=named, attempt=attempt)
+            async with (
+                deadline,
+                self._connections.use(key, lambda: prepared.broker_type.create(address, options)) as broker,
+            ):
+                return await _send_and_wait(broker, message, named=named, attempt=attempt)
         except InvalidInput as error:
             return Failed(error=f"{error.message}; {error.rule}", final=True)
         except Exception as error:  # noqa: BLE001 - every client library has errors of its own
             if deadline.expired():
-                return _overdue(message, named)
-            said = revealed.hide_text(_said(error))
-            return failed(f"{named} did not take the message: {said}; {ready.kind.remedy}")
+                return _timed_out(message, named)
+            error_text = revealed.redact_text(_error_text(error))
+            return failed(f"{named} did not accept the message: {error_text}; {prepared.broker_type.remedy}")
 
 
-async def _through(broker: Any, message: Message, *, named: str, attempt: Attempt) -> Outcome:
-    """Hand the message over, and wait for the result if that is asked."""
-    receipt: Receipt = await broker.publish(message)
-    told = {"broker": named, "id": receipt.id, "duplicate": receipt.duplicate, **receipt.detail}
+async def _send_and_wait(
+    broker: Broker, message: BrokerMessage, *, named: str, attempt: AsyncAttempt
+) -> Outcome:
+    """Send the message, and wait for the outcome of the work if the target says so."""
+    receipt = await broker.publish(message)
+    receipt_fields = {"broker": named, "id": receipt.id, "duplicate": receipt.duplicate, **receipt.detail}
     if not message.wait:
-        return Succeeded(result=told)
+        return Succeeded(result=receipt_fields)
+    # Validation allows `wait` only for brokers with results.
+    with_results = cast("ResultBroker", broker)
     try:
-        outcome: Outcome = await until(lambda: broker.look(message, receipt.id))
+        outcome: Outcome = await poll_until(lambda: with_results.read_outcome(message, receipt.id))
     except asyncio.CancelledError:
-        if not (attempt.given_back or attempt.reason in GOES_ON):
-            await _abandon(broker, message, receipt.id)
+        if not (attempt.is_released or attempt.reason in RUN_CONTINUES_REASONS):
+            await _cancel_remote(with_results, message, receipt.id)
         raise
-    return with_result(outcome, {**told, **(outcome.result or {})})
+    return with_result(outcome, {**receipt_fields, **(outcome.result or {})})
 
 
-async def _abandon(broker: Any, message: Message, work: str) -> None:
-    # We end in any case, and soon: a broker that cannot be told now is told nothing.
+async def _cancel_remote(broker: ResultBroker, message: BrokerMessage, remote_id: str) -> None:
+    # The attempt ends soon in any case, so an unreachable broker is not told.
     with suppress(Exception):
-        await asyncio.wait_for(broker.abandon(message, work), LAST_WORD.total_seconds() / 2)
+        await asyncio.wait_for(broker.cancel(message, remote_id), CANCEL_GRACE.total_seconds() / 2)
 
 
-def _said(error: Exception) -> str:
-    """What a library says, on one line and not at length."""
-    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")[:LONGEST_SAID]
+def _error_text(error: Exception) -> str:
+    """The error of a client library on one line, truncated."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")[:MAX_ERROR_CHARS]
 
 
-def _overdue(message: Message, named: str) -> TimedOut:
-    limit = spell_duration(timedelta(seconds=message.time_limit))
-    what = "had not finished the work" if message.wait else "had not accepted the message"
+def _timed_out(message: BrokerMessage, named: str) -> TimedOut:
+    limit = format_duration(timedelta(seconds=message.time_limit))
+    what = "did not finish the work" if message.wait else "did not accept the message"
     return TimedOut(error=f"{named} {what} within {limit}")
 
 
-def _not_allowed(ready: Prepared, address: Address) -> Failed:
-    word = address.place if address.host else ready.kind.word
+def _not_allowed(prepared: PreparedPublish, address: BrokerAddress) -> Failed:
+    entry = address.endpoint if address.host else prepared.broker_type.name
     return Failed(
-        error=f"publishing to {ready.kind.word} at {address.shown} is not allowed here;"
-        f" the one who runs this instance allows it with the setting publish: [{word}]",
+        error=f"publishing to {prepared.broker_type.name} at {address.display} is not allowed;"
+        f" an administrator can allow it with the setting publish: [{entry}]",
         final=True,
     )

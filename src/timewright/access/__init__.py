@@ -1,0 +1,1 @@
+"""API keys, secrets and the keyring that protects them."""

@@ -1,0 +1,75 @@
+"""Stored secrets, encrypted and bound to their namespace; decrypted only for a launch."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+from msgspec import Struct
+
+from timewright.access.encryption import EncryptedValue, decrypt, reencrypt
+from timewright.access.keyring import Keyring, check_keyring
+from timewright.errors import NotFound
+from timewright.ports import Store, StoredObject, Transaction
+
+SECRET = "secret"  # noqa: S105 - a kind of object
+
+
+class Secret(Struct, frozen=True, kw_only=True):
+    """A secret with its encrypted value."""
+
+    namespace: str
+    name: str
+    encrypted: EncryptedValue
+    created_at: datetime
+    set_at: datetime
+    set_by: str
+    revision: int = 1
+
+    @property
+    def encryption_context(self) -> str:
+        """The context that its encryption is bound to."""
+        return encryption_context(self.namespace, self.name)
+
+
+def encryption_context(namespace: str, name: str) -> str:
+    """The context that the encryption of a secret is bound to: its namespace and name."""
+    return f"{namespace}\0{name}"
+
+
+def find_secrets(tx: Transaction, namespace: str | None, names: list[str] | None = None) -> list[Secret]:
+    """The secrets of a namespace, or of all namespaces, by name."""
+    rows = tx.get_objects(SECRET, namespace=namespace, names=names)
+    return [msgspec.json.decode(row.body, type=Secret) for row in rows]
+
+
+def put_secret(tx: Transaction, secret: Secret, *, replaces: int, now: datetime) -> None:
+    """Write a secret; raises Conflict if the revision is stale."""
+    row = StoredObject(
+        kind=SECRET,
+        namespace=secret.namespace,
+        name=secret.name,
+        revision=secret.revision,
+        body=msgspec.json.encode(secret),
+        at=now,
+    )
+    tx.put_objects([row], replaces={secret.name: replaces})
+
+
+def read_secret_value(store: Store, keyring: Keyring, *, namespace: str, name: str) -> str:
+    """Decrypt the value of a secret, for a launch in its own namespace."""
+
+    def work(tx: Transaction) -> list[Secret]:
+        check_keyring(tx, keyring)
+        return find_secrets(tx, namespace, [name])
+
+    found = store.read(work)
+    if not found:
+        raise NotFound(f"no secret {name}", field="secret", value=name, fix=f"secret set {name}")
+    return decrypt(keyring, found[0].encrypted, context=found[0].encryption_context)
+
+
+def reencrypt_secret(keyring: Keyring, secret: Secret) -> Secret:
+    """The secret, encrypted with the current secret key."""
+    sealed = reencrypt(keyring, secret.encrypted, context=secret.encryption_context)
+    return msgspec.structs.replace(secret, encrypted=sealed, revision=secret.revision + 1)

@@ -1,0 +1,267 @@
+"""Decodes schedules, edits of schedules, and queue policies from JSON-like data.
+
+Aliases from other schedulers are accepted; `encode` writes one canonical form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, TypeVar, cast, overload
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from timewright.core.input.aliases import FIELD_ALIASES, snake_case
+from timewright.core.input.encoding import encode, to_json_value
+from timewright.core.input.input_errors import input_error, raise_at_path
+from timewright.core.input.names import check_name
+from timewright.core.input.queue_file import QueueEntry, decode_queue_file
+from timewright.core.input.shorthand import expand_trigger, with_hash_key
+from timewright.core.input.struct_decoder import (
+    canonical_fields,
+    check_size,
+    read_struct,
+    read_value,
+    type_info,
+)
+from timewright.core.moments import SECOND, as_instant, check_storable
+from timewright.core.policies.policies import Floor, QueuePolicy
+from timewright.core.policies.presets import FLOORS, PRESETS
+from timewright.core.recurrence.triggers import After, AnyOf, AnyTrigger, Every, Rrule, with_anchor
+from timewright.core.schedule.schedule import Preset, Schedule, check_new_schedule
+from timewright.core.target import Http
+from timewright.errors import TimewrightError
+
+__all__ = [
+    "QueueEntry",
+    "check_name",
+    "decode",
+    "decode_changes",
+    "decode_policy",
+    "decode_queue_file",
+    "decode_schedule",
+    "encode",
+    "to_json_value",
+]
+
+T = TypeVar("T")
+
+POLICY_VERSIONS = (1,)
+
+_SYSTEM_FIELDS = ("revision", "created_at", "created_by", "origin")
+_NAME_LENGTHS = {"name": 255, "namespace": 64, "group": 255, "queue": 255, "provider": 255}
+_NAME_LIST_LENGTHS = {"tags": 64, "limits": 255, "budgets": 255}
+
+
+@overload
+def decode(raw: Any, into: type[T], *, field: str = "", base: T | Mapping[str, Any] | None = None) -> T: ...
+@overload
+def decode(raw: Any, into: Any, *, field: str = "", base: Any = None) -> Any: ...
+def decode(raw: Any, into: Any, *, field: str = "", base: Any = None) -> Any:
+    """Decode JSON-like data as a type or a union of types: `decode("SUCCESS", Outcome)`.
+
+    Missing fields come from `base`, else from the defaults.
+    """
+    check_size(raw, field)
+    if isinstance(into, type) and issubclass(into, Struct) and isinstance(base, Mapping):
+        return read_struct(canonical_fields(raw, into, field), into, field, base)
+    return read_value(raw, type_info(into), field, base)
+
+
+def decode_schedule(
+    raw: Any,
+    *,
+    id: str,  # noqa: A002 - the field has this name everywhere
+    now: datetime,
+    floor: Floor = Floor(),  # noqa: B008 - a frozen value
+    defaults: Mapping[str, Any] | None = None,
+    namespace: str = "default",
+    revision: int = 1,
+    created_by: str = "",
+    origin: str = "human",
+) -> Schedule:
+    """Decode a new schedule and apply its preset, the minimum interval and the anchor.
+
+    Names are normalized, and a schedule that could never run is refused. `defaults` are the instance's values
+    for missing fields; a preset overrides them.
+    """
+    check_size(raw)
+    given = canonical_fields(_http_timeout(raw), Schedule)
+    _refuse_system_fields(given, id=id)
+    preset = read_value(given.get("preset"), type_info(Preset | None), "preset")
+    base = {"namespace": namespace, **(defaults or {}), **PRESETS.get(preset or "", {})}
+    if "trigger" in given:
+        given["trigger"] = _expand_with_key(given["trigger"], key=id)
+    fields = {
+        **_check_names(given),
+        "id": id,
+        "created_at": as_instant(now, field="now"),
+        "created_by": created_by,
+        "origin": origin,
+        "revision": revision,
+    }
+    schedule = cast("Schedule", read_struct(fields, Schedule, "", base))
+    floors = (FLOORS[preset], floor) if preset in FLOORS else (floor,)
+    trigger = _with_anchor(_apply_floors(schedule.trigger, floors), schedule.created_at)
+    _check_anchor(trigger)
+    schedule = replace(schedule, trigger=trigger, lease=_lease_terms(schedule, given))
+    check_new_schedule(schedule, now=schedule.created_at, catch_up_given="catch_up" in given)
+    return schedule
+
+
+def decode_changes(
+    raw: Any,
+    *,
+    of: Schedule,
+    now: datetime,
+    floor: Floor = Floor(),  # noqa: B008 - a frozen value
+) -> Schedule:
+    """Decode an edit of a schedule: given fields change, missing ones keep their value.
+
+    A new interval keeps the anchor, and a new zone alone keeps the expression. A preset overrides the old
+    values, and the given fields override the preset.
+    """
+    check_size(raw)
+    given = canonical_fields(_http_timeout(raw), Schedule)
+    _refuse_system_fields(given, id=of.id)
+    for part in ("trigger", "target"):
+        if part in given:
+            given[part] = _with_current_kind(given[part], getattr(of, part))
+    if "trigger" in given:
+        given["trigger"] = _expand_with_key(given["trigger"], key=of.id)
+    preset = read_value(given.get("preset"), type_info(Preset | None), "preset")
+    base = {name: getattr(of, name) for name in Schedule.__struct_fields__} | dict(
+        PRESETS.get(preset or "", {})
+    )
+    schedule = cast("Schedule", read_struct(_check_names(given), Schedule, "", base))
+    if "trigger" in given:
+        own = FLOORS.get(schedule.preset or "")
+        floors = (own, floor) if own is not None else (floor,)
+        schedule = replace(
+            schedule, trigger=_with_anchor(_apply_floors(schedule.trigger, floors), of.created_at)
+        )
+        _check_anchor(schedule.trigger)
+    if "target" in given:
+        schedule = replace(schedule, lease=_lease_terms(schedule, given))
+    if {"trigger", "start_at", "end_at", "deadline"} & set(given):
+        check_new_schedule(schedule, now=now, catch_up_given="catch_up" in given)
+    return schedule
+
+
+def decode_policy(raw: Any, *, field: str = "policy") -> QueuePolicy:
+    """Decode the policy of a queue; None gives the defaults."""
+    if raw is None:
+        return QueuePolicy()
+    if isinstance(raw, Mapping):
+        version = next(
+            (key for key in raw if isinstance(key, str) and snake_case(key) == "schema_version"), None
+        )
+        if version is not None and raw[version] not in POLICY_VERSIONS:
+            rule = f"version {', '.join(map(str, POLICY_VERSIONS))}"
+            raise input_error(
+                f"{field}.{version}",
+                raw[version],
+                "is not supported",
+                rule=rule,
+                fix="a newer version of Timewright",
+            )
+        raw = {key: value for key, value in raw.items() if key != version}
+    return decode(raw, QueuePolicy, field=field)
+
+
+def _http_timeout(raw: Any) -> Any:
+    """Rename `timeout` next to `url`: there it is the request's timeout, elsewhere the run's time limit."""
+    if not isinstance(raw, Mapping) or "url" not in {snake_case(key) for key in raw if isinstance(key, str)}:
+        return raw
+    renamed = {"timeout": "http_timeout", "timeout_ms": "http_timeout_ms"}
+    return {
+        renamed.get(snake_case(key), key) if isinstance(key, str) else key: value
+        for key, value in raw.items()
+    }
+
+
+def _refuse_system_fields(given: Mapping[str, Any], *, id: str) -> None:  # noqa: A002
+    for name in _SYSTEM_FIELDS:
+        if name in given:
+            raise input_error(
+                name, given[name], "cannot be set", rule="Timewright sets it", fix="leave it out"
+            )
+    if given.get("id", id) != id:
+        raise input_error(
+            "id", given["id"], "is the id of another schedule", rule=f"the id is {id}", fix="leave it out"
+        )
+
+
+def _expand_with_key(trigger: Any, *, key: str) -> Any:
+    return (
+        with_hash_key(expand_trigger(trigger, "trigger"), key) if not isinstance(trigger, Struct) else trigger
+    )
+
+
+def _with_current_kind(raw: Any, base: Struct) -> Any:
+    """Add the kind of the current value if the edit has only fields of that kind."""
+    # A short form such as `call: {name: …, args: …}` names its kind already.
+    if not isinstance(raw, Mapping) or "kind" in raw or isinstance(raw.get(_kind_of(base)), Mapping):
+        return raw
+    known = {*base.__struct_encode_fields__, *FIELD_ALIASES.get(type(base), {})}
+    words = {snake_case(key).removesuffix("_ms") if isinstance(key, str) else key for key in raw}
+    return {"kind": _kind_of(base), **raw} if words <= known else raw
+
+
+def _kind_of(part: Struct) -> str:
+    return str(part.__struct_config__.tag)
+
+
+def _check_names(given: Mapping[str, Any]) -> dict[str, Any]:
+    checked = dict(given)
+    for name, max_length in _NAME_LENGTHS.items():
+        if checked.get(name) is not None:
+            checked[name] = check_name(checked[name], field=name, max_length=max_length)
+    for name, max_length in _NAME_LIST_LENGTHS.items():
+        if isinstance(checked.get(name), list | tuple):
+            rows = enumerate(checked[name])
+            checked[name] = [check_name(one, field=f"{name}[{i}]", max_length=max_length) for i, one in rows]
+    return checked
+
+
+def _apply_floors(trigger: AnyTrigger, floors: tuple[Floor, ...]) -> AnyTrigger:
+    """Apply each minimum interval to the trigger; one may raise an interval that the next would refuse."""
+    for floor in floors:
+        try:
+            if isinstance(trigger, Every):
+                trigger = replace(trigger, interval=floor.apply(trigger.interval))
+            elif isinstance(trigger, After) and not trigger.schedule:
+                trigger = replace(trigger, delay=floor.apply(trigger.delay, field="after"))
+            elif isinstance(trigger, AnyOf):
+                parts = (_apply_floors(part, (floor,)) for part in trigger.triggers)
+                trigger = AnyOf(tuple(cast("tuple[Every, ...]", tuple(parts))))
+        except TimewrightError as error:
+            raise_at_path("trigger", error)
+    return trigger
+
+
+def _with_anchor(trigger: AnyTrigger, at: datetime) -> AnyTrigger:
+    try:
+        return with_anchor(trigger, at)
+    except TimewrightError as error:
+        raise_at_path("trigger", error)
+
+
+def _check_anchor(trigger: AnyTrigger) -> None:
+    for part in trigger.triggers if isinstance(trigger, AnyOf) else (trigger,):
+        if isinstance(part, Every | Rrule) and part.anchor is not None:
+            check_storable(part.anchor, field="trigger.anchor")
+
+
+def _lease_terms(schedule: Schedule, given: Mapping[str, Any]) -> Any:
+    """Return lease terms with a time limit of at least the request timeout plus 10 s, unless it was given."""
+    lease = given.get("lease")
+    words = (
+        {snake_case(str(key)).removesuffix("_ms") for key in lease} if isinstance(lease, Mapping) else set()
+    )
+    is_given = isinstance(lease, Struct) or words & {"time_limit", "timeout"}
+    if not isinstance(schedule.target, Http) or is_given:
+        return schedule.lease
+    max_length = max(schedule.lease.time_limit, schedule.target.timeout + 10 * SECOND)
+    return replace(schedule.lease, time_limit=max_length)

@@ -1,0 +1,97 @@
+"""Builds errors for invalid input: the path of the field, its value, the rule and a fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+from timewright.errors import InvalidCron, InvalidInput, TimewrightError, UnknownField
+
+MAX_SHOWN_LENGTH = 64
+MAX_LISTED = 40
+MAX_PATH_LENGTH = 255
+
+
+def show_value(value: Any) -> str:
+    """Return a value for an error message: short and printable."""
+    if isinstance(value, str):
+        return ascii(value if len(value) <= MAX_SHOWN_LENGTH else value[: MAX_SHOWN_LENGTH - 3] + "...")
+    if isinstance(value, Mapping):
+        return f"a mapping of {len(value)}"
+    if isinstance(value, list | tuple | set | frozenset):
+        return f"a list of {len(value)}"
+    if isinstance(value, int) and value.bit_length() > MAX_SHOWN_LENGTH:
+        return "a very large number"
+    if value is None:
+        return "null"
+    return ascii(value)[:MAX_SHOWN_LENGTH]
+
+
+def join_path(path: str, name: str) -> str:
+    """Return the path of a field: `retry.max_attempts`.
+
+    Long names and paths are cut off, because every value of a payload has its own path.
+    """
+    if len(path) > MAX_PATH_LENGTH:
+        return path
+    return f"{path}.{name[:MAX_SHOWN_LENGTH]}" if path else name[:MAX_SHOWN_LENGTH]
+
+
+def input_error(
+    path: str,
+    value: Any,
+    why: str,
+    *,
+    rule: str,
+    fix: str,
+    kind: type[TimewrightError] = InvalidInput,
+) -> TimewrightError:
+    """Return an error with the field, the value, the rule and the fix."""
+    named = path or "input"
+    return kind(
+        f"{named} {show_value(value)} {why}", field=named, value=show_value(value), rule=rule, fix=fix
+    )
+
+
+def missing_field(path: str, *, rule: str, fix: str) -> TimewrightError:
+    """Return an error for a missing required field."""
+    return InvalidInput(f"{path} is missing", field=path, rule=rule, fix=fix)
+
+
+def unknown_field(
+    path: str, name: str, known: Iterable[str], *, aliases: Iterable[str] = (), replacement: str = ""
+) -> TimewrightError:
+    """Return an error for an unknown field, with its replacement or the most similar field."""
+    names = sorted(known)
+    near = get_close_matches(name[:MAX_SHOWN_LENGTH], [*names, *aliases], n=1, cutoff=0.6)
+    listed = ", ".join(names[:MAX_LISTED])
+    return UnknownField(
+        f"unknown field {show_value(name)}" + (f" in {path}" if path else ""),
+        field=join_path(path, name[:MAX_SHOWN_LENGTH]),
+        value=show_value(name),
+        rule=f"the fields are: {listed}",
+        fix=replacement or (f"did you mean {near[0]}?" if near else "leave it out"),
+    )
+
+
+def raise_at_path(path: str, error: TimewrightError) -> NoReturn:
+    """Raise an error of a nested value again, with the full path; shared segments appear once."""
+    own, words = error.field or "", ""
+    if isinstance(error, InvalidCron):
+        # Fields that exclude each other have no path: their description follows the path after a colon.
+        words = f": {own}" if " " in own else ""
+        own = f"cron.{own}" if own.isalpha() else "cron"
+    head, _, rest = own.partition(".")
+    if path and head == path.rpartition(".")[2].partition("[")[0]:
+        own = rest
+    elif path and head == path.partition(".")[0].partition("[")[0]:
+        raise error
+    field = (f"{path}.{own}" if path and own else path or own or "input") + words
+    raise type(error)(
+        error.message,
+        field=field,
+        value=error.value,
+        rule=error.rule or "see the message",
+        fix=error.fix or "change it, or leave it out",
+    ) from None

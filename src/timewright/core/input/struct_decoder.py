@@ -1,0 +1,339 @@
+"""Decodes JSON-like data into Structs, field by field; every error names the path, the rule and a fix.
+
+The type annotations define what is allowed; this module only walks them. A missing field takes its value from
+`base` if there is one (a preset, or the value being changed), else its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+from msgspec import Struct
+from msgspec import inspect as mi
+
+from timewright.core.calendars import CalendarRule, WeeklyHours
+from timewright.core.calendars.phrases import parse_hours_phrase, parse_rule_phrase
+from timewright.core.input.aliases import FIELD_ALIASES, FieldPath, normalize_choice, snake_case
+from timewright.core.input.foreign_fields import REPLACEMENTS
+from timewright.core.input.input_errors import (
+    input_error,
+    join_path,
+    missing_field,
+    raise_at_path,
+    unknown_field,
+)
+from timewright.core.input.scalars import (
+    MAX_TEXT_LENGTH,
+    read_bool,
+    read_choice,
+    read_date,
+    read_duration,
+    read_instant,
+    read_json_value,
+    read_literal,
+    read_null,
+    read_number,
+    read_text,
+)
+from timewright.core.input.shorthand import (
+    Milliseconds,
+    expand_backoff,
+    expand_cadence,
+    expand_need,
+    expand_outcome,
+    expand_target,
+    expand_trigger,
+)
+from timewright.core.policies.backoff import Constant, Exponential, Ladder, Steady, Stretch
+from timewright.core.policies.policies import PRIORITIES, LeaseTerms, Retry
+from timewright.core.recurrence.triggers import After, AnyOf, Cron, Every, Manual, Once, Rrule
+from timewright.core.run.run import Cancelled, Failed, Lost, Released, Started, Succeeded, TimedOut
+from timewright.core.schedule.upstream import Need
+from timewright.core.target import Call, Handoff, Http, Note, Publish, Shell, Workflow
+from timewright.errors import TimewrightError, UnknownField
+
+MAX_DEPTH = 64
+MAX_PARTS = 100_000
+MAX_KEY_LENGTH = 255
+# Types without inner values; checked by set lookup because `isinstance(value, Mapping)` is slow.
+_SCALAR_TYPES = frozenset({str, bytes, int, float, bool, type(None)})
+
+_LEAVE_OUT = "leave it out for the default"
+
+_EXPANDERS: dict[frozenset[type], Callable[[Any, str], Any]] = {
+    frozenset({Cron, Every, After, Once, Manual, Rrule, AnyOf}): expand_trigger,
+    frozenset({Cron, Every, Once, Rrule}): expand_trigger,
+    frozenset({Call, Http, Shell, Workflow, Handoff, Publish, Note}): expand_target,
+    frozenset({Succeeded, Failed, TimedOut, Lost, Cancelled, Released}): expand_outcome,
+    frozenset({Succeeded, Failed, TimedOut, Lost, Cancelled, Released, Started}): expand_outcome,
+}
+# Without a `kind`, a value keeps the kind of the value it changes.
+_EXPANDERS_WITH_BASE: dict[frozenset[type], Callable[[Any, str, object], Any]] = {
+    frozenset({Exponential, Ladder, Constant}): expand_backoff,
+    frozenset({Steady, Stretch, Ladder}): expand_cadence,
+}
+
+
+@cache
+def type_info(into: Any) -> mi.Type:
+    """Return msgspec's description of a type, cached."""
+    return mi.type_info(into)
+
+
+def check_size(raw: Any, path: str = "") -> None:
+    """Refuse data that is nested too deep, has too many values or too much text, or contains itself."""
+    pending: list[tuple[Any, int]] = [(raw, 0)]
+    parts = text = 0
+    while pending:
+        value, depth = pending.pop()
+        parts += 1
+        kind = type(value)
+        text += len(value) if kind is str or isinstance(value, str | bytes) else 0
+        if depth > MAX_DEPTH or parts > MAX_PARTS or text > MAX_TEXT_LENGTH:
+            rule = f"at most {MAX_DEPTH} levels, {MAX_PARTS} parts and {MAX_TEXT_LENGTH} characters"
+            raise input_error(path, raw, "is too deep or too large", rule=rule, fix="split it")
+        if kind in _SCALAR_TYPES:
+            continue
+        if kind is dict or isinstance(value, Mapping):
+            pending += ((inner, depth + 1) for pair in value.items() for inner in pair)
+        elif isinstance(value, list | tuple | set | frozenset):
+            pending += ((inner, depth + 1) for inner in value)
+
+
+def read_value(raw: Any, info: mi.Type, path: str, base: object = None) -> Any:
+    """Decode data as the given type, or raise InvalidInput."""
+    if isinstance(raw, Milliseconds) and type(info) not in _ACCEPTS_MILLISECONDS:
+        rule = "only durations and points in time have a form in milliseconds"
+        raise input_error(f"{path}_ms", raw.value, "is not known", rule=rule, fix=path, kind=UnknownField)
+    if isinstance(info, mi.UnionType):
+        return _read_union(raw, info, path, base)
+    if isinstance(info, mi.StructType):
+        return _read_nested(raw, info, path, base)
+    simple_reader = _SIMPLE_READERS.get(type(info))
+    return (
+        simple_reader(raw, path) if simple_reader is not None else _TYPED_READERS[type(info)](raw, info, path)
+    )
+
+
+def canonical_fields(raw: Any, cls: type, path: str = "") -> dict[str, Any]:
+    """Return a mapping with canonical field names; unknown fields and fields given twice are refused."""
+    if not isinstance(raw, Mapping):
+        rule = f"a mapping with the fields of a {cls.__name__.lower()}"
+        raise input_error(path, raw, "is not a mapping", rule=rule, fix="{name: value}")
+    known, aliases = _field_names(cls)
+    given: dict[str, Any] = {}
+    foreign = REPLACEMENTS.get(cls, {})
+    pairs = [(_path_of(key, known, aliases, path, foreign), key, value) for key, value in raw.items()]
+    # Whole objects first, so that an alias may then set one field inside an object.
+    for where, key, value in sorted(pairs, key=lambda pair: len(pair[0])):
+        timed = snake_case(key).endswith("_ms") and snake_case(key) not in known
+        _set_path(given, where, Milliseconds(value) if timed else value, path)
+    return given
+
+
+def is_field_name(key: Any, cls: type) -> bool:
+    """Whether a type has a field with exactly this name or alias."""
+    known, aliases = _field_names(cls)
+    return isinstance(key, str) and (key in known or key in aliases)
+
+
+@cache
+def _field_names(cls: type) -> tuple[dict[str, FieldPath], dict[str, FieldPath]]:
+    """Return the fields of a type by their JSON names, and by their aliases."""
+    info = type_info(cls)
+    assert isinstance(info, mi.StructType)
+    known: dict[str, FieldPath] = {field.encode_name: (field.name,) for field in info.fields}
+    aliases: dict[str, FieldPath] = {
+        **{name: (name,) for (name,) in known.values()},
+        **FIELD_ALIASES.get(cls, {}),
+    }
+    if info.tag_field is not None:
+        known[info.tag_field] = (info.tag_field,)
+    return known, aliases
+
+
+def read_struct(given: Mapping[str, Any], cls: type, path: str, base: object = None) -> Any:
+    """Build a Struct from fields with canonical names."""
+    info = type_info(cls)
+    assert isinstance(info, mi.StructType)
+    values: dict[str, Any] = {}
+    for field in info.fields:
+        inherited = _base_value(base, field.name)
+        if field.name in given:
+            where = join_path(path, field.encode_name)
+            values[field.name] = _read_field(given[field.name], field.type, where, inherited)
+        elif inherited is not _ABSENT:
+            values[field.name] = inherited
+        elif field.required:
+            rule = f"{field.encode_name} is needed"
+            raise missing_field(
+                join_path(path, field.encode_name), rule=rule, fix=_example_for(field.encode_name)
+            )
+    try:
+        return cls(**values)
+    except TimewrightError as error:
+        raise_at_path(path, error)
+
+
+def _read_field(raw: Any, info: mi.Type, path: str, base: object) -> Any:
+    if path.rpartition(".")[2] == "priority" and isinstance(raw, str):
+        word = normalize_choice(raw) if len(raw) <= 64 else ""
+        if word not in PRIORITIES:
+            rule = f"an integer from 0 to 1000, smaller first, or one of {', '.join(PRIORITIES)}"
+            raise input_error(path, raw, "is not a priority", rule=rule, fix="normal")
+        return PRIORITIES[word]
+    return read_value(raw, info, path, None if base is _ABSENT else base)
+
+
+_ABSENT = object()
+
+
+def _base_value(base: object, name: str) -> Any:
+    if base is None:
+        return _ABSENT
+    if isinstance(base, Struct):
+        return getattr(base, name, _ABSENT)
+    return base.get(name, _ABSENT) if isinstance(base, Mapping) else _ABSENT
+
+
+def _example_for(name: str) -> str:
+    examples = {
+        "name": "name: nightly-report",
+        "trigger": "cron: '0 9 * * 1-5', or every: 15m",
+        "target": "http: POST https://example.com/hook, or call: reports.nightly",
+    }
+    return examples.get(name, f"add {name}")
+
+
+def _path_of(
+    key: Any,
+    known: Mapping[str, FieldPath],
+    aliases: Mapping[str, FieldPath],
+    path: str,
+    foreign: Mapping[str, str],
+) -> FieldPath:
+    if not isinstance(key, str) or len(key) > MAX_KEY_LENGTH:
+        raise input_error(path, key, "is not a field name", rule="field names are short text", fix=_LEAVE_OUT)
+    word = snake_case(key)
+    stem = word.removesuffix("_ms")
+    for name in (key, word, stem):
+        found = known.get(name) or aliases.get(name)
+        if found is not None:
+            return found
+    raise unknown_field(path, key, known, aliases=aliases, replacement=foreign.get(word, ""))
+
+
+def _set_path(given: dict[str, Any], where: FieldPath, value: Any, path: str) -> None:
+    head, *rest = where
+    inner = given.get(head, {})
+    if head in given and (not rest or not isinstance(inner, Mapping)):
+        rule = "one field, one value"
+        raise input_error(join_path(path, head), value, "is given twice", rule=rule, fix="remove one of them")
+    if not rest:
+        given[head] = value
+        return
+    inner = dict(inner)
+    _set_path(inner, tuple(rest), value, join_path(path, head))
+    given[head] = inner
+
+
+def _read_nested(raw: Any, info: mi.StructType, path: str, base: object) -> Any:
+    if isinstance(raw, info.cls):
+        # msgspec does not check bounds in constructors, so a Struct built by a program is decoded again.
+        return read_struct({name: getattr(raw, name) for name in raw.__struct_fields__}, info.cls, path)
+    given = canonical_fields(_expand_single(raw, info.cls, path), info.cls, path)
+    if info.tag_field is not None:
+        tag = given.pop(info.tag_field, info.tag)
+        if tag != info.tag:
+            raise input_error(
+                join_path(path, info.tag_field), tag, "is another kind", rule=f"{info.tag}", fix=f"{info.tag}"
+            )
+    return read_struct(given, info.cls, path, base if isinstance(base, info.cls) else None)
+
+
+def _expand_single(raw: Any, cls: type, path: str) -> Any:
+    """Expand a single value that stands for a whole object."""
+    if cls is Need:
+        return expand_need(raw, path)
+    if cls is Retry and isinstance(raw, int) and not isinstance(raw, bool):
+        return {"max_attempts": raw}
+    if cls is LeaseTerms and isinstance(raw, str | timedelta | Milliseconds):
+        return {"length": raw}
+    if cls is WeeklyHours and isinstance(raw, str):
+        return parse_hours_phrase(raw, path)
+    if cls is CalendarRule and isinstance(raw, str):
+        return parse_rule_phrase(raw, path)
+    if cls is CalendarRule and isinstance(raw, Mapping):
+        return {
+            key: [value] if isinstance(value, str) and key != "roll" else value for key, value in raw.items()
+        }
+    return raw
+
+
+def _read_union(raw: Any, info: mi.UnionType, path: str, base: object) -> Any:
+    if raw is None and info.includes_none:
+        return None
+    kinds = [kind for kind in info.types if not isinstance(kind, mi.NoneType)]
+    structs = {kind.tag: kind for kind in kinds if isinstance(kind, mi.StructType)}
+    if len(kinds) == 1:
+        return read_value(raw, kinds[0], path, base)
+    classes = frozenset(kind.cls for kind in structs.values())
+    if isinstance(raw, tuple(classes)):
+        return raw
+    expand_with_base = _EXPANDERS_WITH_BASE.get(classes)
+    tagged = (
+        expand_with_base(raw, path, base) if expand_with_base is not None else _EXPANDERS[classes](raw, path)
+    )
+    found = structs.get(tagged.get("kind"))
+    if found is None:
+        rule = f"one of {', '.join(sorted(str(tag) for tag in structs))}"
+        raise input_error(
+            join_path(path, "kind"), tagged.get("kind"), "is not allowed here", rule=rule, fix=rule
+        )
+    return _read_nested(tagged, found, path, base)
+
+
+def _read_list(raw: Any, info: mi.Type, path: str) -> Any:
+    assert isinstance(info, mi.VarTupleType)
+    low, high = info.min_length or 0, info.max_length or MAX_PARTS
+    if not isinstance(raw, list | tuple) or not low <= len(raw) <= high:
+        rule = f"a list of {low} to {high}"
+        raise input_error(path, raw, "is not a valid list", rule=rule, fix="[first, second]")
+    return tuple(read_value(one, info.item_type, f"{path}[{i}]") for i, one in enumerate(raw))
+
+
+def _read_mapping(raw: Any, info: mi.Type, path: str) -> Any:
+    assert isinstance(info, mi.DictType)
+    if not isinstance(raw, Mapping):
+        raise input_error(
+            path, raw, "is not a mapping", rule="a mapping of names to values", fix="{name: value}"
+        )
+    return {
+        read_value(key, info.key_type, path): read_value(
+            value, info.value_type, join_path(path, str(key)[:MAX_KEY_LENGTH])
+        )
+        for key, value in raw.items()
+    }
+
+
+_SIMPLE_READERS: dict[type[mi.Type], Callable[[Any, str], Any]] = {
+    mi.AnyType: read_json_value,
+    mi.BoolType: read_bool,
+    mi.DateTimeType: read_instant,
+    mi.DateType: read_date,
+    mi.NoneType: read_null,
+    mi.TimeDeltaType: read_duration,
+}
+_TYPED_READERS: dict[type[mi.Type], Callable[[Any, mi.Type, str], Any]] = {
+    mi.DictType: _read_mapping,
+    mi.EnumType: read_choice,
+    mi.FloatType: read_number,
+    mi.IntType: read_number,
+    mi.LiteralType: read_literal,
+    mi.StrType: read_text,
+    mi.VarTupleType: _read_list,
+}
+_ACCEPTS_MILLISECONDS = frozenset({mi.DateTimeType, mi.StructType, mi.TimeDeltaType, mi.UnionType})

@@ -1,0 +1,195 @@
+"""Policies of schedules and queues as data, with defaults and limits."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from timewright.core.moments import DAY, MINUTE, SECOND, ZERO, check_duration, format_duration
+from timewright.core.policies.backoff import Backoff, Exponential
+from timewright.errors import InvalidInput
+
+Priority = Annotated[int, Meta(ge=0, le=1000)]
+Count = Annotated[int, Meta(ge=1, le=100_000)]
+
+PRIORITIES = {"critical": 0, "high": 50, "normal": 100, "medium": 100, "low": 200}
+NORMAL_PRIORITY = PRIORITIES["normal"]
+MAX_SLEEP = MINUTE
+MAX_REFUNDS = 10
+
+
+class Overlap(StrEnum):
+    """What to do with an occurrence while another run of the schedule is unfinished."""
+
+    SKIP = "skip"
+    QUEUE = "queue"
+    REPLACE = "replace"
+    ALLOW = "allow"
+
+
+class CatchUp(StrEnum):
+    """What to do with missed occurrences."""
+
+    NONE = "none"
+    LAST = "last"
+    ALL = "all"
+    SPREAD = "spread"
+
+
+class Align(StrEnum):
+    """What an interval counts from: its anchor (a fixed grid), or the start of the last run."""
+
+    GRID = "grid"
+    NOW = "now"
+
+
+class JitterSide(StrEnum):
+    """Whether jitter may also start a run early."""
+
+    LATE = "late"
+    BOTH = "both"
+
+
+class Offset(StrEnum):
+    """Whether jitter differs per occurrence, or is one stable offset for the schedule."""
+
+    NONE = "none"
+    STABLE = "stable"
+
+
+class Delivery(StrEnum):
+    """What to do if a result is lost: retry, or park the run."""
+
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+
+
+class Exhausted(StrEnum):
+    """What to do with a run whose attempts are used up."""
+
+    FAIL = "fail"
+    PARK = "park"
+
+
+class FloorAction(StrEnum):
+    """What to do with an interval below the minimum."""
+
+    REFUSE = "refuse"
+    RAISE = "raise"
+
+
+class Retry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How often a run is attempted, and the delay between attempts."""
+
+    max_attempts: Annotated[int, Meta(ge=1, le=1000)] = 3
+    backoff: Backoff = Exponential()
+    exhausted: Exhausted = Exhausted.FAIL
+    max_wait: timedelta = DAY
+
+    def __post_init__(self) -> None:
+        check_duration(self.max_wait, field="retry.longest_wait")
+
+
+class Clamp(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The minimum and maximum time to the next occurrence; overrides hints and the trigger."""
+
+    min: timedelta | None = None
+    max: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        for name, bound in (("min", self.min), ("max", self.max)):
+            if bound is not None:
+                check_duration(bound, field=f"clamp.{name}")
+        if self.min is not None and self.max and self.min > self.max:
+            raise InvalidInput(
+                f"clamp.min {format_duration(self.min)} is above clamp.max {format_duration(self.max)}",
+                field="clamp.min",
+                value=format_duration(self.min),
+                rule="the minimum must not exceed the maximum",
+                fix=f"min {format_duration(self.max)} or less",
+            )
+
+
+class LeaseTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long a lease lasts without renewal, and how long an attempt may take."""
+
+    length: timedelta = 300 * SECOND
+    time_limit: timedelta = 300 * SECOND
+    grace: timedelta = 10 * SECOND
+
+    def __post_init__(self) -> None:
+        for name, value, floor in (
+            ("length", self.length, SECOND),
+            ("time_limit", self.time_limit, timedelta(milliseconds=1)),
+            ("grace", self.grace, ZERO),
+        ):
+            check_duration(value, field=f"lease.{name}")
+            if value < floor:
+                raise InvalidInput(
+                    f"lease.{name} {format_duration(value)} is too short",
+                    field=f"lease.{name}",
+                    value=format_duration(value),
+                    rule=f"at least {format_duration(floor)}",
+                    fix="300s is the default",
+                )
+
+    @property
+    def renew_every(self) -> timedelta:
+        """One third of the lease, so that two renewals may fail before it expires."""
+        return self.length / 3
+
+
+class QueuePolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The policy of a named queue."""
+
+    max_concurrent: Annotated[int, Meta(ge=1, le=100_000)] = 1
+    max_attempts: Annotated[int, Meta(ge=1, le=1000)] = 3
+    lease: timedelta = 300 * SECOND
+    backoff: Backoff = Exponential()
+    exhausted: Exhausted = Exhausted.PARK
+    ageing: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        LeaseTerms(length=self.lease)
+        if self.ageing is not None and self.ageing < SECOND:
+            raise InvalidInput(
+                f"ageing {format_duration(self.ageing)} is too short",
+                field="ageing",
+                value=format_duration(self.ageing),
+                rule="at least 1s, or leave it out",
+                fix="ageing: 1m raises a waiting run by one step a minute",
+            )
+
+    @property
+    def retry(self) -> Retry:
+        """The retry policy of the queue's runs."""
+        return Retry(max_attempts=self.max_attempts, backoff=self.backoff, exhausted=self.exhausted)
+
+
+class Floor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The minimum interval of schedules."""
+
+    interval: timedelta = SECOND
+    action: FloorAction = FloorAction.REFUSE
+
+    def apply(self, interval: timedelta, *, field: str = "every") -> timedelta:
+        """Return the interval, raised to the minimum if `action` allows it; else raise InvalidInput."""
+        if interval >= self.interval:
+            return interval
+        if self.action is FloorAction.RAISE and interval > ZERO:
+            return self.interval
+        raise InvalidInput(
+            f"{field} {format_duration(interval)} is below the minimum of {format_duration(self.interval)}",
+            field=field,
+            value=format_duration(interval),
+            rule=f"intervals are at least {format_duration(self.interval)}",
+            fix=f"{field}: {format_duration(self.interval)}, or lower the setting interval_floor",
+        )
+
+
+def sleep_until(wake_at: datetime | None, *, now: datetime, max_sleep: timedelta = MAX_SLEEP) -> timedelta:
+    """Return how long to sleep: until `wake_at`, at most `max_sleep`."""
+    return max_sleep if wake_at is None else min(max(wake_at - now, ZERO), max_sleep)

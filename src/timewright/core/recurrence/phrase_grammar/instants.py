@@ -1,0 +1,401 @@
+"""Turns the parts of a phrase into one point in time, or refuses what does not fit together."""
+
+from __future__ import annotations
+
+from calendar import monthrange
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Any, NamedTuple, TypeVar
+
+from timewright.core.moments import EPOCH
+from timewright.core.recurrence.phrase_grammar.clock_times import fixed_length, read_time
+from timewright.core.recurrence.phrase_grammar.parts import (
+    DateOfYear,
+    FromNow,
+    Length,
+    NthDate,
+    PartOfDay,
+    RelativeDay,
+    Times,
+    UnitRef,
+    WeekdayRef,
+    WrittenDate,
+    Zone,
+)
+from timewright.core.recurrence.phrase_grammar.tokens import (
+    MONTH_NAMES,
+    WEEKDAY_NAMES,
+    PhraseProblem,
+    TwoReadings,
+    read_written_instant,
+)
+from timewright.core.zones import load_zone
+
+T = TypeVar("T")
+
+_CALENDAR_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+_CALENDAR_DAYS = {"day": 1, "week": 7, "fortnight": 14}
+_DAY_PARTS = (FromNow, RelativeDay, UnitRef, NthDate, DateOfYear, WrittenDate)
+
+
+class Moment(NamedTuple):
+    """A point in time that a phrase means, in UTC, and the sentence that repeats how it was read."""
+
+    at: datetime
+    read_as: str
+
+
+class _Reader:
+    """Reads the parts of one phrase against now and a zone."""
+
+    def __init__(self, parts: Sequence[Any], *, now: datetime, zone: tzinfo, past: bool) -> None:
+        self.parts, self.now, self.zone, self.past = parts, now, zone, past
+        self.local = now.astimezone(zone)
+        self.today = self.local.date()
+        self.seconds = self._time()
+
+    def one(self, kind: type[T] | tuple[type[T], ...], name: str) -> T | None:
+        """Return the part of this kind; a phrase has at most one."""
+        found = [part for part in self.parts if isinstance(part, kind)]
+        if len(found) > 1:
+            raise PhraseProblem(f"has {len(found)} {name}", rule="one point in time", fix="only one of them")
+        return found[0] if found else None
+
+    def read(self) -> datetime:
+        """Return the instant."""
+        day = self.one(_DAY_PARTS, "days") if not self._is_in_named_unit() else None
+        weekday = self.one(WeekdayRef, "weekdays")
+        if isinstance(day, FromNow):
+            return self._from_now(day)
+        if isinstance(day, WrittenDate) and day.kind in ("INSTANT", "UNIX"):
+            return self._checked_weekday(self._exact(day), weekday)
+        if day is None and weekday is None:
+            return self._in_unit() if self._is_in_named_unit() else self._next_time()
+        if day is None and self._is_in_named_unit():
+            return self._in_unit()
+        if day is None:
+            assert weekday is not None
+            return self._weekday(weekday)
+        return self._checked_weekday(self._day(day), weekday)
+
+    def _is_in_named_unit(self) -> bool:
+        """Whether the phrase is `next week on tuesday` or `next month on the 15th`."""
+        unit = [part for part in self.parts if isinstance(part, UnitRef)]
+        return bool(unit) and sum(isinstance(part, (*_DAY_PARTS, WeekdayRef)) for part in self.parts) == 2
+
+    def _time(self) -> int | None:
+        times, part = self.one(Times, "times"), self.one(PartOfDay, "parts of the day")
+        tonight = [one.part for one in self.parts if isinstance(one, RelativeDay) and one.part]
+        name = part.name if part is not None else tonight[0] if tonight else ""
+        if times is not None and len(times.clocks) > 1:
+            raise PhraseProblem(
+                f"has {len(times.clocks)} times", rule="one point in time", fix="only one of them"
+            )
+        if times is None and name:
+            fix = {
+                "morning": "{phrase} at 9am",
+                "afternoon": "{phrase} at 3pm",
+                "evening": "{phrase} at 7pm",
+                "night": "{phrase} at 10pm",
+            }[name]
+            raise PhraseProblem(
+                f"does not say the time in the {name}", rule="a part of the day needs a time", fix=fix
+            )
+        if times is None:
+            return None
+        seconds = read_time(times.clocks[0], name)
+        # Tonight at midnight is the end of today; `tonight at 2` too is after it.
+        return seconds + 86_400 if tonight and seconds < 6 * 3600 else seconds
+
+    def _at(self, day: date) -> datetime:
+        """Return the time of the phrase on a day, 00:00 without one."""
+        extra, seconds = divmod(self.seconds or 0, 86_400)
+        try:
+            local = datetime.combine(day, time()) + timedelta(days=extra, seconds=seconds)
+        except OverflowError:
+            raise _out_of_range() from None
+        return to_instant(local, self.zone)
+
+    def _search(self, day_of: Callable[[int], date | None], steps: range) -> datetime:
+        """Return the first instant after now among numbered days; before now if the past is wanted."""
+        for step in steps:
+            day = day_of(-step if self.past else step)
+            if day is None:
+                continue
+            at = self._at(day)
+            if (at <= self.now) if self.past else (at > self.now):
+                return at
+        raise _out_of_range()
+
+    def _next_time(self) -> datetime:
+        if self.seconds is None:
+            raise PhraseProblem(
+                "has no day and no time", rule="a day, a time, or both", fix="tomorrow at 09:00"
+            )
+        return self._search(lambda step: self.today + timedelta(days=step), range(2))
+
+    def _weekday(self, ref: WeekdayRef) -> datetime:
+        ahead = (ref.weekday - self.today.weekday()) % 7
+        if ref.which in ("next", "coming"):
+            return self._at(self.today + timedelta(days=ahead or 7))
+        if ref.which in ("last", "previous"):
+            return self._at(self.today + timedelta(days=ahead - 7))
+        if ref.which == "this":
+            found = self._at(self.today + timedelta(days=ref.weekday - self.today.weekday()))
+            if found <= self.now and not self.past:
+                name = WEEKDAY_NAMES[ref.weekday]
+                raise PhraseProblem(
+                    f"has passed: {name} of this week was {found.astimezone(self.zone):%Y-%m-%d %H:%M}",
+                    rule="this means the week of today, which begins on Monday",
+                    fix=f"next {name}",
+                )
+            return found
+        first = ahead - 7 if self.past and ahead else ahead
+        return self._search(lambda step: self.today + timedelta(days=first + 7 * step), range(2))
+
+    def _day(self, part: Any) -> datetime:
+        if isinstance(part, RelativeDay):
+            return self._at(self.today + timedelta(days=part.days))
+        if isinstance(part, DateOfYear):
+            return self._date(part)
+        if isinstance(part, NthDate):
+            return self._nth(part)
+        if isinstance(part, UnitRef):
+            raise PhraseProblem(
+                f"does not say the day of {part.which} {part.unit}",
+                rule="a week needs a weekday, a month a day",
+                fix=f"{part.which} week on monday" if part.unit == "week" else "1st of next month, or a date",
+            )
+        return self._at(_written_date(part, self._year))
+
+    def _date(self, part: DateOfYear) -> datetime:
+        if not part.months:
+            return self._search(lambda step: self._month_day(step, part.day), range(14))
+        month = part.months[0]
+        if part.year is not None:
+            return self._at(_make_date(part.year, month, part.day))
+        _make_date(2024, month, part.day)
+        return self._search(lambda step: _date_or_none(self.today.year + step, month, part.day), range(9))
+
+    def _year(self, month: int, day: int) -> date:
+        """Return the date in the year in which it is next after now."""
+        return self._date(DateOfYear(day, (month,))).astimezone(self.zone).date()
+
+    def _month_day(self, step: int, day: int) -> date | None:
+        year, month = divmod(self.today.year * 12 + self.today.month - 1 + step, 12)
+        return _date_or_none(year, month + 1, day)
+
+    def _nth(self, part: NthDate) -> datetime:
+        def find(step: int) -> date | None:
+            months = self.today.year * 12 + self.today.month - 1 + step
+            if part.month is not None:
+                months = (part.year or self.today.year + step) * 12 + part.month - 1
+            elif part.next_month:
+                months = self.today.year * 12 + self.today.month
+            return _nth_in_month(months // 12, months % 12 + 1, part)
+
+        if part.year is not None or part.next_month:
+            found = find(0)
+            if found is None:
+                raise PhraseProblem(
+                    "has a day that this month does not have", rule="a day of the month", fix="last day"
+                )
+            return self._at(found)
+        return self._search(find, range(14))
+
+    def _in_unit(self) -> datetime:
+        unit = self.one(UnitRef, "periods")
+        weekday, day = self.one(WeekdayRef, "weekdays"), self.one(DateOfYear, "days")
+        assert unit is not None
+        step = {"next": 1, "this": 0, "last": -1}[unit.which]
+        if unit.unit == "week" and weekday is not None and not weekday.which:
+            return self._at(self.today + timedelta(days=weekday.weekday - self.today.weekday() + 7 * step))
+        if unit.unit == "month" and day is not None and not day.months:
+            found = self._month_day(step, day.day)
+            if found is not None:
+                return self._at(found)
+        if unit.unit == "year" and day is not None and day.months and day.year is None:
+            return self._at(_make_date(self.today.year + step, day.months[0], day.day))
+        raise PhraseProblem(
+            f"has a day that does not fit {unit.which} {unit.unit}",
+            rule="a week has weekdays, a month has days",
+            fix="a date",
+        )
+
+    def _exact(self, part: WrittenDate) -> datetime:
+        if self.seconds is not None:
+            raise PhraseProblem("has two times", rule="one point in time", fix="only one of them")
+        if part.kind == "UNIX":
+            try:
+                return EPOCH + timedelta(seconds=part.value)
+            except OverflowError:
+                raise _out_of_range() from None
+        local, offset = read_written_instant(part.value)
+        if offset is None:
+            return to_instant(local, self.zone)
+        try:
+            return (local - offset).replace(tzinfo=UTC)
+        except OverflowError:
+            raise _out_of_range() from None
+
+    def _checked_weekday(self, at: datetime, ref: WeekdayRef | None) -> datetime:
+        found = at.astimezone(self.zone).weekday()
+        if ref is not None and (ref.which or ref.weekday != found):
+            raise PhraseProblem(
+                f"says {WEEKDAY_NAMES[ref.weekday]}, but the date is a {WEEKDAY_NAMES[found]}",
+                rule="weekday and date must agree",
+                fix="only the date",
+            )
+        return at
+
+    def _from_now(self, part: FromNow) -> datetime:
+        sign = -1 if part.ago else 1
+        if part.length == Length():
+            return self.now
+        number, unit = part.length.pieces[0] if len(part.length.pieces) == 1 else (0, "")
+        whole = int(number) if number == int(number) else 0
+        try:
+            if unit in _CALENDAR_DAYS and whole:
+                day = self.today + timedelta(days=sign * whole * _CALENDAR_DAYS[unit])
+            elif unit in _CALENDAR_MONTHS and whole:
+                day = _add_months(self.today, sign * whole * _CALENDAR_MONTHS[unit])
+            elif self.seconds is not None:
+                raise PhraseProblem(
+                    "has a length in hours and a time of day",
+                    rule="only days and longer have a time",
+                    fix="in 2 days at 9am",
+                )
+            else:
+                return self.now + sign * fixed_length(part.length)
+        except (OverflowError, ValueError):
+            raise _out_of_range() from None
+        if self.seconds is not None:
+            return self._at(day)
+        # A time that a clock change skips or repeats is moved, because nobody wrote it.
+        kept = datetime.combine(day, self.local.time(), tzinfo=self.zone)
+        return kept.astimezone(UTC)
+
+
+def make_moment(parts: Sequence[Any], *, now: datetime, zone: str | tzinfo, past: bool = False) -> Moment:
+    """Return the instant that the parts mean; `past` looks for the last one before now."""
+    written = {part.name for part in parts if isinstance(part, Zone)}
+    if len(written) > 1:
+        raise PhraseProblem("has two time zones", rule="one zone", fix="only one of them")
+    name = next(iter(written), zone)
+    rules = load_zone(name) if isinstance(name, str) else name
+    try:
+        at = _Reader(parts, now=now, zone=rules, past=past).read().astimezone(UTC)
+        return Moment(at, describe_moment(at, rules, name if isinstance(name, str) else ""))
+    except OverflowError:
+        raise _out_of_range() from None
+
+
+def describe_moment(at: datetime, zone: tzinfo, name: str) -> str:
+    """Return words that read as the same instant: `Friday 2026-12-25 at 09:00, Europe/Berlin`."""
+    local = at.astimezone(zone)
+    zone_name = name or getattr(zone, "key", "") or ""
+    clock = f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
+    twice = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
+    if twice or not zone_name:
+        shown = (
+            f"{WEEKDAY_NAMES[local.weekday()].capitalize()} {local:%Y-%m-%d}T{local:%H:%M:%S}{_offset(local)}"
+        )
+    else:
+        shown = f"{WEEKDAY_NAMES[local.weekday()].capitalize()} {local:%Y-%m-%d} at {clock}"
+    return f"{shown}, {zone_name}" if zone_name else shown
+
+
+def to_instant(local: datetime, zone: tzinfo) -> datetime:
+    """Return the instant of a local time; one that a clock change skips or repeats is refused."""
+    try:
+        first = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
+        second = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
+        back = first.astimezone(zone).replace(tzinfo=None, fold=0)
+    except OverflowError:
+        raise _out_of_range() from None
+    if back != local:
+        after = max(first, second).astimezone(zone)
+        raise PhraseProblem(
+            f"does not exist: on {local:%Y-%m-%d} the clock skips {local:%H:%M} in this zone",
+            rule="a local time must exist",
+            fix=f"{after:%Y-%m-%d %H:%M}",
+        )
+    if first != second:
+        one, two = (f"{local:%Y-%m-%dT%H:%M:%S}{_offset(at.astimezone(zone))}" for at in (first, second))
+        raise TwoReadings(f"the clock shows {local:%Y-%m-%d %H:%M} twice", one, two)
+    return first
+
+
+def _offset(local: datetime) -> str:
+    text = f"{local:%z}"
+    return f"{text[:3]}:{text[3:5]}"
+
+
+def _written_date(part: WrittenDate, year_of: Callable[[int, int], date]) -> date:
+    value = part.value
+    if part.kind == "DATE":
+        return _make_date(*value)
+    first, second, year = (*value, None)[:3]
+    if year is not None and year < 100:
+        raise TwoReadings(
+            "the order of day, month and year",
+            f"20{year:02}-{second:02}-{first:02}",
+            f"20{year:02}-{first:02}-{second:02}",
+        )
+    if part.kind == "SLASHED" and first <= 12 and second <= 12 and first != second:
+        shown = "" if year is None else f" {year}"
+        raise TwoReadings(
+            "day and month can be meant either way",
+            f"{first} {MONTH_NAMES[(second - 1) % 12]}{shown}",
+            f"{second} {MONTH_NAMES[(first - 1) % 12]}{shown}",
+        )
+    day, month = (second, first) if part.kind == "SLASHED" and second > 12 else (first, second)
+    _make_date(2024 if year is None else year, month, day)
+    return _make_date(year, month, day) if year is not None else year_of(month, day)
+
+
+def _make_date(year: int, month: int, day: int) -> date:
+    found = _date_or_none(year, month, day)
+    if found is None:
+        name = MONTH_NAMES[month - 1] if 1 <= month <= 12 else f"month {month}"
+        raise PhraseProblem(
+            f"has a date that does not exist: {day} {name}",
+            rule="a day of the calendar",
+            fix="a date as 2026-12-25",
+        )
+    return found
+
+
+def _date_or_none(year: int, month: int, day: int) -> date | None:
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None
+
+
+def _add_months(day: date, months: int) -> date:
+    """Return the same day of another month, or its last day where it is shorter."""
+    year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
+    return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
+
+
+def _nth_in_month(year: int, month: int, part: NthDate) -> date | None:
+    try:
+        length = monthrange(year, month)[1]
+    except (ValueError, OverflowError):
+        return None
+    wanted = part.days
+    days = [date(year, month, day) for day in range(1, length + 1)]
+    if wanted.working:
+        days = [day for day in days if day.weekday() < 5]
+    elif wanted.weekday is not None:
+        days = [day for day in days if day.weekday() == wanted.weekday]
+    place = wanted.positions[0]
+    if len(wanted.positions) > 1:
+        raise PhraseProblem("has several days", rule="one point in time", fix="only one of them")
+    at = place - 1 if place > 0 else len(days) + place
+    return days[at] if 0 <= at < len(days) else None
+
+
+def _out_of_range() -> PhraseProblem:
+    return PhraseProblem("is out of range", rule="a year from 1 to 9999", fix="2026-12-25 09:00")

@@ -1,0 +1,384 @@
+"""The table of rules: everything that the grammar reads, what it means, and examples.
+
+A line is `name = notation` (see `grammar`); a line that begins with `|` continues the one before.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from timewright.core.recurrence.phrase_grammar.grammar import Builder, Grammar, Rule
+from timewright.core.recurrence.phrase_grammar.parts import (
+    Ambiguous,
+    Bounded,
+    CalendarName,
+    Clock,
+    DateOfYear,
+    Except,
+    FromNow,
+    HoursBetween,
+    Lead,
+    Length,
+    Months,
+    Nearest,
+    Nth,
+    PartOfDay,
+    PastHour,
+    Pattern,
+    Period,
+    Short,
+    Times,
+    UnitRef,
+    WeekdayAndDate,
+    Weekly,
+    WrittenDate,
+    Zone,
+    build_adverb,
+    build_clock,
+    build_counted,
+    build_date,
+    build_dates,
+    build_days,
+    build_every_other,
+    build_first,
+    build_first_days,
+    build_fixed_period,
+    build_flat,
+    build_half_hour,
+    build_half_unit,
+    build_length,
+    build_month_range,
+    build_months,
+    build_named_time,
+    build_near_weekday,
+    build_nothing,
+    build_nth,
+    build_nth_date,
+    build_nth_days,
+    build_nth_range,
+    build_numbered,
+    build_other_period,
+    build_past,
+    build_relative_day,
+    build_spoken,
+    build_weekly,
+)
+
+# An entry of the documentation: name, meaning, and examples, which are indented.
+_ENTRY = re.compile(r"^(\w+): ((?:.+\n(?:  (?! )))*.+)\n((?: {4}.+\n)+)", re.MULTILINE)
+
+# Used by both kinds of phrases.
+_SHARED = """
+separator = , and | , & | , or | , | and | & | / | plus
+to = RANGE | to | through | thru | until | till
+half_unit = half [RANGE] [a|an] UNIT
+quarter_hour = [a] quarter [of] [a|an] hour
+one_and_a_half = [a|an] UNIT and a half
+and_a_half = NUMBER and a half UNIT
+number_of = NUMBER UNIT | DECIMAL UNIT
+one_unit = [a|an] UNIT
+length = ISO_LENGTH | <half_unit> | <quarter_hour> | <one_and_a_half> | <and_a_half>
+    | <number_of> ([,|and] <number_of>)* | <one_unit>
+named_time = [NUMBER] NAMED_TIME
+part_of_day = in the PART | at PART
+hour = <named_time> | NUMBER
+spoken_time = {half} past <hour> [HALF|<part_of_day>]
+    | [a] {quarter} {past|after|to|before|till} <hour> [HALF|<part_of_day>]
+    | NUMBER [minutes|minute|min|mins] {past|after|to|before|till} <hour> [HALF|<part_of_day>]
+half_nine = half NUMBER
+nine_thirty = SPELLED SPELLED
+digits = CLOCK [HALF|<part_of_day>] | NUMBER HALF | DECIMAL HALF | NUMBER OCLOCK [HALF|<part_of_day>]
+    | NUMBER <part_of_day>
+time = <digits> | <named_time> | <spoken_time> | <half_nine> | <nine_thirty>
+bare_time = FOUR_DIGITS [hours|hrs|h] | NUMBER h | DECIMAL | NUMBER !UNIT !MONTH !x !times
+any_time = <time> | <bare_time>
+times = {at|@} <any_time> (<separator> [at] <any_time>)* | (every|each) <named_time>
+    | <time> (<separator> [at] <any_time>)*
+part = (in the|every|each|this|at|on) PART | PART
+zone = [in] ['('] ZONE [time] [')']
+month_name = MONTH
+weekday_name = WEEKDAY
+day_number = (NUMBER|ORDINAL) !HALF !UNIT !OCLOCK !MONTH
+weekly = [from] WEEKDAY <to> WEEKDAY | between WEEKDAY and WEEKDAY | WEEKDAY | DAY_SET
+    | {business|working|work} (days|day)
+nth = {last|final|penultimate} | ORDINAL [to] {last} | ORDINAL
+first_days = {first|last} NUMBER
+nth_range = <nth> <to> <nth> | <nth>
+date_number = DATE_NUMBER <to> DATE_NUMBER | DATE_NUMBER
+nth_days = <first_days> {days|day} | <nth_range> (<separator> [the] <nth_range>)* (<weekly>|{day|days})
+    | <nth_range> (<separator> [the] <nth_range>)* !!(of|at)
+    | <date_number> (<separator> [the] <date_number> !WEEKDAY)*
+"""
+
+
+# Recurrences: `recurrence` is the whole phrase, a sequence of elements in any order.
+_RECURRENCE = """
+every_nth_unit = [once|of|in] (every|each) {other|alternate} UNIT
+    | [once|of|in] (every|each) ORDINAL UNIT !of
+period = [once|of|in] (every|each|per) <length> | (of|in|per) (the|a|an) <one_length> | of <one_length>
+    | <length>
+one_length = <one_unit>
+rate = rate '(' <length> ')'
+counted = {once|twice|thrice} (a|an|per|each|every|/) UNIT | {once|twice|thrice} ADVERB
+    | NUMBER (times|time|x) (a|an|per|each|every|/) UNIT | NUMBER (times|time|x) ADVERB
+adverb = ADVERB
+two_readings = BI_ADVERB
+past_hour = PAST_HOUR | [the] (minute|minutes) NUMBER
+    | NUMBER [minutes|minute|min|mins] (past|after) [the|each|every] hour
+    | NUMBER [minutes|minute|min|mins] (past|after) !NUMBER !NAMED_TIME
+    | [a] {quarter} (past|after) [the|each|every] hour | {half} past [the|each|every] hour
+    | [a] quarter {to} [the|each|every] hour | the {top} of [the|each|every] hour | the {half} hour
+    | the {hour}
+past_hours = NUMBER (minutes|minute|min|mins) (past|after) (the|each|every) hour
+    | (at|@) NUMBER (<separator> NUMBER)* [minutes] (past|after) [the|each|every] [hour] !NUMBER !NAMED_TIME
+    | (at|@|on) <past_hour> (<separator> [at] (<past_hour>|NUMBER !HALF !UNIT))*
+    | PAST_HOUR (<separator> PAST_HOUR)*
+plain_time = CLOCK [HALF] | NUMBER HALF | NUMBER
+window_time = <named_time> | <plain_time>
+window = [only] (between|from) <window_time> (and|<to>) <window_time> | <window_time> <to> <window_time>
+    | [only] (during|in|within|on) [the] (business|office|working|work) hours
+every_other_weekday = [on] (every|each) (other|alternate) <weekly> (<separator> <weekly>)*
+    | [on] (every|each) NUMBER <weekly> | [on] (alternate|alternating) <weekly> (<separator> <weekly>)*
+dates = <day_number_of> <month_name> (<separator> <month_name> !<day_number>)*
+    | <month_name> <day_number> (<separator> <day_number>)*
+day_number_of = (NUMBER|ORDINAL) [of] !!MONTH
+friday_the_13th = WEEKDAY the ORDINAL
+nearest = [the] (weekday|workday) (nearest|closest) [to] [the] (ORDINAL|NUMBER)
+edge = {start|beginning|end} !!of
+lead = [only] on [the|all] | the
+lead_every = [on] (every|each|all)
+day = <nearest> | <friday_the_13th> | <nth_days> | <dates> | <weekly> | <edge>
+plain_number = NUMBER <to> NUMBER !HALF | NUMBER !UNIT !HALF !MONTH !OCLOCK
+numbered_days = on [the] [day|days] <plain_number> (<separator> [the] (<plain_number>|<nth_days>))*
+    | (day|days) <plain_number> (<separator> <plain_number>)* !!of
+days = [<lead_every>|<lead>] <day> (<separator> [<lead_every>|<lead>] <day>)*
+months = [only] [in|during|of|every|each|for] [each|every] <one_month> (<separator> <one_month>)*
+    | [only] (from|between) <month_ends>
+one_month = MONTH <to> MONTH | MONTH
+month_ends = MONTH (and|<to>) MONTH
+holidays = [public|bank|national|legal] (holidays|holiday) | CALENDAR
+excepted = <holidays> | <weekly> | <one_month> | <nth_days>
+except = <except_word> [for] <excepted_list>
+except_word = except | excluding | without | skipping | omitting | not | but not | but | apart from
+    | other than | unless [it is] [a]
+excepted_list = <one_excepted> ((<separator>|or) <one_excepted>)*
+one_excepted = [on|in|during] [the|every] <excepted>
+only = [only] [on|in|during] <holidays> [only]
+short = or {skip} | or [on] [the] last day
+from_start = counted from its start
+date_pattern = DATE_PATTERN
+time_pattern = TIME_PATTERN
+bounded = {starting|beginning|starts|until|till|ending|ends|for|from|after|before} ANY (ANY)*
+element = <except> | <zone> | <only> | <short> | <from_start> | <rate> | <counted> | <adverb>
+    | <two_readings> | <every_other_weekday> | <every_nth_unit> | <past_hours> | <window>
+    | <numbered_days> | <days> | <period> | <months> | <part> | <date_pattern> | <time_pattern> | <times>
+    | <bounded>
+recurrence = <element> ([,] <element>)*
+"""
+
+
+# Points in time: `instant` is the whole phrase.
+_INSTANT = """
+now = now
+from_now = in <length> | + <length> | <length> (from now|hence|later)
+ago = <length> ago
+relative_day = [on] {today|tonight|tomorrow|tmrw|yesterday} | [the] day {after} tomorrow
+    | [the] day {before} yesterday
+near_weekday = [on] {this|next|coming|last|previous} WEEKDAY | [on] WEEKDAY
+unit_ref = {next|this|last} UNIT
+nth_date = [on] [the] <nth_days> of {this|next|the} month
+    | [on] [the] <nth_days> of <month_name> [,] [YEAR]
+date = [on] [the] <day_and_of> <month_name> [,] [YEAR] | [on] <month_name> <day_of_month> [,] [YEAR]
+day_and_of = (NUMBER|ORDINAL) [of]
+day_of_month = (NUMBER|ORDINAL) !HALF
+numeric_day = [on] the DATE_NUMBER
+written_date = [on] <iso_date> | [on] <slashed> | [on] <dotted> | <instant_token>
+iso_date = DATE
+slashed = SLASHED
+dotted = DOTTED
+instant_token = INSTANT
+unix = @ NUMBER
+moment_element = <zone> | <now> | <unix> | <from_now> | <ago> | <relative_day> | <nth_date>
+    | <near_weekday> | <unit_ref> | <date> | <numeric_day> | <written_date> | <part> | <times>
+instant = <moment_element> ([,] <moment_element>)*
+"""
+
+
+# What a rule makes of its values; without an entry, the first one.
+_BUILDERS: dict[str, Builder] = {
+    "separator": build_nothing,
+    "to": build_nothing,
+    "half_unit": build_half_unit,
+    "quarter_hour": lambda _: (Fraction(1, 4), "hour"),
+    "one_and_a_half": lambda values: (Fraction(3, 2), values[0]),
+    "and_a_half": lambda values: (values[0] + Fraction(1, 2), values[1]),
+    "number_of": lambda values: (Fraction(values[0]), values[1]),
+    "one_unit": lambda values: (Fraction(1), values[0]),
+    "length": build_length,
+    "named_time": build_named_time,
+    "part_of_day": lambda values: PartOfDay(values[0]),
+    "spoken_time": build_spoken,
+    "half_nine": build_half_hour,
+    "nine_thirty": lambda values: Clock(values[0], values[1]),
+    "digits": build_clock,
+    "bare_time": build_clock,
+    "times": lambda values: Times(tuple(value for value in values if isinstance(value, Clock))),
+    "part": lambda values: PartOfDay(values[0]),
+    "zone": lambda values: Zone(values[0]),
+    "month_name": lambda values: Months((values[0],)),
+    "weekday_name": lambda values: Weekly((values[0],)),
+    "day_number": lambda values: values[0],
+    "weekly": build_weekly,
+    "nth": lambda values: build_nth(["last" if v == "final" else v for v in values]),
+    "first_days": build_first_days,
+    "nth_range": build_nth_range,
+    "date_number": build_nth_range,
+    "nth_days": build_nth_days,
+    "every_nth_unit": build_other_period,
+    "period": lambda values: Period(values[0]),
+    "one_length": build_length,
+    "rate": build_fixed_period,
+    "counted": build_counted,
+    "adverb": build_adverb,
+    "two_readings": lambda values: Ambiguous(values[0]),
+    "past_hour": build_past,
+    "past_hours": lambda values: PastHour(tuple(sorted(set(values)))),
+    "plain_time": build_clock,
+    "window": lambda values: HoursBetween(tuple(values)),
+    "every_other_weekday": build_every_other,
+    "dates": build_dates,
+    "friday_the_13th": lambda values: WeekdayAndDate(values[0], values[1]),
+    "nearest": lambda values: Nearest(values[0]),
+    "edge": lambda values: Nth((-1,) if values[0] == "end" else (1,)),
+    "lead": lambda _: Lead(every=False),
+    "lead_every": lambda _: Lead(every=True),
+    "plain_number": build_nth_range,
+    "numbered_days": build_numbered,
+    "days": lambda values: build_days(build_flat(values)),
+    "months": build_months,
+    "one_month": build_month_range,
+    "month_ends": build_month_range,
+    "holidays": lambda values: CalendarName(values[0] if values else "holidays"),
+    "except": lambda values: Except(tuple(values[0])),
+    "except_word": build_nothing,
+    "excepted_list": list,
+    "only": lambda values: values[0],
+    "short": lambda values: Short(skip=bool(values)),
+    "from_start": build_nothing,
+    "date_pattern": lambda values: Pattern(values[0]),
+    "time_pattern": lambda values: Pattern(values[0]),
+    "bounded": lambda values: Bounded(values[0]),
+    "recurrence": build_flat,
+    "now": lambda _: FromNow(Length(), ago=False),
+    "from_now": lambda values: FromNow(values[0], ago=False),
+    "ago": lambda values: FromNow(values[0], ago=True),
+    "relative_day": build_relative_day,
+    "near_weekday": build_near_weekday,
+    "unit_ref": lambda values: UnitRef(*values),
+    "nth_date": build_nth_date,
+    "date": build_date,
+    "numeric_day": lambda values: DateOfYear(values[0], ()),
+    "iso_date": lambda values: WrittenDate("DATE", values[0]),
+    "slashed": lambda values: WrittenDate("SLASHED", values[0]),
+    "dotted": lambda values: WrittenDate("DOTTED", values[0]),
+    "instant_token": lambda values: WrittenDate("INSTANT", values[0]),
+    "unix": lambda values: WrittenDate("UNIX", values[0]),
+    "instant": build_flat,
+}
+
+# What a rule means, and in the lines below it examples, for the documentation.
+_DOCUMENTED = """
+length: an amount of time; minutes and hours, `d` (24 h) and `w` (7 d) have a fixed length, days and
+  longer follow the calendar
+    15m; 1h 30m; 90 minutes; half an hour; an hour and a half; PT15M
+time: a time of day
+    9am; 9:30 pm; 17:00; noon; midnight; half past nine; quarter to ten; 9 in the morning
+times: times of day; an hour without am or pm is read on the 24-hour clock, so `at 9` is 09:00
+    at 9; 9am and 5pm; at 09:00, 13:00 and 17:30
+zone: a time zone
+    Europe/Berlin; UTC
+weekly: days of the week
+    monday; mon-fri; weekdays; weekends; business days
+nth_days: days counted within a month, from its end with `last`
+    first monday; 1st and 3rd friday; last day; first weekday; 15th
+every_nth_unit: every second, third, … unit
+    every other day; every 3rd week on monday
+period: minutes and hours are an interval from the start of the schedule; days and longer are calendar
+  times: without a time 00:00, without a day Monday, the 1st, or 1 January
+    every 15 minutes; every day; every 2 weeks on mon; every quarter; 15m
+rate: as AWS writes it
+    rate(5 minutes)
+counted: spread evenly from 00:00, or from minute 0
+    twice a day; three times a day; 4x daily; twice an hour; once a week
+adverb: `hourly` is at minute 0, `nightly` at 00:00
+    daily at 9am; hourly; monthly
+two_readings: has two readings, and needs a day that decides
+    biweekly on friday
+past_hours: minutes past the hour
+    every hour at :15; hourly at 15 and 45 past; every 2 hours on the hour; at minute 5
+window: part of the day, both ends included; business hours are Monday to Friday from 09:00 until before
+  17:00
+    every hour between 9am and 5pm; every 15 minutes during business hours; every 30 minutes 9-17
+every_other_weekday: weekdays in every second week
+    every other monday at 9am
+numbered_days: days of the month; the 29th to 31st mean the last day of a shorter month, unless `or skip`
+  is written
+    every month on 15; on day 1 and 15 of every month
+days: days of the week, of the month or of the year
+    weekdays at 9; every mon, wed and fri at 10:30; first monday of the month at 9am; on the 15th and
+    the last day of each month; last weekday of the month; every 25 dec; 1 jan and 1 jul; friday the
+    13th; weekday nearest the 15th of the month
+months: months of the year
+    every day in december at 8; mondays from march to october; every january
+except: what is left out; `holidays` is the calendar of that name, another one is `calendar NAME`
+    every day except sunday; weekdays at 9 except holidays; daily at 6 except calendar quiet
+only: only in a calendar
+    hourly on calendar office
+short: for months without the day
+    every month on 31 or skip
+date_pattern: as systemd writes it
+    *-*-01 09:00; Mon *-*-* 09:00:00
+time_pattern: as systemd writes it
+    *:0/15; *:30
+from_now: a length of time from now; days and longer keep the time of day
+    in 10 minutes; +2h; half an hour from now; in 2 days at 9am
+ago: before now
+    2h ago
+relative_day: a day by its distance; without a time 00:00
+    tomorrow 9am; today at 18:00; tonight at 9; day after tomorrow at noon
+near_weekday: the first such day whose time is after now; `next` leaves out today, `this` is in the week
+  of today, which begins on Monday
+    friday 5pm; next friday 17:00; this friday at noon
+nth_date: a day counted within a month
+    last day of the month at 23:00; first monday of january 2027 at 9am
+date: a date; without a year the next one after now
+    25 dec; dec 25th at 9am; 25 December 2027 09:00
+written_date: a date in digits; 01/02/2027 is refused because day and month could be meant either way
+    2026-12-25; 2026-12-25 09:00; 2026-12-25T09:00:00+01:00; 25.12.2026 09:00; 12/25/2026
+unix: seconds since 1970
+    @1767225600
+"""
+
+
+def _read_documented() -> dict[str, tuple[str, tuple[str, ...]]]:
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for name, meaning, examples in _ENTRY.findall(_DOCUMENTED):
+        words = " ".join(examples.split())
+        found[name] = (" ".join(meaning.split()), tuple(one.strip() for one in words.split(";")))
+    return found
+
+
+def _read_table(table: str) -> tuple[Rule, ...]:
+    lines = table.strip().replace("\n    |", " |").splitlines()
+    rules = []
+    for line in lines:
+        name, _, notation = line.partition(" = ")
+        meaning, examples = _MEANINGS.get(name, ("", ()))
+        rules.append(Rule(name, notation, _BUILDERS.get(name, build_first), meaning, examples))
+    return tuple(rules)
+
+
+_MEANINGS = _read_documented()
+SHARED_RULES, RECURRENCE_RULES, INSTANT_RULES = map(_read_table, (_SHARED, _RECURRENCE, _INSTANT))
+GRAMMAR = Grammar((*SHARED_RULES, *RECURRENCE_RULES, *INSTANT_RULES))

@@ -1,0 +1,397 @@
+"""Turns a plan into triggers, and into the sentence that repeats how a phrase was read.
+
+The sentence is itself a phrase, and reading it gives the same triggers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, Literal, NamedTuple
+
+from timewright.core.moments import format_duration
+from timewright.core.recurrence.phrase_grammar.clock_times import DAY_S, Steps, length_words
+from timewright.core.recurrence.phrase_grammar.parts import WORKING_DAYS
+from timewright.core.recurrence.phrase_grammar.times_of_plan import MONTH_LENGTHS, Plan
+from timewright.core.recurrence.phrase_grammar.tokens import (
+    MONTH_NAMES,
+    ORDINAL_NAMES,
+    WEEKDAY_NAMES,
+    PhraseProblem,
+)
+
+# A schedule has at most this many triggers.
+MAX_TRIGGERS = 20
+
+_RRULE_DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+_FREQUENCIES = {"day": "DAILY", "week": "WEEKLY", "month": "MONTHLY", "year": "YEARLY"}
+
+
+class TriggerSpec(NamedTuple):
+    """A trigger as text: a cron expression, an interval or a recurrence rule, with its zone if known."""
+
+    kind: Literal["cron", "every", "rrule"]
+    text: str
+    zone: str | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the trigger in the long form that every interface decodes."""
+        name = {"cron": "expression", "every": "interval", "rrule": "rule"}[self.kind]
+        zone = {"zone": self.zone} if self.zone is not None and self.kind != "every" else {}
+        return {"kind": self.kind, name: self.text, **zone}
+
+
+class _Days(NamedTuple):
+    """The days of one trigger."""
+
+    months: tuple[int, ...]
+    month_days: tuple[int, ...] = ()
+    weekdays: tuple[int, ...] = ()
+    nth: tuple[tuple[int, int], ...] = ()
+    working: tuple[int, ...] = ()
+    nearest: tuple[int, ...] = ()
+    both: bool = False
+
+
+class _Block(NamedTuple):
+    """Times of day that one trigger can say: every combination of these hours, minutes and seconds."""
+
+    hours: tuple[int, ...]
+    minutes: tuple[int, ...]
+    seconds: tuple[int, ...]
+
+
+def make_triggers(plan: Plan, zone: str | None) -> tuple[TriggerSpec, ...]:
+    """Return the triggers of a plan, one where one can say it."""
+    if plan.interval is not None:
+        return (TriggerSpec("every", format_duration(plan.interval)),)
+    blocks = _blocks(plan.times)
+    triggers: list[TriggerSpec] = []
+    for days in _split_days(plan):
+        make = _rrule if _needs_rrule(days, plan) else _cron
+        triggers += [make(days, block, plan)._replace(zone=zone) for block in blocks]
+    if len(triggers) > MAX_TRIGGERS:
+        raise PhraseProblem(
+            f"needs {len(triggers)} triggers",
+            rule=f"at most {MAX_TRIGGERS} triggers",
+            fix="fewer times of day, or times at the same minute of each hour",
+        )
+    return tuple(triggers)
+
+
+def _blocks(times: Sequence[int]) -> list[_Block]:
+    """Group times of day: hours with the same minutes, and in them minutes with the same seconds."""
+    by_hour: dict[int, dict[int, list[int]]] = {}
+    for at in times:
+        by_hour.setdefault(at // 3600, {}).setdefault(at // 60 % 60, []).append(at % 60)
+    hours_of: dict[tuple[tuple[int, tuple[int, ...]], ...], list[int]] = {}
+    for hour, minutes in by_hour.items():
+        hours_of.setdefault(tuple((minute, tuple(found)) for minute, found in minutes.items()), []).append(
+            hour
+        )
+    blocks: list[_Block] = []
+    for pattern, hours in hours_of.items():
+        minutes_of: dict[tuple[int, ...], list[int]] = {}
+        for minute, seconds in pattern:
+            minutes_of.setdefault(seconds, []).append(minute)
+        blocks += [_Block(tuple(hours), tuple(minutes), seconds) for seconds, minutes in minutes_of.items()]
+    return blocks
+
+
+# -------------------------------------------------------------------------------------------------- the days
+
+
+def _split_days(plan: Plan) -> list[_Days]:
+    """Return the days of each trigger: those that one trigger can say stay together."""
+    months = _without(plan.months, plan.except_months, range(1, 13))
+    weekdays, month_days, both = plan.weekdays, plan.month_days, plan.both
+    if plan.except_weekdays and (weekdays or not plan.has_days):
+        weekdays = _without(weekdays, plan.except_weekdays, range(7))
+    if plan.except_month_days and (month_days or not plan.has_days):
+        month_days = _without(month_days, plan.except_month_days, range(1, 32))
+    elif plan.except_month_days and weekdays:
+        month_days, both = _without((), plan.except_month_days, range(1, 32)), True
+    if both or not (plan.except_weekdays or plan.except_month_days) or not plan.has_days:
+        found = _Days(months, month_days, weekdays, plan.nth, plan.working, plan.nearest, both=both)
+    else:
+        found = _with_exceptions(
+            plan, _Days(months, month_days, weekdays, plan.nth, plan.working, plan.nearest)
+        )
+    groups = _split_special(found, plan) if plan.has_days or month_days else [found]
+    return groups + _dates(plan)
+
+
+def _with_exceptions(plan: Plan, days: _Days) -> _Days:
+    """Apply exceptions to days of the month, which also must not be an excluded weekday."""
+    excepted = plan.except_weekdays
+    if days.weekdays and not (days.month_days or days.nth or days.working or days.nearest or plan.dates):
+        return days
+    if plan.except_month_days and not days.month_days:
+        raise _exception_problem()
+    if excepted and (days.nth or days.weekdays or days.working or days.nearest):
+        if (
+            {weekday for _, weekday in days.nth} & set(excepted)
+            or days.weekdays
+            or days.working
+            or days.nearest
+        ):
+            raise _exception_problem()
+        return days
+    if excepted:
+        return days._replace(weekdays=_without((), excepted, range(7)), both=True)
+    return days
+
+
+def _exception_problem() -> PhraseProblem:
+    return PhraseProblem(
+        "excludes days from days that are counted otherwise",
+        rule="exceptions and days are of one kind",
+        fix="only the days that are meant, or a calendar and except calendar NAME",
+    )
+
+
+def _split_special(days: _Days, plan: Plan) -> list[_Days]:
+    """Separate days that cron cannot say, or that a recurrence rule must say alone."""
+    bare = _Days(days.months)
+    special: list[_Days] = []
+    working = [place for place in days.working if plan.every_n > 1 or place not in (1, -1)]
+    nth = [one for one in days.nth if plan.every_n > 1 or one[0] < -1]
+    clamped = _clamped(days, plan)
+    special += [bare._replace(working=(place,)) for place in working]
+    special += [bare._replace(nth=tuple(nth))] if nth else []
+    if clamped or (plan.every_n > 1 and days.month_days):
+        special.append(
+            bare._replace(
+                month_days=days.month_days, weekdays=days.weekdays if days.both else (), both=days.both
+            )
+        )
+        days = days._replace(month_days=(), weekdays=() if days.both else days.weekdays, both=False)
+    rest = days._replace(
+        working=tuple(place for place in days.working if place not in working),
+        nth=tuple(one for one in days.nth if one not in nth),
+    )
+    named = rest.month_days or rest.weekdays or rest.nth or rest.working or rest.nearest
+    return ([rest] if named else []) + special
+
+
+def _clamped(days: _Days, plan: Plan) -> bool:
+    """Whether a shorter month uses its last day: `the 31st` in a month with 30 days."""
+    if plan.skip_short or plan.except_month_days or not days.month_days or days.both:
+        return False
+    return max(days.month_days) > min(
+        28 if month == 2 else MONTH_LENGTHS[month - 1] for month in days.months or (2,)
+    )
+
+
+def _dates(plan: Plan) -> list[_Days]:
+    months_of: dict[int, list[int]] = {}
+    for month, day in plan.dates:
+        if month not in plan.except_months and day not in plan.except_month_days:
+            months_of.setdefault(day, []).append(month)
+    both = bool(plan.except_weekdays)
+    weekdays = _without((), plan.except_weekdays, range(7)) if both else ()
+    return [_Days(tuple(months), (day,), weekdays, both=both) for day, months in months_of.items()]
+
+
+def _without(values: Sequence[int], excepted: Iterable[int], every: Iterable[int]) -> tuple[int, ...]:
+    """Return the values (all if none are given) without the excepted ones; unchanged if there are none."""
+    left_out = set(excepted)
+    return tuple(value for value in values or every if value not in left_out) if left_out else tuple(values)
+
+
+def _needs_rrule(days: _Days, plan: Plan) -> bool:
+    special = any(place < -1 for place, _ in days.nth) or any(place not in (1, -1) for place in days.working)
+    return plan.every_n > 1 or special or _clamped(days, plan)
+
+
+# -------------------------------------------------------------------------------------------------- the text
+
+
+def _cron(days: _Days, block: _Block, plan: Plan) -> TriggerSpec:
+    stepped = plan.steps is not None
+    month_days = (
+        [_spans([day for day in days.month_days if day > 0])] if max(days.month_days, default=0) > 0 else []
+    )
+    month_days += ["L" if day == -1 else f"L-{-day - 1}" for day in reversed(days.month_days) if day < 0]
+    month_days += ["1W" if place == 1 else "LW" for place in days.working]
+    month_days += [f"{day}W" for day in days.nearest]
+    weekdays = [_spans(sorted((day + 1) % 7 for day in days.weekdays))] if days.weekdays else []
+    weekdays += [
+        f"{(day + 1) % 7}L" if place == -1 else f"{(day + 1) % 7}#{place}" for place, day in days.nth
+    ]
+    seconds = _field(block.seconds, 60, stepped=stepped)
+    fields = [
+        *([seconds] if seconds != "0" else []),
+        _field(block.minutes, 60, stepped=stepped),
+        _field(block.hours, 24, stepped=stepped),
+        ",".join(month_days) or "*",
+        _spans(days.months) if days.months else "*",
+        ("+" if days.both else "") + ",".join(weekdays) if weekdays else "*",
+    ]
+    return TriggerSpec("cron", " ".join(fields))
+
+
+def _field(values: tuple[int, ...], size: int, *, stepped: bool) -> str:
+    if len(values) == size:
+        return "*"
+    step = values[1] - values[0] if stepped and len(values) > 2 else 0
+    if step > 1 and size % step == 0 and values == tuple(range(0, size, step)):
+        return f"*/{step}"
+    return _spans(values)
+
+
+def _spans(values: Sequence[int]) -> str:
+    """Write numbers; three or more consecutive ones as a range."""
+    runs = _consecutive(values)
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
+
+
+def _consecutive(values: Sequence[int]) -> list[list[int]]:
+    runs: list[list[int]] = []
+    for value in values:
+        if runs and runs[-1][-1] == value - 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    return runs
+
+
+def _rrule(days: _Days, block: _Block, plan: Plan) -> TriggerSpec:
+    frequency = _FREQUENCIES[plan.unit] if plan.every_n > 1 else "MONTHLY"
+    parts = [f"FREQ={frequency}"]
+    parts += [f"INTERVAL={plan.every_n}"] if plan.every_n > 1 else []
+    parts += [f"BYMONTH={_listed(days.months)}"] if days.months else []
+    parts += [f"BYMONTHDAY={_listed(days.month_days)}"] if days.month_days else []
+    weekdays = [_RRULE_DAYS[day] for day in days.weekdays] + [
+        f"{place}{_RRULE_DAYS[day]}" for place, day in days.nth
+    ]
+    weekdays += [_RRULE_DAYS[day] for day in WORKING_DAYS] if days.working else []
+    parts += [f"BYDAY={','.join(weekdays)}"] if weekdays else []
+    for name, values in zip(("BYHOUR", "BYMINUTE", "BYSECOND"), block, strict=True):
+        parts.append(f"{name}={_listed(values)}")
+    parts += [f"BYSETPOS={_listed(days.working)}"] if days.working else []
+    from_start = frequency in ("MONTHLY", "YEARLY") and not (days.month_days or weekdays)
+    if _clamped(days, plan) or (from_start and not plan.skip_short):
+        parts.append("SKIP=BACKWARD")
+    return TriggerSpec("rrule", ";".join(parts))
+
+
+def _listed(values: Iterable[int]) -> str:
+    return ",".join(map(str, values))
+
+
+# ---------------------------------------------------------------------------------------------- the sentence
+
+
+def describe(plan: Plan, zone: str | None) -> str:
+    """Return the phrase that says exactly what the plan means."""
+    if plan.interval is not None:
+        return f"every {length_words(plan.interval)}" + _exceptions(plan)
+    days, months = _day_words(plan), _and(_runs(plan.months, MONTH_NAMES, 1))
+    if plan.steps is not None:
+        words = f"{_steps(plan.steps)} {days}" if days else _steps(plan.steps)
+    else:
+        words = days or "every day"
+    if months:
+        words += (
+            f" in {months}"
+            if not (plan.month_days or plan.nth or plan.working or plan.nearest)
+            else f" of {months}"
+        )
+    if plan.steps is None:
+        words += f" at {_and(map(_time, plan.times))}"
+    words += " or skip" if plan.skip_short else ""
+    words += _exceptions(plan)
+    words += ", counted from its start" if plan.every_n > 1 else ""
+    return f"{words}, {zone}" if zone else words
+
+
+def _day_words(plan: Plan) -> str:
+    every = f"every {plan.every_n} {plan.unit}s" if plan.every_n > 1 else ""
+    if plan.both and len(plan.weekdays) == len(plan.month_days) == 1:
+        return f"every {WEEKDAY_NAMES[plan.weekdays[0]].capitalize()} the {_ordinal(plan.month_days[0])}"
+    if plan.both:
+        return f"every {_weekdays(plan.weekdays)} *-*-{_listed(plan.month_days)}"
+    monthly = [
+        f"the {_ordinal(day)}" if day > 0 else f"the {_place(day)} day" for day in plan.month_days if day > 0
+    ]
+    monthly += [f"the {_place(day)} day" for day in plan.month_days if day < 0]
+    monthly += [
+        f"the {_place(place)} {WEEKDAY_NAMES[day].capitalize()}"
+        for place, day in sorted(plan.nth, key=lambda one: (one[0] < 0, one))
+    ]
+    monthly += [f"the {_place(place)} weekday" for place in plan.working]
+    monthly += [f"the weekday nearest to the {_ordinal(day)}" for day in plan.nearest]
+    dates = [f"{day} {MONTH_NAMES[month - 1].capitalize()}" for month, day in plan.dates]
+    weekly = f"every {_weekdays(plan.weekdays)}" if plan.weekdays else ""
+    if every:
+        named = [*monthly, *dates, *([_weekdays(plan.weekdays)] if weekly else [])]
+        shorter = " or the last day" if _clamped(_Days(plan.months, plan.month_days), plan) else ""
+        return f"{every} on {_and(named)}{shorter}" if named else every
+    if not monthly and not dates:
+        return weekly or ("every day" if _needs_every_day(plan) else "")
+    shorter = " or the last day" if _clamped(_Days(plan.months, plan.month_days), plan) else ""
+    of_month = " of every month" if monthly and not plan.months and not weekly and not dates else ""
+    return f"on {_and([*monthly, *dates, *([weekly] if weekly else [])])}{shorter}{of_month}"
+
+
+def _needs_every_day(plan: Plan) -> bool:
+    """Whether the words must name the day, because steps alone would be an interval from the start."""
+    return plan.steps is None or not (
+        plan.steps.minutes or plan.steps != Steps(plan.steps.step) or plan.months
+    )
+
+
+def _steps(steps: Steps) -> str:
+    words = f"every {length_words(timedelta(seconds=steps.step))}"
+    if steps.minutes:
+        words += f" at {_and(f':{minute:02}' for minute in steps.minutes)}"
+    if (steps.first, steps.last) != (0, DAY_S - 1):
+        words += f" between {_time(steps.first)} and {_time(steps.last)}"
+    return words
+
+
+def _exceptions(plan: Plan) -> str:
+    items = _runs(plan.except_weekdays, WEEKDAY_NAMES, 0) + _runs(plan.except_months, MONTH_NAMES, 1)
+    items += [f"the {_ordinal(day)}" for day in plan.except_month_days]
+    items += [_calendar(name) for name in plan.excluded]
+    only = f", only on {_and(map(_calendar, plan.only))}" if plan.only else ""
+    return (f", except {_and(items)}" if items else "") + only
+
+
+def _calendar(name: str) -> str:
+    return name if name == "holidays" else f"calendar {name}"
+
+
+def _weekdays(days: tuple[int, ...]) -> str:
+    return "weekday" if days == WORKING_DAYS else _and(_runs(days, WEEKDAY_NAMES, 0))
+
+
+def _runs(values: Sequence[int], names: Sequence[str], first: int) -> list[str]:
+    """Return names; three or more consecutive ones as `Monday to Thursday`."""
+    shown: list[str] = []
+    for run in _consecutive(values):
+        words = [names[value - first].capitalize() for value in run]
+        shown += [f"{words[0]} to {words[-1]}"] if len(run) > 2 else words
+    return shown
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if number in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def _place(place: int) -> str:
+    if place < 0:
+        return "last" if place == -1 else f"{_place(-place)} to last"
+    return ORDINAL_NAMES[place - 1] if place <= len(ORDINAL_NAMES) else _ordinal(place)
+
+
+def _time(seconds: int) -> str:
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}"
+    return f"{clock}:{seconds % 60:02}" if seconds % 60 else clock
+
+
+def _and(words: Iterable[str]) -> str:
+    *head, last = list(words) or [""]
+    return f"{', '.join(head)} and {last}" if head else last

@@ -1,0 +1,266 @@
+"""The kinds of trigger: `Cron`, `Every`, `Rrule`, `After`, `Once`, `Manual` and `AnyOf`.
+
+All have the methods of `Trigger`, and none reads a clock.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from timewright.core.moments import (
+    EPOCH,
+    ZERO,
+    as_duration,
+    as_instant,
+    check_duration,
+    format_duration,
+    format_instant,
+)
+from timewright.core.recurrence.cron import Cron
+from timewright.core.recurrence.phrases import is_calendar_phrase
+from timewright.core.recurrence.rrule import Rrule
+from timewright.core.recurrence.trigger import Trigger
+from timewright.core.schedule.upstream import EndKind, end_verb
+from timewright.errors import InvalidDuration, InvalidInput
+
+__all__ = [
+    "After",
+    "AnyOf",
+    "AnyTrigger",
+    "Cron",
+    "EndKind",
+    "Every",
+    "Manual",
+    "Once",
+    "Rrule",
+    "Trigger",
+    "after",
+    "every",
+]
+
+MAX_TRIGGERS = 20
+
+
+class Every(Trigger, frozen=True, tag="every"):
+    """A fixed grid: anchor, anchor + interval, anchor + 2 × interval, …; it never drifts.
+
+    Without an anchor the grid starts at the instant passed to a method. A stored schedule always has an
+    anchor, by default its creation time.
+    """
+
+    interval: timedelta
+    anchor: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if check_duration(self.interval, field="every") == ZERO:
+            raise InvalidInput(
+                "every 0s would run endlessly",
+                field="every",
+                value="0s",
+                rule="an interval is longer than zero",
+                fix="every: 1s, the default minimum",
+            )
+        if self.anchor is not None:
+            as_instant(self.anchor, field="anchor")
+
+    def next_after(self, moment: datetime) -> datetime | None:
+        """Return the first grid point after the instant; the anchor itself if it is later."""
+        anchor = self.anchor or moment
+        if anchor.tzinfo is not UTC:
+            anchor = as_instant(anchor)
+        if moment < anchor:
+            return anchor
+        steps = (moment - anchor) // self.interval + 1
+        return _add_steps(anchor, self.interval, steps)
+
+    def previous_before(self, moment: datetime) -> datetime | None:
+        """Return the last grid point before the instant; None before the anchor."""
+        moment = as_instant(moment)
+        if self.anchor is None:
+            return moment - self.interval if moment - EPOCH >= self.interval else None
+        anchor = as_instant(self.anchor)
+        if moment <= anchor:
+            return None
+        steps = -((anchor - moment) // self.interval) - 1
+        return anchor + steps * self.interval
+
+    def count(self, after: datetime, until: datetime) -> int:
+        """Return the number of grid points after `after` up to and including `until`."""
+        first = self.next_after(after)
+        return 0 if first is None or first > until else (until - first) // self.interval + 1
+
+    def with_anchor(self, at: datetime) -> Every:
+        """Return the trigger with an anchor, unless it has one."""
+        return self if self.anchor is not None else Every(self.interval, as_instant(at))
+
+    def describe(self) -> str:
+        """Return words: `every 5m`."""
+        return f"every {format_duration(self.interval)}"
+
+
+class After(Trigger, frozen=True, tag="after"):
+    """A delay after the end of the last run; the first run starts one delay after creation.
+
+    With `schedule`, each run of that schedule whose end matches `on` causes one occurrence.
+    """
+
+    delay: timedelta = ZERO
+    schedule: str = ""
+    on: EndKind = EndKind.SUCCESS
+
+    def __post_init__(self) -> None:
+        check_duration(self.delay, field="after")
+        if not self.schedule and self.on is not EndKind.SUCCESS:
+            raise InvalidInput(
+                f"on {self.on.value} needs a schedule",
+                field="on",
+                value=self.on.value,
+                rule="on selects runs of another schedule, so schedule must be set",
+                fix="after: {schedule: nightly-load, on: failure}",
+            )
+
+    def next_after(self, moment: datetime) -> datetime | None:
+        """Return one delay after `moment`, the end of a run; None if it follows another schedule."""
+        return None if self.schedule else _add_steps(as_instant(moment), self.delay, 1)
+
+    def previous_before(self, moment: datetime) -> datetime | None:
+        """Return None: earlier instants depend on when runs ended."""
+        return None
+
+    def between(self, a: datetime, b: datetime, limit: int = 1000) -> tuple[datetime, ...]:
+        """Return at most one instant: the following one depends on the end of that run."""
+        found = self.next_after(a)
+        return (found,) if limit > 0 and found is not None and a < found <= b else ()
+
+    def describe(self) -> str:
+        """Return words: `5m after the last run ended`, `after nightly-load succeeded`."""
+        if not self.schedule:
+            return f"{format_duration(self.delay)} after the last run ended"
+        delay_words = f"{format_duration(self.delay)} " if self.delay else ""
+        return f"{delay_words}after {self.schedule} {end_verb(self.on)}"
+
+
+class Once(Trigger, frozen=True, tag="once"):
+    """A single instant."""
+
+    at: datetime
+
+    def __post_init__(self) -> None:
+        as_instant(self.at, field="at")
+
+    def next_after(self, moment: datetime) -> datetime | None:
+        """Return the instant if it is later."""
+        at = as_instant(self.at)
+        return at if at > as_instant(moment) else None
+
+    def previous_before(self, moment: datetime) -> datetime | None:
+        """Return the instant if it is earlier."""
+        at = as_instant(self.at)
+        return at if at < as_instant(moment) else None
+
+    def describe(self) -> str:
+        """Return words: `once at 2026-03-10T12:00:00Z`."""
+        return f"once at {format_instant(self.at)}"
+
+
+class Manual(Trigger, frozen=True, tag="manual"):
+    """No instants; runs only on request."""
+
+    def next_after(self, moment: datetime) -> datetime | None:
+        """Return None."""
+        return None
+
+    def previous_before(self, moment: datetime) -> datetime | None:
+        """Return None."""
+        return None
+
+    def describe(self) -> str:
+        """Return words: `only on request`."""
+        return "only on request"
+
+
+class AnyOf(Trigger, frozen=True, tag="any_of"):
+    """Several triggers of one schedule; instants that coincide are one occurrence."""
+
+    triggers: tuple[Cron | Every | Once | Rrule, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.triggers) <= MAX_TRIGGERS:
+            raise InvalidInput(
+                f"a list of {len(self.triggers)} triggers",
+                field="triggers",
+                value=len(self.triggers),
+                rule=f"1 to {MAX_TRIGGERS} triggers",
+                fix="[{cron: '0 9 * * *'}, {every: 6h}]",
+            )
+
+    def next_after(self, moment: datetime) -> datetime | None:
+        """Return the earliest next instant of all triggers."""
+        return min((at for t in self.triggers if (at := t.next_after(moment)) is not None), default=None)
+
+    def previous_before(self, moment: datetime) -> datetime | None:
+        """Return the latest previous instant of all triggers."""
+        return max((at for t in self.triggers if (at := t.previous_before(moment)) is not None), default=None)
+
+    def matching_positions(self, planned_at: datetime) -> tuple[int, ...]:
+        """Return the positions of the triggers that contain exactly this instant."""
+        before = planned_at - timedelta(microseconds=1)
+        return tuple(i for i, t in enumerate(self.triggers) if t.next_after(before) == planned_at)
+
+    def describe(self) -> str:
+        """Return words: each trigger, joined by `or`."""
+        return " or ".join(trigger.describe() for trigger in self.triggers)
+
+
+AnyTrigger = Cron | Every | After | Once | Manual | Rrule | AnyOf
+
+# Triggers with a time zone.
+ZONED_TRIGGERS = (Cron, Rrule)
+_ANCHORED = (Every, Rrule)
+
+
+def every(interval: str | timedelta, anchor: datetime | None = None) -> Every:
+    """Build a grid trigger: `every("5m")`."""
+    if isinstance(interval, str) and is_calendar_phrase(interval):
+        fix = f'"every {interval}" as text, which is also a trigger; or a duration such as 7d'
+        rule = "every() needs a fixed duration; calendar units vary in length"
+        raise InvalidDuration(
+            f"every {interval!r} is a calendar unit, not a duration",
+            field="every",
+            value=interval,
+            rule=rule,
+            fix=fix,
+        )
+    return Every(as_duration(interval, field="every"), anchor)
+
+
+def after(schedule: str, on: str | EndKind = EndKind.SUCCESS, delay: str | timedelta = ZERO) -> After:
+    """Build a trigger that fires after runs of another schedule: `after("nightly-load")`."""
+    return After(as_duration(delay, field="delay"), schedule, _parse_end_kind(on))
+
+
+def _parse_end_kind(on: str | EndKind) -> EndKind:
+    try:
+        return EndKind(on)
+    except ValueError:
+        rule = f"one of {', '.join(EndKind)}"
+        raise InvalidInput(
+            f"on {on!r} is not an end of a run", field="on", value=on, rule=rule, fix="failure"
+        ) from None
+
+
+def with_anchor(trigger: AnyTrigger, at: datetime) -> AnyTrigger:
+    """Return the trigger with an anchor for every interval and recurrence rule."""
+    if isinstance(trigger, _ANCHORED):
+        return trigger.with_anchor(at)
+    if isinstance(trigger, AnyOf):
+        return AnyOf(tuple(t.with_anchor(at) if isinstance(t, _ANCHORED) else t for t in trigger.triggers))
+    return trigger
+
+
+def _add_steps(anchor: datetime, step: timedelta, count: int) -> datetime | None:
+    """Return the instant `count` steps later, or None after the year 9999."""
+    try:
+        return anchor + count * step
+    except OverflowError:
+        return None

@@ -1,0 +1,233 @@
+"""Decides the next instant of a schedule. Order of precedence: pause, clamp, hint, baseline (the trigger)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from timewright.core.calendars import Calendar, occurrence_after
+from timewright.core.calendars.occurrences import NO_CALENDARS
+from timewright.core.moments import format_duration, format_instant
+from timewright.core.policies.backoff import Ladder, Steady, Stretch
+from timewright.core.policies.policies import Align, Clamp
+from timewright.core.recurrence.triggers import After, AnyOf, AnyTrigger, Every, Manual, Once
+from timewright.core.schedule.decision import Decision, Source
+from timewright.core.schedule.hints import Hints
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress
+
+__all__ = [
+    "NO_CALENDARS",
+    "Decision",
+    "Source",
+    "baseline",
+    "baseline_source",
+    "counts_from_last_start",
+    "has_used_max_runs",
+    "is_trigger_only",
+    "pause_end",
+    "plan_next",
+    "pull_forward",
+]
+
+
+def plan_next(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    *,
+    now: datetime,
+    base: datetime | None = None,
+    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+) -> Decision:
+    """Decide the next instant of a schedule, with its source and the rejected candidates.
+
+    Intervals and clamps count from `base`, by default `now`; at the end of a run it is the start of that run.
+    If the result is before `now`, it is decided again from `now`.
+    """
+    until = pause_end(progress, now=now)
+    base = base or now
+    if until is None and is_trigger_only(schedule, progress):
+        return baseline(schedule, progress, now=now, base=base, calendars=calendars)
+    decision = _decide(schedule, progress, now=now, base=base, calendars=calendars)
+    if base < now and decision.at is not None and decision.at <= now:
+        decision = _decide(schedule, progress, now=now, base=now, calendars=calendars)
+    if decision.at is not None and decision.at <= progress.cursor:
+        # Instants up to the cursor are decided, some ahead of time because a user skipped them.
+        now = progress.cursor + timedelta(microseconds=1)
+        decision = _decide(schedule, progress, now=now, base=now, calendars=calendars)
+    if until is not None:
+        decision = decision.override(until, Source.PAUSED, why=f"paused until {format_instant(until)}")
+    return decision
+
+
+def counts_from_last_start(schedule: Schedule) -> bool:
+    """Whether the interval counts from the start of the last run (`align: now`)."""
+    return schedule.align is Align.NOW and isinstance(schedule.trigger, Every)
+
+
+def is_trigger_only(schedule: Schedule, progress: ScheduleProgress) -> bool:
+    """Whether the trigger alone decides: no hint, clamp or cadence applies."""
+    return (
+        not counts_from_last_start(schedule)
+        and not isinstance(schedule.trigger, After)
+        and not schedule.clamp.min
+        and not schedule.clamp.max
+        and not (schedule.adaptive and (progress.hints.interval or progress.hints.one_shot))
+        and (progress.failures == 0 or isinstance(schedule.cadence, Steady))
+    )
+
+
+def has_used_max_runs(schedule: Schedule, progress: ScheduleProgress) -> bool:
+    """Whether the schedule has reached `max_runs`."""
+    return schedule.max_runs is not None and progress.runs >= schedule.max_runs
+
+
+def pause_end(progress: ScheduleProgress, *, now: datetime) -> datetime | None:
+    """Return the later end of the user's pause and the hint's pause; None if neither is active."""
+    ends = [progress.paused_until, progress.hints.pause.until if progress.hints.pause else None]
+    return max((end for end in ends if end is not None and end > now), default=None)
+
+
+def baseline(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    *,
+    now: datetime,
+    base: datetime,
+    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+) -> Decision:
+    """Return the decision of the trigger and the failure ladder alone, without hints and clamps."""
+    source = baseline_source(schedule.trigger)
+    if has_used_max_runs(schedule, progress):
+        return Decision(None, source)
+    decision = Decision(_baseline_at(schedule, progress, now=now, base=base, calendars=calendars), source)
+    return _apply_window(_apply_ladder(decision, schedule, progress), schedule)
+
+
+def baseline_source(trigger: AnyTrigger) -> Source:
+    """Return the source of instants that come from the trigger alone."""
+    if isinstance(trigger, Manual):
+        return Source.MANUAL
+    if isinstance(trigger, Once):
+        return Source.BASELINE_ONCE
+    if isinstance(trigger, After) and trigger.schedule:
+        return Source.BASELINE_AFTER
+    if isinstance(trigger, Every | After):
+        return Source.BASELINE_INTERVAL
+    if isinstance(trigger, AnyOf) and all(isinstance(t, Every) for t in trigger.triggers):
+        return Source.BASELINE_INTERVAL
+    return Source.BASELINE_CRON
+
+
+def pull_forward(current: Decision, proposal: Decision) -> Decision:
+    """Return the proposal if it is earlier than the current decision, else the current decision."""
+    if proposal.at is None or (current.at is not None and current.at <= proposal.at):
+        return current
+    return proposal.with_rejected(current.at, current.source, why="an earlier time was requested")
+
+
+def _decide(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    *,
+    now: datetime,
+    base: datetime,
+    calendars: Mapping[str, Calendar],
+) -> Decision:
+    decision = baseline(schedule, progress, now=now, base=base, calendars=calendars)
+    if has_used_max_runs(schedule, progress):
+        return decision
+    if schedule.adaptive:
+        decision = _apply_hints(decision, progress.hints.unexpired(now=now), now=now, base=base)
+    return _apply_window(_apply_clamp(decision, schedule.clamp, base=base), schedule)
+
+
+def _baseline_at(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    *,
+    now: datetime,
+    base: datetime,
+    calendars: Mapping[str, Calendar],
+) -> datetime | None:
+    trigger = schedule.trigger
+    if isinstance(trigger, Once):
+        return trigger.at if trigger.at > progress.cursor and schedule.window.contains(trigger.at) else None
+    if isinstance(trigger, After):
+        return _after_last_run(trigger, progress, created_at=schedule.created_at)
+    search_from = max(now, progress.cursor)
+    if isinstance(trigger, Every):
+        step = _stretch_interval(schedule, progress, trigger.interval)
+        if counts_from_last_start(schedule):
+            # `start_at` is itself an occurrence.
+            is_later = schedule.start_at is not None and schedule.start_at > now
+            return schedule.start_at if is_later else base + step
+        # On a grid, a stretched interval skips points and stays on the grid.
+        search_from += step - trigger.interval
+    if schedule.start_at is not None:
+        search_from = max(search_from, schedule.start_at - timedelta(microseconds=1))
+    found = occurrence_after(trigger, search_from, rule=schedule.calendar, calendars=calendars)
+    return found.at if found is not None else None
+
+
+def _after_last_run(trigger: After, progress: ScheduleProgress, *, created_at: datetime) -> datetime | None:
+    """Return one delay after the last run ended; while it is running, keep the decided instant.
+
+    Occurrences after another schedule's runs are decided when those end (`core.run.following`).
+    """
+    at = trigger.next_after(progress.last_finished_at or created_at)
+    if at is not None and at > progress.cursor:
+        return at
+    is_later = progress.next_at is not None and progress.next_at > progress.cursor
+    return progress.next_at if is_later and progress.source is baseline_source(trigger) else None
+
+
+def _stretch_interval(schedule: Schedule, progress: ScheduleProgress, interval: timedelta) -> timedelta:
+    if isinstance(schedule.cadence, Stretch):
+        return schedule.cadence.stretch(interval, progress.failures)
+    return interval
+
+
+def _apply_ladder(decision: Decision, schedule: Schedule, progress: ScheduleProgress) -> Decision:
+    """Apply a ladder cadence: after consecutive failures, wait a ladder step from the end of the last run."""
+    ended = progress.last_finished_at
+    if not isinstance(schedule.cadence, Ladder) or not progress.failures or ended is None or not decision.at:
+        return decision
+    step = schedule.cadence.delay(progress.failures, seed=schedule.id)
+    if ended + step <= decision.at:
+        return decision
+    why = f"{progress.failures} failures in a row wait {format_duration(step)}"
+    return decision.override(ended + step, decision.source, why=why)
+
+
+def _apply_hints(decision: Decision, hints: Hints, *, now: datetime, base: datetime) -> Decision:
+    """Apply hints: an interval hint replaces the baseline; a one-shot hint wins if it is earlier."""
+    if hints.interval is not None:
+        at = base + hints.interval.interval
+        decision = decision.override(at, Source.AI_INTERVAL, why="an interval hint is active")
+    if hints.one_shot is not None:
+        at = max(hints.one_shot.at, now)
+        if decision.at is None or at < decision.at:
+            return decision.override(at, Source.AI_ONESHOT, why="a one-shot hint is earlier")
+        return decision.with_rejected(at, Source.AI_ONESHOT, why="not earlier")
+    return decision
+
+
+def _apply_clamp(decision: Decision, clamp: Clamp, *, base: datetime) -> Decision:
+    """Apply the minimum, then the maximum; a bound of zero means no bound."""
+    if clamp.min and decision.at is not None and decision.at < base + clamp.min:
+        why = f"earlier than the minimum of {format_duration(clamp.min)}"
+        decision = decision.override(base + clamp.min, Source.CLAMPED_MIN, why=why)
+    if clamp.max and decision.at is not None and decision.at > base + clamp.max:
+        why = f"later than the maximum of {format_duration(clamp.max)}"
+        decision = decision.override(base + clamp.max, Source.CLAMPED_MAX, why=why)
+    return decision
+
+
+def _apply_window(decision: Decision, schedule: Schedule) -> Decision:
+    """Keep the decision between `start_at` and `end_at`."""
+    start, end = schedule.start_at, schedule.end_at
+    if decision.at is not None and start is not None and decision.at < start:
+        decision = decision.override(start, decision.source, why=f"start_at is {format_instant(start)}")
+    if decision.at is not None and end is not None and decision.at > end:
+        decision = decision.override(None, decision.source, why=f"end_at is {format_instant(end)}")
+    return decision

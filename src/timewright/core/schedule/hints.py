@@ -1,0 +1,128 @@
+"""Hints that adjust an adaptive schedule and expire: an interval, a next instant, or a pause."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from timewright.core.moments import (
+    MINUTE,
+    SECOND,
+    check_duration,
+    check_storable,
+    format_duration,
+    format_instant,
+)
+from timewright.errors import InvalidInput
+
+HintReason = Annotated[str, Meta(max_length=2000)]
+
+DEFAULT_INTERVAL_TTL = 60 * MINUTE
+DEFAULT_ONE_SHOT_TTL = 30 * MINUTE
+MAX_TTL = 24 * 60 * MINUTE
+MAX_PAUSE = 60 * MINUTE
+MIN_INTERVAL = 10 * SECOND
+
+
+class IntervalHint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Use this interval instead of the trigger, until the hint expires."""
+
+    interval: timedelta
+    expires_at: datetime
+    reason: HintReason = ""
+    actor: str = ""
+    created_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        check_duration(self.interval, field="hint.interval")
+
+
+class OneShotHint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Run at this instant; used up by the run it causes."""
+
+    at: datetime
+    expires_at: datetime
+    reason: HintReason = ""
+    actor: str = ""
+    created_at: datetime | None = None
+
+
+class PauseHint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Do not run until this instant."""
+
+    until: datetime
+    reason: HintReason = ""
+    actor: str = ""
+    created_at: datetime | None = None
+
+
+class Hints(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """At most one hint of each kind."""
+
+    interval: IntervalHint | None = None
+    one_shot: OneShotHint | None = None
+    pause: PauseHint | None = None
+
+    def unexpired(self, *, now: datetime) -> Hints:
+        """Return the hints that have not expired; one that expires exactly now has expired."""
+        interval = self.interval if self.interval and self.interval.expires_at > now else None
+        one_shot = self.one_shot if self.one_shot and self.one_shot.expires_at > now else None
+        pause = self.pause if self.pause and self.pause.until > now else None
+        return Hints(interval=interval, one_shot=one_shot, pause=pause)
+
+    def after_run(self, *, now: datetime) -> Hints:
+        """Return the hints left after a run: without expired ones, and without a one-shot that is due."""
+        remaining = self.unexpired(now=now)
+        if remaining.one_shot is not None and remaining.one_shot.at <= now:
+            remaining = replace(remaining, one_shot=None)
+        return remaining
+
+
+NO_HINTS = Hints()
+
+
+def check_hint(
+    *, now: datetime, ttl: timedelta, interval: timedelta | None = None, at: datetime | None = None
+) -> None:
+    """Refuse a hint whose interval is too short, whose TTL is out of range, or that is in the past."""
+    if not SECOND <= ttl <= MAX_TTL:
+        raise InvalidInput(
+            f"hint.ttl {format_duration(max(ttl, timedelta(0)))} is out of range",
+            field="hint.ttl",
+            value=format_duration(max(ttl, timedelta(0))),
+            rule="1s to 24h",
+            fix="ttl: 60m",
+        )
+    if interval is not None and interval < MIN_INTERVAL:
+        raise InvalidInput(
+            f"hint.interval {format_duration(max(interval, timedelta(0)))} is below the minimum for hints",
+            field="hint.interval",
+            value=format_duration(max(interval, timedelta(0))),
+            rule=f"at least {format_duration(MIN_INTERVAL)}",
+            fix=f"interval: {format_duration(MIN_INTERVAL)}",
+        )
+    if at is not None and check_storable(at, field="hint.at") < now:
+        raise InvalidInput(
+            f"hint.at {format_instant(at)} is in the past",
+            field="hint.at",
+            value=format_instant(at),
+            rule="an instant that is not before now",
+            fix="now, or later",
+        )
+
+
+class LastAnalysis(Struct, frozen=True):
+    """The result of the last analysis of a schedule: when to analyse again, and the failures it saw."""
+
+    next_analysis_at: datetime | None = None
+    failures: int = 0
+
+
+def needs_analysis(last: LastAnalysis | None, *, failures: int, now: datetime) -> bool:
+    """Whether to analyse a schedule now: it never was, its next analysis is due, or it fails more."""
+    if last is None or last.next_analysis_at is None or last.next_analysis_at <= now:
+        return True
+    return failures > last.failures

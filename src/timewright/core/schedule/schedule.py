@@ -1,0 +1,343 @@
+"""A schedule and its progress.
+
+`Schedule` is the definition that a user wrote; it changes only with a new revision. `ScheduleProgress` is
+what time and runs changed since: the state, the next instant, the counts.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from timewright.core.budgets.costs import NO_COST, Cost
+from timewright.core.calendars import CalendarRule
+from timewright.core.moments import (
+    DAY,
+    MINUTE,
+    ZERO,
+    Window,
+    check_duration,
+    check_storable,
+    format_duration,
+    format_instant,
+)
+from timewright.core.policies.backoff import Cadence, Steady
+from timewright.core.policies.policies import (
+    NORMAL_PRIORITY,
+    Align,
+    CatchUp,
+    Clamp,
+    Delivery,
+    JitterSide,
+    LeaseTerms,
+    Offset,
+    Overlap,
+    Priority,
+    Retry,
+)
+from timewright.core.recurrence.triggers import AnyTrigger, Manual, Once
+from timewright.core.schedule.decision import Candidate, Decision, Source
+from timewright.core.schedule.hints import NO_HINTS, Hints
+from timewright.core.schedule.upstream import MAX_NEEDS, Need
+from timewright.core.target import AnyTarget
+from timewright.errors import InvalidInput, NotAllowed
+
+_MICROSECOND = timedelta(microseconds=1)
+
+Preset = Literal["routine", "queue", "adaptive", "desktop", "workflow"]
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+
+
+class ScheduleState(StrEnum):
+    """The states of a schedule."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    PARKED = "parked"
+    PENDING_APPROVAL = "pending_approval"
+    FINISHED = "finished"
+    ARCHIVED = "archived"
+
+
+class ScheduleEvent(StrEnum):
+    """Events of the state machine of schedules."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    PARK = "park"
+    FINISH = "finish"
+    ARCHIVE = "archive"
+    APPROVE = "approve"
+    REJECT = "reject"
+    REVIVE = "revive"
+
+
+SCHEDULE_TRANSITIONS: dict[tuple[ScheduleState, ScheduleEvent], ScheduleState] = {
+    (ScheduleState.ACTIVE, ScheduleEvent.PAUSE): ScheduleState.PAUSED,
+    (ScheduleState.ACTIVE, ScheduleEvent.PARK): ScheduleState.PARKED,
+    (ScheduleState.ACTIVE, ScheduleEvent.FINISH): ScheduleState.FINISHED,
+    (ScheduleState.ACTIVE, ScheduleEvent.ARCHIVE): ScheduleState.ARCHIVED,
+    (ScheduleState.PAUSED, ScheduleEvent.RESUME): ScheduleState.ACTIVE,
+    (ScheduleState.PAUSED, ScheduleEvent.PARK): ScheduleState.PARKED,
+    (ScheduleState.PAUSED, ScheduleEvent.FINISH): ScheduleState.FINISHED,
+    (ScheduleState.PAUSED, ScheduleEvent.ARCHIVE): ScheduleState.ARCHIVED,
+    (ScheduleState.PARKED, ScheduleEvent.RESUME): ScheduleState.ACTIVE,
+    (ScheduleState.PARKED, ScheduleEvent.ARCHIVE): ScheduleState.ARCHIVED,
+    (ScheduleState.PENDING_APPROVAL, ScheduleEvent.APPROVE): ScheduleState.ACTIVE,
+    (ScheduleState.PENDING_APPROVAL, ScheduleEvent.REJECT): ScheduleState.ARCHIVED,
+    (ScheduleState.PENDING_APPROVAL, ScheduleEvent.ARCHIVE): ScheduleState.ARCHIVED,
+    (ScheduleState.FINISHED, ScheduleEvent.REVIVE): ScheduleState.ACTIVE,
+    (ScheduleState.FINISHED, ScheduleEvent.ARCHIVE): ScheduleState.ARCHIVED,
+}
+
+
+def next_schedule_state(state: ScheduleState, event: ScheduleEvent) -> ScheduleState:
+    """Return the next state of a schedule, or raise NotAllowed."""
+    try:
+        return SCHEDULE_TRANSITIONS[state, event]
+    except KeyError:
+        allowed = ", ".join(sorted(e.value for s, e in SCHEDULE_TRANSITIONS if s is state)) or "nothing"
+        raise NotAllowed(
+            f"a schedule that is {state} cannot {event}",
+            field="state",
+            value=state.value,
+            rule=f"from {state} it can: {allowed}",
+            fix="schedule get shows its state and reason",
+        ) from None
+
+
+class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """A schedule: trigger, target and policies, in a namespace, with a revision."""
+
+    id: str
+    name: Name
+    namespace: Annotated[str, Meta(min_length=1, max_length=64)] = "default"
+    group: Annotated[str, Meta(max_length=255)] | None = None
+    description: Annotated[str, Meta(max_length=10_000)] = ""
+    tags: tuple[Annotated[str, Meta(min_length=1, max_length=64)], ...] = ()
+    metadata: dict[str, Any] = {}
+    revision: Annotated[int, Meta(ge=1)] = 1
+    created_at: datetime
+    created_by: str = ""
+    origin: str = "human"
+    preset: Preset | None = None
+
+    trigger: AnyTrigger
+    target: AnyTarget
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    max_runs: Annotated[int, Meta(ge=1)] | None = None
+    calendar: CalendarRule | None = None
+    needs: Annotated[tuple[Need, ...], Meta(max_length=MAX_NEEDS)] = ()
+
+    align: Align = Align.GRID
+    catch_up: CatchUp = CatchUp.LAST
+    catch_up_limit: Annotated[int, Meta(ge=1, le=10_000)] = 100
+    catch_up_window: timedelta | None = DAY
+    grace: timedelta = MINUTE
+    spread_over: timedelta = MINUTE
+    overlap: Overlap = Overlap.SKIP
+    queue_limit: Annotated[int, Meta(ge=1, le=100_000)] = 100
+    jitter: timedelta = ZERO
+    jitter_side: JitterSide = JitterSide.LATE
+    offset: Offset = Offset.NONE
+
+    retry: Retry = Retry()
+    cadence: Cadence = Steady()
+    disable_after: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    lease: LeaseTerms = LeaseTerms()
+    deadline: timedelta | None = None
+
+    queue: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    limits: tuple[Annotated[str, Meta(min_length=1, max_length=255)], ...] = ()
+    budgets: Annotated[tuple[Name, ...], Meta(max_length=16)] = ()
+    provider: Name | None = None
+    estimate: Cost = NO_COST
+    priority: Priority = NORMAL_PRIORITY
+    adaptive: bool = False
+    clamp: Clamp = Clamp()
+
+    def __post_init__(self) -> None:
+        check_storable(self.created_at, field="created_at")
+        if self.start_at is not None or self.end_at is not None:
+            self._check_window()
+        # Defaults are compared by identity, so that only changed durations are checked.
+        if (
+            self.grace is not MINUTE
+            or self.catch_up_window is not DAY
+            or self.spread_over is not MINUTE
+            or self.jitter is not ZERO
+            or self.deadline is not None
+        ):
+            self._check_durations()
+        if self.offset is Offset.STABLE and not self.jitter:
+            raise InvalidInput(
+                "offset: stable has no effect without jitter",
+                field="offset",
+                value="stable",
+                rule="offset: stable needs jitter, the maximum offset",
+                fix="jitter: 5m",
+            )
+
+    def _check_durations(self) -> None:
+        for field in ("grace", "spread_over", "jitter", "catch_up_window", "deadline"):
+            duration: timedelta | None = getattr(self, field)
+            if duration is not None:
+                check_duration(duration, field=field)
+
+    def _check_window(self) -> None:
+        for field, moment in (("start_at", self.start_at), ("end_at", self.end_at)):
+            if moment is not None:
+                check_storable(moment, field=field)
+        Window(self.start_at, self.end_at)
+
+    @property
+    def window(self) -> Window:
+        """From `start_at` to `end_at`."""
+        return Window(self.start_at, self.end_at)
+
+    @property
+    def limit_keys(self) -> tuple[str, ...]:
+        """The keys of its concurrency limits: its queue and its named limits, in a fixed order."""
+        queue = (queue_limit_key(self.namespace, self.queue),) if self.queue else ()
+        return queue + tuple(named_limit_key(self.namespace, name) for name in sorted(set(self.limits)))
+
+
+class ScheduleProgress(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """The progress of a schedule: its state, what is decided, the next instant, and why.
+
+    Every occurrence up to the `cursor` is decided. `next_at` is the chosen instant. `wake_at` is when to
+    admit again: earlier than `next_at` if jitter may be early, later while the backlog is full.
+    """
+
+    state: ScheduleState = ScheduleState.ACTIVE
+    reason: str = ""
+    cursor: datetime
+    next_at: datetime | None = None
+    wake_at: datetime | None = None
+    source: Source | None = None
+    trail: tuple[Candidate, ...] = ()
+    failures: int = 0
+    runs: int = 0
+    missed: int = 0
+    paused_at: datetime | None = None
+    paused_until: datetime | None = None
+    last_started_at: datetime | None = None
+    last_finished_at: datetime | None = None
+    hints: Hints = NO_HINTS
+
+
+def queue_limit_key(namespace: str, queue: str) -> str:
+    """Return the key of a queue's concurrency limit."""
+    return f"queue:{namespace}/{queue}"
+
+
+def named_limit_key(namespace: str, limit: str) -> str:
+    """Return the key of a named concurrency limit."""
+    return f"limit:{namespace}/{limit}"
+
+
+def apply_decision(schedule: Schedule, progress: ScheduleProgress, decision: Decision) -> ScheduleProgress:
+    """Return the progress with a new decision."""
+    wake_at, cursor = decision.at, progress.cursor
+    is_paused = decision.source is Source.PAUSED
+    if wake_at is not None and schedule.jitter_side is JitterSide.BOTH and not is_paused:
+        # No jitter at the end of a pause: waking before it would find the pause still active, repeatedly.
+        wake_at -= schedule.jitter
+    if is_paused and progress.source is not Source.PAUSED and progress.next_at:
+        # There is no occurrence between the cursor and the planned instant, so move the cursor up to it, but
+        # not past the start of the pause: an edit may still plan an occurrence before it.
+        passed = min(progress.next_at, decision.at or progress.next_at) - _MICROSECOND
+        cursor = max(cursor, min(passed, _pause_start(progress) or passed))
+    return replace(
+        progress,
+        cursor=cursor,
+        next_at=decision.at,
+        wake_at=wake_at,
+        source=decision.source,
+        trail=decision.trail,
+    )
+
+
+def _pause_start(progress: ScheduleProgress) -> datetime | None:
+    """Return when the user's pause, or else the hint's pause, began."""
+    if progress.paused_at is not None:
+        return progress.paused_at
+    return progress.hints.pause.created_at if progress.hints.pause is not None else None
+
+
+def only_advances(before: ScheduleProgress, after: ScheduleProgress) -> bool:
+    """Whether only the cursor, the next instant and the counts changed."""
+    return (
+        after.state is before.state
+        and after.reason is before.reason
+        and after.source is before.source
+        and after.trail is before.trail
+        and after.failures == before.failures
+        and after.paused_at is before.paused_at
+        and after.paused_until is before.paused_until
+        and after.last_started_at is before.last_started_at
+        and after.last_finished_at is before.last_finished_at
+        and after.hints is before.hints
+    )
+
+
+def initial_progress(schedule: Schedule) -> ScheduleProgress:
+    """Return the progress of a new schedule: nothing after its creation is decided."""
+    cursor = schedule.created_at
+    if schedule.start_at is not None:
+        # `start_at` is inclusive, so the search begins one microsecond before it.
+        cursor = max(cursor, schedule.start_at - _MICROSECOND)
+    if isinstance(schedule.trigger, Once):
+        cursor = min(cursor, schedule.trigger.at - _MICROSECOND)
+    return ScheduleProgress(cursor=cursor)
+
+
+def check_new_schedule(schedule: Schedule, *, now: datetime, catch_up_given: bool) -> None:
+    """Refuse a new schedule that could never run: a past instant, or an `end_at` in the past."""
+    trigger = schedule.trigger
+    if isinstance(trigger, Once):
+        _check_once(trigger.at, schedule.window, now=now, catch_up_given=catch_up_given)
+    if isinstance(trigger, Manual):
+        return
+    if schedule.end_at is not None and schedule.end_at < now and not catch_up_given:
+        raise InvalidInput(
+            f"end_at {format_instant(schedule.end_at)} is in the past, so it would never run",
+            field="end_at",
+            value=format_instant(schedule.end_at),
+            rule="end_at is in the future",
+            fix="a later end_at, or leave it out",
+        )
+    if schedule.deadline is not None and schedule.deadline <= ZERO:
+        raise InvalidInput(
+            f"deadline {format_duration(schedule.deadline)} leaves no time to start",
+            field="deadline",
+            value=format_duration(schedule.deadline),
+            rule="longer than zero",
+            fix="deadline: 10m",
+        )
+
+
+def _check_once(at: datetime, window: Window, *, now: datetime, catch_up_given: bool) -> None:
+    check_storable(at, field="trigger.at")
+    if at <= now and not catch_up_given:
+        raise InvalidInput(
+            f"once at {format_instant(at)} is in the past",
+            field="trigger.at",
+            value=format_instant(at),
+            rule="an instant in the future, unless the request sets catch_up",
+            fix="a later instant, or catch_up: last to run it at once",
+        )
+    if not window.contains(at):
+        raise InvalidInput(
+            f"once at {format_instant(at)} is outside start_at and end_at, so it would never run",
+            field="trigger.at",
+            value=format_instant(at),
+            rule="the instant is between start_at and end_at",
+            fix="leave start_at and end_at out",
+        )

@@ -1,0 +1,1 @@
+"""The interfaces: Python, command line, HTTP, MCP and dashboard. They only translate; operations decide."""

@@ -1,0 +1,319 @@
+"""Builds a command from an operation: arguments, options, help and callback."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from timewright.clocks import SystemClock
+from timewright.core.moments import format_instant
+from timewright.errors import TimewrightError
+from timewright.interfaces.cli.fields import OptionField, options_of, subject_of
+from timewright.interfaces.cli.options import command_words, request_of, takes_command, takes_text
+from timewright.interfaces.cli.output.doctor import exit_code_for, findings_page, pending_migrations
+from timewright.interfaces.cli.output.table import current_screen
+from timewright.interfaces.cli.output.times import local_zone, parse_instant_or_none, today_at
+from timewright.interfaces.cli.session import Session, serialize
+from timewright.interfaces.cli.time_input import resolve_instants
+from timewright.operations import Operation, OperationContext, operations
+
+OUTPUT_FORMATS = ("table", "json", "yaml")
+# The creation instant is on the interval grid but is not an occurrence; the next one is.
+NOT_AN_OCCURRENCE = ("not_planned", "unaccounted")
+MAX_FOLLOWING = 2
+MAX_SECRET_BYTES = 1_048_576
+SECTIONS = ("Trigger", "Target", "Policies", "Metadata", "Options", "Settings", "Global")
+
+
+class Option(click.Option):
+    """An option with the section of the help it belongs to."""
+
+    section = "Options"
+
+
+class SectionedCommand(click.Command):
+    """A command whose help has sections."""
+
+    operation: Operation[Any] | None = None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; `--http URL` without a method means GET."""
+        end = args.index("--") if "--" in args else len(args)
+        for position in range(end - 1, 0, -1):
+            if args[position - 1] == "--http" and args[position].lower().startswith(("http://", "https://")):
+                args.insert(position, "GET")
+        return super().parse_args(ctx, args)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show the summary and, for an operation, its request and examples."""
+        super().format_help_text(ctx, formatter)
+        if self.operation is None:
+            return
+        with formatter.indentation():
+            formatter.write_paragraph()
+            formatter.write_text(" ".join((self.operation.request_type.__doc__ or "").split()))
+        with formatter.section("Examples"):
+            for example in self.operation.examples:
+                typed = shlex.join(command_words(self.operation, example))
+                formatter.write(f"{' ' * formatter.current_indent}timewright {typed}\n")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show the options by section."""
+        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        shown = [(getattr(one, "section", "Global"), one.get_help_record(ctx)) for one in options]
+        for section in SECTIONS:
+            records = [record for part, record in shown if part == section and record is not None]
+            if records:
+                with formatter.section(section):
+                    formatter.write_dl(records)
+
+
+def global_options() -> list[click.Parameter]:
+    """Return the options that every command accepts, before or after its name."""
+    options = [
+        Option(["--store"], metavar="URL", help="The store: a file or postgresql://…  [timewright.db]"),
+        Option(["--server"], metavar="URL", help="Use this server instead of the store."),
+        Option(["--namespace"], metavar="NAME", help="The namespace.  [default]"),
+        Option(["-o", "--output"], type=click.Choice(OUTPUT_FORMATS), help="Output format.  [table]"),
+        Option(["--json"], is_flag=True, default=None, help="Same as -o json."),
+        Option(
+            ["-q", "--quiet"], is_flag=True, default=None, help="Print only names and ids, without notes."
+        ),
+        Option(
+            ["-v", "--verbose"], is_flag=True, default=None, help="Also print which store or server is used."
+        ),
+        Option(["--config"], metavar="FILE", help="The settings file.  [timewright.toml]"),
+        Option(["--debug"], is_flag=True, default=None, help="Show the traceback of an error."),
+    ]
+    for option in options:
+        option.section, option.expose_value, option.callback = "Global", False, _save_global_option
+    return [*options]
+
+
+def version_option() -> click.Option:
+    """`timewright --version`."""
+
+    def show_version(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
+        if value and not ctx.resilient_parsing:
+            from importlib.metadata import version
+
+            click.echo(f"timewright {version('timewright')}")
+            ctx.exit()
+
+    return Option(
+        ["--version"],
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=show_version,
+        help="Show the version.",
+    )
+
+
+def command_for(operation: Operation[Any], *, name: str = "") -> click.Command:
+    """Return the command of an operation."""
+    subject = subject_of(operation)
+    params: list[click.Parameter] = []
+    if subject is not None:
+        complete = _complete_schedules if subject.key == "schedule" else None
+        params.append(click.Argument([subject.key], required=subject.required, shell_complete=complete))
+    if takes_command(operation):
+        params.append(
+            click.Argument(["command"], nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+        )
+    if takes_text(operation):
+        params.append(click.Argument(["text_argument"], required=False, metavar="[TEXT]"))
+    params += [
+        _option(
+            field,
+            changes=operation.verb == "update",
+            prompted=field.key in operation.request_type.redacted_fields
+            or (field.key == "text" and takes_text(operation)),
+        )
+        for field in options_of(operation)
+    ]
+    params += _extra_options(operation)
+    command = SectionedCommand(
+        name or operation.verb.split()[-1],
+        params=[*params, *global_options()],
+        callback=_callback_of(operation),
+        help=operation.summary,
+        # The first clause of the summary.
+        short_help=re.split("[;:.]", operation.summary)[0],
+    )
+    command.operation = operation
+    return command
+
+
+def print_answer(
+    session: Session, operation: Operation[Any], answer: Mapping[str, Any], context: OperationContext
+) -> None:
+    """Print an answer in the requested format."""
+    from timewright.interfaces.cli.output.render import answer_lines, answer_names, answer_notes
+
+    if session.output != "table":
+        session.print([serialize(answer, session.output)])
+        return
+    if session.quiet:
+        session.print(answer_names(answer))
+        return
+    session.print(answer_lines(operation, answer, current_screen(context.now())))
+    for note in answer_notes(operation, answer, context.settings):
+        session.print_note(note)
+
+
+def option_for(field: OptionField) -> click.Option:
+    """Return the option of a field."""
+    return _option(field, changes=False)
+
+
+def _callback_of(operation: Operation[Any]) -> Callable[..., int]:
+    @click.pass_obj
+    def perform(session: Session, /, **values: Any) -> int:
+        if values.get("command") and not values.get("shell"):
+            raise click.UsageError(
+                f"{values['command'][0]!r} is an unexpected argument; a command needs --shell"
+            )
+        if values.get("text_argument") is not None:
+            if values["text"] is not None:
+                raise click.UsageError("the text is given twice, as an argument and with --text")
+            values["text"] = values["text_argument"]
+        request = request_of(operation, values)
+        request |= _prompt_for_secrets(operation, request)
+        if operation.name == "doctor" and (findings := pending_migrations(session)) is not None:
+            session.print(_format_findings(session, findings))
+            return exit_code_for(operation.name, findings)
+        with session.context(operation, request) as context:
+            request = resolve_instants(operation, request, now=context.now())
+            if values.get("follow"):
+                _follow(session, operation, context, request)
+                return 0
+            answer = _explain_local_time(operation, context, request)
+            if answer is None:
+                answer = operation(context, request)
+            print_answer(session, operation, answer, context)
+        return exit_code_for(operation.name, answer)
+
+    return perform
+
+
+def _format_findings(session: Session, answer: Mapping[str, Any]) -> list[str]:
+    if session.output != "table":
+        return [serialize(answer, session.output)]
+    return findings_page(answer, current_screen(SystemClock().now()))
+
+
+def _follow(
+    session: Session, operation: Operation[Any], context: OperationContext, request: Mapping[str, Any]
+) -> None:
+    from timewright.interfaces.cli.output.follow_output import follow_output
+    from timewright.interfaces.cli.output.follow_runs import follow_runs
+
+    with _until_interrupted():
+        (follow_output if operation.name == "run logs" else follow_runs)(session, context, request)
+
+
+@contextmanager
+def _until_interrupted() -> Iterator[None]:
+    """Ctrl-C ends follow mode without an error."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        return
+
+
+def _explain_local_time(
+    operation: Operation[Any], context: OperationContext, request: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Answer `explain --at 14:02:20`: today in local time, for an occurrence within that second or minute."""
+    now = context.now()
+    text = request.get("at") if operation.name == "schedule explain" else None
+    found = today_at(text, now=now, zone=local_zone(now)) if isinstance(text, str) else None
+    if found is None:
+        return None
+    moment, precision = found
+    answer = first = operation(context, {**request, "at": format_instant(moment)})
+    for _ in range(MAX_FOLLOWING):
+        following = parse_instant_or_none(answer["next_at"])
+        if answer["status"] not in NOT_AN_OCCURRENCE or following is None or following >= moment + precision:
+            break
+        answer = operation(context, {**request, "at": answer["next_at"]})
+    return first if answer["status"] in NOT_AN_OCCURRENCE else answer
+
+
+def _extra_options(operation: Operation[Any]) -> list[click.Parameter]:
+    """Return the options that only the command line has."""
+    if operation.name == "run list":
+        text = "Print runs as they end, until Ctrl-C."
+        return [Option(["--follow"], is_flag=True, help=text)]
+    if operation.name == "run logs":
+        text = "Print the output as it is written, until the run ends."
+        return [Option(["--follow"], is_flag=True, help=text)]
+    if operation.request_type.flattens is not None:
+        text = "Read the fields from a YAML or JSON file, or - for standard input."
+        return [Option(["--file"], metavar="FILE", help=text)]
+    return []
+
+
+def _option(field: OptionField, *, changes: bool, prompted: bool = False) -> click.Option:
+    declared = [field.key, f"{field.flag}/--no-{field.flag[2:]}" if field.kind == "switch" else field.flag]
+    kinds: dict[str, dict[str, Any]] = {
+        "flag": {"is_flag": True, "default": None},
+        "switch": {"default": None},
+        "command": {"is_flag": True, "default": None},
+        "request": {"nargs": 2},
+    }
+    choices = f" {', '.join(field.choices)}." if field.choices else ""
+    choices += f"  [{field.default}]" if field.default and not changes else ""
+    metavar: dict[str, Any] = (
+        {} if field.kind in ("flag", "switch", "command") else {"metavar": field.metavar}
+    )
+    option = Option(
+        declared,
+        multiple=field.repeatable,
+        required=field.required and not prompted,
+        help=f"{field.help}{choices}",
+        shell_complete=lambda _ctx, _param, prefix: [one for one in field.choices if one.startswith(prefix)],
+        **kinds.get(field.kind, {}),
+        **metavar,
+    )
+    option.section = field.section or "Options"
+    return option
+
+
+def _complete_schedules(ctx: click.Context, _param: click.Parameter, prefix: str) -> list[str]:
+    """Return the schedule names with a prefix, for shell completion."""
+    session, operation = ctx.obj, operations["schedule list"]
+    try:
+        with session.context(operation, {}) as context:
+            rows = operation(context, {"name_starts": prefix, "limit": 50})["schedules"]
+            return [row["name"] for row in rows]
+    except (TimewrightError, OSError):
+        return []
+
+
+def _save_global_option(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Save a global option; the last one before the verb's arguments wins."""
+    if value is not None and isinstance(ctx.obj, Session):
+        name, given = ("output", "json") if param.name == "json" else (str(param.name), value)
+        ctx.obj.given[name] = given
+    return value
+
+
+def _prompt_for_secrets(operation: Operation[Any], request: Mapping[str, Any]) -> dict[str, str]:
+    """Read the secret fields that were not given, from a hidden prompt or from standard input."""
+    missing = [name for name in operation.request_type.redacted_fields if name not in request]
+    return {name: _read_secret(name) for name in missing}
+
+
+def _read_secret(name: str) -> str:
+    if sys.stdin is not None and sys.stdin.isatty():
+        return str(click.prompt(name, hide_input=True, err=True))
+    raw = sys.stdin.buffer.read(MAX_SECRET_BYTES) if sys.stdin is not None else b""
+    return raw.decode("utf-8", "surrogateescape").removesuffix("\n").removesuffix("\r")

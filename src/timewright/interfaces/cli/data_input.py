@@ -1,0 +1,94 @@
+"""Parses data from arguments and files: JSON, or a strict subset of YAML."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from timewright.core.input.strict_json import DuplicateKey, read_json
+from timewright.errors import InvalidInput
+
+MAX_TEXT_BYTES = 256 * 1024
+# The limit of the HTTP server.
+MAX_FILE_BYTES = 4 * 1024 * 1024
+
+_RULE = "JSON or YAML without anchors, aliases, tags and duplicate keys"
+_FIX = "'{\"to\": \"ada\"}', or '{to: ada}'"
+_INTEGER = r"-?(?:0|[1-9][0-9]*)"
+# Text that is meant as data, so a syntax error is reported.
+_LOOKS_LIKE_DATA = re.compile(r"^\s*(?:[\[{\"]|- )|: |\n")
+_NUMBER = re.compile(rf"{_INTEGER}(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+
+
+def read_data(text: str, *, field: str, max_bytes: int = MAX_TEXT_BYTES) -> Any:
+    """Parse JSON or YAML."""
+    if len(text) > max_bytes:
+        raise _input_error(field, f"has {len(text)} characters; at most {max_bytes} are allowed")
+    try:
+        return read_json(text)
+    except RecursionError:
+        raise _input_error(field, "is nested too deeply") from None
+    except DuplicateKey as error:
+        raise _input_error(field, f"is invalid: {error}") from None
+    except ValueError:
+        return _read_yaml(text, field=field)
+
+
+def read_data_or_text(text: str, *, field: str) -> Any:
+    """Parse data, but return plain words as text."""
+    try:
+        return read_data(text, field=field)
+    except InvalidInput:
+        if _LOOKS_LIKE_DATA.search(text):
+            raise
+        return text
+
+
+def read_file(name: str, *, field: str = "file") -> dict[str, Any]:
+    """Read the fields in a file, or in standard input for `-`."""
+    data = read_data(read_text(name, field), field=field)
+    if not isinstance(data, dict):
+        raise _input_error(field, f"{name} is not a mapping", fix="{name: report, every: 1h, note: hello}")
+    return data
+
+
+def parse_number(text: str) -> int | float | str:
+    """Parse a number; other text is returned as it is, for the decoder to refuse."""
+    if len(text) > 40 or not _NUMBER.fullmatch(text):
+        return text
+    return int(text) if re.fullmatch(_INTEGER, text) else float(text)
+
+
+def read_text(name: str, field: str, *, max_bytes: int = MAX_TEXT_BYTES) -> str:
+    """Read a file, or standard input for `-`."""
+    try:
+        if name == "-":
+            raw = sys.stdin.buffer.read(max_bytes + 1)
+        else:
+            with Path(name).open("rb") as file:
+                raw = file.read(max_bytes + 1)
+    except OSError as error:
+        why = f"{name} cannot be read: {error.strerror or error}"
+        raise _input_error(field, why, fix="a readable file, or - for standard input") from None
+    if len(raw) > max_bytes:
+        raise _input_error(field, f"{name} is larger than {max_bytes // 1024} KiB", fix="a smaller file")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise _input_error(field, f"{name} is not UTF-8") from None
+
+
+def _read_yaml(text: str, *, field: str) -> Any:
+    # Imported late because YAML is slow to import and few commands need it.
+    from timewright.core.input.strict_yaml import InvalidYaml, read_yaml
+
+    try:
+        return read_yaml(text)
+    except InvalidYaml as error:
+        raise _input_error(field, str(error)) from None
+
+
+def _input_error(field: str, what: str, *, fix: str = _FIX) -> InvalidInput:
+    return InvalidInput(f"{field} {what}", field=field, rule=_RULE, fix=fix)

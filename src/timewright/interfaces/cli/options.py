@@ -1,0 +1,190 @@
+"""Builds a request from command-line options, and the command line from a request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from timewright.core.input.aliases import snake_case
+from timewright.core.input.encoding import to_json_value
+from timewright.core.input.shorthand import Milliseconds
+from timewright.core.input.struct_decoder import canonical_fields
+from timewright.core.moments import format_duration, from_ms
+from timewright.core.schedule.schedule import Schedule
+from timewright.errors import InvalidInput
+from timewright.interfaces.cli.data_input import (
+    MAX_FILE_BYTES,
+    parse_number,
+    read_data,
+    read_data_or_text,
+    read_file,
+    read_text,
+)
+from timewright.interfaces.cli.fields import OptionField, model_of, options_of, subject_of
+from timewright.operations import Operation
+
+
+def request_of(operation: Operation[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request of the given options and arguments."""
+    payload: dict[str, Any] = {}
+    if values.get("file") and "file" not in operation.request_type.__struct_fields__:
+        payload.update(read_file(values["file"]))
+    subject = subject_of(operation)
+    for field in (subject, *options_of(operation)) if subject is not None else options_of(operation):
+        given = values.get(field.key)
+        if given is not None and given != ():
+            payload[field.key] = _read(field, given)
+    if values.get("shell"):
+        payload["shell"] = list(values.get("command") or ())
+    return _combine_shorthand(payload) if model_of(operation) is Schedule else payload
+
+
+def takes_command(operation: Operation[Any]) -> bool:
+    """Whether the operation takes a shell command after `--`."""
+    return any(field.kind == "command" for field in options_of(operation))
+
+
+def takes_text(operation: Operation[Any]) -> bool:
+    """Whether the operation has a text, which can also be given as an argument."""
+    return any(field.key == "text" for field in options_of(operation))
+
+
+def read_field(field: OptionField, given: str | tuple[str, ...]) -> Any:
+    """Parse the text of an option by the kind of its field."""
+    return _read(field, (given,) if field.repeatable and isinstance(given, str) else given)
+
+
+def command_words(operation: Operation[Any], payload: Mapping[str, Any]) -> list[str]:
+    """Return a request as the words of a command line."""
+    subject = subject_of(operation)
+    known = {field.key: field for field in options_of(operation)}
+    words, command = operation.name.split(), []
+    for key, value in _by_option_name(operation, payload).items():
+        if subject is not None and key == subject.key:
+            words.append(str(value))
+        elif known[key].kind == "command":
+            command = ["--", *value]
+            words.append("--shell")
+        else:
+            words += _format_option(known[key], value)
+    return [*words, *command]
+
+
+def _read(field: OptionField, given: Any) -> Any:
+    """Parse the value of a field."""
+    if field.nullable and given == "null":
+        return None
+    match field.kind:
+        case "number":
+            return parse_number(given)
+        case "words":
+            return _read_words(field, given)
+        case "pairs":
+            return _read_pairs(field, given)
+        case "data" if field.key == "file" and not given.lstrip().startswith(("{", "[")):
+            return read_data(
+                read_text(given, field.key, max_bytes=MAX_FILE_BYTES),
+                field=field.key,
+                max_bytes=MAX_FILE_BYTES,
+            )
+        case "data":
+            return read_data_or_text(given, field=field.key)
+        case "request":
+            return " ".join(given)
+        case "text" if field.key == "ical" and "BEGIN:VCALENDAR" not in given.upper():
+            return read_text(given, field.key)
+        case _:
+            return given
+
+
+def _read_words(field: OptionField, texts: Sequence[str]) -> Any:
+    # A JSON list in one argument, so that it can also be empty.
+    if len(texts) == 1 and texts[0].startswith("["):
+        return read_data(texts[0], field=field.key)
+    return list(texts)
+
+
+def _read_pairs(field: OptionField, texts: Sequence[str]) -> Any:
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if field.key == "headers" and ":" in name:
+            # Name: value, as for curl.
+            name, equals, value = (part.strip() for part in text.partition(":"))
+        if text.startswith("{"):
+            found.update(read_data(text, field=field.key))
+        elif not equals or not name:
+            raise InvalidInput(
+                f"{field.flag} {text!r} is not name=value",
+                field=field.key,
+                value=text,
+                rule="name=value, or a JSON object",
+                fix=f"{field.flag} team=finance",
+            )
+        else:
+            found[name] = (
+                value if field.key == "headers" else read_data_or_text(value, field=f"{field.key}.{name}")
+            )
+    return found
+
+
+def _combine_shorthand(payload: dict[str, Any]) -> dict[str, Any]:
+    """Combine shorthand fields: a call with its arguments, retry as a number, lease as a duration."""
+    combined = dict(payload)
+    if "args" in combined:
+        combined["call"] = {"name": combined.get("call", ""), "args": combined.pop("args")}
+    if isinstance(combined.get("retry"), int) and "max_attempts" not in combined:
+        combined["max_attempts"] = combined.pop("retry")
+    if isinstance(combined.get("lease"), str):
+        combined["lease_ttl"] = combined.pop("lease")
+    return combined
+
+
+def _by_option_name(operation: Operation[Any], payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the payload by option names; aliases are resolved to their fields."""
+    subject = subject_of(operation)
+    known = {field.key for field in options_of(operation)} | {subject.key if subject is not None else ""}
+    found: dict[str, Any] = {}
+    for key, value in payload.items():
+        stem = snake_case(key).removesuffix("_ms")
+        if snake_case(key) in known:
+            found[snake_case(key)] = value
+        elif stem in known and isinstance(value, int):
+            found[stem] = format_duration(from_ms(value, field=stem))
+        else:
+            found.update(
+                _unwrapped(canonical_fields({key: value}, model_of(operation) or operation.request_type))
+            )
+    return found
+
+
+def _unwrapped(value: Any) -> Any:
+    if isinstance(value, Milliseconds):
+        return format_duration(from_ms(value.value, field="ms"))
+    if isinstance(value, Mapping):
+        return {key: _unwrapped(inner) for key, inner in value.items()}
+    return value
+
+
+def _format_option(field: OptionField, value: Any) -> list[str]:
+    if field.kind in ("flag", "switch"):
+        off = field.flag.replace("--", "--no-", 1)
+        return [field.flag] if value else [off] if field.kind == "switch" else []
+    if field.kind == "words" and any(isinstance(one, Mapping) for one in value):
+        return [field.flag, _format_value(value)]
+    if field.kind == "words":
+        return [word for one in value for word in (field.flag, str(to_json_value(one)))]
+    if field.kind == "pairs":
+        return [word for name, one in value.items() for word in (field.flag, f"{name}={_format_value(one)}")]
+    if field.kind == "request":
+        method, blank, url = str(value).partition(" ")
+        return [field.flag, *((method, url) if blank else ("GET", method))]
+    return [field.flag, _format_value(value) if field.kind == "data" else str(to_json_value(value))]
+
+
+def _format_value(value: Any) -> str:
+    """Return a text that parses to this value; a plain word stays as it is."""
+    if isinstance(value, str) and not value.startswith("{") and read_data_or_text(value, field="") == value:
+        return value
+    return json.dumps(to_json_value(value), ensure_ascii=False)

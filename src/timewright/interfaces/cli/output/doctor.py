@@ -1,0 +1,52 @@
+"""Prints the findings of `doctor`, and checks a store for pending migrations without opening it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from timewright.interfaces.cli.output.table import Screen, wrap
+from timewright.interfaces.cli.session import Session, inspect_store, store_path
+
+JsonObject = Mapping[str, Any]
+
+EXIT_FAILED = 1
+
+
+def findings_page(answer: JsonObject, screen: Screen) -> list[str]:
+    """Return a line per finding, with its fix."""
+    lines: list[str] = []
+    for one in answer["findings"]:
+        fix = f"   fix: {one['fix']}" if one["fix"] else ""
+        lines += wrap(screen, f"{one['status']:<4}  {one['message']}{fix}")
+    return lines
+
+
+def exit_code_for(operation: str, answer: JsonObject) -> int:
+    """Return 1 if a check, verification or target test fails."""
+    if operation == "doctor":
+        return EXIT_FAILED if answer["status"] == "fail" else 0
+    if operation == "verify":
+        return 0 if answer["holds"] else EXIT_FAILED
+    if operation == "schedule test" and answer["tried"]:
+        return 0 if answer["outcome"]["kind"] == "succeeded" else EXIT_FAILED
+    return 0
+
+
+def pending_migrations(session: Session) -> dict[str, Any] | None:
+    """Return a finding if migrations are pending; checked without opening, which would apply them."""
+    if session.given.get("server"):
+        return None
+    path = store_path(session.store_url)
+    if path is not None and not path.exists():
+        return None
+    info = inspect_store(session.store_url)
+    if not info.exists or not info.pending_migrations:
+        return None
+    finding = {
+        "check": "schema",
+        "status": "fail",
+        "message": f"{info.engine}: the schema lacks migrations: {', '.join(info.pending_migrations)}",
+        "fix": "timewright backup FILE, then timewright migrate",
+    }
+    return {"status": "fail", "findings": [finding]}

@@ -1,0 +1,124 @@
+"""Prints errors: message, field, rule and fix; a traceback only with --debug."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import click
+
+from timewright.errors import TimewrightError
+from timewright.interfaces.cli.output.table import escape_control
+
+EXIT_REFUSED, EXIT_USAGE, EXIT_PENDING, EXIT_INTERRUPTED = 1, 2, 3, 130
+
+
+class UnknownCommand(click.UsageError):
+    """An unknown command, with suggestions."""
+
+    def __init__(self, message: str, *, ctx: click.Context, tries: str) -> None:
+        super().__init__(message, ctx=ctx)
+        self.suggestions = tries
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Return the exit code of an error: 1 for a refused or failed command, 2 for wrong usage."""
+    if isinstance(error, BrokenPipeError):
+        return 0
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return EXIT_INTERRUPTED
+    return EXIT_USAGE if isinstance(error, click.UsageError) else EXIT_REFUSED
+
+
+def print_error(error: BaseException, arguments: Sequence[str]) -> None:
+    """Print an error to standard error; a closed output or Ctrl-C prints nothing."""
+    if isinstance(error, BrokenPipeError):
+        _discard_output()
+        return
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return
+    if "--debug" in arguments:
+        traceback.print_exception(error)
+    problem = _problem(error)
+    text = json.dumps(problem, indent=2, default=str) if _wants_json(arguments) else _format_problem(problem)
+    click.echo(text, err=True)
+
+
+def _problem(error: BaseException) -> dict[str, Any]:
+    """Return an error as data: code, message, field, rule and fix."""
+    if isinstance(error, TimewrightError):
+        return error.problem()
+    if isinstance(error, click.ClickException):
+        fix = error.suggestions if isinstance(error, UnknownCommand) else _help_for(error)
+        message = error.format_message().rstrip(".")
+        return {"code": "usage", "message": message[:1].lower() + message[1:], "fix": fix}
+    if isinstance(error, OSError):
+        named = f": {error.filename}" if error.filename else ""
+        fix = "check the output, the disk and the permissions"
+        return {
+            "code": "system",
+            "message": f"system error: {error.strerror or error}{named}",
+            "fix": fix,
+        }
+    report = _write_report(error)
+    return {
+        "code": "internal",
+        "message": f"internal error: {type(error).__name__}: {error}",
+        "rule": f"the details are in {report}" if report else "",
+        "fix": "run the command with --debug and report the problem",
+    }
+
+
+def _format_problem(problem: dict[str, Any]) -> str:
+    first, *more = str(problem["message"]).strip().split("\n")
+    lines = [f"error: {escape_control(first)}", *(f"  {escape_control(line)}" for line in more)]
+    field = str(problem.get("field") or "")
+    shown = {**problem, "field": field.partition(": ")[2] or field}
+    for label, key in (("field", "field"), ("rule", "rule"), ("try", "fix")):
+        if shown.get(key):
+            lines.append(f"  {label:<7} {escape_control(shown[key])}")
+    return "\n".join(lines)
+
+
+def _help_for(error: click.ClickException) -> str:
+    ctx = getattr(error, "ctx", None)
+    return f"{ctx.command_path if ctx is not None else 'timewright'} --help"
+
+
+def _wants_json(words: Sequence[str]) -> bool:
+    """Whether JSON output was requested, also if the arguments are invalid."""
+    pairs = pairwise([*words, ""])
+    return any(word in _JSON_FLAGS or (word, after) in _JSON_PAIRS for word, after in pairs)
+
+
+_JSON_FLAGS = {"-ojson", "--output=json", "--json"}
+_JSON_PAIRS = {("-o", "json"), ("--output", "json")}
+
+
+def _write_report(error: BaseException) -> str:
+    """Write a report file; it does not contain the arguments, which may be secret."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="timewright-error-", suffix=".txt", delete=False, encoding="utf-8", errors="replace"
+        ) as file:
+            file.write(f"Python {sys.version}\n")
+            traceback.print_exception(error, file=file)
+            return file.name
+    except OSError:
+        return ""
+
+
+def _discard_output() -> None:
+    """Redirect the output to /dev/null, so that Python does not fail when it flushes at exit."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            os.dup2(nothing, stream.fileno())
+        except (AttributeError, OSError, ValueError):
+            continue

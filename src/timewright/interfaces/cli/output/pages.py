@@ -1,0 +1,236 @@
+"""Detail pages: schedule, run, explanation, calendar, next occurrences and health."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import fields
+
+from timewright.core.input.encoding import to_json_value
+from timewright.core.run.run import Attempt
+from timewright.core.schedule.forecast import Preview
+from timewright.core.schedule.schedule import Schedule
+from timewright.interfaces.cli.output.rows import (
+    WINDOW_COLUMNS,
+    columns_for,
+    duration_of,
+    format_instant,
+    format_value,
+    inline_data,
+    reason_of,
+    start_delay,
+    state_with_mark,
+    window_cells,
+)
+from timewright.interfaces.cli.output.table import NBSP, Screen, key_values, table, wrap
+from timewright.interfaces.cli.output.times import (
+    full_time,
+    localize_times,
+    parse_instant_or_none,
+    relative_time,
+)
+
+JsonObject = Mapping[str, Any]
+
+_METADATA = {"id", "name", "namespace", "group", "description", "tags", "metadata", "revision", "created_at"}
+_METADATA |= {"created_by", "origin", "trigger", "target"}
+_MAIN_FIELD = {"http": "url", "call": "name", "shell": "command", "note": "text", "workflow": "workflow"}
+
+
+def schedule_page(answer: JsonObject, screen: Screen) -> list[str]:
+    """Return the definition, progress and next occurrences of a schedule."""
+    schedule, progress = answer["schedule"], answer["progress"]
+    rows: list[tuple[str, str]] = [
+        ("state", ": ".join(part for part in (progress["state"], progress["reason"]) if part)),
+        ("until", format_value(progress["paused_until"], screen)),
+        ("trigger", answer["trigger"]),
+        ("next", _times(answer["next"], screen)),
+        ("reason", localize_times(answer["decision"], now=screen.now, zone=screen.zone)),
+        ("waits for", "\n".join(_upstream_line(one, screen) for one in answer["upstream"])),
+        ("downstream", "\n".join(_downstream_line(one) for one in answer["downstream"])),
+        ("target", _target(schedule["target"])),
+        ("policies", "\n".join(f"{key}: {inline_data(value)}" for key, value in _changed_policies(schedule))),
+        ("group", schedule["group"] or ""),
+        ("tags", ", ".join(schedule["tags"])),
+        ("metadata", format_value(schedule["metadata"], screen)),
+        ("description", schedule["description"]),
+        ("runs", _counts(answer)),
+        ("last run", format_value(progress["last_finished_at"], screen)),
+        ("revision", _revision(schedule, screen)),
+    ]
+    return [*wrap(screen, f"{schedule['name']}   {schedule['id']}"), *key_values(screen, rows)]
+
+
+def run_page(answer: JsonObject, screen: Screen) -> list[str]:
+    """Return the state of a run and its attempts."""
+    run = answer["run"]
+    rows = [
+        ("state", ": ".join(part for part in (state_with_mark(run), reason_of(run, screen)) if part)),
+        ("planned", format_value(run["planned_at"], screen)),
+        ("not before", format_value(run["fire_at"], screen) if run["fire_at"] != run["planned_at"] else ""),
+        ("started", format_value(run["started_at"], screen)),
+        ("start delay", start_delay(run)),
+        ("duration", duration_of(run)),
+        ("triggered by", run["source"]),
+        ("note", answer["note"]),
+        ("reason", run["reason"] if run["error"] else ""),
+        ("queue", run["queue"]),
+        ("holder", run["holder"]),
+        (
+            "lease",
+            f"{answer['lease_id']} until {format_value(run['lease_until'], screen)}"
+            if answer["lease_id"]
+            else "",
+        ),
+        ("payload", "" if answer["payload"] is None else inline_data(answer["payload"])),
+        ("backfill of", answer["backfill_of"]),
+        ("parent", answer["parent"]),
+        ("key", answer["key"]),
+    ]
+    head = "   ".join(part for part in (run["id"], run["schedule"]) if part)
+    attempts = row_table(Attempt, answer["attempts"], screen) if answer["attempts"] else []
+    return [*wrap(screen, head), *key_values(screen, rows), *attempts]
+
+
+def explanation_page(answer: JsonObject, screen: Screen) -> list[str]:
+    """Return why an occurrence ran, did not run or will run, and how to change that."""
+    moment = parse_instant_or_none(answer["at"])
+    decision = answer["status"] + (f" ({answer['reason']})" if answer["reason"] else "")
+    rows = [
+        ("planned", _exact_time(moment, screen) if moment is not None else ""),
+        ("schedule time", _schedule_time(answer, moment, screen)),
+        ("decision", decision),
+        ("note", answer["note"]),
+        (
+            "because",
+            "\n".join(localize_times(one, now=screen.now, zone=screen.zone) for one in answer["because"]),
+        ),
+        ("attempts", "\n".join(map(_attempt, answer["attempts"]))),
+        ("policy", "\n".join(f"{key}: {inline_data(value)}" for key, value in answer["policy"].items())),
+        ("previous", format_value(answer["previous_at"], screen)),
+        ("next", format_value(answer["next_at"], screen)),
+        ("to change it", "\n".join(one["command"] for one in answer["remedies"])),
+    ]
+    headline = localize_times(answer["summary"], now=screen.now, zone=screen.zone)
+    return [*wrap(screen, headline), *key_values(screen, rows)]
+
+
+def calendar_page(answer: JsonObject, screen: Screen) -> list[str]:
+    """Return the entries of a calendar and the schedules that use it."""
+    calendar = answer["calendar"]
+    held = [
+        (key, format_value(calendar[key], screen))
+        for key in ("zone", "dates", "yearly", "ranges", "weekly", "spans", "names")
+    ]
+    source = calendar["source"]
+    read = f"{source['library']}, {source['first_year']} to {source['last_year']}" if source else ""
+    held += [("source", read), *((key, ", ".join(answer.get(key, ()))) for key in ("added", "removed"))]
+    used = ("used by", ", ".join(answer.get("used_by", ())))
+    head = f"{calendar['name']}   revision {calendar['revision']}"
+    return [*wrap(screen, head), *key_values(screen, [*held, used])]
+
+
+def next_page(answer: JsonObject, screen: Screen) -> list[str]:
+    """Return the next occurrences, one per line."""
+    head = "   ".join(part for part in (answer["schedule"], answer["trigger"]) if part)
+    rows = (
+        row_table(Preview, answer["next"], screen)
+        if answer["next"]
+        else [screen.render("no next occurrence")]
+    )
+    return [*wrap(screen, head), *rows]
+
+
+def health_page(answer: JsonObject, screen: Screen) -> list[str]:
+    """Return the health of a schedule over three windows."""
+    rows = [
+        (key.replace("_", " "), format_value(value, screen))
+        for key, value in answer.items()
+        if key != "windows"
+    ]
+    windows = [window_cells(name, row) for name, row in answer["windows"].items()]
+    return [*key_values(screen, rows, indent=0), *table(screen, WINDOW_COLUMNS, windows)]
+
+
+def row_table(kind: type, rows: Sequence[JsonObject], screen: Screen) -> list[str]:
+    """Format rows of one type as a table."""
+    columns, cells = columns_for(kind, rows)
+    return table(screen, columns, [cells(row, screen) for row in rows])
+
+
+def _times(rows: Sequence[JsonObject], screen: Screen) -> str:
+    """Return the instants one per line, all with or all without seconds, each with its note."""
+    moments = [
+        (m, _note_of(row)) for row in rows if (m := parse_instant_or_none(row["planned_at"])) is not None
+    ]
+    seconds = any(moment.second for moment, _ in moments)
+    lines = ((format_instant(moment, screen, seconds=seconds), note) for moment, note in moments)
+    return "\n".join(f"{time}   {note}" if note else time for time, note in lines)
+
+
+def _note_of(row: JsonObject) -> str:
+    """Return why an occurrence will not run, and its note."""
+    verdict = f"{row['verdict']}: {row['reason']}" if row["reason"] else ""
+    return "; ".join(part for part in (verdict, row["note"]) if part)
+
+
+def _upstream_line(one: JsonObject, screen: Screen) -> str:
+    last = f"last {format_value(one['met_at'], screen)}" if one["met_at"] else "not yet"
+    return f"{one['schedule']}: {one['words']} ({last})"
+
+
+def _downstream_line(one: JsonObject) -> str:
+    how = "runs after it" if one["kind"] == "after" else "needs it"
+    return f"{one['schedule']} {how} ({one['on']})"
+
+
+def _revision(schedule: JsonObject, screen: Screen) -> str:
+    created = parse_instant_or_none(schedule["created_at"])
+    ago = relative_time(created, now=screen.now) if created is not None else ""
+    return f"{schedule['revision']}, created by {schedule['created_by'] or 'unknown'} {ago}".rstrip()
+
+
+def _counts(answer: JsonObject) -> str:
+    progress = answer["progress"]
+    counts = [(progress["runs"], "so far"), (progress["failures"], "failed in a row")]
+    counts += [(answer["in_flight"], "in progress"), (answer["held"], "held")]
+    return ", ".join(f"{count} {what}" for count, what in counts if count) or "none"
+
+
+def _target(target: JsonObject) -> str:
+    """Return the target on one line."""
+    what = target.get(_MAIN_FIELD.get(target["kind"], "payload"))
+    text = " ".join(map(str, what)) if isinstance(what, list) else "" if what is None else inline_data(what)
+    return " ".join(part for part in (target["kind"], target.get("method", ""), text) if part)
+
+
+def _changed_policies(schedule: JsonObject) -> Iterator[tuple[str, Any]]:
+    """Yield the policies that differ from their defaults."""
+    defaults = {field.encode_name: inline_data(to_json_value(field.default)) for field in fields(Schedule)}
+    for key, value in schedule.items():
+        if key not in _METADATA and value not in (None, [], {}) and inline_data(value) != defaults.get(key):
+            yield key, value
+
+
+def _attempt(one: JsonObject) -> str:
+    duration = f" after {duration_of(one)}" if duration_of(one) else ""
+    return f"{one['number']}: {one['outcome']}{duration}" + (f": {one['error']}" if one["error"] else "")
+
+
+def _exact_time(moment: datetime, screen: Screen) -> str:
+    local = moment.astimezone(screen.zone)
+    offset = full_time(moment, zone=screen.zone)[-6:]
+    day = f"{local:%a %Y-%m-%d} {offset}".replace(" ", NBSP)
+    distance = relative_time(moment, now=screen.now).replace(" ", NBSP)
+    return f"{local:%H:%M:%S}.{local.microsecond // 1000:03d}   {day} ({distance})"
+
+
+def _schedule_time(answer: JsonObject, moment: datetime | None, screen: Screen) -> str:
+    """Return the instant in the schedule's zone, if its offset differs from the local one."""
+    if moment is None or not answer["local"]:
+        return ""
+    local = datetime.fromisoformat(answer["local"])
+    same = local.utcoffset() == moment.astimezone(screen.zone).utcoffset()
+    return "" if same else f"{local:%a %Y-%m-%d %H:%M:%S} {local.isoformat()[-6:]}".replace(" ", NBSP)

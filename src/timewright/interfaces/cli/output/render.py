@@ -1,0 +1,147 @@
+"""Renders answers: a line for a change, a table for a list, a page for one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, get_args, get_origin
+
+from msgspec import Struct
+from msgspec.structs import fields
+
+from timewright.interfaces.cli.output.attempt_output import feed_page, logs_page, target_test_page
+from timewright.interfaces.cli.output.doctor import findings_page
+from timewright.interfaces.cli.output.pages import (
+    calendar_page,
+    explanation_page,
+    health_page,
+    next_page,
+    row_table,
+    run_page,
+    schedule_page,
+)
+from timewright.interfaces.cli.output.rows import ROWS, format_value
+from timewright.interfaces.cli.output.summary_lines import change_line, run_line, schedule_line
+from timewright.interfaces.cli.output.table import Screen, escape_control, key_values
+from timewright.interfaces.cli.output.verification import verification_page
+from timewright.operations import Operation, views
+from timewright.operations.calendars import calendars, feed
+from timewright.operations.explain import explain
+from timewright.operations.health import doctor, overdue, verify
+from timewright.operations.queues import lease_results, leases
+from timewright.operations.registry import ListRequest
+from timewright.operations.runs import logs, result_trends
+from timewright.operations.schedules import queries, target_test, writes
+from timewright.settings import Settings
+
+JsonObject = Mapping[str, Any]
+Renderer = Callable[[JsonObject, Screen], list[str]]
+
+NAME_FIELDS = ("name", "id", "run", "queue", "limit", "instance", "provider", "planned_at", "at", "schedule")
+_LOCAL = ("127.0.0.1", "localhost", "[::1]")
+_RENDERERS: dict[type, Renderer] = {
+    views.ScheduleDetail: schedule_line,
+    views.RunDetail: run_line,
+    writes.PutScheduleResult: change_line,
+    lease_results.ReportedRun: run_line,
+    calendars.CalendarDetail: calendar_page,
+    calendars.DeletedCalendar: calendar_page,
+    calendars.RefreshedCalendar: calendar_page,
+    explain.Explanation: explanation_page,
+    queries.NextOccurrences: next_page,
+    queries.ScheduleHealth: health_page,
+    doctor.DoctorReport: findings_page,
+    logs.RunLogs: logs_page,
+    feed.ScheduleFeed: feed_page,
+    target_test.TargetTestResult: target_test_page,
+    verify.VerificationResult: verification_page,
+}
+_EMPTY_TEXT: dict[type, str] = {
+    overdue.OverdueReport: "nothing is overdue",
+    leases.DrainResult: "no entries",
+    result_trends.Trends: "no numbers in the results",
+}
+# Not shown: unreadable rows are printed as notes, and `behind` is for charts.
+_HIDDEN_FIELDS = ("unreadable", "behind")
+_READ_RENDERERS: dict[type, Renderer] = {views.ScheduleDetail: schedule_page, views.RunDetail: run_page}
+
+
+def answer_lines(operation: Operation[Any], answer: JsonObject, screen: Screen) -> list[str]:
+    """Return an answer as lines; an answer without a renderer is shown generically."""
+    renderers = {**_RENDERERS, **_READ_RENDERERS} if operation.read_only else _RENDERERS
+    renderer = renderers.get(operation.answer_type)
+    return (
+        renderer(answer, screen)
+        if renderer is not None
+        else _render_generic(operation.answer_type, answer, screen)
+    )
+
+
+def answer_names(answer: JsonObject) -> list[str]:
+    """Return only the names or ids in an answer."""
+    inner = next(
+        (answer[key] for key in ("detail", "run", "schedule", "calendar") if _is_part(answer.get(key))), None
+    )
+    if inner is not None:
+        return answer_names(inner)
+    lists = [value for value in answer.values() if isinstance(value, list) and value and _is_part(value[0])]
+    rows = lists[0] if lists else [answer]
+    return [escape_control(name) for row in rows if (name := _name(row))]
+
+
+def answer_notes(operation: Operation[Any], answer: JsonObject, settings: Settings) -> Iterator[str]:
+    """Yield notes about an answer."""
+    if answer.get("cursor") and issubclass(operation.request_type, ListRequest):
+        yield f"note: more rows: --cursor {answer['cursor']}"
+    for row in answer.get("unreadable", ()):
+        yield f"note: {row['name'] or row['id']} is unreadable ({row['id']}): {row['error']}"
+    for warning in answer.get("detail", answer).get("warnings", ()):
+        yield f"note: {warning}"
+    if operation.name not in ("schedule create", "schedule put", "schedule update"):
+        return
+    target = answer.get("detail", answer)["schedule"]["target"]
+    if target["kind"] == "shell" and not settings.shell:
+        yield "note: shell targets are disabled; enable them where it runs: timewright up --shell"
+    if target["kind"] == "http" and any(f"//{host}" in target["url"] for host in _LOCAL):
+        yield "note: HTTP targets may call this machine (setting local), but not private networks"
+
+
+def _render_generic(kind: type[Struct], answer: JsonObject, screen: Screen) -> list[str]:
+    """Return the single values as pairs, then each list as a table."""
+    found = {one.encode_name: _row_type(one.type) for one in fields(kind) if one.name not in _HIDDEN_FIELDS}
+    answer = {key: value for key, value in answer.items() if key not in _HIDDEN_FIELDS}
+    rows = {key: row for key, row in found.items() if row is not None}
+    lists = [key for key in rows if isinstance(answer[key], list)]
+    single = {key: value for key, value in answer.items() if key not in rows and key != "cursor"}
+    # Beside a list, leave out values that are false.
+    values = [(key, value) for key, value in single.items() if not rows or value is not False]
+    lines = key_values(
+        screen, [(key.replace("_", " "), format_value(value, screen)) for key, value in values], indent=0
+    )
+    found_any = False
+    for key, row in rows.items():
+        held = answer[key] if key in lists else [answer[key]]
+        if held:
+            found_any = True
+            lines += [screen.render(key.replace("_", " "))] if len(rows) > 1 else []
+            lines += row_table(row, held, screen)
+    nothing = [screen.render(_EMPTY_TEXT.get(kind) or f"no {' and no '.join(lists)}".replace("_", " "))]
+    return lines if found_any or not lists else [*lines, *nothing]
+
+
+def _row_type(annotation: Any) -> type | None:
+    """Return the row type of a field that is a row or a list of rows."""
+    if annotation in ROWS:
+        row: type = annotation
+        return row
+    inner = get_args(annotation)
+    if get_origin(annotation) is not tuple or not inner or not isinstance(inner[0], type):
+        return None
+    return inner[0] if issubclass(inner[0], Struct) else None
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _name(row: JsonObject) -> str:
+    return next((str(row[key]) for key in NAME_FIELDS if isinstance(row.get(key), str) and row[key]), "")

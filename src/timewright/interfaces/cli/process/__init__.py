@@ -1,0 +1,1 @@
+"""Commands that run a process or maintain a store, instead of calling one operation."""

@@ -1,0 +1,60 @@
+"""`timewright mcp`: the MCP server over standard input and output."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from timewright.errors import MissingExtra
+from timewright.interfaces.cli.commands import Option, SectionedCommand, global_options
+from timewright.interfaces.cli.session import Session
+from timewright.operations import OperationContext, operations
+from timewright.operations.access.authentication import ROLES, Caller, authenticate, context_for
+
+
+def mcp(_: click.Group) -> click.Command:
+    """Serve MCP over standard input and output; read-only without --write."""
+    option = Option(
+        ["--write"],
+        is_flag=True,
+        help="Allow writes, with the scopes of TIMEWRIGHT_KEY, or as editor without a key.",
+    )
+    text = str(mcp.__doc__)
+    return SectionedCommand(
+        "mcp", params=[option, *global_options()], callback=_serve, help=text, short_help=text
+    )
+
+
+@click.pass_obj
+def _serve(session: Session, /, write: bool) -> None:
+    serve = _load_server()
+    with session.context(operations["health"], {}) as context:
+        limited = as_agent(context, write=write, key=os.environ.get("TIMEWRIGHT_KEY", ""))
+        serve(lambda _: limited)
+
+
+def as_agent(context: OperationContext, *, write: bool, key: str) -> OperationContext:
+    """Return the context of an agent: a viewer, or with `write` the scopes of its key or an editor."""
+    if write and key and context.remote is None:
+        caller = authenticate(context, key)
+    else:
+        caller = Caller(actor=context.by.name or "agent", scopes=ROLES["editor" if write else "viewer"])
+    return context_for(context, replace(caller, origin="agent"))
+
+
+def _load_server() -> Any:
+    try:
+        from timewright.interfaces.mcp import serve_stdio
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio"):
+            raise
+        raise MissingExtra(
+            "the MCP server is not installed",
+            field="mcp",
+            rule="requires the extra mcp",
+            fix="pip install 'timewright[mcp]'",
+        ) from None
+    return serve_stdio

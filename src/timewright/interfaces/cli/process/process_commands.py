@@ -1,0 +1,181 @@
+"""Commands that run a process or maintain a store: up, serve, worker, migrate, backup and others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import click
+
+from timewright.interfaces.cli.commands import Option, SectionedCommand, global_options, option_for
+from timewright.interfaces.cli.fields import OptionField, setting_fields
+from timewright.interfaces.cli.options import read_field
+from timewright.interfaces.cli.output.errors import EXIT_PENDING
+from timewright.interfaces.cli.process.dashboard_link import dashboard
+from timewright.interfaces.cli.process.demo import demo
+from timewright.interfaces.cli.process.mcp_command import mcp
+from timewright.interfaces.cli.process.planner_command import planner
+from timewright.interfaces.cli.session import Session, inspect_store, redact_url, serialize, store_path
+from timewright.interfaces.cli.settings import SERVER_DEFAULTS
+
+HTTP_SETTINGS = frozenset(
+    {
+        "port",
+        "bind",
+        "hosts",
+        "tls_cert",
+        "tls_key",
+        "behind_proxy",
+        "tls_client_ca",
+        "jwt_keys",
+        "jwt_algorithms",
+        "jwt_audience",
+        "jwt_issuer",
+    }
+)
+SHELLS = ("bash", "zsh", "fish")
+_MEBIBYTE = 1024 * 1024
+
+
+def up(_: click.Group) -> click.Command:
+    """Run due schedules and serve the HTTP API in one process."""
+    return _process_command("up", help=str(up.__doc__))
+
+
+def serve(_: click.Group) -> click.Command:
+    """Serve the HTTP API only; run workers on the same store separately."""
+    return _process_command("serve", help=str(serve.__doc__))
+
+
+def worker(_: click.Group) -> click.Command:
+    """Run due schedules without the HTTP API."""
+    return _process_command("worker", help=str(worker.__doc__))
+
+
+def migrate(_: click.Group) -> click.Command:
+    """Apply pending schema migrations to a store."""
+
+    @click.pass_obj
+    def run_migrations(session: Session, /, check: bool) -> int:
+        from timewright.wiring import open_store
+
+        before = inspect_store(session.store_url)
+        if before.pending_migrations and not check:
+            open_store(session.store_url).close()
+        answer = {
+            "store": redact_url(session.store_url),
+            "engine": before.engine,
+            "applied": before.applied_migrations,
+            "pending": list(before.pending_migrations) if check else [],
+            "migrated": [] if check else list(before.pending_migrations),
+        }
+        session.print(
+            _format_migrations(answer) if session.output == "table" else [serialize(answer, session.output)]
+        )
+        return EXIT_PENDING if check and before.pending_migrations else 0
+
+    option = Option(["--check"], is_flag=True, help="Only check; exit code 3 if migrations are pending.")
+    return _command("migrate", run_migrations, [option], help=str(migrate.__doc__))
+
+
+def backup(_: click.Group) -> click.Command:
+    """Copy a store file to another file; works while it is in use."""
+
+    @click.pass_obj
+    def copy(session: Session, /, path: str) -> None:
+        from timewright.wiring import copy_store
+
+        store_path(session.store_url)
+        size = copy_store(session.store_url, path)
+        _record_backup(session.store_url)
+        answer = {"store": redact_url(session.store_url), "path": path, "bytes": size}
+        line = f"{path}   {size / _MEBIBYTE:.1f} MiB   copy of {redact_url(session.store_url)}"
+        session.print([line] if session.output == "table" else [serialize(answer, session.output)])
+
+    return _command("backup", copy, [click.Argument(["path"])], help=str(backup.__doc__))
+
+
+def completion(root: click.Group) -> click.Command:
+    """Print the completion script of a shell."""
+
+    def print_script(shell: str) -> None:
+        from click.shell_completion import ShellComplete, get_completion_class
+
+        kind = get_completion_class(shell)
+        assert kind is not None
+        # Call the base class: the bash subclass starts bash to check its version.
+        click.echo(ShellComplete.source(kind(root, {}, "timewright", "_TIMEWRIGHT_COMPLETE")))
+
+    text = f'{completion.__doc__}\n\n\b\n  eval "$(timewright completion bash)"'
+    argument = click.Argument(["shell"], type=click.Choice(SHELLS))
+    return _command("completion", print_script, [argument], help=text)
+
+
+PROCESS_COMMANDS: dict[str, Callable[[click.Group], click.Command]] = {
+    "up": up,
+    "serve": serve,
+    "worker": worker,
+    "dashboard": dashboard,
+    "mcp": mcp,
+    "planner": planner,
+    "demo": demo,
+    "migrate": migrate,
+    "backup": backup,
+    "completion": completion,
+}
+
+
+def _command(name: str, callback: Callable[..., Any], params: list[Any], *, help: str) -> click.Command:  # noqa: A002
+    return SectionedCommand(
+        name,
+        params=[*params, *global_options()],
+        callback=callback,
+        help=help,
+        short_help=help.splitlines()[0],
+    )
+
+
+def _process_command(name: Literal["up", "serve", "worker"], *, help: str) -> click.Command:  # noqa: A002
+    fields = tuple(
+        one for one in setting_fields(SERVER_DEFAULTS) if name != "worker" or one.key not in HTTP_SETTINGS
+    )
+
+    @click.pass_obj
+    def start(session: Session, /, app: str | None = None, **values: Any) -> int:
+        from timewright.interfaces.cli.process.instance import run_instance
+
+        return run_instance(session, role=name, app=app, given=_settings_in(fields, values))
+
+    text = "The app with the functions: module:name of a scheduler or registry."
+    app_option = [] if name == "serve" else [Option(["--app"], metavar="MODULE:NAME", help=text)]
+    return _command(name, start, [*app_option, *(option_for(field) for field in fields)], help=help)
+
+
+def _record_backup(url: str) -> None:
+    """Record the time of the backup, for `timewright doctor`."""
+    from timewright.operations.health.doctor import record_backup
+    from timewright.wiring import open_store
+
+    store = open_store(url)
+    try:
+        record_backup(store)
+    finally:
+        store.close()
+
+
+def _settings_in(fields: tuple[OptionField, ...], values: dict[str, Any]) -> dict[str, Any]:
+    values = {key: value for key, value in values.items() if value is not None and value != ()}
+    given = {field.key: (field, values[field.key]) for field in fields if field.key in values}
+    return {
+        key: value if field.kind == "switch" else read_field(field, value)
+        for key, (field, value) in given.items()
+    }
+
+
+def _format_migrations(answer: dict[str, Any]) -> list[str]:
+    store = f"{answer['store']} ({answer['engine']})"
+    if answer["pending"]:
+        return [f"{store} has pending migrations:", *(f"  {step}" for step in answer["pending"])]
+    if answer["migrated"]:
+        return [f"{store} was migrated:", *(f"  {step}" for step in answer["migrated"])]
+    return [f"{store} is up to date"]

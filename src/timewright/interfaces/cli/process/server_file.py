@@ -1,0 +1,70 @@
+"""A private file beside the store with the URL of its running server, for commands on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from timewright.wiring import private_file
+
+MAX_FILE_BYTES = 4096
+
+
+class RunningServer(Struct, frozen=True):
+    """The URL and process id of a server."""
+
+    url: str
+    pid: int
+
+
+def write_server_file(store_url: str, server: RunningServer) -> None:
+    """Write the file, readable only by its owner."""
+    path = private_file(store_url, "server")
+    if path is None:
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    with suppress(FileNotFoundError):
+        temporary.unlink()
+    with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+        json.dump({"url": server.url, "pid": server.pid}, file)
+    temporary.replace(path)
+
+
+def read_server_file(store_url: str) -> RunningServer | None:
+    """Return the running server of a store; None if there is no file or the process has ended."""
+    path = private_file(store_url, "server")
+    found = _read(path) if path is not None else None
+    return found if found is not None and _is_alive(found.pid) else None
+
+
+def remove_server_file(store_url: str) -> None:
+    """Remove the file if it was written by this process."""
+    path = private_file(store_url, "server")
+    found = _read(path) if path is not None else None
+    if path is not None and found is not None and found.pid == os.getpid():
+        with suppress(OSError):
+            path.unlink()
+
+
+def _read(path: Path) -> RunningServer | None:
+    try:
+        with path.open(encoding="utf-8") as file:
+            data = json.loads(file.read(MAX_FILE_BYTES))
+        return RunningServer(str(data["url"]), int(data["pid"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True

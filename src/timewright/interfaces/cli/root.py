@@ -1,0 +1,175 @@
+"""The root command: nouns, operations and process commands, with suggestions for unknown commands."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from difflib import SequenceMatcher, get_close_matches
+from typing import Any
+
+import click
+
+from timewright.interfaces.cli.commands import command_for, global_options, version_option
+from timewright.interfaces.cli.option_help import NOUN_HELP
+from timewright.interfaces.cli.output.errors import EXIT_USAGE, UnknownCommand, exit_code_of, print_error
+from timewright.interfaces.cli.process.process_commands import PROCESS_COMMANDS
+from timewright.interfaces.cli.session import Session
+from timewright.operations import operations
+from timewright.operations.registry import VERB_ALIASES
+
+ALIASES = {"explain": "schedule explain"}
+# Commands of other programs and ours for the same purpose.
+SYNONYMS = {"start": "up", "init": "up", "daemon": "up", "server": "up", "status": "now", "logs": "run logs"}
+MAX_SUGGESTIONS = 3
+
+
+class NounGroup(click.Group):
+    """The commands of one noun; built on demand, because there are more than 100."""
+
+    def __init__(self, path: str, **attributes: Any) -> None:
+        super().__init__(path.rpartition(" ")[2] or "timewright", params=global_options(), **attributes)
+        self.path = path
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the global options; without arguments show the help."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help())
+            ctx.exit(EXIT_USAGE if self.path else 0)
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the verbs and the nested nouns."""
+        return sorted({name.removeprefix(self.path).split()[0] for name in _names() if self._contains(name)})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command by its name."""
+        full = f"{self.path} {cmd_name}".strip()
+        if full in _names():
+            return command_for(operations[full])
+        if any(name.startswith(f"{full} ") for name in _names()):
+            return NounGroup(full, help=NOUN_HELP.get(full, ""))
+        return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command; an unknown one raises an error with suggestions."""
+        if (
+            self.get_command(ctx, args[0]) is None
+            and not args[0].startswith("-")
+            and not ctx.resilient_parsing
+        ):
+            raise _unknown_command(self, ctx, args[0])
+        return super().resolve_command(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show the commands before the options."""
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
+    def _contains(self, name: str) -> bool:
+        return not self.path or name.startswith(f"{self.path} ")
+
+
+class RootGroup(NounGroup):
+    """`timewright` itself: the nouns, the operations without a noun, and the process commands."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the global options and --version."""
+        return [*super().get_params(ctx), version_option()]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return all top-level commands."""
+        return sorted({*super().list_commands(ctx), *ALIASES, *PROCESS_COMMANDS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command by its name."""
+        if cmd_name in ALIASES:
+            return command_for(operations[ALIASES[cmd_name]], name=cmd_name)
+        if cmd_name in PROCESS_COMMANDS:
+            return PROCESS_COMMANDS[cmd_name](self)
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show the nouns, then the other commands."""
+        nouns = [name for name in self.list_commands(ctx) if name in NOUN_HELP]
+        with formatter.section("Nouns"):
+            formatter.write_dl([(name, NOUN_HELP[name]) for name in nouns])
+        others = [name for name in self.list_commands(ctx) if name not in NOUN_HELP]
+        commands = [(name, self.get_command(ctx, name)) for name in others]
+        with formatter.section("Commands"):
+            formatter.write_dl([(n, c.get_short_help_str(limit=70)) for n, c in commands if c is not None])
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> Any:
+        """Run the command line; errors are printed as messages, not as tracebacks."""
+        arguments = list(sys.argv[1:] if args is None else args)
+        standalone = extra.pop("standalone_mode", True)
+        extra.update(standalone_mode=False, prog_name="timewright")
+        extra.setdefault("obj", Session())
+        code = _run_with_errors(lambda: super(RootGroup, self).main(arguments, **extra), arguments)
+        if standalone:
+            sys.exit(code)
+        return code
+
+
+def main() -> int:
+    """Run the command line and return its exit code."""
+    return int(cli.main(standalone_mode=False))
+
+
+def _run_with_errors(run: Callable[[], Any], arguments: Sequence[str]) -> int:
+    try:
+        _check_encoding(arguments)
+        code = run()
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - every error becomes a message here
+        print_error(error, arguments)
+        return exit_code_of(error)
+
+
+def _check_encoding(arguments: Sequence[str]) -> None:
+    """Raise for arguments that are not valid UTF-8, because they cannot be stored."""
+    for position, word in enumerate(arguments, start=1):
+        if any("\ud800" <= character <= "\udfff" for character in word):
+            raise click.UsageError(
+                f"argument {position} is not UTF-8: {word.encode('utf-8', 'backslashreplace').decode()}"
+            )
+
+
+def _names() -> set[str]:
+    return {operation.name for operation in operations}
+
+
+def _unknown_command(group: NounGroup, ctx: click.Context, word: str) -> UnknownCommand:
+    """Return the error for an unknown command, with similar commands or verbs as suggestions."""
+    here = group.list_commands(ctx)
+    synonym = SYNONYMS.get(word, "") if not group.path else ""
+    verb = VERB_ALIASES.get(word, word)
+    near = [f"{group.path} {name}".strip() for name in ([verb] if verb in here else _similar(word, here))]
+    if not group.path:
+        verbs = {one.name: one.verb for one in sorted(operations, key=lambda one: one.noun != "schedule")}
+        similar = _similar(verb, set(verbs.values()))[:1]
+        if not near or (similar and _similarity(verb, similar[0]) > _similarity(word, near[0])):
+            near = [name for name, verb in verbs.items() if verb in similar][:MAX_SUGGESTIONS] or near
+    what = f"unknown {group.path} command" if group.path else "unknown command"
+    near = [synonym] if synonym else near
+    suggestions = [f"timewright {name}" for name in near] or [
+        f"timewright {group.path} --help".replace("  ", " ")
+    ]
+    return UnknownCommand(f"{what} {word[:64]!r}", ctx=ctx, tries=" or ".join(suggestions))
+
+
+def _similar(word: str, names: Iterable[str]) -> list[str]:
+    return get_close_matches(word[:64], list(names), n=MAX_SUGGESTIONS, cutoff=0.6)
+
+
+def _similarity(word: str, name: str) -> float:
+    return SequenceMatcher(None, word[:64], name).ratio()
+
+
+cli = RootGroup(
+    "",
+    help="A persistent scheduler: every planned occurrence is decided once and every decision is explained.",
+)

@@ -1,0 +1,304 @@
+"""One invocation of the command line: store or server, user, namespace and output format."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+from msgspec.structs import replace
+
+from timewright.core.input.names import check_name
+from timewright.errors import InvalidInput, NotFound, Unauthorized
+from timewright.interfaces.cli.output.table import escape_control
+from timewright.operations import Operation, OperationContext
+from timewright.settings import Settings
+
+DEFAULT_STORE = "timewright.db"
+DEFAULT_CONFIG = "timewright.toml"
+MEMORY_STORE = ":memory:"
+CREATING_VERBS = frozenset({"create", "put", "add", "set"})
+# Invisible characters; in JSON text they only occur in strings, where they can be escaped.
+_INVISIBLE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+ContextFactory = Callable[
+    ["Session", Operation[Any], Mapping[str, Any]], AbstractContextManager[OperationContext]
+]
+
+
+class Session:
+    """The global options, and the store or server they select."""
+
+    def __init__(self, context_factory: ContextFactory | None = None) -> None:
+        self.given: dict[str, Any] = {}
+        self._context_factory = context_factory or open_context
+
+    @property
+    def store_url(self) -> str:
+        """The store: a file name or URL."""
+        store: str | None = self.given.get("store")
+        return store if store is not None else os.environ.get("TIMEWRIGHT_STORE") or DEFAULT_STORE
+
+    @property
+    def server(self) -> str:
+        """The server to use instead of the store, or an empty string; --store wins over TIMEWRIGHT_SERVER."""
+        if self.store_url.startswith(("http://", "https://")):
+            return self.store_url
+        named: str | None = self.given.get("server")
+        default = "" if self.given.get("store") else os.environ.get("TIMEWRIGHT_SERVER", "")
+        return named or default
+
+    @property
+    def namespace(self) -> str:
+        """The namespace."""
+        named = self.given.get("namespace") or os.environ.get("TIMEWRIGHT_NAMESPACE") or "default"
+        return check_name(named, field="namespace", max_length=64)
+
+    @property
+    def output(self) -> str:
+        """The output format: table, json or yaml."""
+        return str(self.given.get("output") or "table")
+
+    @property
+    def config(self) -> str:
+        """The settings file: the given one, or timewright.toml in the current directory."""
+        return str(self.given.get("config") or os.environ.get("TIMEWRIGHT_CONFIG") or DEFAULT_CONFIG)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether to print only names and ids."""
+        return bool(self.given.get("quiet"))
+
+    def settings(
+        self, given: Mapping[str, Any] | None = None, *, strict: bool = False, base: Settings | None = None
+    ) -> Settings:
+        """Return the settings: given values win over the environment, the file and the base."""
+        from timewright.interfaces.cli.settings import load_settings
+
+        return load_settings(self.given.get("config"), given or {}, strict=strict, base=base)
+
+    def context(
+        self, operation: Operation[Any], request: Mapping[str, Any]
+    ) -> AbstractContextManager[OperationContext]:
+        """Open the context of an operation."""
+        return self._context_factory(self, operation, request)
+
+    def in_memory(self) -> Session:
+        """Return a copy of this session on an empty in-memory store."""
+        other = Session(self._context_factory)
+        other.given = {**self.given, "store": MEMORY_STORE}
+        return other
+
+    def print(self, lines: Sequence[str]) -> None:
+        """Print lines to standard output."""
+        for line in lines:
+            click.echo(line)
+
+    def print_note(self, *sentences: str) -> None:
+        """Print notes to standard error, unless --quiet."""
+        # A closed stream must not stop the command.
+        with suppress(OSError):
+            for sentence in () if self.quiet else sentences:
+                click.echo(escape_control(sentence), err=True)
+
+    def print_detail(self, sentence: str) -> None:
+        """Print a note if --verbose."""
+        if self.given.get("verbose"):
+            self.print_note(sentence)
+
+    def command(self, words: str) -> str:
+        """Return a command to suggest, for the same store."""
+        store = self.given.get("store")
+        return f"timewright {words}" + (f" --store {shlex.quote(redact_url(store))}" if store else "")
+
+
+@contextmanager
+def open_context(
+    session: Session, operation: Operation[Any], request: Mapping[str, Any]
+) -> Iterator[OperationContext]:
+    """Open a context on the store or server; the store is closed after the command."""
+    from timewright.clocks import SystemClock
+    from timewright.ids import TimedIds
+    from timewright.wiring import (
+        build_auth_cache,
+        check_target,
+        host_inspector,
+        open_store,
+        policy_file_watcher,
+        target_tester,
+        with_notifications,
+    )
+
+    if session.server:
+        yield _remote_context(session)
+        return
+    settings, namespace = session.settings(), session.namespace
+    url = _store_for(session, operation, request)
+    path = store_path(url)
+    is_new = path is not None and url != MEMORY_STORE and not path.exists()
+    store = open_store(url)
+    session.print_detail(f"using the store {redact_url(url)}")
+    if is_new:
+        session.print_note(f"note: created {url}")
+    try:
+        context = OperationContext(
+            store=with_notifications(store),
+            ids=TimedIds(),
+            settings=settings,
+            namespace=namespace,
+            notify=_ignore_facts,
+        )
+        auth_cache = build_auth_cache(url, settings)
+        policies = policy_file_watcher(settings, namespace=namespace, clock=SystemClock())
+        if policies is not None and not operation.read_only and not request.get("dry_run"):
+            policies.apply(store)
+        yield replace(
+            context,
+            policy_file=policies.read if policies is not None else None,
+            by=replace(context.by, name=_current_user()),
+            auth_cache=auth_cache,
+            host_info=host_inspector(url, settings, config=session.config),
+            run_target_test=target_tester(store, settings, auth_cache=auth_cache),
+            check_target=check_target,
+        )
+    finally:
+        store.close()
+
+
+def key_for(session: Session) -> str:
+    """Return the API key for a server: TIMEWRIGHT_KEY, else the local administrator's key."""
+    from timewright.operations.access.local_key import read_local_key
+    from timewright.wiring import private_file
+
+    given = os.environ.get("TIMEWRIGHT_KEY", "")
+    store = DEFAULT_STORE if session.store_url.startswith(("http://", "https://")) else session.store_url
+    path = private_file(store, "admin") if not given else None
+    found = given or (read_local_key(path) if path is not None else None)
+    if found:
+        return found
+    raise Unauthorized(
+        "no API key for the server",
+        field="key",
+        rule="set TIMEWRIGHT_KEY, or use a store on this machine with its key file",
+        fix="TIMEWRIGHT_KEY=tw_… with a key from: timewright key create",
+    )
+
+
+def _remote_context(session: Session) -> OperationContext:
+    from timewright.ids import TimedIds
+    from timewright.interfaces.http.client import ApiClient, NoLocalStore
+
+    given = session.given.get("namespace") or os.environ.get("TIMEWRIGHT_NAMESPACE")
+    client = ApiClient(session.server, key=key_for(session), namespace=session.namespace if given else None)
+    session.print_detail(f"using the server {client.url}")
+    return OperationContext(
+        store=NoLocalStore(),
+        ids=TimedIds(),
+        settings=session.settings(),
+        namespace=session.namespace,
+        notify=_ignore_facts,
+        remote=client.call,
+    )
+
+
+def inspect_store(url: str) -> Any:
+    """Return information about a store without opening it; an unreachable database fails fast."""
+    import logging
+
+    from timewright.wiring import inspect_store as inspect
+
+    store_path(url)
+    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+    return inspect(url)
+
+
+def serialize(answer: Any, output: str, *, compact: bool = False) -> str:
+    """Return an answer as JSON or YAML."""
+    if output == "yaml":
+        import yaml
+
+        has_invisible = _INVISIBLE.search(json.dumps(answer, ensure_ascii=False)) is not None
+        allow_unicode = _supports_unicode() and not has_invisible
+        return yaml.safe_dump(answer, sort_keys=False, allow_unicode=allow_unicode).rstrip("\n")
+    text = json.dumps(answer, indent=None if compact else 2, ensure_ascii=not _supports_unicode())
+    return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def redact_url(url: str) -> str:
+    """Return a store URL without its password."""
+    if "://" not in url:
+        return url
+    split = urlsplit(url)
+    host = split.netloc.rpartition("@")[2]
+    user = f"{split.username}@" if split.username else ""
+    return f"{split.scheme}://{user}{host}{split.path}"
+
+
+def store_path(url: str) -> Path | None:
+    """Return the file of a store, or None for a database URL."""
+    from timewright.wiring import sqlite_path
+
+    if not url.strip():
+        raise InvalidInput(
+            "store is empty", field="store", value=url, rule="a file or postgresql://…", fix=DEFAULT_STORE
+        )
+    try:
+        path = sqlite_path(url)
+    except ValueError as error:
+        raise InvalidInput(
+            f"store is invalid: {error}",
+            field="store",
+            rule="a file or postgresql://…",
+            fix=DEFAULT_STORE,
+        ) from None
+    return Path(path) if path is not None else None
+
+
+def _store_for(session: Session, operation: Operation[Any], request: Mapping[str, Any]) -> str:
+    """Return the store to open: an in-memory one if a missing file is not needed or must not be created."""
+    path = store_path(session.store_url)
+    if path is None:
+        inspect_store(session.store_url)
+    if path is None or path.exists() or session.store_url == MEMORY_STORE:
+        return session.store_url
+    flattened: tuple[str, Any] | None = operation.request_type.flattens
+    needs_no_store = operation.read_only and flattened is not None and not request.get("schedule")
+    creates = operation.verb.split()[-1] in CREATING_VERBS
+    if needs_no_store or (creates and request.get("dry_run")):
+        return MEMORY_STORE
+    if not creates:
+        raise NotFound(
+            f"no store at {session.store_url}",
+            field="store",
+            value=session.store_url,
+            rule="--store or TIMEWRIGHT_STORE must name an existing store",
+            fix="timewright up creates one",
+        )
+    # Try it in memory first, so that an error does not leave an empty file behind.
+    with open_context(session.in_memory(), operation, request) as in_memory:
+        operation(in_memory, {**request, "dry_run": True})
+    return session.store_url
+
+
+def _current_user() -> str:
+    try:
+        return getpass.getuser()[:255] or "local"
+    except (KeyError, OSError, ImportError):
+        return "local"
+
+
+def _supports_unicode() -> bool:
+    return "utf" in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+
+
+def _ignore_facts(facts: Sequence[Any]) -> None:
+    """Do nothing: a command has no observers, and engines notice the commit."""

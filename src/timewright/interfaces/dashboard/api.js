@@ -1,0 +1,104 @@
+// Requests to /api/v1, and the event stream.
+
+const session = { actor: "", scopes: [], namespaces: [], csrf: "" };
+let namespace = "";
+
+export class Problem extends Error {
+  constructor(status, body) {
+    super(body.detail || body.message || body.title || `the server responded with ${status}`);
+    Object.assign(this, { status, ...body });
+  }
+}
+
+// Writes wait for the session because they need its CSRF token; reads do not.
+let sessionLoaded = Promise.resolve();
+export function loadSession() {
+  sessionLoaded = request("GET", "/session").then((found) => Object.assign(session, found));
+  return sessionLoaded;
+}
+
+export const endSession = () => request("DELETE", "/session");
+
+export const currentUser = () => session;
+export const can = (scope) => session.scopes.includes(scope);
+export const currentNamespace = () => namespace;
+export function setNamespace(name) { namespace = name || ""; }
+
+// Take a response that preload.js has already requested; each is used once.
+function preloaded(method, path) {
+  const { answers, namespace: of } = window.preloaded || {};
+  const found = method === "GET" && answers && (path === "/session" || of === namespace) ? answers.get(path) : null;
+  if (found) answers.delete(path);
+  return found;
+}
+export const dropPreloaded = () => { if (window.preloaded) window.preloaded.answers.clear(); };
+
+async function request(method, path, body, headers = {}) {
+  if (method !== "GET") await sessionLoaded;
+  const init = { method, headers: { accept: "application/json", ...headers }, credentials: "same-origin" };
+  if (namespace) init.headers["timewright-namespace"] = namespace;
+  if (method !== "GET") init.headers["timewright-csrf"] = session.csrf;
+  if (body !== undefined) {
+    init.headers["content-type"] = "application/json";
+    init.body = JSON.stringify(body);
+  }
+  let answer;
+  try {
+    answer = await (preloaded(method, path) || fetch(path, init));
+  } catch {
+    throw new Problem(0, { code: "unreachable", detail: "The server does not respond. This page retries until it is back.", fix: "timewright up" });
+  }
+  const text = await answer.text();
+  let data = {};
+  try { data = text ? JSON.parse(text) : {}; } catch { data = { detail: text.slice(0, 200) }; }
+  if (!answer.ok) throw new Problem(answer.status, data);
+  return data;
+}
+
+const queryString = (query) => {
+  const params = new URLSearchParams();
+  for (const [name, value] of Object.entries(query || {})) {
+    if (value === undefined || value === null || value === "") continue;
+    for (const one of Array.isArray(value) ? value : [value]) params.append(name, one);
+  }
+  const text = params.toString();
+  return text ? `?${text}` : "";
+};
+
+const apiPath = (...parts) => "/api/v1/" + parts.map(encodeURIComponent).join("/");
+
+export const get = (parts, query) => request("GET", apiPath(...parts) + queryString(query));
+// A read whose request does not fit into a query string is sent as a POST body; it changes nothing.
+export const query = (parts, body) => request("POST", apiPath(...parts), body);
+export const post = (parts, body) => request("POST", apiPath(...parts), body || {}, { "idempotency-key": crypto.randomUUID() });
+export const patchJson = (parts, body) => request("PATCH", apiPath(...parts), body);
+export const put = (parts, body) => request("PUT", apiPath(...parts), body);
+export const remove = (parts, query) => request("DELETE", apiPath(...parts) + queryString(query));
+
+// Each event triggers a refresh. Without a stream the page polls.
+export function subscribeToEvents(onEvent, onConnection) {
+  let source = null;
+  let timer = 0;
+  const open = () => {
+    if (source || document.hidden) return;
+    source = new EventSource("/api/v1/events" + queryString({ namespace }));
+    source.onopen = () => onConnection(true);
+    source.onerror = () => {
+      onConnection(false);
+      if (source && source.readyState === EventSource.CLOSED) { source = null; clearTimeout(timer); timer = setTimeout(open, 5000); }
+    };
+    for (const kind of EVENTS) source.addEventListener(kind, (event) => onEvent(kind, event.data));
+  };
+  const close = () => { if (source) source.close(); source = null; clearTimeout(timer); };
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  addEventListener("pagehide", close);
+  open();
+  return () => { close(); open(); };
+}
+
+const EVENTS = [
+  "run-admitted", "run-skipped", "occurrences-dropped", "run-leased", "attempt-started", "run-succeeded",
+  "run-will-retry", "run-released", "run-failed", "run-parked", "run-cancelled", "cancel-requested", "run-freed",
+  "run-reset", "lease-lost", "answer-stale", "schedule-moved", "schedule-parked", "schedule-finished",
+  "schedule-changed", "clock-stepped", "changed",
+];

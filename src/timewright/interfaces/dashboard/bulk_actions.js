@@ -1,0 +1,54 @@
+// Bulk actions: select rows, confirm once, then change each row with its own request.
+
+import { get, post } from "./api.js";
+import { h } from "./dom.js";
+import { refresh } from "./main.js";
+import { tryAction, button, confirmDialog, shellQuote } from "./widgets.js";
+
+const MAX_ROWS = 1000;
+
+export class BulkActions {
+  // verbs: { pause: { path: (id) => [...], command: "timewright schedule pause", text: "what it does", fits: (row) => true, danger } }
+  constructor({ noun, verbs, path, field }) {
+    Object.assign(this, { noun, verbs, path, field, rows: new Map() });
+  }
+
+  get selection() {
+    return { selected: this.rows, onSelect: (key) => { if (!this.rows.delete(key)) this.rows.set(key, null); refresh(); }, onSelectAll: (keys, on) => { for (const key of keys) on ? this.rows.set(key, null) : this.rows.delete(key); refresh(); } };
+  }
+
+  // Update the selected rows with their current data.
+  update(rows) { for (const row of rows) if (this.rows.has(row.id)) this.rows.set(row.id, row); }
+
+  async selectAll(filters) {
+    const answer = await tryAction(() => get(this.path, { ...filters, cursor: "", limit: MAX_ROWS }));
+    if (!answer) return;
+    for (const row of answer[this.field]) this.rows.set(row.id, row);
+    refresh();
+  }
+
+  toolbar(rows, { filters, more }) {
+    this.update(rows);
+    if (!this.rows.size) return null;
+    const allSelected = rows.length && rows.every((row) => this.rows.has(row.id)) && more;
+    return h("div", { class: "bulk", role: "toolbar", "aria-label": "Bulk actions" }, h("strong", null, `${this.rows.size} selected`),
+      allSelected && this.rows.size < MAX_ROWS ? button("select all matching, up to 1000", () => this.selectAll(filters), { kind: "quiet" }) : null,
+      Object.keys(this.verbs).map((verb) => button(this.verbs[verb].label || verb, () => this.confirmAndRun(verb))), button("clear selection", () => { this.rows.clear(); refresh(); }, { kind: "quiet" }));
+  }
+
+  async confirmAndRun(verb) {
+    const { fits = () => true, command, danger, label = verb, path, text = "" } = this.verbs[verb];
+    const rows = [...this.rows].filter(([, row]) => row);
+    const fit = rows.filter(([, row]) => fits(row));
+    const left = this.rows.size - fit.length;
+    const names = fit.map(([id, row]) => shellQuote(row.name || id));
+    const shown = names.length > 1 ? `for it in ${names.slice(0, 20).join(" ")}${names.length > 20 ? " …" : ""}; do ${command} "$it"; done` : `${command} ${names[0] || this.noun.toUpperCase()}`;
+    const answer = await confirmDialog({ title: `${label} ${fit.length} ${this.noun}s?`, act: label, reason: true, danger, text: `${text} ${left ? `${left} of the selected cannot be changed this way and stay as they are.` : "Each is changed separately; the first error stops the rest."}`.trim(), command: () => shown });
+    if (!answer) return;
+    const body = answer.reason ? { reason: answer.reason } : {};
+    let done = 0;
+    for (const [id] of fit) { if ((await tryAction(() => post(path(id), body))) === null) break; done += 1; }
+    this.rows.clear();
+    await tryAction(refresh, `${label}: ${done} done`);
+  }
+}

@@ -1,0 +1,116 @@
+// The overview: running, upcoming and failed runs, and the health of the instance.
+
+import { get } from "../api.js";
+import { h } from "../dom.js";
+import { afterPaint, requestPaint, refresh } from "../main.js";
+import { badge, stateDot, reasonText, runLabel } from "../states.js";
+import { secondsBetween, syncClock, parseDuration, formatDuration } from "../times.js";
+import { commandBlock, emptyState, link, counters, panel, routeTo, table, time, statusBadge } from "../widgets.js";
+
+// Running and upcoming runs are painted first; history, instances and health are loaded after that.
+let charts = null;
+let instances = null;
+let approvals = []; // schedules created by agents that wait for approval
+async function loadDetails() {
+  loadChecks();
+  const first = !charts;
+  const [chartModule, instancePage, approvalPage] = await Promise.all([import("../charts.js"), get(["instances"]).catch(() => ({ instances: instances || [] })), get(["approvals"]).catch(() => ({ approvals: [] }))]);
+  [charts, instances, approvals] = [chartModule, instancePage.instances, approvalPage.approvals];
+  first ? refresh() : requestPaint();
+}
+
+// The doctor reads files and settings too, so it is asked at most every 30 s.
+const HEALTH_CHECKS = ["clock", "zones", "store", "file", "due", "leases", "leader", "shards", "policy_file", "backlog", "backup"];
+const RANK = { fail: 0, warn: 1, ok: 2 };
+let checked = { at: 0, findings: [] };
+function loadChecks() {
+  if (Date.now() - checked.at > 30_000) {
+    checked = { ...checked, at: Date.now() };
+    get(["doctor"]).then((doctor) => { checked = { ...checked, findings: doctor.findings.filter((one) => HEALTH_CHECKS.includes(one.check)) }; requestPaint(); }, () => {});
+  }
+}
+
+export default {
+  title: () => "Overview",
+  every: 3,
+  async load() {
+    const first = !charts;
+    const data = await get(["now"], first ? { back: "1m" } : {});
+    syncClock(data.now);
+    afterPaint(loadDetails);
+    return { ...data, whole: !first };
+  },
+  view(data) {
+    const { numbers: n } = data;
+    const late = parseDuration(data.late_by) || 0;
+    const capped = (count) => (count >= 1000 ? "1000+" : String(count));
+    const idle = data.whole && !n.running && !n.due && !n.failed && !n.parked && !n.waiting && !data.behind.some((b) => Object.keys(b.outcomes).length);
+    return h("div", { class: "screen" }, late > 5 ? overdue(late) : null,
+      counters([
+        ["Running", capped(n.running), "/runs?state=leased", n.running ? "busy" : ""],
+        ["Ready", capped(n.waiting), "/runs?state=ready", ""],
+        ["Due within 1 hour", capped(n.due), "/schedules?state=active", ""],
+        ["Failed in 24 hours", capped(n.failed), "/runs?state=failed", n.failed ? "bad" : ""],
+        ["Parked", capped(n.parked), "/runs?state=parked", n.parked ? "warn" : ""],
+      ]),
+      idle ? emptyState(["No runs in the last hour and none due in the next. ", link("/schedules", "Show all schedules"), ", or create one:"], "timewright schedule create hello --every 5s --note 'hello'") : null,
+      h("div", { class: "columns" },
+        h("div", null, approvals.length ? panel("Pending approvals", approvalList(), { note: "schedules created by agents; they run after approval" }) : null, panel("Running", running(data)), panel("Upcoming", upcoming(data), { more: link("/forecast", "forecast") }), instances ? panel("Health", health(), { more: link("/instances", "instances") }) : null),
+        !data.whole ? null : h("div", null,
+          panel("Recent runs", h("div", null, charts.stackedBars(data.behind, { label: "Runs of the last hour by result" }), legend(data)), { note: data.more ? "last hour, newest 1000 runs" : "last hour" }),
+          panel("Start delay", h("div", null, charts.delayChart(data.behind, { label: "Start delay over the last hour" }), h("p", { class: "mute" }, data.delay.median === null ? "no run has started" : `median ${formatDuration(parseDuration(data.delay.median))}, p95 ${formatDuration(parseDuration(data.delay.p95))}, max ${formatDuration(parseDuration(data.delay.longest))}`))),
+          panel("Failed in the last 24 hours", runTable(data.failed), { more: link("/runs?state=failed", "all") }),
+          data.parked.length ? panel("Parked runs (need attention)", runTable(data.parked), { more: link("/runs?state=parked", "all") }) : null)));
+  },
+};
+
+function overdue(late) {
+  const alive = instances && instances.some((one) => one.state === "alive");
+  return h("div", { class: "failure", role: "alert" }, h("strong", null, `Overdue: an occurrence has been due for ${formatDuration(late)} and was not processed.`), h("div", { class: "mute" }, alive ? "Instances are alive but cannot keep up. Start another worker:" : "No instance is running. Start one:"), commandBlock(alive ? "timewright worker" : "timewright up"));
+}
+
+// Schedules created by agents that wait for approval.
+function approvalList() {
+  return h("ul", { class: "lines" }, approvals.map((one) => h("li", { key: one.id, class: "line" }, link(routeTo("schedules", one.name), one.name), h("span", { class: "mute grow ellipsis" }, one.trigger, one.created_by ? `, by ${one.created_by}` : ""), time(one.created_at, undefined, "away"))));
+}
+
+// Paint the first rows of a list at once and the rest a moment later.
+const FIRST_ROWS = 8;
+const firstRows = (rows) => (charts ? rows : rows.slice(0, FIRST_ROWS));
+
+function running(data) {
+  if (!data.running.length) return h("p", { class: "mute" }, "no runs in progress");
+  return h("ul", { class: "lines" }, firstRows(data.running).map((run) => h("li", { key: run.id },
+    h("div", { class: "line" }, link(routeTo("runs", run.id), runLabel(run)), h("span", { class: "mute grow ellipsis end" }, run.holder ? `by ${run.holder.length > 20 ? `…${run.holder.slice(-6)}` : run.holder}` : ""), time(run.started_at || run.fire_at, undefined, "away")),
+    h("div", { class: "elapsed", title: "elapsed share of the lease" }, h("div", { "data-since": run.started_at || run.fire_at, "data-limit": String(leaseSeconds(run)) })))));
+}
+
+const leaseSeconds = (run) => Math.max(1, secondsBetween(run.started_at || run.fire_at, run.lease_until) || 300);
+
+function upcoming(data) {
+  if (!data.coming.length) return h("p", { class: "mute" }, "nothing due within the next hour");
+  const more = data.numbers.due - data.coming.length;
+  return h("ol", { class: "lines" }, firstRows(data.coming).map((row) => h("li", { key: row.id, class: "line" }, stateDot(row), link(routeTo("schedules", row.name), row.name),
+    h("span", { class: "mute grow ellipsis" }, row.trigger), time(row.next_at, undefined, "due"))), more > 0 ? h("li", { key: "more", class: "mute" }, data.numbers.due >= 1000 ? "and more" : `and ${more} more`) : null);
+}
+
+function runTable(runs) {
+  if (!runs.length) return h("p", { class: "mute" }, "no failures");
+  return table("Failed runs", [{ name: "Run" }, { name: "Time", kind: "tight" }, { name: "Error", kind: "cut" }], runs.slice(0, 8).map((run) => ({
+    key: run.id, to: routeTo("runs", run.id), cells: [h("span", { class: "names one" }, badge(run.state), link(routeTo("runs", run.id), runLabel(run))), time(run.finished_at || run.planned_at, undefined, "away"), h("span", { title: run.error || reasonText(run.reason) }, run.error || reasonText(run.reason))],
+  })));
+}
+
+function health() {
+  const alive = instances.filter((one) => one.state === "alive");
+  const capacity = alive.reduce((sum, one) => sum + one.capacity, 0), busy = alive.reduce((sum, one) => sum + one.under_way, 0);
+  const lines = [h("li", { key: "instances", class: "line" }, statusBadge(alive.length ? "ok" : "warn"), h("span", { class: "grow" }, alive.length ? `${alive.length} ${alive.length === 1 ? "instance" : "instances"} alive, ${busy} of ${capacity} slots in use` : "no instance is alive"))];
+  for (const [n, one] of checked.findings.sort((a, b) => RANK[a.status] - RANK[b.status]).entries()) lines.push(h("li", { key: one.check + n, class: "line" }, statusBadge(one.status), h("span", { class: "grow" }, one.message)));
+  return h("ul", { class: "lines" }, lines);
+}
+
+function legend(data) {
+  const sums = {};
+  for (const bin of data.behind) for (const [state, count] of Object.entries(bin.outcomes)) sums[state] = (sums[state] || 0) + count;
+  return h("p", { class: "legend" }, Object.entries(sums).map(([state, count]) => h("span", null, badge(state), ` ${count} `)));
+}

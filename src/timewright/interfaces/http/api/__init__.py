@@ -1,0 +1,1 @@
+"""`/api/v1`: routes, handlers and responses of the operations, and their OpenAPI description."""

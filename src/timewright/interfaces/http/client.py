@@ -1,0 +1,174 @@
+"""The client of the HTTP API: calls operations on a server and raises its problems as errors."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+from timewright.clocks import SystemClock
+from timewright.core.input.encoding import to_json_value
+from timewright.errors import InvalidInput, NotAllowed, StoreUnavailable, TimewrightError
+from timewright.interfaces.http.api.operation_routes import NO_SUBJECT, Route, routes_of
+from timewright.operations import operations
+from timewright.operations.request_parsing import parse_request
+from timewright.ports import Transaction
+
+T = TypeVar("T")
+
+TIMEOUT_S = 60.0
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+
+
+class ApiClient:
+    """Calls one server; one request per connection."""
+
+    def __init__(self, url: str, *, key: str, namespace: str | None = None) -> None:
+        split = urlsplit(url)
+        if split.scheme not in ("http", "https") or not split.hostname or split.query or split.username:
+            raise InvalidInput(
+                f"{url[:255]!r} is not a server URL",
+                field="server",
+                value=url[:255],
+                rule="http:// or https://, a host and a port",
+                fix="http://127.0.0.1:7411",
+            )
+        self.url = url.rstrip("/")
+        self._key = key
+        self._namespace = namespace
+        self._secure = split.scheme == "https"
+        self._authority = split.netloc
+        self._prefix = split.path.rstrip("/")
+
+    def call(self, name: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Call an operation by its name."""
+        operation = operations[name]
+        fields: dict[str, Any] = to_json_value(payload)
+        route = _route_for(list(routes_of(operation)), fields)
+        if route.subject and not route.subject_optional and not _fits_into_path(fields.get(route.subject)):
+            # Raise the same error as a local call, because the value has no place in a path.
+            parse_request(payload, operation.request_type)
+        path, body = _encode(route, fields)
+        return self.send(route.method, path, body)
+
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Send one request and return its JSON; a problem response is raised as its error."""
+        headers = {"authorization": f"Bearer {self._key}", "accept": "application/json"}
+        if self._namespace is not None:
+            headers["timewright-namespace"] = self._namespace
+        if body is not None:
+            headers["content-type"] = "application/json"
+        connection = self._connection()
+        try:
+            connection.request(
+                method, self._prefix + path, json.dumps(body) if body is not None else None, headers
+            )
+            response = connection.getresponse()
+            data = json.loads(response.read(MAX_RESPONSE_BYTES) or b"{}")
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise self._unreachable(error) from None
+        finally:
+            connection.close()
+        if response.status >= 400:
+            raise _error_in(data)
+        found: dict[str, Any] = data
+        return found
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._secure:
+            context = ssl.create_default_context()
+            return http.client.HTTPSConnection(self._authority, timeout=TIMEOUT_S, context=context)
+        return http.client.HTTPConnection(self._authority, timeout=TIMEOUT_S)
+
+    def _unreachable(self, error: Exception) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"cannot reach the server at {self.url}: {error}",
+            field="server",
+            value=self.url,
+            rule="a running server at this address",
+            fix="start it with timewright up, or omit --server to use the store directly",
+        )
+
+
+class NoLocalStore:
+    """A placeholder for the store when the operations run on a server."""
+
+    def now(self) -> datetime:
+        """Return the time of this machine."""
+        return SystemClock().now()
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        """Not available."""
+        raise _no_store()
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """Not available."""
+        raise _no_store()
+
+    def close(self) -> None:
+        """Do nothing: no store was opened."""
+
+
+def _route_for(routes: list[Route], fields: Mapping[str, Any]) -> Route:
+    """Return a route whose path can be filled; one with a body if a field is structured."""
+    fit = [
+        one for one in routes if not one.subject or one.subject_optional or one.subject in fields
+    ] or routes
+    has_json = any(isinstance(value, dict | list) for value in fields.values())
+    return next((one for one in fit if one.input_from == "body"), fit[0]) if has_json else fit[0]
+
+
+def _encode(route: Route, fields: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
+    rest = {name: value for name, value in fields.items() if name != route.subject}
+    named = fields.get(route.subject)
+    subject = quote(named, safe="") if isinstance(named, str) and named else NO_SUBJECT
+    path = "/" + "/".join(subject if part.startswith("{") else part for part in route.path)
+    if route.input_from == "body":
+        return path, rest
+    return (f"{path}?{urlencode(list(_pairs(rest)))}" if rest else path), None
+
+
+def _pairs(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in fields.items():
+        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+            yield from ((name, one) for one in value)
+        else:
+            yield name, value if isinstance(value, str) else json.dumps(value)
+
+
+def _fits_into_path(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _error_in(problem: Any) -> TimewrightError:
+    """Return the error of a problem; an unknown code becomes `TimewrightError`."""
+    if not isinstance(problem, Mapping) or "code" not in problem:
+        return StoreUnavailable("the server responded, but it is not Timewright", field="server")
+    kind = _errors_by_code().get(str(problem["code"]), TimewrightError)
+    details = {name: problem.get(name) for name in ("field", "rule", "fix")}
+    return kind(str(problem.get("detail", "")), value=problem.get("value"), **details)
+
+
+@cache
+def _errors_by_code() -> dict[str, type[TimewrightError]]:
+    found: dict[str, type[TimewrightError]] = {}
+    pending: list[type[TimewrightError]] = [TimewrightError]
+    while pending:
+        kind = pending.pop()
+        found[kind.code] = kind
+        pending += kind.__subclasses__()
+    return found
+
+
+def _no_store() -> NotAllowed:
+    return NotAllowed(
+        "this command needs direct access to the store",
+        field="server",
+        rule="run it on the machine that has the store",
+        fix="use --store there instead of --server",
+    )

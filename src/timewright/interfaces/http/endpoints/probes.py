@@ -1,0 +1,111 @@
+"""Endpoints for monitoring: `/healthz`, `/readyz`, `/overdue` and `/metrics`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Protocol
+
+import msgspec
+from starlette.responses import Response
+
+from timewright.core.moments import format_duration
+from timewright.interfaces.http.requests.http_request import HttpRequest
+from timewright.interfaces.http.requests.parsing import split_query
+from timewright.interfaces.http.thread_pool import RequestThreadPool
+from timewright.operations import OperationContext, operations
+from timewright.operations.access.authentication import context_for, require_scope
+
+MAX_TICK_AGE = timedelta(seconds=90)
+METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+# Quotes inside a label value are escaped, so this matches the real label; a false match hides a line.
+_NAMESPACE_LABEL = re.compile(r'[{,]namespace="([^"]*)"')
+
+
+class EngineHealth(Protocol):
+    """The health of the engine in this process."""
+
+    errors_in_a_row: int
+    last_error: str
+    last_tick_at: Any
+
+
+class Probes:
+    """Handlers of the monitoring endpoints."""
+
+    def __init__(
+        self,
+        threads: RequestThreadPool,
+        *,
+        engine_health: EngineHealth | None = None,
+        metrics: Callable[[], str] | None = None,
+    ) -> None:
+        self._threads = threads
+        self._engine_health = engine_health
+        self._metrics = metrics
+
+    async def alive(self, _request: HttpRequest) -> Response:
+        """`/healthz`: the process responds. The only path without authentication."""
+        return _json({"alive": True})
+
+    async def ready(self, request: HttpRequest) -> Response:
+        """`/readyz`: the store responds, and the engine of this process, if any, is working."""
+        health = await self._threads.run(lambda: operations["health"](request_context(request), {}))
+        problem = self._engine_problem(request)
+        status = {"ready": not problem, "engine": self._engine_health is not None, "now": health["now"]}
+        return _json({**status, **({"problem": problem} if problem else {})}, status=503 if problem else 200)
+
+    async def overdue(self, request: HttpRequest) -> Response:
+        """`/overdue`: 503 while an occurrence is overdue, also if no engine runs."""
+        found = await self._threads.run(
+            lambda: operations["overdue"](request_context(request), dict(_fields_in(request)))
+        )
+        return _json(found, status=503 if found["overdue"] else 200)
+
+    async def metrics(self, request: HttpRequest) -> Response:
+        """`/metrics`: Prometheus metrics of the namespaces that the caller may access."""
+        caller = request_context(request).caller
+        require_scope(caller, "read", operation="metrics")
+        assert self._metrics is not None
+        text = await self._threads.run(self._metrics)
+        if caller.namespaces:
+            text = filter_metrics(text, caller.can_access)
+        return Response(text, headers={"content-type": METRICS_CONTENT_TYPE})
+
+    @property
+    def has_metrics(self) -> bool:
+        """Whether metrics are collected."""
+        return self._metrics is not None
+
+    def _engine_problem(self, request: HttpRequest) -> str:
+        health = self._engine_health
+        if health is None:
+            return ""
+        if health.errors_in_a_row:
+            return str(health.last_error)
+        since = (
+            request.context.now() - health.last_tick_at if health.last_tick_at is not None else timedelta(0)
+        )
+        return f"no tick for {format_duration(since)}" if since > MAX_TICK_AGE else ""
+
+
+def request_context(request: HttpRequest) -> OperationContext:
+    """Return the context of a request in the namespace of its query or header."""
+    named = dict(split_query(request.query)).get("namespace") or request.headers.get("timewright-namespace")
+    return context_for(request.context, request.context.caller, named)
+
+
+def _fields_in(request: HttpRequest) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in split_query(request.query) if name != "namespace"]
+
+
+def _json(data: dict[str, Any], *, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(data), status_code=status, media_type="application/json")
+
+
+def filter_metrics(text: str, may_read: Callable[[str], bool]) -> str:
+    """Return the lines without a namespace label, and those of the namespaces that may be read."""
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if all(map(may_read, _NAMESPACE_LABEL.findall(line))))

@@ -1,0 +1,1 @@
+"""Incoming requests: parsing, authentication, sessions, host check and limits."""

@@ -1,0 +1,208 @@
+"""The uvicorn server in its own thread, with limits and a bounded shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+import threading
+from typing import Any
+
+import uvicorn
+
+from timewright.errors import Conflict, InvalidInput, TimewrightError
+from timewright.interfaces.http.connection_protocols import MAX_HEADER_BYTES, new_event_loop, protocol_class
+
+KEEP_ALIVE_S = 15
+SHUTDOWN_TIMEOUT_S = 2
+MAX_CONNECTIONS = 1000
+BACKLOG = 512
+DATE_REFRESH_S = 1.0
+
+
+class UvicornServer(uvicorn.Server):
+    """Ticks once a second instead of every 0.1 s, and stops immediately when asked."""
+
+    stop_event: asyncio.Event
+
+    async def main_loop(self) -> None:
+        """Run until stopped."""
+        self.stop_event = asyncio.Event()
+        while not self.should_exit:
+            # Tick 0 renews the Date header.
+            await self.on_tick(0)
+            try:
+                await asyncio.wait_for(self.stop_event.wait(), DATE_REFRESH_S)
+            except TimeoutError:
+                continue
+
+
+class ServerThread:
+    """Serves an ASGI application in a thread until it is stopped."""
+
+    def __init__(
+        self, *, bind: str, port: int, tls: tuple[str, str] | None = None, client_ca: str = ""
+    ) -> None:
+        # Check the certificates before binding, so that an error leaves no open socket.
+        self._tls = _tls_context(*tls) if tls is not None else None
+        if self._tls is not None and client_ca:
+            _require_client_certificates(self._tls, client_ca)
+        self.sockets = bind_sockets(bind, port)
+        self.port: int = self.sockets[0].getsockname()[1]
+        self._thread: threading.Thread | None = None
+        self._server: UvicornServer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self, app: Any) -> None:
+        """Start to serve; earlier connections wait in the socket backlog."""
+        config = uvicorn.Config(
+            app,
+            http=protocol_class(),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_S,
+            limit_concurrency=MAX_CONNECTIONS,
+            backlog=BACKLOG,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        )
+        config.load()
+        config.ssl = self._tls
+        self._server = UvicornServer(config)
+        self._thread = threading.Thread(target=self._serve, name="timewright-http", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Accept no more requests, wait briefly for those in progress, and close."""
+        server, thread, loop = self._server, self._thread, self._loop
+        if server is None or thread is None:
+            for one in self.sockets:
+                one.close()
+            return
+        server.should_exit = True
+        if loop is not None and hasattr(server, "stop_event"):
+            loop.call_soon_threadsafe(server.stop_event.set)
+        thread.join(timeout=2 * SHUTDOWN_TIMEOUT_S)
+
+    def _serve(self) -> None:
+        assert self._server is not None
+        self._loop = new_event_loop()
+        try:
+            self._loop.run_until_complete(self._server.serve(sockets=self.sockets))
+        finally:
+            self._loop.run_until_complete(_cancel_tasks(self._loop))
+            self._loop.close()
+
+
+async def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel the tasks that are still waiting."""
+    remaining = [task for task in asyncio.all_tasks(loop) if task is not asyncio.current_task()]
+    for task in remaining:
+        task.cancel()
+    await asyncio.gather(*remaining, return_exceptions=True)
+
+
+def bind_sockets(bind: str, port: int) -> list[socket.socket]:
+    """Bind an address; for loopback, bind both IPv4 and IPv6."""
+    first = _bind(bind, port)
+    if bind not in ("127.0.0.1", "localhost"):
+        return [first]
+    try:
+        return [first, _bind("::1", first.getsockname()[1])]
+    except InvalidInput:
+        # The machine has no IPv6.
+        return [first]
+    except TimewrightError:
+        first.close()
+        raise
+
+
+def _bind(bind: str, port: int) -> socket.socket:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind)
+    except (OSError, UnicodeError) as error:
+        raise _address_error(bind, str(error)) from None
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Without TCP_NODELAY the second of two writes may wait 40 ms for the acknowledgement of the first.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if family == socket.AF_INET6:
+            # :: also accepts IPv4; a specific IPv6 address does not.
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, bind != "::")
+        bound.bind(address)
+        bound.listen(BACKLOG)
+        bound.setblocking(False)
+    except OSError as error:
+        bound.close()
+        raise _bind_error(bind, port, error) from None
+    return bound
+
+
+def _bind_error(bind: str, port: int, error: OSError) -> TimewrightError:
+    if error.errno == errno.EADDRINUSE:
+        return Conflict(
+            f"port {port} is in use by another program",
+            field="port",
+            value=port,
+            rule="only one program can use a port",
+            fix="stop that program, or use --port 0 for a free port",
+        )
+    if error.errno == errno.EACCES:
+        return InvalidInput(
+            f"no permission to use port {port}",
+            field="port",
+            value=port,
+            rule="ports below 1024 need special permission",
+            fix="--port 7411",
+        )
+    return _address_error(bind, error.strerror or str(error))
+
+
+def _address_error(bind: str, why: str) -> InvalidInput:
+    return InvalidInput(
+        f"cannot bind to {bind[:255]!r}: {why}",
+        field="bind",
+        value=bind[:255],
+        rule="an address of this machine",
+        fix="127.0.0.1",
+    )
+
+
+def _tls_context(cert: str, key: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(cert, key or None)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInput(
+            f"the certificate cannot be used: {error}",
+            field="tls_cert",
+            value=cert,
+            rule="readable PEM files with a certificate and its private key",
+            fix="--tls-cert server.pem --tls-key server.key",
+        ) from None
+    return context
+
+
+def _require_client_certificates(context: ssl.SSLContext, authorities: str) -> None:
+    """Require client certificates signed by these CAs."""
+    try:
+        context.load_verify_locations(cafile=authorities)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInput(
+            f"the client CAs cannot be used: {error}",
+            field="tls_client_ca",
+            value=authorities,
+            rule="a readable PEM file with CA certificates",
+            fix="--tls-client-ca clients.pem",
+        ) from None
+    context.verify_mode = ssl.CERT_REQUIRED

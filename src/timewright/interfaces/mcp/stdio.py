@@ -1,0 +1,19 @@
+"""MCP over standard input and output; messages for people go to standard error."""
+
+from __future__ import annotations
+
+import anyio
+from mcp.server.stdio import stdio_server
+
+from timewright.interfaces.mcp.server import ContextProvider, make_server
+
+
+def serve_stdio(context_provider: ContextProvider) -> None:
+    """Serve one client until it closes its end."""
+    server = make_server(context_provider)
+
+    async def answer() -> None:
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+
+    anyio.run(answer)

@@ -1,0 +1,1 @@
+"""The Python interface: `Scheduler` and `AsyncScheduler` for use inside an application."""

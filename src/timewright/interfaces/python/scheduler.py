@@ -1,0 +1,369 @@
+"""`Scheduler`: a scheduler inside an application."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import threading
+import weakref
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+from msgspec.structs import replace
+
+from timewright.core.moments import as_duration, check_duration
+from timewright.core.target import Isolation
+from timewright.errors import NotAllowed, NotFound, StoreUnavailable, TimewrightError
+from timewright.interfaces.python.checks import (
+    already_declared,
+    check_options,
+    checked_settings,
+    name_for,
+    not_saved_yet,
+    schedule_name,
+    stopped_error,
+    unknown_attribute,
+)
+from timewright.interfaces.python.events import EventDecorators, Listeners, is_inside_listener
+from timewright.interfaces.python.resources import Resources
+from timewright.interfaces.python.results import (
+    DEFAULT_TIMEOUT,
+    is_finished,
+    poll_intervals,
+    require_live_instance,
+    result_of,
+    timeout_seconds,
+)
+from timewright.interfaces.python.stop_signal import StopSignal
+from timewright.operations import operations
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.schedules.declarations import TriggerInput, build_declaration, encode_trigger
+from timewright.operations.schedules.write_order import sort_by_dependency
+from timewright.ports import Clock, Observer
+from timewright.settings import Settings
+from timewright.wiring import (
+    HOSTED_STORE_VARIABLE,
+    Instance,
+    build_auth_cache,
+    host_inspector,
+    is_inside_run,
+    new_registry,
+    open_store,
+    sqlite_path,
+)
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+    from timewright.interfaces.http.mounted_app import MountedApp
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Scheduler(Resources, EventDecorators):
+    """A scheduler that runs inside this process, without a server."""
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] = "timewright.db",
+        *,
+        settings: Settings | None = None,
+        namespace: str = "default",
+        clock: Clock | None = None,
+        observers: tuple[Observer, ...] = (),
+    ) -> None:
+        check_options(store, clock=clock, observers=observers, namespace=namespace)
+        self._settings = checked_settings(settings)
+        self.registry = new_registry(use_entry_points=self._settings.entry_points)
+        self._host = os.environ.get(HOSTED_STORE_VARIABLE, "")
+        self._store_url = self._host or store
+        self._namespace = namespace
+        self._clock = clock
+        self.listeners = Listeners(self._name_of)
+        self._observers: tuple[Observer, ...] = (*observers, self.listeners)
+        self._declared: dict[str, dict[str, Any]] = {}
+        self._unsaved: set[str] = set()
+        self._stop_at_exit = partial(_stop_at_exit, weakref.ref(self))
+        self._event_loop: AbstractEventLoop | None = None
+        self._inherited: list[Instance | None] = []
+        self._stop_callbacks: list[Callable[[], object]] = []
+        self._reset_process_state()
+        if not self._host:
+            self._open()
+        super().__init__(self.call)
+
+    def _reset_process_state(self) -> None:
+        """Create the state that belongs to one process; threads and connections do not survive a fork."""
+        self._process = os.getpid()
+        self._stop_signal = StopSignal()
+        self._lock = threading.RLock()
+        self._instance: Instance | None = None
+        self._started = False
+        self._stopped = False
+
+    @property
+    def instance(self) -> Instance:
+        """The instance behind this scheduler; opened on first use if another process hosts it."""
+        self._detect_fork()
+        return self._instance or self._open()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is started in this process and not stopped."""
+        return self._started and self._process == os.getpid()
+
+    @property
+    def declared(self) -> tuple[dict[str, Any], ...]:
+        """The declared schedules as requests of `schedule put`, upstream schedules first."""
+        return tuple(dict(request) for request in sort_by_dependency(list(self._declared.values())))
+
+    def call(self, operation: str, /, **request: Any) -> Any:
+        """Call an operation by its name: `app.call("schedule pause", schedule="refresh")`."""
+        try:
+            return operations[operation](self._context(), request)
+        except NotFound as error:
+            if error.field == "schedule" and error.value in self._unsaved:
+                raise not_saved_yet(str(error.value)) from None
+            raise
+
+    def schedule(
+        self,
+        trigger: TriggerInput | None = None,
+        *,
+        name: str | None = None,
+        isolation: Isolation = "inherit",
+        **policies: Any,
+    ) -> Callable[[F], F]:
+        """Run the decorated function on this trigger; the schedule is saved when the scheduler starts.
+
+        A timedelta is an interval, a datetime is a one-time trigger, and a list combines triggers. Keywords
+        work too: `@app.schedule(cron="0 9 * * *", zone="Europe/Berlin")`.
+        """
+        when = encode_trigger(trigger) if trigger is not None else None
+
+        def declare(function: F) -> F:
+            schedule = name_for(function, name)
+            if schedule in self._unsaved and not self.registry.is_redefinition(schedule, function):
+                raise already_declared(schedule)
+            request = build_declaration(schedule, when, policies, settings=self._settings)
+            args = None if "target" in policies else request["target"].get("args", {})
+            self.registry.add(function, name=schedule, isolation=isolation, args=args)
+            self._declare(schedule, request)
+            return function
+
+        return declare
+
+    @overload
+    def task(self, name: F) -> F: ...
+    @overload
+    def task(self, name: str | None = None, *, isolation: Isolation = "inherit") -> Callable[[F], F]: ...
+    def task(self, name: Any = None, *, isolation: Isolation = "inherit") -> Any:
+        """Register the decorated function so that schedules can call it by name."""
+        return self.registry.register(name, isolation=isolation)
+
+    def run_now(
+        self,
+        schedule: str | Callable[..., Any],
+        *,
+        payload: Any = None,
+        force: bool = False,
+        reason: str = "",
+        timeout: timedelta | str = DEFAULT_TIMEOUT,
+    ) -> Any:
+        """Run a schedule now, wait for the run to end and return its result: `app.run_now("report")`.
+
+        Accepts the name or the function. Raises if the run does not succeed. `app.schedules.run` does not
+        wait.
+        """
+        name = schedule_name(schedule, self.registry)
+        if not self.is_running:
+            require_live_instance(name, self.call("instance list"))
+        request = {"schedule": name, "payload": payload, "force": force, "reason": reason}
+        timeout_seconds(timeout)
+        return self.result(self.call("schedule run", **request)["run"]["id"], timeout=timeout)
+
+    def result(self, run: str, *, timeout: timedelta | str = DEFAULT_TIMEOUT) -> Any:
+        """Wait for a run to end and return its result."""
+        detail = self.call("run get", run=run)
+        for interval in poll_intervals(timeout_seconds(timeout)):
+            if is_finished(detail):
+                break
+            threading.Event().wait(interval)
+            detail = self.call("run get", run=run)
+        return result_of(detail, timeout)
+
+    def start(self) -> None:
+        """Save the declared schedules and start to run due schedules in background threads."""
+        self._detect_fork()
+        with self._lock:
+            if self._stopped:
+                raise stopped_error()
+            if self._host:
+                raise NotAllowed(
+                    "this scheduler is run by the process that loads it",
+                    rule="timewright up --app runs the schedules of an app on its own store",
+                    fix='call start() only under if __name__ == "__main__":',
+                )
+            if self._started:
+                return
+            self._save_declared()
+            if self._event_loop is not None:
+                self.instance.target_factory.use_loop(self._event_loop)
+            self._started = True
+            self.instance.start()
+            atexit.register(self._stop_at_exit)
+            for name, why in self.registry.broken_entry_points.items():
+                log = logging.getLogger("timewright")
+                log.warning("function %r of an installed package cannot be loaded: %s", name, why)
+
+    def stop(self, *, wait: timedelta | str | None = None) -> None:
+        """Take no new work, wait for runs in progress, release the rest, and close the store.
+
+        Called from a scheduled function or a listener, it returns immediately and stops in a background
+        thread.
+        """
+        timeout = None if wait is None else check_duration(as_duration(wait, field="wait"), field="wait")
+        self._detect_fork()
+        if (
+            is_inside_run()
+            or is_inside_listener()
+            or threading.current_thread().name.startswith("timewright-")
+        ):
+            threading.Thread(target=self.stop, kwargs={"wait": wait}, name="stopping-timewright").start()
+            return
+        with self._lock:
+            atexit.unregister(self._stop_at_exit)
+            if self._started:
+                unfinished = self.instance.stop(wait=timeout)
+                if unfinished:
+                    logging.getLogger("timewright").warning("stopped, but %s", unfinished)
+            if not self._stopped and self._instance is not None:
+                self._instance.close()
+            self._started, self._stopped = False, True
+        self._stop_signal.set()
+        for callback in self._stop_callbacks:
+            callback()
+
+    def run(self) -> None:
+        """Start and block until SIGINT, SIGTERM or `stop()`, then stop gracefully.
+
+        A second signal ends the process immediately.
+        """
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGINT, signal.SIGTERM) if in_main_thread else ()
+        previous = {number: signal.signal(number, self._on_signal) for number in numbers}
+        try:
+            self.start()
+            while not self._stop_signal.wait():
+                continue
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+            self.stop()
+
+    def asgi(self, **options: Any) -> MountedApp:
+        """Return the HTTP API as an ASGI application, to serve alone or to mount in another one."""
+        from timewright.interfaces.http.mounted_app import MountedApp
+
+        return MountedApp(self.instance, self._context(), start=self.start, stop=self.stop, **options)
+
+    def on_stop(self, callback: Callable[[], object]) -> None:
+        """Call `callback` after the scheduler has stopped, in the thread that stopped it."""
+        self._stop_callbacks.append(callback)
+
+    def use_event_loop(self, loop: AbstractEventLoop) -> None:
+        """Run async functions and listeners on this event loop instead of an own one."""
+        self._event_loop = self.listeners.loop = loop
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_running else "stopped" if self._stopped else "not started"
+        store = sqlite_path(self._store_url) or "PostgreSQL"
+        return f"<Scheduler on {store}: {state}, {len(self._declared)} declared>"
+
+    if not TYPE_CHECKING:  # type checkers know the attributes
+
+        def __getattr__(self, name: str) -> Any:
+            raise unknown_attribute(self, name)
+
+    def _open(self) -> Instance:
+        with self._lock:
+            if self._instance is None:
+                self._instance = Instance(
+                    open_store(self._store_url, clock=self._clock),
+                    settings=self._settings,
+                    registry=self.registry,
+                    clock=self._clock,
+                    observers=self._observers,
+                    auth_cache=build_auth_cache(self._store_url, self._settings),
+                    inspect_host=host_inspector(self._store_url, self._settings),
+                    namespace=self._namespace,
+                )
+                self._instance.apply_policy_file()
+            return self._instance
+
+    def _detect_fork(self) -> None:
+        """In a forked process create new state; the inherited instance belongs to the parent."""
+        if self._process != os.getpid():
+            self._inherited.append(self._instance)
+            self._reset_process_state()
+            self._unsaved = set(self._declared)
+
+    def _context(self) -> OperationContext:
+        self._detect_fork()
+        if self._stopped:
+            raise stopped_error(StoreUnavailable, "; its store is closed")
+        return replace(self.instance.context(), namespace=self._namespace)
+
+    def _name_of(self, schedule_id: str) -> str:
+        found = self.instance.store.read(lambda tx: tx.get_schedules([schedule_id])).get(schedule_id)
+        return found.schedule.name if found is not None else ""
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._stop_signal.set()
+
+    def _save_declared(self) -> None:
+        """Save all unsaved declarations in one transaction; an invalid one leaves the store unchanged."""
+
+        def put(inside: OperationContext) -> None:
+            for declared in self.declared:
+                if declared["name"] not in self._unsaved:
+                    continue
+                try:
+                    operations["schedule put"](inside, declared)
+                except TimewrightError as error:
+                    error.add_note(f"  in      schedule {declared['name']!r}")
+                    raise
+
+        if self._unsaved:
+            in_transaction(self._context(), put)
+        self._unsaved.clear()
+
+    def _declare(self, name: str, request: dict[str, Any]) -> None:
+        self._declared[name] = request
+        if self.is_running:
+            self.call("schedule put", **request)
+        else:
+            self._unsaved.add(name)
+
+
+def _stop_at_exit(reference: weakref.ref[Scheduler]) -> None:
+    """Stop a scheduler at interpreter exit, so that its runs are released before their leases expire."""
+    scheduler = reference()
+    if scheduler is None or not scheduler.is_running:
+        return
+    try:
+        scheduler.stop(wait=timedelta(0))
+    except Exception:
+        logging.getLogger("timewright").exception("could not stop the scheduler at exit")

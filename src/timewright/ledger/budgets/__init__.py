@@ -1,0 +1,1 @@
+"""Budgets and provider windows: definitions, charges, and owners of runs."""

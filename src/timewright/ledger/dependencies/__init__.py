@@ -1,0 +1,1 @@
+"""Dependencies between schedules: links, and what an upstream end means for followers."""

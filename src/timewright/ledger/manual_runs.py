@@ -1,0 +1,274 @@
+"""Manual runs: run now, enqueue, and skip or move the next occurrence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from timewright.core.facts import Fact
+from timewright.core.moments import check_storable, format_instant
+from timewright.core.recurrence.triggers import After
+from timewright.core.run.admission import Fire, Replace, Skip, Verdict
+from timewright.core.run.build import build_schedule_run, build_standalone_run
+from timewright.core.run.catch_up import ChosenOccurrence, apply_overlap
+from timewright.core.run.following import follows_upstream
+from timewright.core.run.run import Reason, Run, RunState
+from timewright.core.schedule.decision import Decision, Source
+from timewright.core.schedule.governor import plan_next
+from timewright.core.schedule.schedule import ScheduleProgress, ScheduleState, apply_decision
+from timewright.errors import Conflict, InvalidInput, NotAllowed, OutcomeUnknown
+from timewright.ledger.dependencies.follow_ups import use_first_follow_up
+from timewright.ledger.fact_builders import new_run_facts, schedule_moved_fact, schedule_stopped_fact
+from timewright.ledger.lookups import load_calendars
+from timewright.ledger.replacement import cancel_for_replacement
+from timewright.ledger.replan import Actor, ChangeResult, lock_schedule, schedule_audit_entry
+from timewright.ledger.schedule_progress import finish_if_nothing_left
+from timewright.ports import Ids, ProgressUpdate, ScheduleRecord, Store, Transaction
+
+_NOT_RUNNABLE = (ScheduleState.ARCHIVED, ScheduleState.PENDING_APPROVAL)
+
+
+class CreatedRuns(Struct, frozen=True, kw_only=True):
+    """Runs that were created, and the facts about them."""
+
+    runs: tuple[Run, ...]
+    facts: tuple[Fact, ...] = ()
+
+
+def run_now(
+    store: Store,
+    schedule_id: str,
+    *,
+    ids: Ids,
+    by: Actor,
+    now: datetime,
+    force: bool = False,
+    client_key: str = "",
+    payload: Any = None,
+    at: datetime | None = None,
+) -> CreatedRuns:
+    """Create a run by hand; it obeys overlap unless forced, and the same client key returns the same run.
+
+    A run for a later instant (`at`) ignores overlap: it does not wait for other runs.
+    """
+
+    def work(tx: Transaction) -> CreatedRuns:
+        record = lock_schedule(tx, schedule_id)
+        existing = _find_by_client_key(tx, schedule_id, client_key)
+        if existing is not None:
+            return CreatedRuns(runs=(existing,))
+        check_runnable(record)
+        if at is not None:
+            _check_future(at, field="at", rule="an extra run needs a future instant", now=now)
+        verdict = _verdict(record, force=force or at is not None, now=at or now)
+        run = build_manual_run(record, verdict, ids=ids, by=by, now=now, previous=record.last_run)
+        run = replace(run, exclusive=run.exclusive and not force and at is None, payload=payload)
+        facts: tuple[Fact, ...] = ()
+        if isinstance(verdict, Replace):
+            replacement = cancel_for_replacement(tx, record.schedule, now=now)
+            facts = replacement.facts
+            run = replace(run, state=RunState.READY) if replacement.can_start else run
+        if client_key:
+            tx.put_meta(_client_key_name(schedule_id, client_key), run.id)
+        add_schedule_runs(tx, record, [run], record.progress)
+        tx.add_audit([schedule_audit_entry(record.schedule, "run", by=by, now=now, after=run.id)])
+        return CreatedRuns(runs=(run,), facts=(*facts, *new_run_facts(run, now=now)))
+
+    return store.write(work)
+
+
+def skip_next(store: Store, schedule_id: str, *, ids: Ids, by: Actor, now: datetime) -> ChangeResult:
+    """Skip the next occurrence: its row is written now as skipped, and the next time is planned."""
+
+    def work(tx: Transaction) -> ChangeResult:
+        record = lock_schedule(tx, schedule_id)
+        run, progress = _skip_occurrence(tx, record, ids=ids, by=by, now=now)
+        add_schedule_runs(tx, record, [run], progress)
+        tx.add_audit(
+            [
+                schedule_audit_entry(
+                    record.schedule, "skip", by=by, now=now, after=format_instant(run.planned_at)
+                )
+            ]
+        )
+        facts = (*new_run_facts(run, now=now), _next_fact(record, progress, now=now))
+        return ChangeResult(schedule=record.schedule, progress=progress, facts=facts)
+
+    return store.write(work)
+
+
+def move_next(
+    store: Store, schedule_id: str, *, to: datetime, ids: Ids, by: Actor, now: datetime
+) -> CreatedRuns:
+    """Move the next occurrence: it is skipped, and a manual run is created for the new instant.
+
+    The moved run ignores overlap: it does not wait for other runs.
+    """
+    _check_future(to, field="to", rule="an occurrence is moved to a future instant", now=now)
+
+    def work(tx: Transaction) -> CreatedRuns:
+        record = lock_schedule(tx, schedule_id)
+        skipped, progress = _skip_occurrence(tx, record, ids=ids, by=by, now=now)
+        fire = Fire(planned_at=to, fire_at=to, source=Source.MANUAL)
+        run = replace(
+            build_manual_run(record, fire, ids=ids, by=by, now=now, previous=skipped.id), exclusive=False
+        )
+        add_schedule_runs(tx, record, [skipped, run], progress)
+        moved = f"{format_instant(skipped.planned_at)} to {format_instant(to)}"
+        tx.add_audit([schedule_audit_entry(record.schedule, "move", by=by, now=now, after=moved)])
+        facts = (
+            *new_run_facts(skipped, now=now),
+            *new_run_facts(run, now=now),
+            _next_fact(record, progress, now=now),
+        )
+        return CreatedRuns(runs=(skipped, run), facts=facts)
+
+    return store.write(work)
+
+
+def enqueue(
+    store: Store,
+    *,
+    namespace: str,
+    queue: str,
+    payloads: Sequence[Any],
+    ids: Ids,
+    by: Actor,
+    now: datetime,
+    priority: int = 100,
+    not_before: datetime | None = None,
+) -> CreatedRuns:
+    """Add entries to a queue; each is a run without a schedule that an external worker leases."""
+    runs = [
+        build_standalone_run(
+            run_id=(run_id := ids.new("run", now=now)),
+            namespace=namespace,
+            dedupe_scope=run_id,
+            planned_at=now,
+            fire_at=not_before or now,
+            queue=queue,
+            priority=priority,
+            created_at=now,
+            made_by=by.name,
+            payload=payload,
+        )
+        for payload in payloads
+    ]
+    try:
+        store.write(lambda tx: tx.add_unique_runs(runs))
+    except OutcomeUnknown:
+        # The ids were chosen before the commit, so the store can tell whether it succeeded or still will.
+        if runs and not store.read(lambda tx: tx.get_runs([runs[0].id])):
+            with suppress(Conflict):
+                store.write(lambda tx: tx.add_unique_runs(runs))
+    return CreatedRuns(
+        runs=tuple(runs), facts=tuple(fact for run in runs for fact in new_run_facts(run, now=now))
+    )
+
+
+def _check_future(at: datetime, *, field: str, rule: str, now: datetime) -> None:
+    if check_storable(at, field=field) <= now:
+        raise InvalidInput(
+            f"{field} {format_instant(at)} is not in the future",
+            field=field,
+            value=format_instant(at),
+            rule=rule,
+            fix="use a later instant, or `schedule run` to run now",
+        )
+
+
+def _client_key_name(schedule_id: str, client_key: str) -> str:
+    return f"client:{schedule_id}:{client_key}"
+
+
+def _find_by_client_key(tx: Transaction, schedule_id: str, client_key: str) -> Run | None:
+    """The run that was created with this client key, while its row is kept."""
+    run_id = tx.get_meta(_client_key_name(schedule_id, client_key)) if client_key else None
+    return tx.get_runs([run_id]).get(run_id) if run_id else None
+
+
+def check_runnable(record: ScheduleRecord) -> None:
+    """Raise if the schedule may not have runs."""
+    if record.progress.state in _NOT_RUNNABLE:
+        raise NotAllowed(
+            f"schedule {record.schedule.name} is {record.progress.state}",
+            field="state",
+            value=record.progress.state.value,
+            rule="a schedule that is archived or waits for approval does not run",
+            fix="see `schedule get` for its state and reason",
+        )
+
+
+def _verdict(record: ScheduleRecord, *, force: bool, now: datetime) -> Verdict:
+    if force:
+        return Fire(planned_at=now, fire_at=now, source=Source.MANUAL)
+    (verdict_type,) = apply_overlap(record.schedule, [ChosenOccurrence(now, now)], in_flight=record.in_flight)
+    if isinstance(verdict_type, Reason):
+        return Skip(planned_at=now, reason=verdict_type, source=Source.MANUAL)
+    return verdict_type(planned_at=now, fire_at=now, source=Source.MANUAL)
+
+
+def build_manual_run(
+    record: ScheduleRecord, verdict: Verdict, *, ids: Ids, by: Actor, now: datetime, previous: str
+) -> Run:
+    """Build a run with its own dedupe scope, so that it never counts as an occurrence."""
+    run_id = ids.new("run", now=max(now, verdict.planned_at))
+    run = build_schedule_run(record.schedule, verdict, run_id=run_id, now=now, previous=previous)
+    return replace(run, dedupe_scope=run.id, made_by=by.name)
+
+
+def add_schedule_runs(
+    tx: Transaction, record: ScheduleRecord, runs: Sequence[Run], progress: ScheduleProgress
+) -> None:
+    """Write consecutive runs, and the progress of their schedule."""
+    tx.add_runs(runs)
+    tx.save_progress([ProgressUpdate(record.schedule.id, progress, runs[-1].id)])
+
+
+def _skip_occurrence(
+    tx: Transaction, record: ScheduleRecord, *, ids: Ids, by: Actor, now: datetime
+) -> tuple[Run, ScheduleProgress]:
+    """The skipped row of the next occurrence, and the progress of the schedule without it.
+
+    If the schedule follows another, the upstream end is closed too; otherwise it would run at once.
+    """
+    schedule, progress = record.schedule, record.progress
+    at = progress.next_at
+    planned = progress.state is ScheduleState.ACTIVE and progress.source is not Source.PAUSED
+    if not planned or at is None or at <= now:
+        raise NotAllowed(
+            f"schedule {schedule.name} has no next time that can be skipped",
+            field="state",
+            value=progress.state.value,
+            rule="the schedule is active, and its next time is in the future",
+            fix="see `schedule get` for its state and next time",
+        )
+    source = progress.source or Source.MANUAL
+    skip = Skip(planned_at=at, reason=Reason.BY_HAND, source=source)
+    # The id contains the planned instant, so that runs sort by it.
+    run_id = ids.new("run", now=at)
+    run = build_schedule_run(schedule, skip, run_id=run_id, now=now, previous=record.last_run)
+    progress = replace(progress, cursor=at, hints=progress.hints.after_run(now=at))
+    if follows_upstream(schedule.trigger):
+        decision = Decision(use_first_follow_up(tx, record, run), source)
+    elif isinstance(schedule.trigger, After):
+        decision = Decision(schedule.trigger.next_after(at), source)
+    else:
+        calendars = load_calendars(tx, [schedule])
+        decision = plan_next(schedule, progress, now=at, calendars=calendars.for_schedule(schedule))
+    progress = finish_if_nothing_left(
+        schedule, apply_decision(schedule, progress, decision), in_flight=record.in_flight
+    )
+    return replace(run, made_by=by.name), progress
+
+
+def _next_fact(record: ScheduleRecord, progress: ScheduleProgress, *, now: datetime) -> Fact:
+    if progress.state is not record.progress.state:
+        return schedule_stopped_fact(record.schedule, progress, now=now)
+    decision = Decision(progress.next_at, progress.source or Source.MANUAL)
+    return schedule_moved_fact(record.schedule, decision, now=now)

@@ -1,0 +1,1 @@
+"""Queues: policies, the policy file, and the import of entries."""

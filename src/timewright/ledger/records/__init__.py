@@ -1,0 +1,1 @@
+"""Small stored documents: analyses, notes, namespaces, instances."""

@@ -1,0 +1,64 @@
+"""Heartbeats of instances; an instance without one for a day is deleted."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec import Struct
+
+from timewright.core.moments import DAY, ZERO
+from timewright.ports import StoredObject, Transaction
+from timewright.ports.objects import GLOBAL_NAMESPACE
+
+INSTANCE = "instance"
+RETENTION = DAY
+MAX_PRUNED_ROWS = 1000
+
+
+class InstanceRecord(Struct, frozen=True, kw_only=True):
+    """The state of an instance; `clock_offset` is how far the store's clock is ahead of its own."""
+
+    id: str
+    host: str
+    version: str
+    started_at: datetime
+    capacity: int
+    under_way: int = 0
+    clock_offset: timedelta = ZERO
+    stopped: bool = False
+    admit: str = "any"
+    shard: str = ""
+    functions: tuple[str, ...] | None = None
+    """The names of the functions that it can call; None if unknown."""
+
+
+class InstanceHeartbeat(Struct, frozen=True, kw_only=True):
+    """An instance, and the time of its last heartbeat by the store's clock."""
+
+    instance: InstanceRecord
+    at: datetime
+
+
+def record_heartbeat(tx: Transaction, instance: InstanceRecord, *, now: datetime) -> None:
+    """Store the heartbeat of an instance, and delete instances whose last one is too old."""
+    row = StoredObject(
+        kind=INSTANCE,
+        namespace=GLOBAL_NAMESPACE,
+        name=instance.id,
+        revision=1,
+        body=msgspec.json.encode(instance),
+        at=now,
+    )
+    tx.put_objects([row])
+    # Pruning scans the first names, and the oldest instances have them: ids ascend with time.
+    tx.prune_objects(INSTANCE, namespace=GLOBAL_NAMESPACE, older_than=now - RETENTION, limit=MAX_PRUNED_ROWS)
+
+
+def read_instances(tx: Transaction, *, limit: int) -> list[InstanceHeartbeat]:
+    """The instances with a heartbeat, newest first."""
+    rows = tx.newest_objects(INSTANCE, namespace=GLOBAL_NAMESPACE, limit=limit)
+    return [
+        InstanceHeartbeat(instance=msgspec.json.decode(row.body, type=InstanceRecord), at=row.at)
+        for row in rows
+    ]

@@ -1,0 +1,93 @@
+"""Cancels runs of a schedule: for a newer run that replaces them, or because it is archived."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from timewright.core.facts import CancelRequested, Fact, RunCancelled
+from timewright.core.run.lifecycle import RunEvent, next_run_state
+from timewright.core.run.run import Reason, Run, RunState
+from timewright.core.schedule.schedule import Schedule
+from timewright.ledger.dependencies.follow_ups import notify_downstream
+from timewright.ledger.fact_builders import run_fields, skipped_fact
+from timewright.ledger.workflow_runs.advance import stop_workflows
+from timewright.ports import RunChange, RunFilter, Transaction
+
+PAGE_ROWS = 1_000
+
+# A run that could have started is cancelled; a held run is skipped.
+_EVENTS = {
+    Reason.REPLACED: RunEvent.CANCEL,
+    Reason.SUPERSEDED: RunEvent.SKIP,
+    Reason.BY_HAND: RunEvent.CANCEL,
+}
+
+
+class Replacement(Struct, frozen=True):
+    """Whether the newer run may start at once, and the facts about the runs that it replaces."""
+
+    can_start: bool
+    facts: tuple[Fact, ...] = ()
+
+
+def cancel_for_replacement(tx: Transaction, schedule: Schedule, *, now: datetime) -> Replacement:
+    """Request a cancel of leased runs, within their grace; cancel ready runs; skip held ones."""
+    live = tx.live_runs([schedule.id])
+    # Read again under lock: another process may have leased or released one of them since.
+    current = list(tx.get_runs([run.id for run in live], lock=True).values()) if live else []
+    leased = [run for run in current if run.state is RunState.LEASED]
+    requested = _request_cancel(tx, leased, schedule, now=now)
+    requested += stop_workflows(tx, leased, reason=Reason.REPLACED.value, now=now).facts
+    ready = [run for run in current if run.state is RunState.READY]
+    held = [run for run in current if run.state is RunState.HELD]
+    cancelled = _cancel_runs(tx, ready, now=now, reason=Reason.REPLACED)
+    cancelled += _cancel_runs(tx, held, now=now, reason=Reason.SUPERSEDED)
+    return Replacement(not leased, (*requested, *cancelled))
+
+
+def cancel_unstarted(tx: Transaction, schedule_id: str, *, now: datetime) -> list[Fact]:
+    """Cancel every run of a schedule that has not started."""
+    facts: list[Fact] = []
+    for state in (RunState.HELD, RunState.READY):
+        which = RunFilter(schedule_id=schedule_id, state=state, limit=PAGE_ROWS)
+        while True:
+            page = tx.find_runs(which)
+            facts += _cancel_runs(tx, page.rows, now=now, reason=Reason.BY_HAND)
+            if not page.cursor:
+                break
+            which = replace(which, cursor=page.cursor)
+    return facts
+
+
+def _request_cancel(tx: Transaction, runs: Sequence[Run], schedule: Schedule, *, now: datetime) -> list[Fact]:
+    reason = Reason.REPLACED.value
+    # A run may have been leased after `now` was read: the grace starts no earlier than the lease.
+    ends = [(run.id, max(now, run.leased_at or now) + schedule.lease.grace) for run in runs]
+    requested = tx.request_cancel(ends, at=now, reason=reason)
+    return [CancelRequested(reason=reason, **run_fields(run, now=now)) for run in runs if run.id in requested]
+
+
+def _cancel_runs(tx: Transaction, runs: Sequence[Run], *, now: datetime, reason: Reason) -> list[Fact]:
+    after = [
+        replace(run, state=next_run_state(run.state, _EVENTS[reason]), reason=reason.value, finished_at=now)
+        for run in runs
+    ]
+    cancelled = tx.change_runs(
+        [RunChange(a, run.state, run.fence) for a, run in zip(after, runs, strict=True)]
+    )
+    facts = [_cancel_fact(run, now=now) for run in after if run.id in cancelled]
+    # A run that waited for a retry has ended now; the others never started.
+    ended = [run for run in after if run.id in cancelled and run.started_at is not None]
+    if ended and tx.read_run_end_effects().has_links:
+        facts += notify_downstream(tx, ended, now=now)
+    return facts
+
+
+def _cancel_fact(run: Run, *, now: datetime) -> Fact:
+    if run.state is RunState.SKIPPED:
+        return skipped_fact(run, now=now)
+    return RunCancelled(reason=run.reason, **run_fields(run, now=now))

@@ -1,0 +1,187 @@
+"""Applies ended runs to their schedules, releases held runs, and notifies downstream schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from timewright.core.facts import Fact, RunFreed
+from timewright.core.policies.backoff import Steady
+from timewright.core.policies.policies import Align
+from timewright.core.recurrence.triggers import Cron, Every
+from timewright.core.run.admission import InFlightCounts
+from timewright.core.run.lifecycle import RunEvent, next_run_state, settle_schedule
+from timewright.core.run.run import Outcome, Run, RunState, Succeeded
+from timewright.core.schedule.decision import Decision
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
+from timewright.ledger.dependencies.follow_ups import notify_downstream
+from timewright.ledger.fact_builders import run_fields, schedule_moved_fact, schedule_stopped_fact
+from timewright.ledger.lookups import CalendarLookup, load_calendars, lock_readable_schedules
+from timewright.ports import ProgressUpdate, RunChange, ScheduleRecord, Transaction
+
+MAX_RELEASED_RUNS = 100
+
+FinishedRun = tuple[Run, Schedule | None]
+
+_PERIODIC = (Cron, Every)
+
+
+class AttemptResult(Struct, frozen=True, kw_only=True, gc=False):
+    """The outcome of one lease; `run` is the run as it was leased, with its fence."""
+
+    run: Run
+    outcome: Outcome
+    started_at: datetime | None = None
+
+
+def lock_schedules(
+    tx: Transaction, outcomes: Iterable[tuple[Schedule | None, Outcome]]
+) -> dict[str, ScheduleRecord]:
+    """Lock the schedules whose progress these outcomes may change; call it before locking runs."""
+    is_simple: dict[int, bool] = {}  # a cache: most runs of a batch belong to the same few schedules
+    affected: list[str] = []
+    for schedule, outcome in outcomes:
+        if schedule is None:
+            continue
+        if id(schedule) not in is_simple:
+            is_simple[id(schedule)] = _is_simple(schedule)
+        if not (is_simple[id(schedule)] and isinstance(outcome, Succeeded)):
+            affected.append(schedule.id)
+    return lock_readable_schedules(tx, affected)
+
+
+def apply_finished_runs(
+    tx: Transaction,
+    ended: Sequence[FinishedRun],
+    *,
+    now: datetime,
+    locked: Mapping[str, ScheduleRecord] | None = None,
+) -> list[Fact]:
+    """Apply finished runs to their schedules, release held runs behind them, and notify downstream.
+
+    For most schedules a success only clears the failure streak; the others are in `locked`, or are locked
+    now.
+    """
+    scheduled = [(run, schedule) for run, schedule in ended if schedule is not None]
+    if not scheduled:
+        return []
+    simple: list[str] = []
+    affecting: list[Run] = []
+    for run, schedule in scheduled:
+        is_unlocked = locked is not None and schedule.id not in locked
+        if run.state is RunState.SUCCEEDED and (is_unlocked or _is_simple(schedule)):
+            simple.append(schedule.id)
+        else:
+            affecting.append(run)
+    effects = tx.read_run_end_effects()
+    if effects.has_failing_schedules:
+        tx.clear_failure_streaks(simple)
+    if locked is None:
+        locked = lock_readable_schedules(tx, [run.schedule_id for run in affecting])
+    facts = _settle_schedules(tx, affecting, locked, now=now)
+    if effects.has_held_runs:
+        ids = list({run.schedule_id for run, _ in scheduled})
+        facts += release_held(tx, schedule_ids=ids, limit=len(ids), now=now)
+    if effects.has_links:
+        facts += notify_downstream(tx, [run for run, _ in scheduled], now=now)
+    return facts
+
+
+def release_held(
+    tx: Transaction,
+    *,
+    now: datetime,
+    limit: int = MAX_RELEASED_RUNS,
+    schedule_ids: Sequence[str] | None = None,
+) -> list[Fact]:
+    """Make the first held run of each schedule ready if no other run of it is live.
+
+    It fires from now on: until now it waited for its predecessor and was not late.
+    """
+    first = tx.releasable_runs(limit=limit, schedule_ids=schedule_ids)
+    released = tx.change_runs([_released(run, now=now) for run in first])
+    return [RunFreed(**run_fields(run, now=now)) for run in first if run.id in released]
+
+
+def _released(run: Run, *, now: datetime) -> RunChange:
+    after = replace(run, state=next_run_state(run.state, RunEvent.FREE), fire_at=max(run.fire_at, now))
+    return RunChange(after, run.state, run.fence)
+
+
+def _settle_schedules(
+    tx: Transaction, runs: Sequence[Run], locked: Mapping[str, ScheduleRecord], *, now: datetime
+) -> list[Fact]:
+    affected = [run for run in runs if run.schedule_id in locked]
+    if not affected:
+        return []
+    records = tx.get_schedules({run.schedule_id for run in affected})
+    calendars = load_calendars(tx, [record.schedule for record in locked.values()])
+    facts: list[Fact] = []
+    updated: dict[str, ScheduleProgress] = {}
+    for run in affected:
+        record = locked[run.schedule_id]
+        before = updated.get(run.schedule_id, record.progress)
+        idle = records[run.schedule_id].in_flight == InFlightCounts()
+        after, new_facts = _after(run, record, before, idle=idle, calendars=calendars, now=now)
+        updated[run.schedule_id] = after
+        facts += new_facts
+    tx.save_progress([ProgressUpdate(schedule_id, progress) for schedule_id, progress in updated.items()])
+    return facts
+
+
+def _after(
+    run: Run,
+    record: ScheduleRecord,
+    before: ScheduleProgress,
+    *,
+    idle: bool,
+    calendars: CalendarLookup,
+    now: datetime,
+) -> tuple[ScheduleProgress, list[Fact]]:
+    """The progress of a schedule after one of its runs; a run that never started keeps the next time."""
+    if run.state in (RunState.CANCELLED, RunState.SKIPPED) and not run.started_at and before.next_at:
+        return before, []
+    schedule = record.schedule
+    try:
+        progress, decision = settle_schedule(
+            schedule, before, run, now=now, idle=idle, calendars=calendars.for_schedule(schedule)
+        )
+    except Exception as error:  # noqa: BLE001 - one schedule's error stops that schedule and no other
+        progress, decision = parked_progress(before, str(error)), None
+    return progress, _schedule_facts(schedule, before, progress, decision, now=now)
+
+
+def parked_progress(progress: ScheduleProgress, reason: str) -> ScheduleProgress:
+    """The progress of a schedule that cannot be decided: parked until a person resumes it."""
+    return replace(progress, state=ScheduleState.PARKED, reason=reason[:2000], next_at=None, wake_at=None)
+
+
+def _schedule_facts(
+    schedule: Schedule,
+    before: ScheduleProgress,
+    after: ScheduleProgress,
+    decision: Decision | None,
+    *,
+    now: datetime,
+) -> list[Fact]:
+    if after.state is not before.state:
+        return [schedule_stopped_fact(schedule, after, now=now)]
+    if decision is None:
+        return []
+    return [schedule_moved_fact(schedule, decision, now=now)]
+
+
+def _is_simple(schedule: Schedule) -> bool:
+    """Whether a success changes nothing about the schedule except its failure streak."""
+    return (
+        isinstance(schedule.trigger, _PERIODIC)
+        and schedule.align is Align.GRID
+        and isinstance(schedule.cadence, Steady)
+        and not schedule.adaptive
+        and schedule.end_at is None
+        and schedule.max_runs is None
+        and schedule.calendar is None
+    )

@@ -1,0 +1,210 @@
+"""The progress of a schedule after a change to it; pure decisions, nothing is written."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from timewright.core.calendars import check_calendar_rule
+from timewright.core.policies.policies import JitterSide
+from timewright.core.recurrence.triggers import After, Manual
+from timewright.core.run.admission import InFlightCounts
+from timewright.core.schedule.decision import Decision, Source
+from timewright.core.schedule.governor import is_trigger_only, pause_end, plan_next, pull_forward
+from timewright.core.schedule.hints import Hints, IntervalHint, OneShotHint, PauseHint
+from timewright.core.schedule.schedule import (
+    Schedule,
+    ScheduleEvent,
+    ScheduleProgress,
+    ScheduleState,
+    apply_decision,
+    initial_progress,
+    next_schedule_state,
+)
+from timewright.errors import NotAllowed
+from timewright.ledger.lookups import CalendarLookup
+from timewright.ports import ScheduleRecord
+
+_MICROSECOND = timedelta(microseconds=1)
+# The fields that decide when a schedule runs.
+_PLAN_FIELDS = ("trigger", "start_at", "end_at", "calendar")
+
+HintRequest = IntervalHint | OneShotHint | PauseHint
+
+
+def progress_when_created(
+    schedule: Schedule, calendars: CalendarLookup, *, now: datetime
+) -> ScheduleProgress:
+    """The progress of a new schedule, with its first decision."""
+    _check_calendar(schedule, calendars, now=now)
+    progress = initial_progress(schedule)
+    # From the cursor on: the creation, or earlier if a past start was given on purpose.
+    progress = _plan(schedule, progress, calendars, now=min(now, progress.cursor))
+    return finish_if_nothing_left(schedule, progress, in_flight=InFlightCounts())
+
+
+def progress_when_revised(
+    record: ScheduleRecord, schedule: Schedule, calendars: CalendarLookup, *, now: datetime
+) -> ScheduleProgress:
+    """The progress after an edit: decisions stay; the new definition holds from the first open instant."""
+    _check_calendar(schedule, calendars, now=now)
+    progress = record.progress
+    if progress.state is ScheduleState.FINISHED:
+        progress = replace(
+            progress, state=next_schedule_state(progress.state, ScheduleEvent.REVIVE), reason=""
+        )
+    if progress.state is not ScheduleState.ACTIVE:
+        begins = _cursor_of_new_plan(record, schedule, now=now)
+        return progress if begins is None else replace(progress, cursor=begins)
+    looks_from = now if progress.next_at is None else min(now, progress.next_at - _MICROSECOND)
+    progress = replace(progress, cursor=_cursor_after_edit(record, schedule, at=looks_from, now=now))
+    progress = _plan(schedule, progress, calendars, now=looks_from)
+    return finish_if_nothing_left(schedule, progress, in_flight=record.in_flight)
+
+
+def has_undecided_instant(record: ScheduleRecord, schedule: Schedule, *, now: datetime) -> bool:
+    """Whether an instant is due that the new definition cannot plan, because it counts from elsewhere."""
+    progress = record.progress
+    waits = progress.wake_at is not None and progress.wake_at <= now
+    is_active = progress.state is ScheduleState.ACTIVE
+    return is_active and waits and _is_due(progress, now=now) and not is_trigger_only(schedule, progress)
+
+
+def _cursor_after_edit(
+    record: ScheduleRecord, schedule: Schedule, *, at: datetime, now: datetime
+) -> datetime:
+    """The cursor from which a new definition holds.
+
+    During a hinted pause it does not move: the end of the pause records all its occurrences.
+    """
+    begins, cursor = _cursor_of_new_plan(record, schedule, now=now), record.progress.cursor
+    if begins is not None:
+        return begins
+    return cursor if record.progress.source is Source.PAUSED else max(cursor, at)
+
+
+def _cursor_of_new_plan(record: ScheduleRecord, schedule: Schedule, *, now: datetime) -> datetime | None:
+    """The cursor for a new plan if future occurrences of the old one were skipped by hand, else None.
+
+    The cursor lies behind those occurrences; the new plan may have others before it.
+    """
+    is_ahead = record.progress.cursor > now + _max_early(record.schedule)
+    differs = any(getattr(schedule, field) != getattr(record.schedule, field) for field in _PLAN_FIELDS)
+    return max(now, initial_progress(schedule).cursor) if is_ahead and differs else None
+
+
+def _max_early(schedule: Schedule) -> timedelta:
+    """How long before its instant an occurrence may be admitted, because of jitter."""
+    return schedule.jitter if schedule.jitter_side is JitterSide.BOTH else timedelta(0)
+
+
+def progress_when_paused(
+    record: ScheduleRecord, calendars: CalendarLookup, *, until: datetime | None, reason: str, now: datetime
+) -> ScheduleProgress:
+    """The progress after a pause by hand; a second pause continues one that has not ended."""
+    before = record.progress
+    state = before.state
+    if state is not ScheduleState.PAUSED:
+        state = next_schedule_state(state, ScheduleEvent.PAUSE)
+    # A pause counts as over once its occurrences are decided; before that they would count as missed.
+    is_over = before.paused_until is not None and before.paused_until <= min(now, before.cursor)
+    began = now if before.paused_at is None or is_over else before.paused_at
+    progress = replace(before, state=state, reason=reason, paused_at=began, paused_until=until)
+    if until is None:
+        return apply_decision(record.schedule, progress, Decision(None, Source.PAUSED))
+    return _plan(record.schedule, progress, calendars, now=now)
+
+
+def as_paused(progress: ScheduleProgress, *, now: datetime) -> ScheduleProgress:
+    """The progress of a schedule that may be resumed, as a paused one; any other state is an error.
+
+    Nothing was decided while it was parked: its occurrences are recorded like those of a pause.
+    """
+    if progress.state is ScheduleState.ACTIVE and pause_end(progress, now=now) is not None:
+        return progress
+    next_schedule_state(progress.state, ScheduleEvent.RESUME)
+    began = progress.paused_at or progress.cursor
+    return replace(progress, state=ScheduleState.PAUSED, paused_at=began)
+
+
+def check_adaptive(schedule: Schedule) -> None:
+    """Raise if the schedule does not accept hints."""
+    if not schedule.adaptive:
+        raise NotAllowed(
+            f"schedule {schedule.name} does not accept hints",
+            field="adaptive",
+            value=False,
+            rule="only adaptive schedules accept hints",
+            fix=f"schedule update {schedule.name} --adaptive",
+        )
+
+
+def progress_with_hint(
+    record: ScheduleRecord, request: HintRequest, calendars: CalendarLookup, *, now: datetime
+) -> ScheduleProgress:
+    """The progress after a hint: it may bring the next time forward; a pause moves it to its end."""
+    schedule = record.schedule
+    check_adaptive(schedule)
+    progress = replace(record.progress, hints=_add_hint(record.progress.hints, request, now=now))
+    if progress.state is not ScheduleState.ACTIVE:
+        return progress
+    proposal = plan_next(schedule, progress, now=now, calendars=calendars.for_schedule(schedule))
+    if not isinstance(request, PauseHint):
+        current = Decision(progress.next_at, progress.source or proposal.source, progress.trail)
+        proposal = pull_forward(current, proposal)
+    return apply_decision(schedule, progress, proposal)
+
+
+def progress_without_hints(
+    record: ScheduleRecord, calendars: CalendarLookup, *, now: datetime
+) -> ScheduleProgress:
+    """The progress without hints; a hinted pause ends now."""
+    pause = record.progress.hints.pause
+    ended_pause = replace(pause, until=min(pause.until, now)) if pause is not None else None
+    progress = replace(record.progress, hints=Hints(pause=ended_pause))
+    if progress.state is not ScheduleState.ACTIVE or _is_due(progress, now=now):
+        return progress
+    if ended_pause is not None:
+        # At the end of the pause, the next admission records its occurrences and plans the next time.
+        return apply_decision(record.schedule, progress, Decision(now, Source.PAUSED))
+    return _plan(record.schedule, progress, calendars, now=now)
+
+
+def finish_if_nothing_left(
+    schedule: Schedule, progress: ScheduleProgress, *, in_flight: InFlightCounts
+) -> ScheduleProgress:
+    """Finish a schedule that has no next time and no run in flight."""
+    waits = progress.next_at is not None or isinstance(schedule.trigger, Manual | After)
+    if waits or in_flight != InFlightCounts() or progress.state is not ScheduleState.ACTIVE:
+        return progress
+    return replace(progress, state=ScheduleState.FINISHED, reason="no further occurrences")
+
+
+def _plan(
+    schedule: Schedule, progress: ScheduleProgress, calendars: CalendarLookup, *, now: datetime
+) -> ScheduleProgress:
+    decision = plan_next(schedule, progress, now=now, calendars=calendars.for_schedule(schedule))
+    return apply_decision(schedule, progress, decision)
+
+
+def _is_due(progress: ScheduleProgress, *, now: datetime) -> bool:
+    """Whether an instant is due and not decided yet; it stays due whatever changes."""
+    return progress.next_at is not None and progress.next_at <= now
+
+
+def _check_calendar(schedule: Schedule, calendars: CalendarLookup, *, now: datetime) -> None:
+    if schedule.calendar is not None:
+        check_calendar_rule(
+            schedule.trigger, schedule.calendar, calendars=calendars.for_schedule(schedule), now=now
+        )
+
+
+def _add_hint(hints: Hints, request: HintRequest, *, now: datetime) -> Hints:
+    if isinstance(request, IntervalHint):
+        return replace(hints, interval=request)
+    if isinstance(request, OneShotHint):
+        return replace(hints, one_shot=request)
+    # A pause that follows another without a gap continues it.
+    began = hints.pause.created_at if hints.pause is not None else None
+    return replace(hints, pause=replace(request, created_at=began or request.created_at or now))

@@ -1,0 +1,1 @@
+"""Workflow runs: launch, steps, retry, and control by hand."""

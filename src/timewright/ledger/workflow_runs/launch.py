@@ -1,0 +1,169 @@
+"""The launch of workflow runs, and the end of leases that belong to steps or to an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from timewright.core.facts import Fact
+from timewright.core.moments import format_duration
+from timewright.core.run.run import Cancelled, Failed, Lost, Outcome, Reason, Run, RunState, Succeeded
+from timewright.core.target import Workflow
+from timewright.errors import TimewrightError
+from timewright.ledger.lookups import RunTerms
+from timewright.ledger.run_ends import AttemptResult
+from timewright.ledger.workflow_runs.advance import (
+    CLOSED,
+    NO_CHANGES,
+    FinishedWorkflow,
+    WorkflowChanges,
+    save_stepper,
+    stop_workflows,
+)
+from timewright.ledger.workflow_runs.records import HELD_BY_EXECUTOR, HELD_BY_WORKFLOW
+from timewright.ledger.workflow_runs.retry import retry_workflow
+from timewright.ledger.workflow_runs.stepper import WorkflowStepper
+from timewright.ledger.workflow_runs.versions import pin_version, workflow_time_limit
+from timewright.ports import Transaction
+from timewright.ports.workflow import LeaseTransfer, StepRow
+
+REASON_WORKFLOW_ENDED = "the workflow has ended"
+
+_NO_PROCESS = (HELD_BY_WORKFLOW, HELD_BY_EXECUTOR)
+
+
+class LaunchedWorkflows(Struct, frozen=True, kw_only=True):
+    """The results that are still to be settled, the runs that continue instead, and what they changed."""
+
+    results: dict[str, AttemptResult]
+    done: frozenset[str] = frozenset()
+    changes: WorkflowChanges = NO_CHANGES
+
+
+def launch_workflows(
+    tx: Transaction, results: dict[str, AttemptResult], terms: Mapping[str, RunTerms], *, now: datetime
+) -> LaunchedWorkflows:
+    """Start the steps of launched workflow runs, and correct outcomes that differ for a workflow.
+
+    Results of other runs are returned unchanged.
+    """
+    workflow_ids = [i for i in results if isinstance(terms[i].terms.target, Workflow)]
+    parents = {result.run.parent for result in results.values() if result.run.parent}
+    if not workflow_ids and not parents:
+        return LaunchedWorkflows(results=results)
+    totals = tx.lock_parents({*parents, *workflow_ids})
+    rows = tx.get_runs(workflow_ids, lock=True) if workflow_ids else {}
+    launches = _Launches(tx, dict(results), terms, now=now)
+    for i in workflow_ids:
+        launches.add(results[i], rows.get(i), totals.get(i))
+    changes = WorkflowChanges(tuple(launches.facts), tuple(launches.finished))
+    return LaunchedWorkflows(results=launches.results, done=frozenset(launches.done), changes=changes)
+
+
+class _Launches:
+    """Handles the results of workflow runs one by one."""
+
+    def __init__(
+        self,
+        tx: Transaction,
+        results: dict[str, AttemptResult],
+        terms: Mapping[str, RunTerms],
+        *,
+        now: datetime,
+    ) -> None:
+        self.results = results
+        self.facts: list[Fact] = []
+        self.finished: list[FinishedWorkflow] = []
+        self.done: set[str] = set()
+        self._tx = tx
+        self._terms = terms
+        self._now = now
+
+    def add(self, result: AttemptResult, row: Run | None, total: StepRow | None) -> None:
+        """Start a launched workflow, or correct the end of a lease that no process holds.
+
+        All other results are left to the check of the fence.
+        """
+        run = result.run
+        is_running = row is not None and row.holder in _NO_PROCESS
+        is_held = row is not None and (row.state, row.fence) == (RunState.LEASED, run.fence)
+        was_launched = isinstance(result.outcome, Succeeded) and run.holder not in _NO_PROCESS
+        if was_launched and (is_running or not is_held or row is None):
+            # The launcher lost the lease; or the steps run already, and the answer to its commit was lost.
+            del self.results[run.id]
+            if is_running and is_held:
+                self.done.add(run.id)
+        elif was_launched and row is not None:
+            self._start(result, row, total)
+        elif is_held and row is not None and (is_running or run.holder == HELD_BY_EXECUTOR):
+            self._correct_end(result, row)
+
+    def _start(self, result: AttemptResult, row: Run, total: StepRow | None) -> None:
+        """After a successful launch, pass the lease on to the steps or to an external executor."""
+        tx, now, terms = self._tx, self._now, self._terms[row.id].terms
+        target = terms.target
+        assert isinstance(target, Workflow)
+        if row.cancel_at is not None:
+            self._set_outcome(result, Cancelled(reason=row.reason or Reason.BY_HAND.value))
+            return
+        try:
+            context, pin, plan = pin_version(tx, row, target, known=total is not None)
+        except TimewrightError as error:
+            self._set_outcome(result, Failed(error=error.message, unresolved=True))
+            return
+        is_external = plan.spec.executor is not None
+        is_step = context is not None and bool(context.step)
+        payload = replace(context, runs=pin) if context is not None and is_step else pin
+        running = replace(
+            row,
+            holder=HELD_BY_EXECUTOR if is_external else HELD_BY_WORKFLOW,
+            started_at=row.started_at if is_external else result.started_at,
+            lease_until=now + workflow_time_limit(plan.spec, terms.lease, outside=is_external),
+            payload=payload.to_payload(),
+        )
+        tx.transfer_leases([LeaseTransfer(run=running, previous_holder=row.holder)])
+        del self.results[row.id]
+        self.done.add(row.id)
+        if not is_external:
+            stepper = WorkflowStepper(tx, running, pin, plan, now=now)
+            if total is None:
+                stepper.start_steps(plan.roots)
+            else:
+                retry_workflow(tx, running, stepper, plan, round_number=total.round + 1, now=now)
+            self._add_changes(save_stepper(tx, running, stepper))
+
+    def _correct_end(self, result: AttemptResult, row: Run) -> None:
+        """Set the outcome of an expired lease: the time limit of the steps, or an executor's silence."""
+        is_lost = isinstance(result.outcome, Lost) and row.cancel_at is None
+        if HELD_BY_EXECUTOR in (row.holder, result.run.holder):
+            if is_lost:
+                self._set_outcome(result, _outcome_without_report(row))
+            elif isinstance(result.outcome, Failed):
+                # The launch succeeded and the work failed: only the executor could try it again.
+                self._set_outcome(result, replace(result.outcome, final=True))
+            return
+        if is_lost:
+            duration = format_duration(self._now - (row.started_at or self._now))
+            error = f"the time limit of the workflow was reached after {duration}"
+            self._set_outcome(result, Failed(error=error, final=True), started_at=row.started_at)
+        self._add_changes(
+            stop_workflows(self._tx, [row], reason=REASON_WORKFLOW_ENDED, now=self._now, state=CLOSED)
+        )
+
+    def _set_outcome(self, result: AttemptResult, outcome: Outcome, **fields: Any) -> None:
+        self.results[result.run.id] = replace(result, outcome=outcome, **fields)
+
+    def _add_changes(self, changes: WorkflowChanges) -> None:
+        self.facts += changes.facts
+        self.finished += changes.finished
+
+
+def _outcome_without_report(row: Run) -> Outcome:
+    """An executor that never reported counts as launched; one that reported only its start has failed."""
+    if row.started_at is None:
+        return Succeeded(result={"launched": True, "reported": False})
+    return Failed(error="the executor reported its start and never its end", final=True)

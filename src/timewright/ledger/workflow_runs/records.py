@@ -1,0 +1,245 @@
+"""What a run stores about its workflow, and how the workflow is loaded from it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from timewright.core.moments import SECOND
+from timewright.core.policies.backoff import Constant
+from timewright.core.policies.policies import LeaseTerms, Retry
+from timewright.core.run.build import build_standalone_run
+from timewright.core.run.run import ExecutionTerms, Run, RunState
+from timewright.core.target import Handoff, Http, Workflow
+from timewright.core.workflow import Step, WorkflowSpec, add_input, successors
+from timewright.core.workflow.expression import iter_paths
+from timewright.core.workflow.grammar import parse_condition, parse_path
+from timewright.core.workflow.spec import REFERENCE_KEY, is_reference, iter_leaves
+from timewright.errors import TimewrightError, UnreadableRow
+from timewright.ids import TimedIds
+from timewright.ports import StoredObject, Transaction
+
+T = TypeVar("T")
+
+WORKFLOW = "workflow"
+VERSION = "workflow_version"
+
+# The holder of a launched workflow run: its steps, or an external executor.
+HELD_BY_WORKFLOW = "workflow"
+HELD_BY_EXECUTOR = "executor"
+
+LAUNCH_RETRY = Retry(max_attempts=3, backoff=Constant(wait=SECOND))
+MAX_WORKFLOW_DURATION = timedelta(days=7)
+MAX_CACHED_PLANS = 64
+
+
+class WorkflowHeader(Struct, frozen=True, kw_only=True):
+    """The newest version of a workflow, and the schedules it was deployed with, by name with their id."""
+
+    version: int
+    digest: str
+    deleted: bool = False
+    schedules: dict[str, str] = {}
+
+
+class WorkflowContext(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The payload of a workflow run or step: the workflow, the step, and the input.
+
+    A step that runs a workflow itself has that one in `runs`. The digest identifies the definition in any
+    store.
+    """
+
+    workflow: str
+    version: int
+    digest: str
+    step: str = ""
+    item: int | None = None
+    user: str = ""
+    depth: int = 0
+    input: dict[str, Any] = {}
+    runs: WorkflowContext | None = None
+
+    @property
+    def pin(self) -> WorkflowContext | None:
+        """The pinned workflow whose steps this run starts, once it is known."""
+        return self.runs if self.step else self
+
+    def to_payload(self) -> Any:
+        """The context as JSON data, for the payload of the run."""
+        return msgspec.to_builtins(self)
+
+
+class WorkflowPlan:
+    """A workflow prepared for execution: steps by name, their successors, and whose results they use."""
+
+    def __init__(self, spec: WorkflowSpec) -> None:
+        self.spec = spec
+        self.steps = {step.name: step for step in spec.steps}
+        self.positions = {step.name: n for n, step in enumerate(spec.steps)}
+        self.successors = successors(spec)
+        self.roots = [step.name for step in spec.steps if not step.needs]
+        self.ends = [name for name, after in self.successors.items() if not after]
+        self._referenced: dict[str, frozenset[str]] = {}
+
+    def referenced_steps(self, step: Step) -> frozenset[str]:
+        """The steps whose results a step uses."""
+        if step.name not in self._referenced:
+            self._referenced[step.name] = frozenset(_referenced(step))
+        return self._referenced[step.name]
+
+
+_PlanKey = tuple[str, str, int, str]
+_plans: dict[_PlanKey, WorkflowPlan] = {}
+
+
+def workflow_context(run: Run) -> WorkflowContext | None:
+    """The workflow context of a run; None if it is neither a workflow run nor a step."""
+    try:
+        return msgspec.convert(run.payload, WorkflowContext)
+    except msgspec.ValidationError:
+        return None
+
+
+def find_header(tx: Transaction, namespace: str, name: str) -> WorkflowHeader | None:
+    """The header of a workflow, even if the workflow was deleted."""
+    rows = tx.get_objects(WORKFLOW, namespace=namespace, names=[name])
+    return read_header(rows[0]) if rows else None
+
+
+def read_header(row: StoredObject) -> WorkflowHeader:
+    """Decode the header of a workflow; an unreadable row is an error."""
+    return _decode(row, WorkflowHeader)
+
+
+def version_name(name: str, version: int) -> str:
+    """The name under which one version is stored."""
+    return f"{name}@{version}"
+
+
+def read_spec(tx: Transaction, namespace: str, name: str, version: int) -> WorkflowSpec | None:
+    """One version of a workflow, or None."""
+    rows = tx.get_objects(VERSION, namespace=namespace, names=[version_name(name, version)])
+    return _decode(rows[0], WorkflowSpec) if rows else None
+
+
+def load_plan(tx: Transaction, namespace: str, context: WorkflowContext) -> WorkflowPlan | None:
+    """The plan of a workflow, or None if it is unreadable; cached, because versions never change."""
+    key = (namespace, context.workflow, context.version, context.digest)
+    found = _plans.get(key)
+    if found is None:
+        try:
+            spec = read_spec(tx, namespace, context.workflow, context.version)
+        except UnreadableRow:
+            return None
+        if spec is None:
+            return None
+        found = WorkflowPlan(spec)
+        for oldest in list(_plans)[: max(len(_plans) - MAX_CACHED_PLANS, 0)]:
+            _plans.pop(oldest, None)
+        _plans[key] = found
+    return found
+
+
+def spec_digest(spec: WorkflowSpec) -> str:
+    """A hash of the definition, without its version."""
+    body = msgspec.json.encode(msgspec.structs.replace(spec, version=1))
+    return hashlib.sha256(body).hexdigest()[:16]
+
+
+def step_terms(tx: Transaction, run: Run) -> ExecutionTerms | None:
+    """The terms of a step, or of a workflow run without a schedule; None if they cannot be read."""
+    context = workflow_context(run)
+    if context is None:
+        return None
+    if not context.step:
+        user = context.user or None
+        return ExecutionTerms(
+            target=Workflow(workflow=context.workflow, version=context.version, user=user), retry=LAUNCH_RETRY
+        )
+    plan = load_plan(tx, run.namespace, context)
+    step = plan.steps.get(context.step) if plan is not None else None
+    if step is None:
+        return None
+    try:
+        target = add_input(step.target, context.input)
+    except TimewrightError:
+        return None
+    return ExecutionTerms(target=target, retry=step.effective_retry, lease=_lease(step))
+
+
+def build_step_run(
+    parent: Run,
+    context: WorkflowContext,
+    *,
+    dedupe_scope: str,
+    plan: WorkflowPlan,
+    now: datetime,
+    state: RunState = RunState.READY,
+    reason: str = "",
+) -> Run:
+    """The row of a step: ready, or ended without a run, with the reason."""
+    is_handed_off = isinstance(plan.steps[context.step].target, Handoff)
+    return build_standalone_run(
+        run_id=_step_run_id(
+            dedupe_scope, position=plan.positions[context.step], item=context.item or 0, now=now
+        ),
+        namespace=parent.namespace,
+        dedupe_scope=dedupe_scope,
+        planned_at=parent.planned_at,
+        fire_at=now,
+        state=state,
+        reason=reason,
+        finished_at=None if state is RunState.READY else now,
+        source=parent.source,
+        queue=context.workflow if is_handed_off else "",
+        priority=parent.priority,
+        created_at=now,
+        parent=parent.id,
+        payload=context.to_payload(),
+    )
+
+
+def _decode(row: StoredObject, into: type[T]) -> T:
+    try:
+        return msgspec.json.decode(row.body, type=into)
+    except (msgspec.MsgspecError, TimewrightError) as error:
+        raise UnreadableRow(
+            f"{row.kind} {row.name} cannot be read: {error}",
+            field="objects.body",
+            value=row.name,
+            rule="runs of an unreadable workflow do not start",
+            fix="store a new version: workflow put",
+        ) from error
+
+
+def _step_run_id(dedupe_scope: str, *, position: int, item: int, now: datetime) -> str:
+    """An id derived from the dedupe scope: it sorts by step and item, and building it again repeats it."""
+    parent, _, rest = dedupe_scope.partition("/")
+    mark = hashlib.sha256(f"{parent}~{rest.partition('~')[2]}".encode()).digest()
+    entropy = int.from_bytes(mark[:6], "big") << 32 | (position << 16 | item) << 1
+    return TimedIds(lambda size: entropy.to_bytes(size, "big")).new("run", now=now)
+
+
+def _lease(step: Step) -> LeaseTerms:
+    default = LeaseTerms()
+    if step.time_limit is not None:
+        return LeaseTerms(time_limit=step.time_limit)
+    if isinstance(step.target, Http):
+        return LeaseTerms(time_limit=max(default.time_limit, step.target.timeout + 10 * SECOND))
+    return default
+
+
+def _referenced(step: Step) -> Iterator[str]:
+    found = [
+        parse_path(value[REFERENCE_KEY]) for value, _ in iter_leaves(step.input, "") if is_reference(value)
+    ]
+    if step.each is not None:
+        found.append(parse_path(step.each.source))
+    if step.when is not None:
+        found += iter_paths(parse_condition(step.when))
+    return (str(path.step) for path in found if path.root == "steps")

@@ -1,0 +1,119 @@
+"""Retries a workflow run: succeeded steps stay, the others run again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from timewright.core.facts import RunReset
+from timewright.core.run.lifecycle import RunEvent, restart_run
+from timewright.core.run.run import Run, RunState
+from timewright.ledger.fact_builders import run_fields
+from timewright.ledger.workflow_runs.records import WorkflowPlan, workflow_context
+from timewright.ledger.workflow_runs.stepper import STARTED, WorkflowStepper, fan_out_state
+from timewright.ports import AuditEntry, RunChange, Transaction
+from timewright.ports.workflow import StepRow
+
+WORKFLOW_ACTOR = "workflow"
+
+_LIVE = (RunState.READY, RunState.LEASED, RunState.HELD)
+_EVENTS = {
+    RunState.FAILED: RunEvent.REOPEN,
+    RunState.CANCELLED: RunEvent.REOPEN,
+    RunState.PARKED: RunEvent.RESET,
+}
+
+
+def retry_workflow(
+    tx: Transaction,
+    parent: Run,
+    stepper: WorkflowStepper,
+    plan: WorkflowPlan,
+    *,
+    round_number: int,
+    now: datetime,
+) -> None:
+    """Rebuild the step counts from the existing runs: failed runs become ready, skipped steps undecided."""
+    newest = {run.dedupe_scope.partition("~")[0]: run for run in tx.child_runs(parent.id)}
+    kept = [run for run in newest.values() if run.state is not RunState.SKIPPED and not _never_started(run)]
+    after = _reopened(tx, kept, now=now)
+    stepper.facts += [
+        RunReset(actor=WORKFLOW_ACTOR, **run_fields(run, now=now))
+        for run in after
+        if run.state is RunState.READY
+    ]
+    tx.delete_steps([parent.id])
+    stepper.round = round_number
+    stepper.add_counts(round=round_number, live=sum(run.state in _LIVE for run in after))
+    ends = _write_steps(tx, parent, _by_step(after), plan)
+    stepper.settle_steps(ends)
+    known = _by_step(after)
+    stepper.start_steps([name for name in plan.roots if name not in known])
+
+
+def _never_started(run: Run) -> bool:
+    """Whether the row only records that the step could not be started."""
+    return run.state is RunState.FAILED and run.fence == 0
+
+
+def _reopened(tx: Transaction, runs: Iterable[Run], *, now: datetime) -> list[Run]:
+    changes: list[RunChange] = []
+    after: list[Run] = []
+    for run in runs:
+        event = _EVENTS.get(run.state)
+        if event is None:
+            after.append(run)
+        else:
+            fresh = restart_run(run, event, now=now)
+            changes.append(RunChange(fresh, run.state, run.fence))
+            after.append(fresh)
+    tx.change_runs(changes)
+    tx.add_audit([_audit_entry(change, now=now) for change in changes])
+    return after
+
+
+def _audit_entry(change: RunChange, *, now: datetime) -> AuditEntry:
+    """An audit entry for each reopened run; the actor is in the entry of the workflow run."""
+    run, event = change.run, _EVENTS[change.expected_state]
+    return AuditEntry(
+        at=now,
+        namespace=run.namespace,
+        actor=WORKFLOW_ACTOR,
+        origin="workflow",
+        action=f"run.{event}",
+        subject=run.id,
+        before=change.expected_state.value,
+        reason=f"retry of {run.parent}",
+    )
+
+
+def _by_step(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        context = workflow_context(run)
+        if context is not None:
+            found.setdefault(context.step, []).append(run)
+    return found
+
+
+def _write_steps(
+    tx: Transaction, parent: Run, runs: dict[str, list[Run]], plan: WorkflowPlan
+) -> list[tuple[str, RunState]]:
+    """Write a row for every step that has runs; return the steps that are already settled."""
+    rows: list[StepRow] = []
+    ends: list[tuple[str, RunState]] = []
+    for name, own in runs.items():
+        live = sum(run.state in _LIVE for run in own)
+        fan = plan.steps[name].each is not None
+        row = StepRow(
+            parent=parent.id,
+            step=name,
+            state=STARTED,
+            live=live if fan else 0,
+            run_id="" if fan else own[-1].id,
+        )
+        rows.append(row)
+        if not live:
+            ends.append((name, fan_out_state(row)))
+    tx.add_to_steps(rows)
+    return ends

@@ -1,0 +1,96 @@
+"""The version of a workflow that a run uses, its input, and its time limit."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from timewright.core.policies.policies import LeaseTerms
+from timewright.core.run.run import Run
+from timewright.core.target import Workflow
+from timewright.core.workflow import WorkflowSpec
+from timewright.errors import NotFound
+from timewright.ledger.workflow_runs.records import (
+    MAX_WORKFLOW_DURATION,
+    WorkflowContext,
+    WorkflowPlan,
+    find_header,
+    load_plan,
+    read_spec,
+    spec_digest,
+    workflow_context,
+)
+from timewright.ports import Transaction
+
+MAX_NESTING = 8
+
+
+def pin_version(
+    tx: Transaction, run: Run, target: Workflow, *, known: bool
+) -> tuple[WorkflowContext | None, WorkflowContext, WorkflowPlan]:
+    """Pin the version for a run; return its stored context, the pinned context, and the plan."""
+    context = workflow_context(run) if known or not run.schedule_id else None
+    pin = context.pin if context is not None else None
+    if pin is None:
+        pin = _pin_newest(tx, run, target, depth=context.depth + 1 if context is not None else 0)
+    plan = load_plan(tx, run.namespace, pin)
+    if plan is None:
+        raise _unknown_workflow(target)
+    return context, pin, plan
+
+
+def _pin_newest(tx: Transaction, run: Run, target: Workflow, *, depth: int) -> WorkflowContext:
+    header = find_header(tx, run.namespace, target.workflow)
+    if header is None or header.deleted:
+        raise _unknown_workflow(target)
+    if depth > MAX_NESTING:
+        raise NotFound(
+            f"workflow {target.workflow} is nested {depth} levels deep",
+            field="workflow",
+            value=target.workflow,
+            rule=f"workflows are nested at most {MAX_NESTING} levels deep",
+            fix="check that it does not run itself",
+        )
+    version = target.version or header.version
+    spec = read_spec(tx, run.namespace, target.workflow, version)
+    if spec is None:
+        raise _unknown_workflow(target)
+    # The payload of a manual run of a schedule is its input, unless it is a context that we stored there.
+    payload = run.payload if isinstance(run.payload, dict) and workflow_context(run) is None else {}
+    return WorkflowContext(
+        workflow=target.workflow,
+        version=version,
+        digest=spec_digest(spec),
+        user=target.user or "",
+        depth=depth,
+        input=spec.merge_input({**target.input, **payload}),
+    )
+
+
+def _unknown_workflow(target: Workflow) -> NotFound:
+    which = f" version {target.version}" if target.version is not None else ""
+    return NotFound(
+        f"no workflow {target.workflow}{which}",
+        field="workflow",
+        value=target.workflow,
+        rule="a workflow exists and is not deleted",
+        fix="see `workflow list`",
+    )
+
+
+def workflow_time_limit(spec: WorkflowSpec, lease: LeaseTerms, *, outside: bool) -> timedelta:
+    """The time limit of a workflow run; for an external executor, that of the schedule."""
+    if outside:
+        return spec.time_limit or lease.time_limit
+    # The default limit of a run is meant for one attempt, not for all steps together.
+    limit = lease.time_limit if lease.time_limit != LeaseTerms().time_limit else MAX_WORKFLOW_DURATION
+    return min(limit, spec.time_limit or MAX_WORKFLOW_DURATION)
+
+
+def load_workflow(tx: Transaction, run_id: str, target: Workflow) -> tuple[WorkflowSpec, WorkflowContext]:
+    """The definition and context of the workflow that a run is about to start."""
+    run = tx.get_runs([run_id]).get(run_id)
+    if run is None:
+        raise _unknown_workflow(target)
+    known = bool(tx.get_steps(run_id, [""]))
+    _, pin, plan = pin_version(tx, run, target, known=known)
+    return plan.spec, pin

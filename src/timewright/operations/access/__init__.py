@@ -1,0 +1,1 @@
+"""Access: callers, API keys, secrets, namespaces, rate limits and the audit log."""

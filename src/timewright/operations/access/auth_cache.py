@@ -1,0 +1,171 @@
+"""The authentication state of one process: keyring, cached callers, last uses, login links, rate limits."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from timewright.access.keyring import Keyring
+from timewright.core.moments import ZERO
+from timewright.ledger.records.namespaces import Namespace
+from timewright.operations.access.callers import Caller
+from timewright.operations.access.rate_limiter import RateLimiter
+from timewright.operations.access.service_tokens import ServiceTokenVerifier
+
+T = TypeVar("T")
+
+# So a change of a key or namespace in another process is seen after at most two seconds.
+DEFAULT_TTL_S = 2.0
+MAX_ENTRIES = 10_000
+SAVE_USES_INTERVAL = timedelta(minutes=1)
+LOGIN_LINK_TTL = timedelta(minutes=5)
+MAX_LOGIN_LINKS = 100
+
+
+class TtlCache(Generic[T]):
+    """Values by name with a time to live; thread-safe, and reads never wait for a lock."""
+
+    def __init__(self, *, ttl_s: float = DEFAULT_TTL_S, max_entries: int = MAX_ENTRIES) -> None:
+        self._ttl_s = ttl_s
+        self._max_entries = max_entries
+        self._entries: dict[str, tuple[T, float]] = {}
+        self._lock = threading.Lock()
+        self.generation = 0
+
+    def get(self, name: str, *, at: float) -> T | None:
+        """Return the cached value, or None if there is none or it is too old."""
+        found = self._entries.get(name)
+        return found[0] if found is not None and 0 <= at - found[1] < self._ttl_s else None
+
+    def put(self, name: str, value: T, *, at: float, generation: int) -> None:
+        """Cache a value, unless the cache was cleared since `generation` was read, before the value was."""
+        with self._lock:
+            if generation != self.generation:
+                return
+            if len(self._entries) >= self._max_entries:
+                self._entries.clear()
+            self._entries[name] = (value, at)
+
+    def clear(self) -> None:
+        """Drop all values; also values that are being read right now are not cached."""
+        with self._lock:
+            self.generation += 1
+            self._entries = {}
+
+
+class CachedCaller(Struct, frozen=True, kw_only=True):
+    """A recently authenticated caller, its namespace's quotas, and the store's time then."""
+
+    caller: Caller
+    quotas: Namespace | None
+    expires_at: datetime | None
+    now: datetime
+    at: float
+
+
+class AuthCache:
+    """The authentication state that all interfaces of one process share; thread-safe."""
+
+    def __init__(
+        self,
+        keyring: Callable[[], Keyring],
+        *,
+        services: Callable[[], ServiceTokenVerifier | None] = lambda: None,
+        random: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self.limiter = RateLimiter()
+        self.random_bytes = random
+        self.cached_callers: TtlCache[CachedCaller] = TtlCache()
+        self._load = keyring
+        self._load_services = services
+        self._keyring: Keyring | None = None
+        self._services: tuple[ServiceTokenVerifier | None] | None = None
+        self._lock = threading.Lock()
+        self._written: dict[str, datetime] = {}
+        self._used: dict[str, datetime] = {}
+        self._links: dict[str, tuple[Caller, datetime]] = {}
+
+    @property
+    def keyring(self) -> Keyring:
+        """The secret keys of this installation, loaded on first use."""
+        known = self._keyring
+        if known is not None:
+            return known
+        with self._lock:
+            if self._keyring is None:
+                self._keyring = self._load()
+            return self._keyring
+
+    @property
+    def service_tokens(self) -> ServiceTokenVerifier | None:
+        """The verifier of service tokens, loaded on first use; None if none is configured."""
+        with self._lock:
+            if self._services is None:
+                self._services = (self._load_services(),)
+            return self._services[0]
+
+    def load_keys(self) -> None:
+        """Load the keys now, so that an interface fails at start if they cannot be read."""
+        _ = self.keyring, self.service_tokens
+
+    def record_use(self, prefix: str, *, now: datetime) -> None:
+        """Note that a key was used; saved later, at most once a minute per key."""
+        written = self._written.get(prefix)
+        if written is not None and ZERO <= now - written < SAVE_USES_INTERVAL:
+            return
+        with self._lock:
+            self._used[prefix] = now
+
+    @property
+    def has_unsaved_uses(self) -> bool:
+        """Whether there are last-used times that are not saved yet."""
+        return bool(self._used)
+
+    def get_caller(self, token: str, *, at: float) -> CachedCaller | None:
+        """Return the cached caller of a token; the cache key is the token's digest, never the token."""
+        known = self.cached_callers.get(self.keyring.current.digest(token), at=at)
+        if known is None:
+            return None
+        now = known.now + timedelta(seconds=at - known.at)
+        if known.expires_at is not None and now >= known.expires_at:
+            return None
+        self.record_use(known.caller.key, now=now)
+        return replace(known, now=now)
+
+    def put_caller(self, token: str, known: CachedCaller, *, generation: int) -> None:
+        """Cache the caller of a token for two seconds, unless a key has changed since `generation`."""
+        self.cached_callers.put(self.keyring.current.digest(token), known, at=known.at, generation=generation)
+
+    def take_unsaved_uses(self, *, now: datetime) -> Mapping[str, datetime]:
+        """Return the unsaved last-used times and mark them as saved; the caller saves them."""
+        with self._lock:
+            uses, self._used = self._used, {}
+            self._written |= dict.fromkeys(uses, now)
+            return uses
+
+    def create_login_link(self, caller: Caller, *, now: datetime) -> str:
+        """Return a one-time token that logs a browser in as this caller within five minutes."""
+        token = secrets.token_urlsafe(32)
+        with self._lock:
+            self._drop_expired_links(now)
+            if len(self._links) >= MAX_LOGIN_LINKS:
+                del self._links[next(iter(self._links))]
+            self._links[token] = (caller, now + LOGIN_LINK_TTL)
+        return token
+
+    def redeem_login_link(self, token: str, *, now: datetime) -> Caller | None:
+        """Return the caller of a login link; None if it was used, has expired or is unknown."""
+        with self._lock:
+            self._drop_expired_links(now)
+            found = self._links.pop(token, None)
+        return found[0] if found is not None else None
+
+    def _drop_expired_links(self, now: datetime) -> None:
+        for token in [token for token, (_, until) in self._links.items() if until <= now]:
+            del self._links[token]

@@ -1,0 +1,151 @@
+"""Authentication: resolve a token to a caller, and limit a context to what that caller may access."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from timewright.access.key_records import Key, find_key, record_uses
+from timewright.access.keyring import check_keyring
+from timewright.access.tokens import MAX_TOKEN_CHARS, token_prefix
+from timewright.core.input.names import check_name
+from timewright.errors import Forbidden, NotAllowed, Unauthorized
+from timewright.ledger.records.namespaces import Namespace, read_namespace
+from timewright.ledger.replan import Actor
+from timewright.operations.access.auth_cache import AuthCache, CachedCaller
+from timewright.operations.access.callers import (
+    ALL_SCOPES,
+    LOCAL_CALLER,
+    ROLES,
+    Caller,
+    Role,
+    Scope,
+    require_scope,
+)
+from timewright.operations.context import OperationContext
+from timewright.ports import Transaction
+
+__all__ = [
+    "ALL_SCOPES",
+    "LOCAL_CALLER",
+    "ROLES",
+    "Caller",
+    "Role",
+    "Scope",
+    "authenticate",
+    "authenticate_key_id",
+    "context_for",
+    "require_auth_cache",
+    "require_scope",
+    "resolve_token",
+    "save_key_uses",
+    "unauthorized_error",
+]
+
+
+def authenticate(context: OperationContext, token: str) -> Caller:
+    """Return the caller of a token; unknown, wrong, expired and revoked tokens raise the same error."""
+    return resolve_token(context, token).caller
+
+
+def resolve_token(context: OperationContext, token: str, *, at: float = 0.0) -> CachedCaller:
+    """Return the caller with its namespace's quotas, for the cache; reads the store once."""
+    auth = require_auth_cache(context)
+    now = context.now()
+    if auth.service_tokens is not None and token.count(".") == 2:
+        service = auth.service_tokens.authenticate(token, now=now)
+        if service is None:
+            raise unauthorized_error()
+        # A service token is verified without the store, so it is not cached.
+        return CachedCaller(caller=service, quotas=None, expires_at=now, now=now, at=at)
+    prefix = token_prefix(token)
+
+    def work(tx: Transaction) -> tuple[Key | None, Namespace | None]:
+        check_keyring(tx, auth.keyring)
+        key = find_key(tx, prefix)
+        quotas = read_namespace(tx, _default_namespace(context, caller_of(key))) if key is not None else None
+        return key, quotas
+
+    key, quotas = context.store.read(work)
+    # Compare even for an unknown key, so that the timing does not reveal which keys exist.
+    mark, digest = (key.secret_key_id, key.digest) if key is not None else ("", "")
+    valid = auth.keyring.verify_token(token[:MAX_TOKEN_CHARS], key_id=mark, digest=digest)
+    if key is None or not valid or not key.is_active(now=now):
+        raise unauthorized_error()
+    auth.record_use(prefix, now=now)
+    return CachedCaller(caller=caller_of(key), quotas=quotas, expires_at=key.expires_at, now=now, at=at)
+
+
+def authenticate_key_id(context: OperationContext, prefix: str) -> Caller:
+    """Return the caller of an active key by its id, for a session that showed the token before."""
+    key = context.store.read(lambda tx: find_key(tx, prefix))
+    if key is None or not key.is_active(now=context.now()):
+        raise unauthorized_error()
+    require_auth_cache(context).record_use(prefix, now=context.now())
+    return caller_of(key)
+
+
+def context_for(context: OperationContext, caller: Caller, namespace: str | None = None) -> OperationContext:
+    """Return the context of this caller; a namespace that the caller may not access raises Forbidden."""
+    chosen = (
+        _default_namespace(context, caller)
+        if namespace is None
+        else check_name(namespace, field="namespace", max_length=64)
+    )
+    if not caller.can_access(chosen):
+        raise Forbidden(
+            f"this key has no access to namespace {chosen!r}",
+            field="namespace",
+            value=chosen,
+            rule=f"one of: {', '.join(caller.namespaces)}",
+            fix=f"namespace {caller.namespaces[0]}",
+        )
+    by = Actor(name=caller.actor, origin=caller.origin)
+    return replace(context, caller=caller, by=by, namespace=chosen)
+
+
+def caller_of(key: Key) -> Caller:
+    """Return the caller that a key stands for."""
+    return Caller(
+        actor=key.name,
+        origin=key.origin,
+        scopes=frozenset(scope for scope in ALL_SCOPES if scope in key.scopes),
+        namespaces=key.namespaces,
+        key=key.prefix,
+        local=key.local,
+    )
+
+
+def save_key_uses(context: OperationContext) -> int:
+    """Save the last-used times of keys that are not saved yet; interfaces call this about once a minute."""
+    if context.auth_cache is None:
+        return 0
+    uses = context.auth_cache.take_unsaved_uses(now=context.now())
+    if uses:
+        context.store.write(lambda tx: record_uses(tx, uses))
+    return len(uses)
+
+
+def require_auth_cache(context: OperationContext) -> AuthCache:
+    """Return the AuthCache of this context; raises NotAllowed if there is none."""
+    if context.auth_cache is None:
+        raise NotAllowed(
+            "this context has no keyring",
+            field="secret_key",
+            rule="API keys and secrets need the installation's secret key",
+            fix="open the store with timewright.wiring, which finds it",
+        )
+    return context.auth_cache
+
+
+def unauthorized_error() -> Unauthorized:
+    """Build the one error for every invalid token, so that it does not tell what is wrong."""
+    return Unauthorized(
+        "API key missing or invalid",
+        field="authorization",
+        rule="Authorization: Bearer tw_… with an active key",
+        fix="create one with: key create",
+    )
+
+
+def _default_namespace(context: OperationContext, caller: Caller) -> str:
+    return context.namespace if caller.can_access(context.namespace) else caller.namespaces[0]

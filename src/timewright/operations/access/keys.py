@@ -1,0 +1,269 @@
+"""API keys: create, list, revoke and rotate."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from timewright.access.key_records import Key, last_uses, put_key, read_keys
+from timewright.access.keyring import record_keyring
+from timewright.access.tokens import new_token
+from timewright.core.input.names import check_name
+from timewright.errors import InvalidInput
+from timewright.operations.access.authentication import ROLES, Role, Scope, require_auth_cache
+from timewright.operations.access.key_records import (
+    DEFAULT_LIFETIME,
+    MAX_LIFETIME,
+    MAX_OVERLAP,
+    KeySummary,
+    check_can_rotate,
+    check_grant,
+    check_lifetime,
+    check_name_free,
+    find_visible_key,
+    key_id,
+    key_namespaces,
+    key_sort_key,
+    summarize_key,
+    visible_keys,
+)
+from timewright.operations.context import OperationContext
+from timewright.operations.pagination import paginate
+from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
+from timewright.ports import Page, Transaction
+
+Names = Annotated[tuple[ObjectName, ...], Meta(max_length=100)]
+
+
+class CreateKey(WriteRequest, frozen=True, kw_only=True):
+    """A new API key: a role or single scopes, its namespaces and its lifetime.
+
+    `within` names namespaces; the default is the namespace it is created in; `*` means all.
+    """
+
+    key: ObjectName
+    role: Role | None = None
+    scopes: tuple[Scope, ...] = ()
+    within: Names = ()
+    origin: Literal["human", "agent", "service"] = "human"
+    expires_in: timedelta = DEFAULT_LIFETIME
+
+
+class GetKey(OperationRequest, frozen=True, kw_only=True):
+    """Which key, by name or id."""
+
+    key: ObjectName
+
+
+class RevokeKey(WriteRequest, frozen=True, kw_only=True):
+    """Which key to revoke, by name or id."""
+
+    key: ObjectName
+
+
+class RotateKey(WriteRequest, frozen=True, kw_only=True):
+    """Which key to replace by a new one with the same permissions; the old one stays valid for `overlap`."""
+
+    key: ObjectName
+    overlap: timedelta = timedelta(0)
+    expires_in: timedelta = DEFAULT_LIFETIME
+
+
+class ListKeys(ListRequest, frozen=True, kw_only=True):
+    """List the keys of this namespace; `all` includes revoked and expired ones."""
+
+    all: bool = False
+
+
+class CreatedKey(Struct, frozen=True, kw_only=True):
+    """A new key with its token, which is shown only once."""
+
+    key: KeySummary
+    token: str
+
+
+class KeyDetail(Struct, frozen=True, kw_only=True):
+    """One key."""
+
+    key: KeySummary
+
+
+class KeyList(Struct, frozen=True, kw_only=True):
+    """A page of keys, by name."""
+
+    keys: tuple[KeySummary, ...]
+    cursor: str = ""
+
+
+@operations.add(
+    "key",
+    "create",
+    CreateKey,
+    scope="admin",
+    examples=(
+        {"key": "grafana", "role": "viewer"},
+        {"key": "night-agent", "scopes": ["read", "hint"], "origin": "agent", "expires_in": "7d"},
+    ),
+)
+def create_key(context: OperationContext, request: CreateKey) -> CreatedKey:
+    """Create a key; its token is shown once, and only a keyed hash of it is stored."""
+    now = context.now()
+    scopes = _scopes(request)
+    namespaces = key_namespaces(context, request.within)
+    check_grant(context, scopes, namespaces)
+    draft = Key(
+        prefix="",
+        name=check_name(request.key, field="key"),
+        secret_key_id="",
+        digest="",
+        scopes=scopes,
+        role=request.role or "",
+        namespaces=namespaces,
+        origin=request.origin,
+        created_at=now,
+        created_by=context.by.name,
+        expires_at=now + check_lifetime(request.expires_in, "expires_in", longest=MAX_LIFETIME),
+    )
+
+    def work(tx: Transaction) -> CreatedKey:
+        check_name_free(read_keys(tx), draft, now=now)
+        made = _issue(tx, context, draft, now=now)
+        _add_audit_entry(tx, context, "create", draft=made.key, reason=request.reason, now=now)
+        return made
+
+    return context.store.write(work)
+
+
+@operations.add("key", "list", ListKeys, scope="admin", examples=({}, {"all": True}))
+def list_keys(context: OperationContext, request: ListKeys) -> KeyList:
+    """List the keys with access to this namespace."""
+    now = context.now()
+
+    def work(tx: Transaction) -> KeyList:
+        uses = last_uses(tx)
+        rows = [summarize_key(key, uses, now=now) for key in visible_keys(context, read_keys(tx))]
+        shown = [row for row in rows if request.all or row.state == "active"]
+        shown.sort(key=key_sort_key)
+
+        def find(limit: int, place: str) -> Page:
+            after = [row for row in shown if key_sort_key(row) > place]
+            return Page(tuple(after[:limit]), key_sort_key(after[limit - 1]) if len(after) > limit else "")
+
+        page, cursor = paginate(context, request, find)
+        return KeyList(keys=tuple(page), cursor=cursor)
+
+    return context.store.read(work)
+
+
+@operations.add("key", "get", GetKey, scope="admin", examples=({"key": "grafana-old"},))
+def get_key(context: OperationContext, request: GetKey) -> KeyDetail:
+    """Show a key: its permissions, when it expires and when it was last used."""
+    now = context.now()
+
+    def work(tx: Transaction) -> KeyDetail:
+        return KeyDetail(
+            key=summarize_key(find_visible_key(tx, context, request.key, now=now), last_uses(tx), now=now)
+        )
+
+    return context.store.read(work)
+
+
+@operations.add(
+    "key", "revoke", RevokeKey, scope="admin", examples=({"key": "grafana-old", "reason": "leaked"},)
+)
+def revoke_key(context: OperationContext, request: RevokeKey) -> KeyDetail:
+    """Revoke a key at once and for good; it stays in the list of all keys."""
+    now = context.now()
+
+    def work(tx: Transaction) -> KeyDetail:
+        key = find_visible_key(tx, context, request.key, now=now)
+        if key.revoked_at is None:
+            key = _update(tx, replace(key, revoked_at=now), now=now)
+            row = summarize_key(key, {}, now=now)
+            _add_audit_entry(tx, context, "revoke", draft=row, reason=request.reason, now=now)
+        return KeyDetail(key=summarize_key(key, last_uses(tx), now=now))
+
+    return context.store.write(work)
+
+
+@operations.add(
+    "key", "rotate", RotateKey, scope="admin", examples=({"key": "grafana-old", "overlap": "1h"},)
+)
+def rotate_key(context: OperationContext, request: RotateKey) -> CreatedKey:
+    """Replace a key by a new one with the same permissions; the old one is valid until the overlap ends."""
+    now = context.now()
+    overlap = check_lifetime(request.overlap, "overlap", longest=MAX_OVERLAP, shortest=timedelta(0))
+    life = check_lifetime(request.expires_in, "expires_in", longest=MAX_LIFETIME)
+
+    def work(tx: Transaction) -> CreatedKey:
+        old = find_visible_key(tx, context, request.key, now=now)
+        check_can_rotate(old)
+        check_grant(context, old.scopes, old.namespaces)
+        ends = now + overlap
+        if overlap and (old.expires_at is None or ends < old.expires_at):
+            _update(tx, replace(old, expires_at=ends), now=now)
+        elif not overlap:
+            _update(tx, replace(old, revoked_at=now), now=now)
+        fresh = replace(old, created_at=now, created_by=context.by.name, expires_at=now + life, revision=1)
+        made = _issue(tx, context, fresh, now=now)
+        _add_audit_entry(
+            tx, context, "rotate", draft=made.key, reason=request.reason, now=now, before=key_id(old)
+        )
+        return made
+
+    return context.store.write(work)
+
+
+def _issue(tx: Transaction, context: OperationContext, draft: Key, *, now: datetime) -> CreatedKey:
+    """Store a new key with a new token."""
+    auth = require_auth_cache(context)
+    record_keyring(tx, auth.keyring)
+    prefix, token = new_token(auth.random_bytes)
+    ring = auth.keyring.current
+    key = replace(draft, prefix=prefix, secret_key_id=ring.id, digest=ring.digest(token), revoked_at=None)
+    put_key(tx, key, replaces=0, now=now)
+    return CreatedKey(key=summarize_key(key, {}, now=now), token=token)
+
+
+def _update(tx: Transaction, key: Key, *, now: datetime) -> Key:
+    changed = replace(key, revision=key.revision + 1)
+    put_key(tx, changed, replaces=key.revision, now=now)
+    return changed
+
+
+def _scopes(request: CreateKey) -> tuple[str, ...]:
+    if (request.role is None) is (not request.scopes):
+        raise InvalidInput(
+            "give a role or scopes, not both and not neither",
+            field="role",
+            value=request.role,
+            rule=f"a role ({', '.join(ROLES)}) or a list of scopes",
+            fix="role: viewer",
+        )
+    return tuple(sorted(ROLES[request.role] if request.role is not None else set(request.scopes)))
+
+
+def _add_audit_entry(
+    tx: Transaction,
+    context: OperationContext,
+    action: str,
+    *,
+    draft: KeySummary,
+    reason: str,
+    now: datetime,
+    before: str = "",
+) -> None:
+    summary = {"name": draft.name, "scopes": draft.scopes, "namespaces": draft.namespaces}
+    entry = context.actor_with_reason(reason).audit_entry(
+        f"key.{action}",
+        namespace=context.namespace,
+        subject=draft.id,
+        now=now,
+        before=before,
+        after=msgspec.json.encode(summary).decode(),
+    )
+    tx.add_audit([entry])

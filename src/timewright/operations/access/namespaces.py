@@ -1,0 +1,222 @@
+"""Namespaces: separate tenants, each with its own quotas for remote callers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
+
+from timewright.core.input.decode import decode
+from timewright.core.input.names import check_name
+from timewright.errors import Conflict, Forbidden, InvalidInput
+from timewright.ledger.records.namespaces import (
+    NAMESPACE,
+    Namespace,
+    find_namespace,
+    read_namespace,
+    read_namespaces,
+)
+from timewright.operations.context import OperationContext
+from timewright.operations.lookup import not_found
+from timewright.operations.pagination import paginate
+from timewright.operations.registry import ListRequest, OperationRequest, WriteRequest, operations
+from timewright.ports import Page, StoredObject, Transaction
+from timewright.ports.objects import GLOBAL_NAMESPACE
+
+DEFAULT_NAMESPACE = "default"
+MAX_NAMESPACES = 10_000
+
+
+class CreateNamespace(WriteRequest, frozen=True, kw_only=True):
+    """A new namespace, with the settings that differ from the defaults."""
+
+    flattens: ClassVar[tuple[str, type[Struct]]] = ("settings", Namespace)
+
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+class SetNamespace(WriteRequest, frozen=True, kw_only=True):
+    """Which namespace, and which settings to change; the others stay."""
+
+    flattens: ClassVar[tuple[str, type[Struct]]] = ("settings", Namespace)
+
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+class GetNamespace(OperationRequest, frozen=True, kw_only=True):
+    """Which namespace; the default is the current one."""
+
+    name: Annotated[str, Meta(max_length=64)] = ""
+
+
+class ListNamespaces(ListRequest, frozen=True, kw_only=True):
+    """List the namespaces that the caller may access."""
+
+
+class NamespaceDetail(Struct, frozen=True, kw_only=True):
+    """A namespace and how much of its quotas is used; counting stops at the quota."""
+
+    namespace: Namespace
+    schedules: int
+    waiting: int
+
+
+class NamespaceList(Struct, frozen=True, kw_only=True):
+    """A page of namespaces, by name."""
+
+    namespaces: tuple[Namespace, ...]
+    cursor: str = ""
+
+
+@operations.add(
+    "namespace", "create", CreateNamespace, scope="admin", examples=({"name": "team-b", "schedules": 50},)
+)
+def create_namespace(context: OperationContext, request: CreateNamespace) -> NamespaceDetail:
+    """Create a namespace with its own quotas."""
+    _check_unrestricted(context)
+    wanted = _parse(request.settings, None)
+
+    def work(tx: Transaction) -> NamespaceDetail:
+        known = read_namespaces(tx)
+        if wanted.name in {one.name for one in known}:
+            raise Conflict(
+                f"namespace {wanted.name} already exists",
+                field="name",
+                value=wanted.name,
+                rule="the names of namespaces are unique",
+                fix=f"namespace set {wanted.name}",
+            )
+        if len(known) >= MAX_NAMESPACES:
+            raise Conflict(
+                f"there are {MAX_NAMESPACES} namespaces",
+                field="name",
+                value=wanted.name,
+                rule=f"at most {MAX_NAMESPACES}",
+                fix="use an existing one",
+            )
+        return _save(tx, context, wanted, None, reason=request.reason)
+
+    return context.store.write(work)
+
+
+@operations.add(
+    "namespace", "set", SetNamespace, scope="admin", examples=({"name": "team-a", "backlog": 500},)
+)
+def set_namespace(context: OperationContext, request: SetNamespace) -> NamespaceDetail:
+    """Change the quotas of a namespace, effective at once."""
+    _check_unrestricted(context)
+    name = _parse_name(request.settings)
+
+    def work(tx: Transaction) -> NamespaceDetail:
+        old = _require_namespace(tx, context, name)
+        return _save(tx, context, _parse(request.settings, old), old, reason=request.reason)
+
+    return context.store.write(work)
+
+
+@operations.add("namespace", "get", GetNamespace, scope="read", examples=({}, {"name": "team-a"}))
+def get_namespace(context: OperationContext, request: GetNamespace) -> NamespaceDetail:
+    """Show the quotas of a namespace and how much of them is used."""
+    return context.store.read(
+        lambda tx: _with_usage(tx, _require_namespace(tx, context, request.name or context.namespace))
+    )
+
+
+@operations.add("namespace", "list", ListNamespaces, scope="read", examples=({},))
+def list_namespaces(context: OperationContext, request: ListNamespaces) -> NamespaceList:
+    """List the namespaces that the caller may access."""
+
+    def work(tx: Transaction) -> NamespaceList:
+        known = {one.name: one for one in read_namespaces(tx)}
+        own = {name: read_namespace(tx, name) for name in context.caller.namespaces or (DEFAULT_NAMESPACE,)}
+        rows = [one for _, one in sorted({**own, **known}.items()) if context.caller.can_access(one.name)]
+
+        def find(limit: int, place: str) -> Page:
+            after = [row for row in rows if row.name > place]
+            return Page(tuple(after[:limit]), after[limit - 1].name if len(after) > limit else "")
+
+        page, cursor = paginate(context, request, find)
+        return NamespaceList(namespaces=tuple(page), cursor=cursor)
+
+    return context.store.read(work)
+
+
+def _require_namespace(tx: Transaction, context: OperationContext, name: str) -> Namespace:
+    """Return a namespace that the caller may access; `default` and the current one need not be created."""
+    found = find_namespace(tx, name) if context.caller.can_access(name) else None
+    if found is not None:
+        return found
+    if context.caller.can_access(name) and name in (DEFAULT_NAMESPACE, context.namespace):
+        return Namespace(name=name)
+    known = [one.name for one in read_namespaces(tx) if context.caller.can_access(one.name)]
+    raise not_found("namespace", name, known, list_command="namespace list", field="name")
+
+
+def _save(
+    tx: Transaction, context: OperationContext, wanted: Namespace, old: Namespace | None, *, reason: str
+) -> NamespaceDetail:
+    now, last = context.now(), old.revision if old is not None else 0
+    saved = replace(wanted, revision=last + 1)
+    body = msgspec.json.encode(saved)
+    row = StoredObject(
+        kind=NAMESPACE,
+        namespace=GLOBAL_NAMESPACE,
+        name=saved.name,
+        revision=saved.revision,
+        body=body,
+        at=now,
+    )
+    tx.put_objects([row], replaces={saved.name: last})
+    entry = context.actor_with_reason(reason).audit_entry(
+        "namespace.set" if last else "namespace.create",
+        namespace=saved.name,
+        subject=saved.name,
+        now=now,
+        before=msgspec.json.encode(old).decode() if old is not None else "",
+        after=body.decode(),
+    )
+    tx.add_audit([entry])
+    return _with_usage(tx, saved)
+
+
+def _with_usage(tx: Transaction, one: Namespace) -> NamespaceDetail:
+    schedules, waiting = tx.count_namespace(
+        one.name, max_schedules=one.schedules + 1, max_runs=one.backlog + 1
+    )
+    return NamespaceDetail(namespace=one, schedules=schedules, waiting=waiting)
+
+
+def _parse(given: dict[str, Any], old: Namespace | None) -> Namespace:
+    if "revision" in given:
+        raise InvalidInput(
+            "revision cannot be set",
+            field="revision",
+            value=given["revision"],
+            rule="Timewright writes it",
+            fix="leave it out",
+        )
+    read: Namespace = decode(given, Namespace, base=old)
+    return replace(read, name=_parse_name({"name": read.name}))
+
+
+def _parse_name(given: dict[str, Any]) -> str:
+    name = check_name(given.get("name"), max_length=64)
+    if name == GLOBAL_NAMESPACE:
+        raise InvalidInput(
+            "* is not a name", field="name", value=name, rule="* means all namespaces", fix="team-a"
+        )
+    return name
+
+
+def _check_unrestricted(context: OperationContext) -> None:
+    """Reject a caller that is limited to namespaces, because it could raise its own quotas."""
+    if context.caller.namespaces:
+        raise Forbidden(
+            "changing namespaces needs a key with access to all of them",
+            field="scope",
+            value=", ".join(context.caller.namespaces),
+            rule="a key that is limited to namespaces cannot set their quotas",
+            fix="a key made with: key create --role admin --within '*'",
+        )

@@ -1,0 +1,242 @@
+"""Secrets: values that are set and never shown; targets refer to them, and a launch looks them up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from timewright.access.encryption import encrypt
+from timewright.access.keyring import record_keyring
+from timewright.access.secret_records import (
+    SECRET,
+    Secret,
+    encryption_context,
+    find_secrets,
+    put_secret,
+    reencrypt_secret,
+)
+from timewright.core.input.names import check_secret_name
+from timewright.core.schedule.schedule import ScheduleState
+from timewright.errors import Conflict, Forbidden, NotAllowed
+from timewright.operations.access.authentication import require_auth_cache
+from timewright.operations.context import OperationContext
+from timewright.operations.lookup import not_found
+from timewright.operations.pagination import paginate
+from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
+from timewright.ports import Page, ScheduleFilter, Transaction
+
+MAX_VALUE_CHARS = 65_536
+MAX_SECRETS = 10_000
+MAX_USERS_SHOWN = 5
+
+
+class SetSecret(WriteRequest, frozen=True, kw_only=True):
+    """A secret and its value; on the command line, leave the value out to be prompted for it."""
+
+    redacted_fields: ClassVar[tuple[str, ...]] = ("value",)
+
+    secret: ObjectName
+    value: Annotated[str, Meta(min_length=1, max_length=MAX_VALUE_CHARS)]
+
+    def __repr__(self) -> str:
+        return f"SetSecret(secret={self.secret!r})"
+
+
+class DeleteSecret(WriteRequest, frozen=True, kw_only=True):
+    """Which secret to remove; one that a schedule uses cannot be removed."""
+
+    secret: ObjectName
+
+
+class RotateSecrets(WriteRequest, frozen=True, kw_only=True):
+    """Re-encrypt the secrets of this namespace, or of all, with the current secret key."""
+
+    everywhere: bool = False
+
+
+class ListSecrets(ListRequest, frozen=True, kw_only=True):
+    """List the secrets of the namespace."""
+
+
+class SecretSummary(Struct, frozen=True, kw_only=True):
+    """A secret without its value; targets use its `reference`."""
+
+    secret: str
+    reference: str
+    created_at: datetime
+    set_at: datetime
+    set_by: str
+    revision: int
+
+
+class SecretDetail(Struct, frozen=True, kw_only=True):
+    """A secret without its value, and the first few schedules that use it."""
+
+    secret: SecretSummary
+    used_by: tuple[str, ...]
+
+
+class SecretList(Struct, frozen=True, kw_only=True):
+    """A page of secrets, by name."""
+
+    secrets: tuple[SecretSummary, ...]
+    cursor: str = ""
+
+
+class RotatedSecrets(Struct, frozen=True, kw_only=True):
+    """How many secrets were re-encrypted, and how many already used the current key."""
+
+    rotated: int
+    left: int
+
+
+@operations.add(
+    "secret",
+    "set",
+    SetSecret,
+    scope="secret",
+    examples=({"secret": "crm-token", "value": "not a real token"},),
+)
+def set_secret(context: OperationContext, request: SetSecret) -> SecretDetail:
+    """Store a value under a name, encrypted; it is never shown, and the next launch uses it."""
+    now, name = context.now(), check_secret_name(request.secret)
+    keyring = require_auth_cache(context).keyring
+    sealed = encrypt(keyring.current, request.value, context=encryption_context(context.namespace, name))
+
+    def work(tx: Transaction) -> SecretDetail:
+        record_keyring(tx, keyring)
+        old = find_secrets(tx, context.namespace, [name])
+        if not old:
+            _check_count(tx, context)
+        last = old[0].revision if old else 0
+        secret = Secret(
+            namespace=context.namespace,
+            name=name,
+            encrypted=sealed,
+            created_at=old[0].created_at if old else now,
+            set_at=now,
+            set_by=context.by.name,
+            revision=last + 1,
+        )
+        put_secret(tx, secret, replaces=last, now=now)
+        _add_audit_entry(tx, context, "set", name, reason=request.reason, after=f"revision {secret.revision}")
+        return SecretDetail(secret=_to_summary(secret), used_by=tuple(_users(tx, context.namespace, name)))
+
+    return context.store.write(work)
+
+
+@operations.add("secret", "list", ListSecrets, scope="secret", examples=({},))
+def list_secrets(context: OperationContext, request: ListSecrets) -> SecretList:
+    """List the names of the secrets and when each was set; values are never shown."""
+
+    def work(tx: Transaction) -> SecretList:
+        rows = [_to_summary(secret) for secret in find_secrets(tx, context.namespace)]
+
+        def find(limit: int, place: str) -> Page:
+            after = [row for row in rows if row.secret > place]
+            return Page(tuple(after[:limit]), after[limit - 1].secret if len(after) > limit else "")
+
+        page, cursor = paginate(context, request, find)
+        return SecretList(secrets=tuple(page), cursor=cursor)
+
+    return context.store.read(work)
+
+
+@operations.add("secret", "delete", DeleteSecret, scope="secret", examples=({"secret": "old-token"},))
+def delete_secret(context: OperationContext, request: DeleteSecret) -> SecretDetail:
+    """Remove a secret that no schedule uses."""
+
+    def work(tx: Transaction) -> SecretDetail:
+        found = find_secrets(tx, context.namespace, [request.secret])
+        if not found:
+            known = [secret.name for secret in find_secrets(tx, context.namespace)]
+            raise not_found("secret", request.secret, known, list_command="secret list")
+        users = tuple(_users(tx, context.namespace, request.secret))
+        if users:
+            raise NotAllowed(
+                f"secret {request.secret} is used by {', '.join(users)}",
+                field="secret",
+                value=request.secret,
+                rule="a secret that a schedule uses cannot be removed",
+                fix=f"update schedule {users[0]} to another secret first",
+            )
+        tx.delete_object(SECRET, namespace=context.namespace, name=request.secret)
+        _add_audit_entry(tx, context, "delete", request.secret, reason=request.reason)
+        return SecretDetail(secret=_to_summary(found[0]), used_by=())
+
+    return context.store.write(work)
+
+
+@operations.add("secret", "rotate", RotateSecrets, scope="secret", examples=({},))
+def rotate_secrets(context: OperationContext, request: RotateSecrets) -> RotatedSecrets:
+    """Re-encrypt every secret with the current secret key, after a new key was put first in its file."""
+    if request.everywhere and context.caller.namespaces:
+        raise Forbidden(
+            "rotating in all namespaces needs a key with access to all of them",
+            field="everywhere",
+            value=True,
+            rule=f"your key has access to {', '.join(context.caller.namespaces)}",
+            fix="leave it out to rotate your namespace",
+        )
+    now, keyring = context.now(), require_auth_cache(context).keyring
+
+    def work(tx: Transaction) -> RotatedSecrets:
+        record_keyring(tx, keyring)
+        known = find_secrets(tx, None if request.everywhere else context.namespace)
+        old = [secret for secret in known if secret.encrypted.key_id != keyring.current.id]
+        for secret in old:
+            put_secret(tx, reencrypt_secret(keyring, secret), replaces=secret.revision, now=now)
+        _add_audit_entry(
+            tx, context, "rotate", "*", reason=request.reason, after=f"{len(old)} of {len(known)}"
+        )
+        return RotatedSecrets(rotated=len(old), left=len(known) - len(old))
+
+    return context.store.write(work)
+
+
+def _to_summary(secret: Secret) -> SecretSummary:
+    return SecretSummary(
+        secret=secret.name,
+        reference=f"secret://{secret.name}",
+        created_at=secret.created_at,
+        set_at=secret.set_at,
+        set_by=secret.set_by,
+        revision=secret.revision,
+    )
+
+
+def _check_count(tx: Transaction, context: OperationContext) -> None:
+    if len(find_secrets(tx, context.namespace)) >= MAX_SECRETS:
+        raise Conflict(
+            f"namespace {context.namespace} has {MAX_SECRETS} secrets",
+            field="secret",
+            rule=f"at most {MAX_SECRETS}",
+            fix="delete secrets that are not needed",
+        )
+
+
+def _users(tx: Transaction, namespace: str, name: str) -> Iterator[str]:
+    """Yield the first few schedules, archived ones excluded, whose target uses a secret."""
+    cursor, more, remaining = "", True, MAX_USERS_SHOWN
+    reference = f"secret://{name}"
+    while more and remaining:
+        page = tx.find_schedules(ScheduleFilter(namespace=namespace, limit=1000, cursor=cursor))
+        for record in page.rows:
+            named = reference in msgspec.json.encode(record.schedule.target).decode()
+            if remaining and named and record.progress.state is not ScheduleState.ARCHIVED:
+                remaining -= 1
+                yield record.schedule.name
+        cursor, more = page.cursor, bool(page.cursor)
+
+
+def _add_audit_entry(
+    tx: Transaction, context: OperationContext, action: str, name: str, *, reason: str, after: str = ""
+) -> None:
+    entry = context.actor_with_reason(reason).audit_entry(
+        f"secret.{action}", namespace=context.namespace, subject=name, now=context.now(), after=after
+    )
+    tx.add_audit([entry])

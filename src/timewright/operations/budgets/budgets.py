@@ -1,0 +1,320 @@
+"""Budgets: limits on what may be spent per period, and how much was used."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct, structs
+
+from timewright.core.budgets.budgets import MAX_COUNTED, Budget, BudgetUsage, Unit
+from timewright.core.budgets.costs import Currency, Quantity, to_millionths
+from timewright.core.budgets.periods import check_period
+from timewright.core.budgets.spending import reason_prefix
+from timewright.core.input.decode import check_name
+from timewright.core.run.leasing import WaitReason
+from timewright.core.zones import check_zone
+from timewright.errors import InvalidInput, TimewrightError
+from timewright.ledger.budgets.budget_records import delete_budget, read_budget, schedules_using, set_budget
+from timewright.ledger.budgets.charges import BUDGET
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.lookup import not_found
+from timewright.operations.pagination import paginate
+from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
+from timewright.ports import Page, Transaction, Unreadable
+
+DEFAULT_PERIODS = 30
+
+Covered = Annotated[str, Meta(max_length=255)]
+
+
+class SetBudget(WriteRequest, frozen=True, kw_only=True):
+    """A budget: its unit, its limit per period, and what it covers besides the schedules that name it."""
+
+    budget: ObjectName
+    unit: Unit
+    limit: Quantity
+    period: Annotated[str, Meta(min_length=1, max_length=64)] = "day"
+    zone: str = "UTC"
+    currency: Currency = ""
+    owner: Covered = ""
+    host: Covered = ""
+    function: Covered = ""
+    queue: Covered = ""
+    provider: Covered = ""
+
+
+class GetBudget(OperationRequest, frozen=True, kw_only=True):
+    """Which budget."""
+
+    budget: ObjectName
+
+
+class ListBudgets(ListRequest, frozen=True, kw_only=True):
+    """List the budgets of the namespace."""
+
+
+class GetBudgetUsage(OperationRequest, frozen=True, kw_only=True):
+    """Which budget, and how many of its newest periods."""
+
+    budget: ObjectName
+    periods: Annotated[int, Meta(ge=1, le=1000)] = DEFAULT_PERIODS
+
+
+class DeleteBudget(WriteRequest, frozen=True, kw_only=True):
+    """Which budget to remove; one that a schedule names cannot be removed."""
+
+    budget: ObjectName
+
+
+class BudgetSummary(Struct, frozen=True, kw_only=True):
+    """A budget, and how much is used and reserved in the current period; amounts are text."""
+
+    budget: str
+    unit: Unit
+    limit: str
+    currency: str
+    period: str
+    zone: str
+    covers: dict[str, str]
+    revision: int
+    used: str
+    held: str
+    left: str
+    since: datetime
+    until: datetime
+
+
+class BudgetDetail(BudgetSummary, frozen=True, kw_only=True):
+    """A budget, the schedules that name it, and how many runs wait for it."""
+
+    named_by: tuple[str, ...]
+    waiting: int
+
+
+class BudgetList(Struct, frozen=True, kw_only=True):
+    """A page of budgets, by name; runs that need an unreadable budget wait."""
+
+    budgets: tuple[BudgetSummary, ...]
+    cursor: str = ""
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+class BudgetPeriodUsage(Struct, frozen=True, kw_only=True):
+    """How much was used in one period, and how much active runs have reserved."""
+
+    since: datetime
+    used: str
+    held: str
+
+
+class BudgetUsageReport(Struct, frozen=True, kw_only=True):
+    """The usage of a budget, newest period first; periods without usage are left out."""
+
+    budget: str
+    unit: Unit
+    currency: str
+    limit: str
+    waiting: int
+    periods: tuple[BudgetPeriodUsage, ...]
+
+
+class DeletedBudget(Struct, frozen=True, kw_only=True):
+    """The budget that was deleted."""
+
+    budget: str
+
+
+@operations.add(
+    "budget",
+    "set",
+    SetBudget,
+    scope="admin",
+    examples=(
+        {"budget": "inference", "unit": "tokens", "limit": 2000000, "period": "day", "zone": "Europe/Berlin"},
+        {"budget": "crm", "unit": "requests", "limit": 500, "period": "15m", "host": "crm.example.com"},
+        {"budget": "agents", "unit": "money", "limit": "25.00", "currency": "EUR", "owner": "agent-7"},
+    ),
+)
+def set_one(context: OperationContext, request: SetBudget) -> BudgetSummary:
+    """Set how much may be spent per period; runs that wait for it are checked again at once."""
+    now = context.now()
+    budget = _parse_budget(context, request)
+
+    def work(nested: OperationContext) -> BudgetSummary:
+        by = nested.actor_with_reason(request.reason)
+        nested.store.write(lambda tx: set_budget(tx, budget, by=by, now=now))
+        return nested.store.read(
+            lambda tx: _summarize(tx, *_require_budget(tx, budget.namespace, budget.name), now=now)
+        )
+
+    return in_transaction(context, work)
+
+
+@operations.add("budget", "get", GetBudget, scope="read", examples=({"budget": "inference"},))
+def get_budget(context: OperationContext, request: GetBudget) -> BudgetDetail:
+    """Show a budget: how much is left, which schedules name it and how many runs wait for it."""
+    now = context.now()
+
+    def work(tx: Transaction) -> BudgetDetail:
+        budget, revision = _require_budget(tx, context.namespace, request.budget)
+        return BudgetDetail(
+            **structs.asdict(_summarize(tx, budget, revision, now=now)),
+            named_by=tuple(schedules_using(tx, budget)),
+            waiting=_count_waiting(tx, budget),
+        )
+
+    return context.store.read(work)
+
+
+@operations.add("budget", "list", ListBudgets, scope="read", examples=({},))
+def list_budgets(context: OperationContext, request: ListBudgets) -> BudgetList:
+    """List the budgets and how much is left of each."""
+    now = context.now()
+
+    def work(tx: Transaction) -> BudgetList:
+        stored = tx.get_objects(BUDGET, namespace=context.namespace)
+
+        def find(limit: int, place: str) -> Page:
+            after = [row for row in stored if row.name > place]
+            return Page(tuple(after[:limit]), after[limit - 1].name if len(after) > limit else "")
+
+        page, cursor = paginate(context, request, find)
+        rows: list[BudgetSummary] = []
+        unreadable: list[Unreadable] = []
+        for one in page:
+            try:
+                rows.append(_summarize(tx, read_budget(one), one.revision, now=now))
+            except (msgspec.MsgspecError, ValueError, TimewrightError) as error:
+                unreadable.append(Unreadable(one.name, one.name, str(error)))
+        return BudgetList(budgets=tuple(rows), cursor=cursor, unreadable=tuple(unreadable))
+
+    return context.store.read(work)
+
+
+@operations.add(
+    "budget", "usage", GetBudgetUsage, scope="read", examples=({"budget": "inference", "periods": 7},)
+)
+def get_budget_usage(context: OperationContext, request: GetBudgetUsage) -> BudgetUsageReport:
+    """Show the usage of a budget per period, newest first."""
+
+    def work(tx: Transaction) -> BudgetUsageReport:
+        budget, _ = _require_budget(tx, context.namespace, request.budget)
+        return BudgetUsageReport(
+            budget=budget.name,
+            unit=budget.unit,
+            currency=budget.currency,
+            limit=_format_amount(budget, budget.limit),
+            waiting=_count_waiting(tx, budget),
+            periods=tuple(
+                BudgetPeriodUsage(
+                    since=start, used=_format_amount(budget, one.used), held=_format_amount(budget, one.held)
+                )
+                for start, one in tx.list_accounts(budget.account_name, limit=request.periods)
+            ),
+        )
+
+    return context.store.read(work)
+
+
+@operations.add("budget", "delete", DeleteBudget, scope="admin", examples=({"budget": "old-trial"},))
+def delete_one(context: OperationContext, request: DeleteBudget) -> DeletedBudget:
+    """Remove a budget that no schedule names; runs that waited for it may start."""
+    now = context.now()
+    by = context.actor_with_reason(request.reason)
+
+    def work(tx: Transaction) -> DeletedBudget:
+        budget, _ = _require_budget(tx, context.namespace, request.budget)
+        delete_budget(tx, budget, by=by, now=now)
+        return DeletedBudget(budget=budget.name)
+
+    return context.store.write(work)
+
+
+def _parse_budget(context: OperationContext, request: SetBudget) -> Budget:
+    """Return the budget that a request describes; invalid combinations raise InvalidInput."""
+    covers = {
+        name: check_name(getattr(request, name), field=name)
+        for name in ("owner", "function", "queue", "provider")
+        if getattr(request, name)
+    }
+    if request.currency and request.unit is not Unit.MONEY:
+        raise InvalidInput(
+            f"currency is only for money, not for {request.unit.value}",
+            field="currency",
+            value=request.currency,
+            rule="currency needs unit: money",
+            fix="unit: money, or leave it out",
+        )
+    return Budget(
+        name=check_name(request.budget, field="budget"),
+        namespace=context.namespace,
+        unit=request.unit,
+        limit=_limit(request),
+        currency=request.currency,
+        period=check_period(request.period),
+        zone=check_zone(request.zone),
+        host=check_name(request.host, field="host").lower() if request.host else "",
+        **covers,
+    )
+
+
+def _limit(request: SetBudget) -> int:
+    if request.unit is not Unit.MONEY and "." in request.limit:
+        raise InvalidInput(
+            f"limit {request.limit} is not a whole number",
+            field="limit",
+            value=request.limit,
+            rule=f"{request.unit.value} are counted in whole numbers",
+            fix=f"limit: {request.limit.partition('.')[0]}",
+        )
+    limit = to_millionths(request.limit) if request.unit is Unit.MONEY else int(request.limit)
+    if limit > MAX_COUNTED:
+        raise InvalidInput(
+            f"limit {request.limit} is too large",
+            field="limit",
+            value=request.limit,
+            rule="at most 1000000000 for money, or a million times that for other units",
+            fix="limit: 1000000",
+        )
+    return limit
+
+
+def _require_budget(tx: Transaction, namespace: str, name: str) -> tuple[Budget, int]:
+    rows = tx.get_objects(BUDGET, namespace=namespace, names=[name])
+    if not rows:
+        known = [row.name for row in tx.get_objects(BUDGET, namespace=namespace)]
+        raise not_found("budget", name, known, list_command="budget list")
+    return read_budget(rows[0]), rows[0].revision
+
+
+def _summarize(tx: Transaction, budget: Budget, revision: int, *, now: datetime) -> BudgetSummary:
+    period = budget.period_at(now)
+    place = (budget.account_name, period.start)
+    account = tx.get_accounts([place]).get(place, BudgetUsage())
+    left = max(budget.limit - account.used - account.held, 0)
+    return BudgetSummary(
+        budget=budget.name,
+        unit=budget.unit,
+        limit=_format_amount(budget, budget.limit),
+        currency=budget.currency,
+        period=budget.period,
+        zone=budget.zone,
+        covers=budget.scope,
+        revision=revision,
+        used=_format_amount(budget, account.used),
+        held=_format_amount(budget, account.held),
+        left=_format_amount(budget, left),
+        since=period.start,
+        until=period.end,
+    )
+
+
+def _format_amount(budget: Budget, count: int) -> str:
+    """Return an amount without its unit: decimal text for money, a whole number otherwise."""
+    return budget.format_amount(count).partition(" ")[0]
+
+
+def _count_waiting(tx: Transaction, budget: Budget) -> int:
+    return tx.count_deferred_runs(budget.namespace, prefix=reason_prefix(WaitReason.BUDGET, budget.name))

@@ -1,0 +1,1 @@
+"""Calendars: their days and sources, and the iCalendar feed of schedules."""

@@ -1,0 +1,10 @@
+"""Ids used in the examples of operations; tests create objects with these ids first."""
+
+from __future__ import annotations
+
+LEASED_RUN = "run_01KKBXWX00EXAMPLE0LEASED00"
+FAILED_RUN = "run_01KKBXWX00EXAMPLE0FAILED00"
+PARKED_RUN = "run_01KKBXWX00EXAMPLE0PARKED00"
+WORKFLOW_RUN = "run_01KKBXWX00EXAMPLE0FL0W0000"
+LEASE = "lease_01KKBXWX00EXAMPLE000000000-1"
+ANALYSIS = "ana_01KKBSRWA0EXAMPLE00000000A"

@@ -1,0 +1,1 @@
+"""Explanations of occurrences and runs: what happened or will happen, why, and what would change it."""

@@ -1,0 +1,234 @@
+"""Explain an occurrence or a run: what happened or will happen, why, and what would change it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from timewright.core.moments import check_storable, format_instant
+from timewright.core.recurrence.triggers import ZONED_TRIGGERS, AnyOf
+from timewright.core.run.run import Attempt, Run, RunState
+from timewright.core.schedule.decision import Candidate, Source
+from timewright.core.schedule.schedule import Schedule
+from timewright.core.zones import load_zone
+from timewright.ledger.lookups import load_calendars, load_terms
+from timewright.ledger.records.notes import occurrence_notes
+from timewright.operations.context import OperationContext
+from timewright.operations.example_ids import FAILED_RUN
+from timewright.operations.explain.budget import explain_budget_ahead
+from timewright.operations.explain.dependencies import explain_links, explain_unmet
+from timewright.operations.explain.future import explain_unrecorded
+from timewright.operations.explain.idle import UnrecordedOccurrence
+from timewright.operations.explain.reasons import Remedy, RunContext, explain_skipped, policy_fields
+from timewright.operations.explain.run import explain_run_state
+from timewright.operations.explain.workflow_step import explain_workflow_step, run_label
+from timewright.operations.lookup import find_run, find_schedule
+from timewright.operations.registry import ObjectName, OperationRequest, operations
+from timewright.operations.views import RunSummary, summarize_run
+from timewright.ports import RunFilter, ScheduleRecord, Transaction
+
+_STATE_PHRASES = {
+    RunState.READY: "waits to start",
+    RunState.HELD: "waits for an earlier run",
+    RunState.LEASED: "is running",
+    RunState.SUCCEEDED: "ran and succeeded",
+    RunState.FAILED: "ran and failed",
+    RunState.PARKED: "is parked and waits for a person",
+    RunState.SKIPPED: "did not run",
+    RunState.CANCELLED: "was cancelled",
+}
+
+
+class ExplainSchedule(OperationRequest, frozen=True, kw_only=True):
+    """Which occurrence: at an instant, the last one, or by default the next."""
+
+    schedule: ObjectName
+    at: datetime | None = None
+    last: bool = False
+
+
+class ExplainRun(OperationRequest, frozen=True, kw_only=True):
+    """Which run."""
+
+    run: ObjectName
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    """What happened to an occurrence or will, why, by which policy, and what would change it.
+
+    `status` is the state of its run, or for an instant without a run: `planned`, `not_planned`, `paused`,
+    `excluded`, `undecided`, `displaced`, `forgotten`, `pending_approval`, `ended` or `unaccounted`.
+    """
+
+    schedule: str
+    at: datetime | None
+    local: str
+    status: str
+    reason: str
+    summary: str
+    because: tuple[str, ...]
+    policy: dict[str, Any]
+    remedies: tuple[Remedy, ...]
+    source: Source | None = None
+    trail: tuple[Candidate, ...] = ()
+    run: RunSummary | None = None
+    attempts: tuple[Attempt, ...] = ()
+    previous_at: datetime | None = None
+    next_at: datetime | None = None
+    note: str = ""
+
+
+@operations.add(
+    "schedule",
+    "explain",
+    ExplainSchedule,
+    scope="read",
+    examples=(
+        {"schedule": "nightly-report"},
+        {"schedule": "nightly-report", "last": True},
+        {"schedule": "nightly-report", "at": "2026-03-10T03:00:00Z"},
+    ),
+)
+def explain_schedule(context: OperationContext, request: ExplainSchedule) -> Explanation:
+    """Explain why an occurrence ran, did not run, or will run: at an instant, the last, or the next."""
+    now, policy_error = context.now(), _policy_file_error(context)
+
+    def work(tx: Transaction) -> Explanation:
+        record = find_schedule(tx, context.namespace, request.schedule)
+        if request.at is not None:
+            check_storable(request.at, field="at")
+        run = _find_occurrence_run(tx, record, request)
+        if run is not None:
+            explanation = _explain_with_run(tx, run, record.schedule, policy_error=policy_error, now=now)
+            return replace(explanation, at=request.at) if request.at is not None else explanation
+        unrecorded = explain_unrecorded(tx, record, request.at, settings=context.settings, now=now)
+        waits = explain_budget_ahead(tx, record.schedule, unrecorded.at, now=now)
+        phrase = (
+            "will be due, and then wait" if waits and unrecorded.status == "planned" else unrecorded.summary
+        )
+        unrecorded = replace(unrecorded, summary=phrase, because=(*unrecorded.because, *waits))
+        return _with_note(tx, record.schedule, _explain_without_run(record, unrecorded, last=request.last))
+
+    return context.store.read(work)
+
+
+@operations.add("run", "explain", ExplainRun, scope="read", examples=({"run": FAILED_RUN},))
+def explain_run(context: OperationContext, request: ExplainRun) -> Explanation:
+    """Explain why a run was created, and why it ended, waits or never started."""
+    now, policy_error = context.now(), _policy_file_error(context)
+
+    def work(tx: Transaction) -> Explanation:
+        run = find_run(tx, context.namespace, request.run)
+        record = tx.get_schedules([run.schedule_id]).get(run.schedule_id) if run.schedule_id else None
+        return _explain_with_run(
+            tx, run, record.schedule if record is not None else None, policy_error=policy_error, now=now
+        )
+
+    return context.store.read(work)
+
+
+def _find_occurrence_run(tx: Transaction, record: ScheduleRecord, request: ExplainSchedule) -> Run | None:
+    """Return the run of the occurrence, if there is one."""
+    if request.at is not None:
+        return tx.find_occurrence(record.schedule.id, request.at)
+    if request.last:
+        page = tx.find_runs(RunFilter(schedule_id=record.schedule.id, limit=1))
+        return page.rows[0] if page.rows else None
+    return None
+
+
+def _policy_file_error(context: OperationContext) -> str:
+    file = context.queue_policy_file()
+    return file.error.message if file is not None and file.error is not None else ""
+
+
+def _explain_with_run(
+    tx: Transaction, run: Run, current: Schedule | None, *, policy_error: str, now: datetime
+) -> Explanation:
+    """Explain a run with the revision of its schedule that admitted it."""
+    admitted_as = load_terms(tx, [run])[run.id].schedule
+    schedule = (
+        replace(admitted_as, name=current.name)
+        if admitted_as is not None and current is not None
+        else admitted_as
+    )
+    calendars = load_calendars(tx, [schedule]).for_schedule(schedule) if schedule is not None else {}
+    run_context = RunContext(
+        tx=tx, run=run, schedule=schedule, calendars=calendars, now=now, policy_error=policy_error
+    )
+    skipped = run.state is RunState.SKIPPED
+    why = (
+        (explain_unmet(run_context) or explain_skipped(run_context))
+        if skipped
+        else explain_run_state(run_context)
+    )
+    name = current.name if current is not None else ""
+    explanation = Explanation(
+        schedule=name,
+        at=run.planned_at,
+        local=_local_time(schedule, run.planned_at),
+        status=run.state.value,
+        reason=run.reason,
+        summary=_summary(run, name or run_label(run)),
+        because=(*explain_workflow_step(tx, run), *why.because, *explain_links(tx, run)),
+        policy=policy_fields(schedule, why.policy) if schedule is not None else {},
+        remedies=why.remedies,
+        source=run.source,
+        trail=run.trail,
+        run=summarize_run(run, schedule=name),
+        attempts=tx.get_attempts([run.id]).get(run.id, ()),
+    )
+    return _with_note(tx, schedule, explanation) if schedule is not None else explanation
+
+
+def _with_note(tx: Transaction, schedule: Schedule, explanation: Explanation) -> Explanation:
+    """Add the note on the occurrence."""
+    if explanation.at is None:
+        return explanation
+    note = occurrence_notes(tx, schedule.id, [explanation.at], namespace=schedule.namespace).get(
+        explanation.at
+    )
+    return replace(explanation, note=note.text) if note is not None else explanation
+
+
+def _summary(run: Run, name: str) -> str:
+    why = f": {run.reason}" if run.reason else ""
+    if run.last_of is not None:
+        span = f"{format_instant(run.planned_at)} to {format_instant(run.last_of)}"
+        return f"{name}: {run.dropped} occurrences from {span} did not run{why}"
+    return f"{name}: the run planned for {format_instant(run.planned_at)} {_STATE_PHRASES[run.state]}{why}"
+
+
+def _explain_without_run(record: ScheduleRecord, found: UnrecordedOccurrence, *, last: bool) -> Explanation:
+    """Explain an instant that has no run."""
+    because = ("the schedule has never run", *found.because) if last else found.because
+    when = f" {format_instant(found.at)}" if found.at is not None else ""
+    decided = found.at is not None and found.at == record.progress.next_at
+    return Explanation(
+        schedule=record.schedule.name,
+        at=found.at,
+        local=_local_time(record.schedule, found.at),
+        status=found.status,
+        reason=found.reason,
+        summary=f"{record.schedule.name}:{when} {found.summary}",
+        because=because,
+        policy=policy_fields(record.schedule, found.policy),
+        remedies=found.remedies,
+        source=record.progress.source if decided else None,
+        trail=record.progress.trail if decided else (),
+        previous_at=found.previous_at,
+        next_at=found.next_at,
+    )
+
+
+def _local_time(schedule: Schedule | None, at: datetime | None) -> str:
+    """Return the instant in the schedule's time zone."""
+    if schedule is None or at is None:
+        return ""
+    trigger = schedule.trigger
+    parts = trigger.triggers if isinstance(trigger, AnyOf) else (trigger,)
+    zones = [one.zone for one in parts if isinstance(one, ZONED_TRIGGERS)]
+    return at.astimezone(load_zone(zones[0] if zones else "UTC")).isoformat()

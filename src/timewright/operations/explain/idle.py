@@ -1,0 +1,173 @@
+"""Explain why a schedule has no next occurrence: paused, parked, finished, or manual only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from msgspec import Struct
+
+from timewright.core.moments import format_instant
+from timewright.core.recurrence.triggers import Manual
+from timewright.core.run.following import follows_upstream
+from timewright.core.schedule.forecast import forecast
+from timewright.core.schedule.schedule import ScheduleState
+from timewright.ledger.lookups import load_calendars
+from timewright.operations.explain.dependencies import explain_awaited
+from timewright.operations.explain.reasons import (
+    Remedy,
+    actor_and_reason,
+    last_audit_entry,
+    remedy,
+    update_remedy,
+)
+from timewright.ports import ScheduleRecord, Transaction
+
+
+class UnrecordedOccurrence(Struct, frozen=True, kw_only=True):
+    """What is known about an instant without a run, and why."""
+
+    at: datetime | None
+    status: str
+    summary: str
+    reason: str = ""
+    because: tuple[str, ...] = ()
+    policy: tuple[str, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    previous_at: datetime | None = None
+    next_at: datetime | None = None
+
+
+def explain_no_next_time(tx: Transaction, record: ScheduleRecord, *, now: datetime) -> UnrecordedOccurrence:
+    """Explain why a schedule has no next occurrence: paused, parked, finished, or manual only."""
+    schedule, progress = record.schedule, record.progress
+    name = ("schedule", schedule.name)
+    if progress.state is ScheduleState.PAUSED:
+        entry = last_audit_entry(tx, schedule.namespace, schedule.id, "schedule.pause", by=now)
+        return UnrecordedOccurrence(
+            at=None,
+            status="paused",
+            summary="nothing is planned: it is paused until someone resumes it",
+            reason=progress.reason,
+            because=(f"it was paused{actor_and_reason(entry)}",),
+            remedies=(*_group_remedy(record), remedy("schedule resume", name)),
+        )
+    if progress.state in _EXPLAINERS:
+        return _EXPLAINERS[progress.state](tx, record, now)
+    if isinstance(schedule.trigger, Manual):
+        why = ("its trigger is manual, so it runs only when someone starts it",)
+        remedies = (remedy("schedule run", name),)
+        return UnrecordedOccurrence(
+            at=None, status="ended", summary="nothing is planned", because=why, remedies=remedies
+        )
+    if progress.state is ScheduleState.ACTIVE and follows_upstream(schedule.trigger):
+        awaited = explain_awaited(tx, schedule)
+        words = f"nothing is planned yet: it runs {schedule.trigger.describe()}"
+        return UnrecordedOccurrence(
+            at=None, status="undecided", summary=words, because=awaited, policy=("trigger",)
+        )
+    return _finished(tx, record, now)
+
+
+def _group_remedy(record: ScheduleRecord) -> tuple[Remedy, ...]:
+    """Return `group resume`, if the whole group was paused."""
+    group = record.schedule.group
+    paused_by_group = group is not None and record.progress.reason.startswith(f"group {group}: ")
+    return (remedy("group resume", ("group", group)),) if group is not None and paused_by_group else ()
+
+
+def _finished(_tx: Transaction, record: ScheduleRecord, now: datetime) -> UnrecordedOccurrence:
+    """Explain a finished schedule: max_runs reached, end_at passed, or a trigger without further times."""
+    schedule, progress = record.schedule, record.progress
+    why = progress.reason or f"{schedule.trigger.describe()} has no further time"
+    remedies: tuple[Remedy, ...] = ()
+    if schedule.max_runs is not None and progress.runs >= schedule.max_runs:
+        why = f"it has reached max_runs, {schedule.max_runs}"
+        remedies = (update_remedy(schedule, max_runs=progress.runs + 1),)
+    elif schedule.end_at is not None and schedule.end_at <= now:
+        why = f"its end_at, {format_instant(schedule.end_at)}, has passed"
+        remedies = (update_remedy(schedule, end_at=None),)
+    return UnrecordedOccurrence(
+        at=None,
+        status="ended",
+        summary=f"nothing is planned: it is {progress.state.value}",
+        reason=progress.reason,
+        because=(why,),
+        policy=("end_at", "max_runs"),
+        remedies=remedies,
+    )
+
+
+def _archived(tx: Transaction, record: ScheduleRecord, now: datetime) -> UnrecordedOccurrence:
+    schedule = record.schedule
+    entries = [
+        last_audit_entry(tx, schedule.namespace, schedule.id, action, by=now) for action in _ARCHIVE_ACTIONS
+    ]
+    who = max((entry for entry in entries if entry is not None), key=lambda entry: entry.at, default=None)
+    return UnrecordedOccurrence(
+        at=None,
+        status="ended",
+        summary="nothing is planned: it is archived",
+        reason=record.progress.reason,
+        because=(
+            f"it was archived{actor_and_reason(who)}",
+            "its history stays, and its name can be used again",
+        ),
+    )
+
+
+def _pending(_tx: Transaction, record: ScheduleRecord, _now: datetime) -> UnrecordedOccurrence:
+    schedule = record.schedule
+    name = ("schedule", schedule.name)
+    return UnrecordedOccurrence(
+        at=None,
+        status="pending_approval",
+        summary="nothing is planned: it waits for approval",
+        reason=record.progress.reason,
+        because=(f"{schedule.created_by} ({schedule.origin}) created it, and it is not approved yet",),
+        remedies=(remedy("approval approve", name), remedy("approval reject", name)),
+    )
+
+
+def explain_timed_pause(tx: Transaction, record: ScheduleRecord, *, now: datetime) -> UnrecordedOccurrence:
+    """Explain a pause with an end: until when, who requested it, and the first occurrence after it."""
+    schedule, progress = record.schedule, record.progress
+    is_manual = progress.state is ScheduleState.PAUSED
+    action = "schedule.pause" if is_manual else "schedule.hint"
+    entry = last_audit_entry(tx, schedule.namespace, schedule.id, action, by=now)
+    calendars = load_calendars(tx, [schedule]).for_schedule(schedule)
+    ahead = forecast(schedule, progress, now=now, count=1000, calendars=calendars)
+    until = format_instant(progress.next_at) if progress.next_at is not None else "its end"
+    return UnrecordedOccurrence(
+        at=progress.next_at,
+        status="paused",
+        summary=f"nothing runs before: it is paused until {until}",
+        reason=progress.reason,
+        because=(f"it was paused{actor_and_reason(entry)}", "occurrences within a pause are not caught up"),
+        remedies=(remedy("schedule resume" if is_manual else "hint clear", ("schedule", schedule.name)),),
+        next_at=next((one.planned_at for one in ahead if one.fire_at is not None), None),
+    )
+
+
+def _parked(_tx: Transaction, record: ScheduleRecord, _now: datetime) -> UnrecordedOccurrence:
+    reason = record.progress.reason
+    return UnrecordedOccurrence(
+        at=None,
+        status="parked",
+        summary="nothing is planned: it is parked and waits for a person",
+        reason=reason,
+        because=(reason or "no reason was recorded",),
+        policy=("disable_after",),
+        remedies=(remedy("schedule resume", ("schedule", record.schedule.name)),),
+    )
+
+
+_ARCHIVE_ACTIONS = ("schedule.archive", "schedule.delete")
+_EXPLAINERS: Mapping[
+    ScheduleState, Callable[[Transaction, ScheduleRecord, datetime], UnrecordedOccurrence]
+] = {
+    ScheduleState.PARKED: _parked,
+    ScheduleState.FINISHED: _finished,
+    ScheduleState.ARCHIVED: _archived,
+    ScheduleState.PENDING_APPROVAL: _pending,
+}

@@ -1,0 +1,190 @@
+"""Explain the state of a run: what it waits for, who holds it, or how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from timewright.core.moments import ZERO, format_duration, format_instant
+from timewright.core.run.leasing import LimitUsage
+from timewright.core.run.run import Reason, Run, RunState
+from timewright.ledger.lookups import load_terms
+from timewright.operations.explain.budget import explain_deferral
+from timewright.operations.explain.dependencies import explain_unmet, explain_waiting
+from timewright.operations.explain.reasons import (
+    SOURCE_REASONS,
+    ExplanationPart,
+    Remedy,
+    RunContext,
+    actor_and_reason,
+    last_audit_entry,
+    list_instances_remedy,
+    remedy,
+    update_remedy,
+)
+
+
+def explain_run_state(run_context: RunContext) -> ExplanationPart:
+    """Explain why a run was planned, and its current state or how it ended."""
+    part = (
+        explain_waiting(run_context)
+        or explain_unmet(run_context)
+        or _EXPLAINERS[run_context.run.state](run_context)
+    )
+    return ExplanationPart(
+        because=(*_planned(run_context.run), *part.because), policy=part.policy, remedies=part.remedies
+    )
+
+
+def _planned(run: Run) -> list[str]:
+    because = [f"it was planned because {SOURCE_REASONS[run.source]}"]
+    for rejected in run.trail:
+        when = format_instant(rejected.at) if rejected.at is not None else "no further time"
+        because.append(f"instead of {when} ({rejected.source.value}): {rejected.why}")
+    if run.missed:
+        because.append(f"{run.missed} occurrences before it were missed; the target receives that number")
+    return because
+
+
+def _ready(run_context: RunContext) -> ExplanationPart:
+    run, now = run_context.run, run_context.now
+    deferred = explain_deferral(run, now=now)
+    if deferred is not None:
+        return deferred
+    if run.fire_at > now:
+        why = "backoff after a failed attempt" if run.attempts else "jitter, spread or its requested time"
+        return ExplanationPart(
+            because=(f"it may start at {format_instant(run.fire_at)}: {why}",), policy=("jitter", "retry")
+        )
+    if run_context.policy_error and run.queue:
+        return ExplanationPart(
+            because=(f"no queue leases anything: {run_context.policy_error}",), policy=("queue",)
+        )
+    limits = run_context.tx.get_limits(run.limit_keys) if run.limit_keys else {}
+    full = {name: usage for name, usage in limits.items() if not usage.free}
+    if full:
+        return ExplanationPart(
+            because=tuple(_full_limit(name, usage) for name, usage in full.items()),
+            policy=("queue", "limits"),
+            remedies=tuple(_raise_limit_remedy(name, usage) for name, usage in full.items()),
+        )
+    worker = f"a worker that leases from queue {run.queue}" if run.handoff else "an engine"
+    waited = format_duration(max(now - run.fire_at, ZERO))
+    lease_remedy = (
+        remedy("queue lease", ("queue", run.queue)) if run.handoff and run.queue else list_instances_remedy()
+    )
+    return ExplanationPart(
+        because=(f"it has waited {waited} for {worker}; check that one is running",), remedies=(lease_remedy,)
+    )
+
+
+def _full_limit(name: str, usage: LimitUsage) -> str:
+    kind, named = _limit_name(name)
+    return f"{kind} {named} is full: it allows {usage.capacity}, and {usage.held} are running"
+
+
+def _raise_limit_remedy(name: str, usage: LimitUsage) -> Remedy:
+    kind, named = _limit_name(name)
+    if kind == "queue":
+        return remedy("queue policy set", (kind, named), max_concurrent=usage.capacity + 1)
+    return remedy("limit set", (kind, named), max=usage.capacity + 1)
+
+
+def _limit_name(name: str) -> tuple[str, str]:
+    """Return the kind and name of a limit, without its namespace."""
+    kind, _, path = name.partition(":")
+    return kind, path.partition("/")[2]
+
+
+def _held(run_context: RunContext) -> ExplanationPart:
+    before = [
+        run for run in run_context.tx.live_runs([run_context.run.schedule_id]) if run.id != run_context.run.id
+    ]
+    ahead = [run for run in before if run.state is not RunState.HELD] or before[:1]
+    names = ", ".join(f"{run.id} ({run.state.value})" for run in ahead) or "a run that is about to end"
+    return ExplanationPart(
+        because=(f"it waits until these runs end: {names}",), policy=("overlap", "queue_limit")
+    )
+
+
+def _leased(run_context: RunContext) -> ExplanationPart:
+    run = run_context.run
+    since = format_instant(run.leased_at) if run.leased_at else "an unknown time"
+    until = format_instant(run.lease_until) if run.lease_until else "its end"
+    because = [f"{run.holder or 'an unknown holder'} has leased it since {since}, until {until}"]
+    if run.lease_until is not None and run.lease_until <= run_context.now:
+        because.append("that lease has expired; an engine will reclaim it and count a failed attempt")
+    if run.cancel_at is not None:
+        because.append(f"it was asked to stop at {format_instant(run.cancel_at)}: {run.reason}")
+    return ExplanationPart(
+        because=tuple(because), policy=("lease",), remedies=(remedy("run cancel", ("run", run.id)),)
+    )
+
+
+def _succeeded(run_context: RunContext) -> ExplanationPart:
+    run = run_context.run
+    because = []
+    if run.started_at is not None and run.finished_at is not None:
+        took = format_duration(max(run.finished_at - run.started_at, ZERO))
+        late = format_duration(max(run.started_at - run.planned_at, ZERO))
+        because.append(f"it started {late} after its planned time and took {took}")
+    if run.attempts:
+        because.append(f"{run.attempts} attempts failed before")
+    if run.outcome_label:
+        because.append(f"its handler returned the outcome label {run.outcome_label}")
+    return ExplanationPart(because=tuple(because))
+
+
+def _failed(run_context: RunContext) -> ExplanationPart:
+    run = run_context.run
+    because = [f"{_attempts_used(run_context)}; the last one ended with: {run.error or 'no message'}"]
+    if run.reason == Reason.UNRESOLVED:
+        because.append("its target cannot be resolved, so the schedule is parked")
+    remedies = [remedy("run retry", ("run", run.id))]
+    if run_context.schedule is not None:
+        remedies.append(
+            update_remedy(run_context.schedule, max_attempts=run_context.schedule.retry.max_attempts + 2)
+        )
+    return ExplanationPart(because=tuple(because), policy=("retry",), remedies=tuple(remedies))
+
+
+def _parked(run_context: RunContext) -> ExplanationPart:
+    run = run_context.run
+    because = [
+        f"{_attempts_used(run_context)}; {run.error or 'no message was stored'}",
+        "a parked run does not start again until it is reset",
+    ]
+    if run.reason == Reason.UNKNOWN:
+        because = [
+            "its lease expired without a report; with at_most_once, a person must decide what happened"
+        ]
+    policy = ("delivery", "retry")
+    return ExplanationPart(
+        because=tuple(because), policy=policy, remedies=(remedy("run reset", ("run", run.id)),)
+    )
+
+
+def _cancelled(run_context: RunContext) -> ExplanationPart:
+    run = run_context.run
+    if run.reason == Reason.REPLACED:
+        return ExplanationPart(because=("a newer occurrence replaced it",), policy=("overlap",))
+    entry = last_audit_entry(run_context.tx, run.namespace, run.id, "run.cancel", by=run_context.now)
+    who = actor_and_reason(entry) if entry is not None else f": {run.reason}"
+    return ExplanationPart(
+        because=(f"it was cancelled{who}",), remedies=(remedy("run retry", ("run", run.id)),)
+    )
+
+
+def _attempts_used(run_context: RunContext) -> str:
+    max_attempts = load_terms(run_context.tx, [run_context.run])[run_context.run.id].terms.retry.max_attempts
+    return f"{run_context.run.attempts} of {max_attempts} attempts were used"
+
+
+_EXPLAINERS: Mapping[RunState, Callable[[RunContext], ExplanationPart]] = {
+    RunState.READY: _ready,
+    RunState.HELD: _held,
+    RunState.LEASED: _leased,
+    RunState.SUCCEEDED: _succeeded,
+    RunState.FAILED: _failed,
+    RunState.PARKED: _parked,
+    RunState.CANCELLED: _cancelled,
+}

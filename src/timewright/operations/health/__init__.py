@@ -1,0 +1,1 @@
+"""Health: the doctor, overview, instances, overdue items, load forecast and verification."""

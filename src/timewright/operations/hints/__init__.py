@@ -1,0 +1,1 @@
+"""Hints to adaptive schedules, and the analyses of the planner behind them."""

@@ -1,0 +1,296 @@
+"""Analyses by the planner: which schedules are due for one, what was found and proposed, and its cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from timewright.core.moments import DAY, MINUTE, ZERO, format_duration
+from timewright.core.recurrence.triggers import After, Every
+from timewright.core.schedule.hints import needs_analysis
+from timewright.core.schedule.schedule import ScheduleState
+from timewright.core.sensitive_keys import redact_text
+from timewright.errors import InvalidInput
+from timewright.ledger.records.analyses import (
+    Analysis,
+    AnalysisHistory,
+    AnalysisSpending,
+    Confidence,
+    ShortText,
+    ToolCall,
+    analysis_histories,
+    find_analysis,
+    month_spending,
+    newest_analyses,
+    save_analysis,
+    schedule_analyses,
+)
+from timewright.ledger.records.namespaces import read_namespace
+from timewright.operations.context import OperationContext
+from timewright.operations.example_ids import ANALYSIS
+from timewright.operations.lookup import find_schedule, not_found
+from timewright.operations.pagination import paginate
+from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
+from timewright.ports import Page, ScheduleFilter, ScheduleRecord, Transaction
+
+MIN_LOOK_AGAIN = 5 * MINUTE
+MAX_LOOK_AGAIN = DAY
+MAX_TOOLS_BYTES = 64_000
+FAILURES_INCREASED = "failures rose"
+
+ModelName = Annotated[str, Meta(max_length=200)]
+
+
+class ListAnalyses(ListRequest, frozen=True, kw_only=True):
+    """Which schedule; the default is all of the namespace."""
+
+    schedule: str = ""
+
+
+class GetAnalysis(OperationRequest, frozen=True, kw_only=True):
+    """Which analysis, by its id."""
+
+    analysis: ObjectName
+
+
+class ListDueAnalyses(ListRequest, frozen=True, kw_only=True):
+    """List the schedules that are due for an analysis."""
+
+
+class SubmitAnalysis(WriteRequest, frozen=True, kw_only=True):
+    """The result of analysing a schedule; `look_again_in` is 5m to 24h, by default as often as it runs."""
+
+    schedule: ObjectName
+    advisor: Annotated[str, Meta(min_length=1, max_length=200)]
+    reasoning: Annotated[str, Meta(min_length=1, max_length=4000)]
+    model: ModelName = ""
+    tools: Annotated[tuple[ToolCall, ...], Meta(max_length=32)] = ()
+    proposals: Annotated[tuple[ShortText, ...], Meta(max_length=32)] = ()
+    confidence: Confidence = "medium"
+    tokens: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
+    cost: Annotated[float, Meta(ge=0, le=1_000_000)] = 0.0
+    took: timedelta = ZERO
+    warnings: Annotated[tuple[ShortText, ...], Meta(max_length=32)] = ()
+    look_again_in: timedelta | None = None
+
+
+class AnalysisSummary(Struct, frozen=True, kw_only=True):
+    """An analysis in a list, with only the names of its tools."""
+
+    id: str
+    schedule_id: str
+    schedule: str
+    at: datetime
+    advisor: str
+    model: str
+    tools: tuple[str, ...]
+    reasoning: str
+    proposals: tuple[str, ...]
+    confidence: Confidence
+    tokens: int
+    cost: float
+    took: timedelta
+    warnings: tuple[str, ...]
+    look_again_at: datetime | None
+
+
+class AnalysisList(Struct, frozen=True, kw_only=True):
+    """A page of analyses, newest first, and this month's cost so far."""
+
+    analyses: tuple[AnalysisSummary, ...]
+    spent: AnalysisSpending
+    cursor: str = ""
+
+
+class DueAnalysis(Struct, frozen=True, kw_only=True):
+    """A schedule that is due for an analysis, and why."""
+
+    schedule: str
+    schedule_id: str
+    why: str
+    failures: int
+
+
+class DueAnalysisList(Struct, frozen=True, kw_only=True):
+    """The schedules that are due for an analysis, by name, and how many tokens this month has left."""
+
+    schedules: tuple[DueAnalysis, ...]
+    tokens_left: int
+    cursor: str = ""
+
+
+@operations.add("analysis", "list", ListAnalyses, scope="read", examples=({}, {"schedule": "orders-poll"}))
+def list_analyses(context: OperationContext, request: ListAnalyses) -> AnalysisList:
+    """List the planner's analyses, newest first; the last twenty of each schedule are kept."""
+
+    def work(tx: Transaction) -> AnalysisList:
+        schedule_id = ""
+        if request.schedule:
+            schedule_id = find_schedule(tx, context.namespace, request.schedule).schedule.id
+
+        def find(limit: int, place: str) -> Page:
+            if schedule_id:
+                return schedule_analyses(tx, context.namespace, schedule_id, limit=limit, cursor=place)
+            return newest_analyses(tx, context.namespace, limit=limit, cursor=place)
+
+        rows, cursor = paginate(context, request, find)
+        spent = month_spending(tx, context.namespace, now=context.now())
+        return AnalysisList(analyses=tuple(map(_to_summary, rows)), spent=spent, cursor=cursor)
+
+    return context.store.read(work)
+
+
+@operations.add("analysis", "get", GetAnalysis, scope="read", examples=({"analysis": ANALYSIS},))
+def get_analysis(context: OperationContext, request: GetAnalysis) -> Analysis:
+    """Show one analysis with every tool call, its arguments and result, and what was rejected."""
+    found = context.store.read(lambda tx: find_analysis(tx, context.namespace, request.analysis))
+    if found is None:
+        raise not_found("analysis", request.analysis, (), list_command="analysis list")
+    return found
+
+
+@operations.add("analysis", "due", ListDueAnalyses, scope="read", examples=({}, {"limit": 5}))
+def list_due_analyses(context: OperationContext, request: ListDueAnalyses) -> DueAnalysisList:
+    """List the adaptive schedules that are due: never analysed, look_again_at reached, or more failures."""
+    now = context.now()
+
+    def work(tx: Transaction) -> DueAnalysisList:
+        def find(limit: int, place: str) -> Page:
+            which = ScheduleFilter(
+                namespace=context.namespace, state=ScheduleState.ACTIVE, limit=limit, cursor=place
+            )
+            return tx.find_schedules(which)
+
+        def fits(found: Sequence[Any]) -> list[bool]:
+            known = analysis_histories(tx, context.namespace, [record.schedule.id for record in found])
+            return [bool(_due_reason(record, known.get(record.schedule.id), now=now)) for record in found]
+
+        rows, cursor = paginate(context, request, find, matches=fits)
+        known = analysis_histories(tx, context.namespace, [record.schedule.id for record in rows])
+        wanted = tuple(_due_analysis(record, known.get(record.schedule.id), now=now) for record in rows)
+        quotas = read_namespace(tx, context.namespace)
+        spent = month_spending(tx, context.namespace, now=now).tokens
+        left = max(quotas.advisor_tokens_per_month - spent, 0)
+        return DueAnalysisList(schedules=wanted, tokens_left=left, cursor=cursor)
+
+    return context.store.read(work)
+
+
+@operations.add(
+    "analysis",
+    "submit",
+    SubmitAnalysis,
+    scope="hint",
+    examples=(
+        {
+            "schedule": "orders-poll",
+            "advisor": "ada",
+            "reasoning": "the queue has been empty for an hour",
+            "confidence": "high",
+            "look_again_in": "1h",
+        },
+    ),
+)
+def submit_analysis(context: OperationContext, request: SubmitAnalysis) -> Analysis:
+    """Store the result of an analysis and when to analyse the schedule again."""
+    now = context.now()
+    _check(request)
+    analysis_id = context.ids.new("analysis", now=now)
+
+    def work(tx: Transaction) -> Analysis:
+        record = find_schedule(tx, context.namespace, request.schedule)
+        one = Analysis(
+            id=analysis_id,
+            schedule_id=record.schedule.id,
+            schedule=record.schedule.name,
+            at=now,
+            advisor=request.advisor,
+            model=request.model,
+            tools=request.tools,
+            reasoning=redact_text(request.reasoning),
+            proposals=tuple(map(redact_text, request.proposals)),
+            confidence=request.confidence,
+            tokens=request.tokens,
+            cost=request.cost,
+            took=request.took,
+            warnings=tuple(map(redact_text, request.warnings)),
+            look_again_at=now + (request.look_again_in or _default_look_again(record)),
+            failures=record.progress.failures,
+        )
+        save_analysis(tx, one, namespace=context.namespace, keep=context.settings.keep_history)
+        by = context.actor_with_reason(request.reason)
+        entry = by.audit_entry(
+            "analysis.submit", namespace=context.namespace, subject=record.schedule.id, now=now, after=one.id
+        )
+        tx.add_audit([entry])
+        return one
+
+    return context.store.write(work)
+
+
+def _check(request: SubmitAnalysis) -> None:
+    look_again_in = request.look_again_in
+    if look_again_in is not None and not MIN_LOOK_AGAIN <= look_again_in <= MAX_LOOK_AGAIN:
+        raise InvalidInput(
+            f"look_again_in {format_duration(look_again_in)} is out of range",
+            field="look_again_in",
+            value=format_duration(look_again_in),
+            rule=f"{format_duration(MIN_LOOK_AGAIN)} to {format_duration(MAX_LOOK_AGAIN)}",
+            fix="look_again_in: 30m",
+        )
+    if not ZERO <= request.took <= MAX_LOOK_AGAIN:
+        raise InvalidInput(
+            "took is out of range", field="took", value=str(request.took), rule="0s to 24h", fix="took: 2s"
+        )
+    size = len(msgspec.json.encode(request.tools))
+    if size > MAX_TOOLS_BYTES:
+        raise InvalidInput(
+            f"tools are too large: {size} bytes",
+            field="tools",
+            value=size,
+            rule=f"at most {MAX_TOOLS_BYTES}",
+            fix="shorten the results",
+        )
+
+
+def _default_look_again(record: ScheduleRecord) -> timedelta:
+    """Return the schedule's interval, within 5 minutes and 24 hours; without one, five minutes."""
+    trigger = record.schedule.trigger
+    usual = ZERO
+    if isinstance(trigger, Every):
+        usual = trigger.interval
+    elif isinstance(trigger, After):
+        usual = trigger.delay
+    return min(max(usual, MIN_LOOK_AGAIN), MAX_LOOK_AGAIN)
+
+
+def _due_reason(record: ScheduleRecord, trace: AnalysisHistory | None, *, now: datetime) -> str:
+    """Return why a schedule is due for an analysis; empty if it is not, or has not run yet."""
+    progress = record.progress
+    last = trace.last if trace is not None else None
+    if not record.schedule.adaptive or progress.last_finished_at is None:
+        return ""
+    if not needs_analysis(last, failures=progress.failures, now=now):
+        return ""
+    if last is None:
+        return "never analysed"
+    increased = progress.failures > last.failures
+    return FAILURES_INCREASED if increased else "look_again_at reached"
+
+
+def _due_analysis(record: ScheduleRecord, trace: AnalysisHistory | None, *, now: datetime) -> DueAnalysis:
+    return DueAnalysis(
+        schedule=record.schedule.name,
+        schedule_id=record.schedule.id,
+        why=_due_reason(record, trace, now=now),
+        failures=record.progress.failures,
+    )
+
+
+def _to_summary(one: Analysis) -> AnalysisSummary:
+    fields = {name: getattr(one, name) for name in AnalysisSummary.__struct_fields__ if name != "tools"}
+    return AnalysisSummary(tools=tuple(call.tool for call in one.tools), **fields)

@@ -1,0 +1,294 @@
+"""Hints: temporary requests to run an adaptive schedule at other times, within its clamp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec import Struct
+
+from timewright.core.moments import (
+    HOUR,
+    check_duration,
+    check_storable,
+    format_duration,
+    format_instant,
+    from_micros,
+    to_micros,
+)
+from timewright.core.schedule.decision import Source
+from timewright.core.schedule.governor import baseline
+from timewright.core.schedule.hints import (
+    DEFAULT_INTERVAL_TTL,
+    DEFAULT_ONE_SHOT_TTL,
+    MAX_PAUSE,
+    Hints,
+    IntervalHint,
+    OneShotHint,
+    PauseHint,
+    check_hint,
+)
+from timewright.core.schedule.schedule import ScheduleState
+from timewright.errors import InvalidInput, NotAllowed, OverQuota
+from timewright.ledger.lookups import load_calendars
+from timewright.ledger.replan import clear_hints, hint
+from timewright.ledger.schedule_progress import HintRequest, check_adaptive
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.lookup import find_editable_schedule, find_schedule
+from timewright.operations.registry import ObjectName, OperationRequest, WriteRequest, operations
+from timewright.operations.schedules.agent_rules import check_hint_interval
+from timewright.ports import ScheduleRecord, Transaction
+
+MAX_CHANGES_PER_HOUR = 12
+
+_TAKES_HINTS = frozenset({ScheduleState.ACTIVE, ScheduleState.PAUSED})
+
+
+class HintInterval(WriteRequest, frozen=True, kw_only=True):
+    """Run a schedule at this interval instead, until the hint expires."""
+
+    schedule: ObjectName
+    interval: timedelta
+    ttl: timedelta = DEFAULT_INTERVAL_TTL
+
+
+class HintOnce(WriteRequest, frozen=True, kw_only=True):
+    """Run a schedule once at an instant or after a delay, if that is earlier than its next occurrence."""
+
+    schedule: ObjectName
+    at: datetime | None = None
+    after: timedelta | None = None
+    ttl: timedelta = DEFAULT_ONE_SHOT_TTL
+
+
+class HintPause(WriteRequest, frozen=True, kw_only=True):
+    """Do not run a schedule until an instant, at most one hour ahead."""
+
+    schedule: ObjectName
+    until: datetime
+
+
+class ClearHints(WriteRequest, frozen=True, kw_only=True):
+    """Which schedule."""
+
+    schedule: ObjectName
+
+
+class ListHints(OperationRequest, frozen=True, kw_only=True):
+    """Which schedule."""
+
+    schedule: ObjectName
+
+
+class HintStatus(Struct, frozen=True, kw_only=True):
+    """The active hints, the next occurrence with them, and what it would be without them."""
+
+    schedule: str
+    adaptive: bool
+    hints: Hints
+    next_at: datetime | None
+    source: Source | None
+    without_hints: datetime | None
+    changes_left: int
+
+
+@operations.add(
+    "hint",
+    "interval",
+    HintInterval,
+    scope="hint",
+    examples=(
+        {"schedule": "orders-poll", "interval": "1m", "reason": "the queue grows"},
+        {"schedule": "orders-poll", "interval": "30s", "ttl": "2h"},
+    ),
+)
+def hint_interval(context: OperationContext, request: HintInterval) -> HintStatus:
+    """Request another interval until the hint expires; it may bring the next run forward, not delay it."""
+
+    def build_hint(now: datetime) -> HintRequest:
+        check_hint(now=now, ttl=request.ttl, interval=request.interval)
+        check_hint_interval(context, request.interval)
+        return IntervalHint(
+            interval=request.interval,
+            expires_at=now + request.ttl,
+            reason=request.reason,
+            actor=context.by.name,
+            created_at=now,
+        )
+
+    return _apply_hint(context, request, build_hint)
+
+
+@operations.add(
+    "hint",
+    "once",
+    HintOnce,
+    scope="hint",
+    examples=(
+        {"schedule": "orders-poll", "at": "2026-03-10T12:02:00Z", "reason": "a batch has landed"},
+        {"schedule": "orders-poll", "after": "90s", "reason": "a batch has landed"},
+    ),
+)
+def hint_once(context: OperationContext, request: HintOnce) -> HintStatus:
+    """Request one run at an instant; that run consumes the hint."""
+
+    def build_hint(now: datetime) -> HintRequest:
+        at = _requested_instant(request, now=now)
+        check_hint(now=now, ttl=request.ttl, at=at)
+        return OneShotHint(
+            at=at, expires_at=now + request.ttl, reason=request.reason, actor=context.by.name, created_at=now
+        )
+
+    return _apply_hint(context, request, build_hint)
+
+
+@operations.add(
+    "hint",
+    "pause",
+    HintPause,
+    scope="hint",
+    examples=({"schedule": "orders-poll", "until": "2026-03-10T12:45:00Z", "reason": "maintenance"},),
+)
+def hint_pause(context: OperationContext, request: HintPause) -> HintStatus:
+    """Request a pause until an instant, at most one hour ahead; for longer, use schedule pause."""
+
+    def build_hint(now: datetime) -> HintRequest:
+        until = check_storable(request.until, field="until")
+        if not now < until <= now + MAX_PAUSE:
+            raise InvalidInput(
+                f"until {format_instant(until)} is out of range",
+                field="until",
+                value=format_instant(until),
+                rule=f"after now, and at most {format_duration(MAX_PAUSE)} ahead",
+                fix=f"{format_instant(now + MAX_PAUSE)}, or schedule pause for longer",
+            )
+        return PauseHint(until=until, reason=request.reason, actor=context.by.name, created_at=now)
+
+    return _apply_hint(context, request, build_hint)
+
+
+@operations.add(
+    "hint",
+    "clear",
+    ClearHints,
+    scope="hint",
+    examples=({"schedule": "orders-poll", "reason": "steady again"},),
+)
+def clear_all_hints(context: OperationContext, request: ClearHints) -> HintStatus:
+    """Remove all hints; the next occurrence is decided again without them."""
+    now = context.now()
+
+    def work(nested: OperationContext) -> HintStatus:
+        record = nested.store.read(lambda tx: find_editable_schedule(tx, nested.namespace, request.schedule))
+        by = nested.actor_with_reason(request.reason)
+        nested.notify(clear_hints(nested.store, record.schedule.id, by=by, now=now).facts)
+        return nested.store.read(lambda tx: _hint_status(tx, record.schedule.id, now=now))
+
+    return in_transaction(context, work)
+
+
+@operations.add("hint", "list", ListHints, scope="read", examples=({"schedule": "orders-poll"},))
+def list_hints(context: OperationContext, request: ListHints) -> HintStatus:
+    """Show the active hints, and when the schedule would run without them."""
+    now = context.now()
+
+    def work(tx: Transaction) -> HintStatus:
+        record = find_schedule(tx, context.namespace, request.schedule)
+        return _hint_status(tx, record.schedule.id, now=now)
+
+    return context.store.read(work)
+
+
+def _requested_instant(request: HintOnce, *, now: datetime) -> datetime:
+    """Return the requested instant, from `at` or `after`."""
+    if request.at is not None and request.after is None:
+        return request.at
+    if request.after is not None and request.at is None:
+        return now + check_duration(request.after, field="after")
+    raise InvalidInput(
+        "give at or after" if request.at is None else "give at or after, not both",
+        field="at",
+        rule="one of: at, an instant; after, a duration from now",
+        fix="after: 90s",
+    )
+
+
+def _apply_hint(
+    context: OperationContext,
+    request: HintInterval | HintOnce | HintPause,
+    build_hint: Callable[[datetime], HintRequest],
+) -> HintStatus:
+    now = context.now()
+
+    def work(nested: OperationContext) -> HintStatus:
+        record = _find(nested, request.schedule)
+        _check_takes_hints(record)
+        new_hint = build_hint(now)
+        changed = hint(
+            nested.store, record.schedule.id, new_hint, by=nested.actor_with_reason(request.reason), now=now
+        )
+        # Writing the hint locks the schedule's row, so that concurrent changes are counted one by one.
+        nested.store.write(lambda tx: _count_change(tx, record, now=now))
+        nested.notify(changed.facts)
+        return nested.store.read(lambda tx: _hint_status(tx, record.schedule.id, now=now))
+
+    return in_transaction(context, work)
+
+
+def _find(context: OperationContext, wanted: str) -> ScheduleRecord:
+    return context.store.read(lambda tx: find_schedule(tx, context.namespace, wanted))
+
+
+def _check_takes_hints(record: ScheduleRecord) -> None:
+    state, schedule = record.progress.state, record.schedule
+    if state not in _TAKES_HINTS:
+        raise NotAllowed(
+            f"schedule {schedule.name} is {state}",
+            field="state",
+            value=state.value,
+            rule="only a schedule that is active or paused takes hints",
+            fix="schedule get shows its state and reason",
+        )
+    check_adaptive(schedule)
+
+
+def _recent(tx: Transaction, schedule_id: str, *, now: datetime) -> list[int]:
+    """Return when hints were changed within the last hour."""
+    stored = tx.get_meta(_counter_key(schedule_id))
+    stamps: list[int] = msgspec.json.decode(stored, type=list[int]) if stored else []
+    return [stamp for stamp in stamps if from_micros(stamp) > now - HOUR]
+
+
+def _count_change(tx: Transaction, record: ScheduleRecord, *, now: datetime) -> None:
+    """Count one more change, at most 12 an hour, because constant changes make the schedule unpredictable."""
+    recent = _recent(tx, record.schedule.id, now=now)
+    if len(recent) >= MAX_CHANGES_PER_HOUR:
+        free_at = from_micros(recent[0]) + HOUR
+        raise OverQuota(
+            f"the hints of {record.schedule.name} changed {len(recent)} times within the last hour",
+            field="schedule",
+            value=record.schedule.name,
+            rule=f"at most {MAX_CHANGES_PER_HOUR} changes an hour",
+            fix=f"wait until {format_instant(free_at)}; hint clear is always possible",
+        )
+    tx.put_meta(_counter_key(record.schedule.id), msgspec.json.encode([*recent, to_micros(now)]).decode())
+
+
+def _counter_key(schedule_id: str) -> str:
+    return f"hints:{schedule_id}"
+
+
+def _hint_status(tx: Transaction, schedule_id: str, *, now: datetime) -> HintStatus:
+    record = tx.get_schedules([schedule_id])[schedule_id]
+    schedule, progress = record.schedule, record.progress
+    calendars = load_calendars(tx, [schedule]).for_schedule(schedule)
+    return HintStatus(
+        schedule=schedule.name,
+        adaptive=schedule.adaptive,
+        hints=progress.hints.unexpired(now=now),
+        next_at=progress.next_at,
+        source=progress.source,
+        without_hints=baseline(schedule, progress, now=now, base=now, calendars=calendars).at,
+        changes_left=MAX_CHANGES_PER_HOUR - len(_recent(tx, schedule_id, now=now)),
+    )

@@ -1,0 +1,155 @@
+"""Idempotency keys: a repeated request with the same key returns the answer of the first."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from timewright.errors import Conflict, InvalidInput
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.quotas import EXTERNAL_OPERATIONS
+from timewright.operations.registry import Operation
+from timewright.ports import StoredObject, Transaction
+
+RETENTION = timedelta(hours=24)
+MAX_KEY_CHARS = 255
+
+# Answers are stored in six-hour partitions, so that expired ones are found without a scan.
+_PARTITION = timedelta(hours=6)
+_KIND_PREFIX = "repeat-"
+_CLEANUP_WINDOW = timedelta(days=32)
+_MAX_DELETED = 500
+# Answers of these contain tokens and values that are never stored.
+_NEVER_STORED = frozenset({"key", "secret"})
+
+
+class _KeyClaimed(Exception):
+    """Another request claimed the same key a moment ago."""
+
+
+def run_once(
+    context: OperationContext, operation: Operation[Any], payload: Mapping[str, Any], *, key: str
+) -> tuple[dict[str, Any], bool]:
+    """Perform a write, or return its stored answer for the same key; the second value tells which.
+
+    The answer is stored in the transaction of the write itself, so one never exists without the other.
+    """
+    _check(key)
+    if operation.noun in _NEVER_STORED or operation.name in EXTERNAL_OPERATIONS:
+        return operation(context, payload), False
+    name = _digest([context.caller.key, context.caller.actor, context.namespace, key])
+    request_digest = _digest([operation.name, payload])
+
+    def work(nested: OperationContext) -> tuple[dict[str, Any], bool]:
+        stored = nested.store.read(lambda tx: _find(tx, name, now=nested.now()))
+        if stored is not None:
+            return _stored_answer(stored, request_digest, key=key), True
+        _store_answer(nested, name, {})
+        answer = operation(nested, payload)
+        _store_answer(nested, name, {"request": request_digest, "answer": answer})
+        return answer, False
+
+    for _ in range(2):
+        try:
+            return in_transaction(context, work)
+        except _KeyClaimed:
+            continue
+    raise Conflict("another request is using this key right now", field="idempotency-key", fix="try again")
+
+
+class IdempotencyCleanup:
+    """Deletes expired answers every six hours, triggered by requests that store new ones."""
+
+    def __init__(self) -> None:
+        self._next: datetime | None = None
+        self._guard = threading.Lock()
+
+    def run_if_due(self, context: OperationContext) -> None:
+        """Delete a batch if it is due; again at the next request while more is left."""
+        now = context.now()
+        with self._guard:
+            if self._next is not None and now < self._next:
+                return
+            self._next = now + _PARTITION
+        if not delete_expired_answers(context):
+            self._next = now
+
+
+def delete_expired_answers(context: OperationContext) -> bool:
+    """Delete up to 500 expired answers; return whether none is left."""
+    oldest = context.now() - RETENTION - _PARTITION
+    parts = [_kind(oldest - _PARTITION * i) for i in range(_CLEANUP_WINDOW // _PARTITION)]
+
+    def work(tx: Transaction) -> bool:
+        left = _MAX_DELETED
+        for kind in parts:
+            for row in tx.get_objects(kind)[:left]:
+                tx.delete_object(kind, namespace=row.namespace, name=row.name)
+                left -= 1
+            if left <= 0:
+                return False
+        return True
+
+    return context.store.write(work)
+
+
+def _check(key: str) -> None:
+    if not 1 <= len(key) <= MAX_KEY_CHARS or not all("!" <= character <= "~" for character in key):
+        raise InvalidInput(
+            "the idempotency key is not valid",
+            field="idempotency-key",
+            value=key[:64],
+            rule=f"1 to {MAX_KEY_CHARS} visible ASCII characters",
+            fix="a UUID",
+        )
+
+
+def _find(tx: Transaction, name: str, *, now: datetime) -> Mapping[str, Any] | None:
+    for i in range(RETENTION // _PARTITION + 1):
+        for row in tx.get_objects(_kind(now - _PARTITION * i), names=[name]):
+            found: Mapping[str, Any] = msgspec.json.decode(row.body)
+            return found
+    return None
+
+
+def _stored_answer(stored: Mapping[str, Any], request_digest: str, *, key: str) -> dict[str, Any]:
+    if stored.get("request") != request_digest:
+        raise InvalidInput(
+            "the idempotency key was used for another request",
+            field="idempotency-key",
+            value=key,
+            rule="a key belongs to one request for 24 hours",
+            fix="use a new key for a new request",
+        )
+    answer: dict[str, Any] = stored["answer"]
+    return answer
+
+
+def _store_answer(context: OperationContext, name: str, body: Mapping[str, Any]) -> None:
+    row = StoredObject(
+        kind=_kind(context.now()),
+        namespace=context.namespace,
+        name=name,
+        body=msgspec.json.encode(body),
+        at=context.now(),
+    )
+    try:
+        # Claim the key first, then store the answer: a concurrent request waits and then reads that answer.
+        context.store.write(lambda tx: tx.put_objects([row], replaces=None if body else {name: 0}))
+    except Conflict:
+        raise _KeyClaimed from None
+
+
+def _kind(moment: datetime) -> str:
+    return f"{_KIND_PREFIX}{moment:%Y%m%d}{moment.hour // (_PARTITION // timedelta(hours=1))}"
+
+
+def _digest(parts: list[Any]) -> str:
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

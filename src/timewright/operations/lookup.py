@@ -1,0 +1,102 @@
+"""Find the objects that a request names, in the caller's namespace only."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+
+from timewright.core.run.run import Run
+from timewright.core.schedule.schedule import ScheduleState
+from timewright.errors import NotAllowed, NotFound
+from timewright.ports import ScheduleFilter, ScheduleRecord, Transaction
+from timewright.ports.schedules import ScheduleSnapshot
+
+MAX_NAMES_COMPARED = 1000
+MAX_SUGGESTIONS = 3
+
+_ID_LENGTH = 26
+
+
+def find_schedule(
+    tx: Transaction, namespace: str, wanted: str, *, before_suggesting: Callable[[], None] | None = None
+) -> ScheduleRecord:
+    """Return a schedule by id or name; one of another namespace is not found.
+
+    For an unknown name, similar names are suggested, which reads up to 1000 rows; `before_suggesting` is
+    called before that.
+    """
+    found = tx.get_schedules([wanted]).get(wanted) if _is_id(wanted, "sch_") else None
+    if found is None or found.schedule.namespace != namespace:
+        snapshot = tx.get_schedule_snapshot(namespace, unicodedata.normalize("NFC", wanted))
+        found = snapshot.record if snapshot is not None else None
+    if found is not None:
+        return found
+    if before_suggesting is not None:
+        before_suggesting()
+    raise not_found("schedule", wanted, schedule_names(tx, namespace), list_command="schedule list")
+
+
+def find_schedule_snapshot(
+    tx: Transaction, namespace: str, wanted: str, *, before_suggesting: Callable[[], None]
+) -> ScheduleSnapshot:
+    """Return a schedule and what else exists for it; by name this costs one statement."""
+    named = (
+        None
+        if _is_id(wanted, "sch_")
+        else tx.get_schedule_snapshot(namespace, unicodedata.normalize("NFC", wanted))
+    )
+    return named or ScheduleSnapshot(
+        find_schedule(tx, namespace, wanted, before_suggesting=before_suggesting)
+    )
+
+
+def find_editable_schedule(tx: Transaction, namespace: str, wanted: str) -> ScheduleRecord:
+    """Return a schedule that may be changed; an archived one raises NotAllowed."""
+    record = find_schedule(tx, namespace, wanted)
+    if record.progress.state is ScheduleState.ARCHIVED:
+        raise NotAllowed(
+            f"schedule {record.schedule.name} is archived",
+            field="state",
+            value=record.progress.state.value,
+            rule="an archived schedule cannot be changed",
+            fix=f"schedule create {record.schedule.name}: a new schedule may reuse the name",
+        )
+    return record
+
+
+def find_run(tx: Transaction, namespace: str, wanted: str) -> Run:
+    """Return a run by its id."""
+    run = tx.get_runs([wanted]).get(wanted) if is_run_id(wanted) else None
+    if run is None or run.namespace != namespace:
+        raise not_found("run", wanted, (), list_command="run list")
+    return run
+
+
+def schedule_names(tx: Transaction, namespace: str) -> list[str]:
+    """Return the first thousand schedule names of a namespace, for suggestions."""
+    page = tx.find_schedules(ScheduleFilter(namespace=namespace, limit=MAX_NAMES_COMPARED))
+    return [record.schedule.name for record in page.rows]
+
+
+def not_found(
+    noun: str, wanted: str, known: Iterable[str], *, list_command: str, field: str = ""
+) -> NotFound:
+    """Build the NotFound error for an unknown name, with similar names as a suggestion."""
+    near = get_close_matches(wanted[:255], list(known), n=MAX_SUGGESTIONS, cutoff=0.5)
+    return NotFound(
+        f"no {noun} {wanted[:255]!r}",
+        field=field or noun,
+        value=wanted[:255],
+        rule=f"a {noun} of this namespace",
+        fix=f"did you mean {' or '.join(near)}?" if near else f"{list_command} shows the names",
+    )
+
+
+def is_run_id(text: str) -> bool:
+    """Return whether a text has the form of a run id."""
+    return _is_id(text, "run_")
+
+
+def _is_id(text: str, prefix: str) -> bool:
+    return text.startswith(prefix) and len(text) == len(prefix) + _ID_LENGTH

@@ -1,0 +1,1 @@
+"""Queues: entries, leases, policies and named limits."""

@@ -1,0 +1,269 @@
+"""Renew, complete and release leases, and reset parked entries."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from timewright.core.budgets.costs import Cost
+from timewright.core.moments import check_duration
+from timewright.core.run.run import Failed, Outcome, Released, Run, RunState, Succeeded
+from timewright.core.sensitive_keys import redact_text
+from timewright.errors import InvalidInput, NotFound, Stale
+from timewright.ledger.lease import renew_leases
+from timewright.ledger.lookups import load_terms
+from timewright.ledger.run_ends import AttemptResult
+from timewright.ledger.settle import reset, settle_results
+from timewright.ledger.workflow_runs.control import as_reported_run, record_executor_start
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.example_ids import LEASE, LEASED_RUN, PARKED_RUN
+from timewright.operations.lookup import find_run
+from timewright.operations.registry import ObjectName, Text, WriteRequest, operations
+from timewright.operations.views import RunSummary, schedule_names_of, summarize_run
+from timewright.ports import Renewal, Transaction
+
+Fence = Annotated[int, Meta(ge=1)]
+
+
+class LeaseRequest(WriteRequest, frozen=True, kw_only=True):
+    """Which lease: by its id, or by its run and fence."""
+
+    lease: str = ""
+    run: str = ""
+    fence: Fence | None = None
+
+
+class RenewLease(LeaseRequest, frozen=True, kw_only=True):
+    """Which lease to renew, and for how long from now; the default is the lease's original length."""
+
+    length: timedelta | None = None
+
+
+class RenewedLease(Struct, frozen=True, kw_only=True):
+    """A renewed lease; `cancel_at` is set if the run was cancelled and should stop."""
+
+    run: str
+    fence: int
+    lease_until: datetime
+    cancel_at: datetime | None
+
+
+class CompleteLease(LeaseRequest, frozen=True, kw_only=True):
+    """Which lease succeeded, its result and its cost."""
+
+    result: Any = None
+    cost: Cost | None = None
+
+
+class ReleaseLease(LeaseRequest, frozen=True, kw_only=True):
+    """Which lease to release; `failed` counts an attempt, and the run waits for its backoff or is parked."""
+
+    failed: bool = False
+    error: Text = ""
+    cost: Cost | None = None
+
+
+class ReportedRun(Struct, frozen=True, kw_only=True):
+    """A run after a report about its lease."""
+
+    run: RunSummary
+
+
+class ResetQueueEntry(WriteRequest, frozen=True, kw_only=True):
+    """Which parked run to reset."""
+
+    run: ObjectName
+
+
+@operations.add(
+    "queue",
+    "renew",
+    RenewLease,
+    scope="trigger",
+    examples=(
+        {"run": LEASED_RUN, "fence": 1},
+        {"lease": LEASE, "length": "10m"},
+    ),
+)
+def renew_lease(context: OperationContext, request: RenewLease) -> RenewedLease:
+    """Renew a lease while its work continues; the answer tells whether the run was cancelled."""
+    now = context.now()
+
+    def work(nested: OperationContext) -> RenewedLease:
+        run = nested.store.read(lambda tx: _find_leased_run(tx, nested.namespace, request))
+        length = request.length
+        if length is None:
+            length = nested.store.read(lambda tx: load_terms(tx, [run])[run.id].terms.lease.length)
+        until = now + check_duration(length, field="length")
+        renewed_ids, _ = renew_leases(nested.store, [Renewal(run.id, run.fence, until)], now=now)
+        if not renewed_ids:
+            raise _stale_error(run.id, run.fence)
+        renewed = nested.store.read(lambda tx: tx.get_runs([run.id])[run.id])
+        return RenewedLease(
+            run=run.id,
+            fence=run.fence,
+            lease_until=renewed.lease_until or until,
+            cancel_at=renewed.cancel_at,
+        )
+
+    return in_transaction(context, work)
+
+
+@operations.add(
+    "queue",
+    "complete",
+    CompleteLease,
+    scope="trigger",
+    examples=(
+        {"run": LEASED_RUN, "fence": 1, "result": {"sent": 1}, "cost": {"tokens": 1200, "money": "0.02"}},
+        {"lease": LEASE},
+    ),
+)
+def complete_lease(context: OperationContext, request: CompleteLease) -> ReportedRun:
+    """Complete a lease as succeeded."""
+    return _settle(context, request, Succeeded(result=request.result, cost=request.cost))
+
+
+@operations.add(
+    "queue",
+    "release",
+    ReleaseLease,
+    scope="trigger",
+    examples=(
+        {"run": LEASED_RUN, "fence": 1},
+        {"lease": LEASE, "failed": True, "error": "mailbox is full"},
+    ),
+)
+def release_lease(context: OperationContext, request: ReleaseLease) -> ReportedRun:
+    """Release a lease: the run is ready again, or with `failed`, the attempt counts as failed."""
+    error = redact_text(request.error or request.reason)
+    outcome: Outcome = Released(reason=error, cost=request.cost)
+    if request.failed:
+        outcome = Failed(error=error or "released as failed", cost=request.cost)
+    return _settle(context, request, outcome)
+
+
+@operations.add(
+    "queue",
+    "reset",
+    ResetQueueEntry,
+    scope="trigger",
+    examples=({"run": PARKED_RUN, "reason": "fixed"},),
+)
+def reset_entry(context: OperationContext, request: ResetQueueEntry) -> ReportedRun:
+    """Reset the attempts of a parked entry, so that it can start again."""
+    now = context.now()
+
+    def work(nested: OperationContext) -> ReportedRun:
+        run = nested.store.read(lambda tx: find_run(tx, nested.namespace, request.run))
+        by = nested.actor_with_reason(request.reason)
+        nested.notify(reset(nested.store, run.id, actor=by.name, origin=by.origin, reason=by.reason, now=now))
+        return _reported(nested, run.id)
+
+    return in_transaction(context, work)
+
+
+def settle_lease(context: OperationContext, run_id: str, fence: int, outcome: Outcome) -> ReportedRun:
+    """Settle a live lease; the same outcome again changes nothing, another one raises Stale."""
+    now = context.now()
+
+    def read(tx: Transaction) -> tuple[Run, Run | None]:
+        run = find_run(tx, context.namespace, run_id)
+        return run, as_reported_run(tx, run) if _is_held(run, fence) else None
+
+    run, live = context.store.read(read)
+    if live is None:
+        if not context.store.read(lambda tx: _is_recorded(tx, run_id, fence, outcome)):
+            raise _stale_error(run_id, fence)
+        return _reported(context, run_id)
+    answer = AttemptResult(run=live, outcome=outcome, started_at=run.started_at or run.leased_at)
+    settled = settle_results(context.store, [answer], now=now)
+    context.notify(settled.facts)
+    if settled.stale:
+        raise _stale_error(run_id, fence)
+    return _reported(context, run_id)
+
+
+def start_lease(context: OperationContext, run_id: str, fence: int) -> ReportedRun:
+    """Record that the work of a live lease started; its time limit counts from now."""
+    now = context.now()
+    run = context.store.read(lambda tx: find_run(tx, context.namespace, run_id))
+    if not _is_held(run, fence):
+        raise _stale_error(run_id, fence)
+    record_executor_start(context.store, run, now=now)
+    return _reported(context, run_id)
+
+
+def _settle(context: OperationContext, request: LeaseRequest, outcome: Outcome) -> ReportedRun:
+    if request.lease and not request.run:
+        run = context.store.read(lambda tx: _find_by_lease_id(tx, context.namespace, request.lease))
+        return settle_lease(context, run.id, run.fence, outcome)
+    return settle_lease(context, *_run_and_fence(request), outcome)
+
+
+def _find_leased_run(tx: Transaction, namespace: str, request: LeaseRequest) -> Run:
+    """Return the run of a lease, if that lease is still current."""
+    if request.lease and not request.run:
+        return _find_by_lease_id(tx, namespace, request.lease)
+    run_id, fence = _run_and_fence(request)
+    run = find_run(tx, namespace, run_id)
+    if not _is_held(run, fence):
+        raise _stale_error(run_id, fence)
+    return run
+
+
+def _is_held(run: Run, fence: int) -> bool:
+    return run.state is RunState.LEASED and run.fence == fence
+
+
+def _run_and_fence(request: LeaseRequest) -> tuple[str, int]:
+    if not request.run or request.fence is None:
+        raise InvalidInput(
+            "the request names no lease",
+            field="lease",
+            rule="give a lease id, or a run and its fence",
+            fix="use the run and fence from the answer of queue lease",
+        )
+    return request.run, request.fence
+
+
+def _is_recorded(tx: Transaction, run_id: str, fence: int, outcome: Outcome) -> bool:
+    """Return whether exactly this outcome is already recorded: the worker may have lost the first answer."""
+    tag = str(type(outcome).__struct_config__.tag)
+    attempts = tx.get_attempts([run_id]).get(run_id, ())
+    return any((a.fence, a.outcome, a.result) == (fence, tag, outcome.result) for a in attempts)
+
+
+def _find_by_lease_id(tx: Transaction, namespace: str, lease_id: str) -> Run:
+    run = tx.find_lease(lease_id)
+    if run is not None and run.namespace == namespace:
+        return run
+    raise NotFound(
+        f"no live lease {lease_id[:255]!r}",
+        field="lease",
+        value=lease_id[:255],
+        rule="a lease of this namespace that is neither settled nor expired",
+        fix="stop this work; if your report got no answer, repeat it with run and fence instead of lease",
+    )
+
+
+def _stale_error(run_id: str, fence: int) -> Stale:
+    return Stale(
+        f"the lease of {run_id} with fence {fence} has ended",
+        field="fence",
+        value=fence,
+        rule="only the newest lease of a run may report, and only once",
+        fix="stop this work; run get shows its current state",
+    )
+
+
+def _reported(context: OperationContext, run_id: str) -> ReportedRun:
+    def work(tx: Transaction) -> ReportedRun:
+        run = tx.get_runs([run_id])[run_id]
+        return ReportedRun(
+            run=summarize_run(run, schedule=schedule_names_of(tx, [run]).get(run.schedule_id, ""))
+        )
+
+    return context.store.read(work)

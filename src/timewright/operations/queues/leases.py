@@ -1,0 +1,215 @@
+"""Lease entries from a queue, reclaim expired leases, and drain a queue."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from timewright.core.facts import LeaseLost
+from timewright.core.moments import SECOND, check_duration, format_duration
+from timewright.core.run.run import RunState, Succeeded, run_idempotency_key
+from timewright.core.target import Handoff
+from timewright.errors import InvalidInput
+from timewright.ledger.lease import MAX_PLANNED_RUNS, Lease, lease_ready
+from timewright.ledger.run_ends import AttemptResult
+from timewright.ledger.settle import reclaim, settle_results
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.registry import ObjectName, WriteRequest, operations
+from timewright.operations.views import RunSummary, schedule_names_of, summarize_run
+from timewright.ports import Transaction
+
+MAX_LEASED = 1000
+MAX_DRAINED = 1000
+RECLAIM_BATCH_SIZE = 1000
+
+
+class LeaseEntries(WriteRequest, frozen=True, kw_only=True):
+    """Which queue, how many entries, the holder, and the lease length; the default length is the policy's."""
+
+    queue: ObjectName
+    limit: Annotated[int, Meta(ge=0, le=MAX_LEASED)] = 1
+    holder: Annotated[str, Meta(max_length=255)] = ""
+    length: timedelta | None = None
+
+
+class LeaseDetail(Struct, frozen=True, kw_only=True):
+    """A leased run: its payload, when the lease ends, and the fence to report with."""
+
+    run: str
+    lease: str
+    fence: int
+    attempt: int
+    key: str
+    queue: str
+    schedule: str
+    priority: int
+    planned_at: datetime
+    lease_until: datetime
+    missed: int
+    payload: Any
+    metadata: dict[str, Any]
+
+
+class LeasedEntries(Struct, frozen=True, kw_only=True):
+    """The leased entries; `more` means that further entries could be leased now."""
+
+    leases: tuple[LeaseDetail, ...]
+    more: bool
+
+
+class ReclaimLeases(WriteRequest, frozen=True, kw_only=True):
+    """Which queue to show in the answer; expired leases of all queues are reclaimed."""
+
+    queue: str = ""
+
+
+class ReclaimedRuns(Struct, frozen=True, kw_only=True):
+    """The runs of this namespace whose expired lease was reclaimed."""
+
+    runs: tuple[RunSummary, ...]
+
+
+class DrainQueue(WriteRequest, frozen=True, kw_only=True):
+    """Which queue, and how many entries to mark as succeeded in order."""
+
+    queue: ObjectName
+    limit: Annotated[int, Meta(ge=1, le=MAX_DRAINED)] = 1
+
+
+class DrainResult(Struct, frozen=True, kw_only=True):
+    """The entries that were marked as succeeded, and how many remain in the queue."""
+
+    drained: tuple[RunSummary, ...]
+    remaining: int
+
+
+@operations.add(
+    "queue",
+    "lease",
+    LeaseEntries,
+    scope="trigger",
+    examples=({"queue": "mail"}, {"queue": "mail", "limit": 5, "holder": "worker-7", "length": "2m"}),
+)
+def lease_entries(context: OperationContext, request: LeaseEntries) -> LeasedEntries:
+    """Lease entries within the queue's concurrency limit; expired leases are reclaimed first."""
+    now = context.now()
+    if request.length is not None and check_duration(request.length, field="length") < SECOND:
+        raise InvalidInput(
+            f"a lease of {format_duration(request.length)} is too short",
+            field="length",
+            value=format_duration(request.length),
+            rule="at least 1s",
+            fix="length: 5m",
+        )
+    _reclaim_expired(context, now=now)
+    found = lease_ready(
+        context.store,
+        ids=context.ids,
+        holder=request.holder or context.by.name,
+        capacity=request.limit,
+        now=now,
+        handoff=True,
+        queue=(context.namespace, request.queue),
+        length=request.length,
+        policy_file=context.queue_policy_file(),
+    )
+    context.notify(found.facts)
+    return LeasedEntries(leases=tuple(_to_detail(lease) for lease in found.leases), more=found.more)
+
+
+def _reclaim_expired(context: OperationContext, *, now: datetime) -> None:
+    """Reclaim expired leases; writes only if there are any."""
+    ends_at = context.store.read(lambda tx: tx.read_pending_work(with_lease_end=True).lease_expires_at)
+    if ends_at is not None and ends_at <= now:
+        context.notify(reclaim(context.store, now=now, limit=RECLAIM_BATCH_SIZE).facts)
+
+
+@operations.add("queue", "reclaim", ReclaimLeases, scope="trigger", examples=({}, {"queue": "mail"}))
+def reclaim_leases(context: OperationContext, request: ReclaimLeases) -> ReclaimedRuns:
+    """Reclaim every expired lease; each counts as a failed attempt."""
+    now = context.now()
+    settled = reclaim(context.store, now=now, limit=RECLAIM_BATCH_SIZE)
+    context.notify(settled.facts)
+    lost = [fact.run_id for fact in settled.facts if isinstance(fact, LeaseLost)]
+
+    def work(tx: Transaction) -> ReclaimedRuns:
+        runs = [run for run in tx.get_runs(lost).values() if run.namespace == context.namespace]
+        runs = [run for run in runs if not request.queue or run.queue == request.queue]
+        names = schedule_names_of(tx, runs)
+        return ReclaimedRuns(
+            runs=tuple(summarize_run(run, schedule=names.get(run.schedule_id, "")) for run in runs)
+        )
+
+    return context.store.read(work)
+
+
+@operations.add(
+    "queue",
+    "drain",
+    DrainQueue,
+    scope="trigger",
+    examples=({"queue": "mail"}, {"queue": "mail", "limit": 10}),
+)
+def drain_queue(context: OperationContext, request: DrainQueue) -> DrainResult:
+    """Lease and complete entries in order, within the concurrency limit and backoff."""
+    now = context.now()
+
+    def work(nested: OperationContext) -> DrainResult:
+        done: list[str] = []
+        _reclaim_expired(nested, now=now)
+        while len(done) < request.limit:
+            found = lease_ready(
+                nested.store,
+                ids=nested.ids,
+                holder=nested.by.name,
+                capacity=request.limit - len(done),
+                now=now,
+                handoff=True,
+                queue=(nested.namespace, request.queue),
+                policy_file=nested.queue_policy_file(),
+            )
+            nested.notify(found.facts)
+            if not found.leases:
+                break
+            answers = [
+                AttemptResult(run=lease.run, outcome=Succeeded(), started_at=now) for lease in found.leases
+            ]
+            nested.notify(settle_results(nested.store, answers, now=now).facts)
+            done += [lease.run.id for lease in found.leases]
+        return nested.store.read(lambda tx: _drain_result(tx, nested.namespace, request.queue, done))
+
+    return in_transaction(context, work)
+
+
+def _to_detail(lease: Lease) -> LeaseDetail:
+    run, schedule, target = lease.run, lease.schedule, lease.terms.target
+    assert run.lease_until is not None
+    default_payload = target.payload if isinstance(target, Handoff) else None
+    return LeaseDetail(
+        run=run.id,
+        lease=run.lease_id,
+        fence=run.fence,
+        attempt=run.attempts + 1,
+        key=run_idempotency_key(run),
+        queue=run.queue,
+        schedule=schedule.name if schedule is not None else "",
+        priority=run.priority,
+        planned_at=run.planned_at,
+        lease_until=run.lease_until,
+        missed=run.missed,
+        payload=run.payload if run.payload is not None else default_payload,
+        metadata=schedule.metadata if schedule is not None else {},
+    )
+
+
+def _drain_result(tx: Transaction, namespace: str, queue: str, done: list[str]) -> DrainResult:
+    runs = tx.get_runs(done)
+    names = schedule_names_of(tx, runs.values())
+    remaining = tx.queue_runs(namespace, queue, limit=MAX_PLANNED_RUNS)
+    waiting = [run for run in remaining if run.state is RunState.READY]
+    return DrainResult(
+        drained=tuple(summarize_run(runs[i], schedule=names.get(runs[i].schedule_id, "")) for i in done),
+        remaining=len(waiting),
+    )

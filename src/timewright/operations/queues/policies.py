@@ -1,0 +1,193 @@
+"""Queue policies: show, set, and check a policy file; the default policy is a cautious one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar, Literal
+
+from msgspec import Struct, field
+
+from timewright.core.input.decode import check_name, decode
+from timewright.core.input.struct_decoder import check_size
+from timewright.core.policies.policies import QueuePolicy
+from timewright.errors import InvalidInput, NotAllowed
+from timewright.ledger.lookups import QUEUE, load_queue_policies, load_queue_policy
+from timewright.ledger.queues.policies import set_queue_policy
+from timewright.ledger.queues.policy_file import decode_policies
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.registry import ObjectName, OperationRequest, WriteRequest, operations
+from timewright.ports import StoredObject, Transaction
+
+# A queue is listed from its first entry on, also without a policy.
+QUEUE_NAME_KIND = "queue_name"
+
+
+class ShowQueuePolicy(OperationRequest, frozen=True, kw_only=True):
+    """Which queue."""
+
+    queue: ObjectName
+
+
+class SetQueuePolicy(WriteRequest, frozen=True, kw_only=True):
+    """The fields of a queue's policy to change; others stay."""
+
+    flattens: ClassVar[tuple[str, type[Struct]]] = ("policy", QueuePolicy)
+
+    queue: ObjectName
+    policy: dict[str, Any] = field(default_factory=dict)
+
+
+class CheckPolicyFile(OperationRequest, frozen=True, kw_only=True):
+    """The content of a policy file."""
+
+    file: Any
+
+
+class PolicyDifference(Struct, frozen=True, kw_only=True):
+    """The policy of a queue in the file, and the current one if it differs."""
+
+    queue: str
+    change: Literal["same", "different"]
+    policy: QueuePolicy
+    in_force: QueuePolicy | None
+
+
+class PolicyDifferenceList(Struct, frozen=True, kw_only=True):
+    """The queues in a policy file, each with what would change."""
+
+    queues: tuple[PolicyDifference, ...]
+
+
+class QueuePolicyDetail(Struct, frozen=True, kw_only=True):
+    """The policy of a queue, and its source: set by a request, from the policy file, or the default."""
+
+    queue: str
+    source: Literal["set", "file", "default"]
+    policy: QueuePolicy
+
+
+@operations.add("queue policy", "show", ShowQueuePolicy, scope="read", examples=({"queue": "mail"},))
+def show_policy(context: OperationContext, request: ShowQueuePolicy) -> QueuePolicyDetail:
+    """Show the policy of a queue; without one, the default policy."""
+    return context.store.read(lambda tx: _policy(tx, context, request.queue))
+
+
+@operations.add(
+    "queue policy",
+    "set",
+    SetQueuePolicy,
+    scope="write",
+    examples=(
+        {"queue": "mail", "max_concurrent": 5, "lease": "2m"},
+        {"queue": "mail", "backoff": {"base": "0.5s"}},
+    ),
+)
+def set_policy(context: OperationContext, request: SetQueuePolicy) -> QueuePolicyDetail:
+    """Change the policy of a queue, effective at once."""
+    now = context.now()
+    queue = check_name(request.queue, field="queue")
+    _reject_if_in_file(context, queue)
+
+    def work(nested: OperationContext) -> QueuePolicyDetail:
+        before = nested.store.read(lambda tx: _policy(tx, nested, queue)).policy
+        set_queue_policy(
+            nested.store,
+            namespace=nested.namespace,
+            queue=queue,
+            policy=decode(request.policy, QueuePolicy, base=before),
+            by=nested.actor_with_reason(request.reason),
+            now=now,
+        )
+        return nested.store.read(lambda tx: _policy(tx, nested, queue))
+
+    return in_transaction(context, work)
+
+
+@operations.add(
+    "queue policy",
+    "check",
+    CheckPolicyFile,
+    scope="read",
+    examples=({"file": {"mail": {"max_concurrent": 5}, "reports": {"max_attempts": 1}}},),
+)
+def check_policy_file(context: OperationContext, request: CheckPolicyFile) -> PolicyDifferenceList:
+    """Check a policy file and show what it would change; nothing is stored."""
+    policies = _parse_file(request.file)
+
+    def work(tx: Transaction) -> PolicyDifferenceList:
+        current = load_queue_policies(tx, [(context.namespace, name) for name in policies])
+        found = [
+            (name, policy, current.get((context.namespace, name)))
+            for name, policy in sorted(policies.items())
+        ]
+        return PolicyDifferenceList(queues=tuple(_difference(*one) for one in found))
+
+    return context.store.read(work)
+
+
+def _parse_file(file: Any) -> dict[str, QueuePolicy]:
+    check_size(file, "file")
+    try:
+        return decode_policies(file)
+    except InvalidInput as error:
+        field = f"file.{error.field}" if error.field else "file"
+        raise type(error)(
+            error.message, field=field, value=error.value, rule=error.rule, fix=error.fix
+        ) from None
+
+
+def _difference(queue: str, policy: QueuePolicy, current: QueuePolicy | None) -> PolicyDifference:
+    same = policy == current
+    return PolicyDifference(
+        queue=queue,
+        change="same" if same else "different",
+        policy=policy,
+        in_force=None if same else current,
+    )
+
+
+def list_queue_names(tx: Transaction, namespace: str) -> list[str]:
+    """Return the names of queues that have or had an entry, or have a policy."""
+    rows = (row for kind in (QUEUE_NAME_KIND, QUEUE) for row in tx.get_objects(kind, namespace=namespace))
+    return sorted({row.name for row in rows})
+
+
+def register_queue(context: OperationContext, queue: str, *, now: datetime) -> None:
+    """Record that a queue exists, so that it is listed."""
+
+    def work(tx: Transaction) -> None:
+        if not tx.get_objects(QUEUE_NAME_KIND, namespace=context.namespace, names=[queue]):
+            tx.put_objects(
+                [
+                    StoredObject(
+                        kind=QUEUE_NAME_KIND, namespace=context.namespace, name=queue, body=b"{}", at=now
+                    )
+                ]
+            )
+
+    context.store.write(work)
+
+
+def _reject_if_in_file(context: OperationContext, queue: str) -> None:
+    """Reject a change to a policy in the policy file, so that the file shows what is in force."""
+    file = context.queue_policy_file()
+    if file is not None:
+        file.check()
+    if file is not None and queue in file.policies:
+        raise NotAllowed(
+            f"the policy of queue {queue} is defined in {file.path}",
+            field="queue",
+            value=queue,
+            rule="a policy in the policy file can only be changed there",
+            fix=f"edit {file.path}; it is reloaded within a second",
+        )
+
+
+def _policy(tx: Transaction, context: OperationContext, queue: str) -> QueuePolicyDetail:
+    is_set = bool(tx.get_objects(QUEUE, namespace=context.namespace, names=[queue]))
+    policy = load_queue_policy(tx, context.namespace, queue)
+    file = context.queue_policy_file()
+    is_from_file = file is not None and file.policies.get(queue) == policy
+    return QueuePolicyDetail(
+        queue=queue, source="file" if is_from_file else "set" if is_set else "default", policy=policy
+    )

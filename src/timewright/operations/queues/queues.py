@@ -1,0 +1,323 @@
+"""Queues: add entries, list, show, and plan the next leases."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from timewright.core.input.decode import check_name
+from timewright.core.moments import check_storable, to_micros
+from timewright.core.policies.policies import NORMAL_PRIORITY, Priority, QueuePolicy
+from timewright.core.run.leasing import LimitUsage, WaitingRun
+from timewright.core.run.run import TERMINAL_STATES, Run, RunState
+from timewright.core.schedule.schedule import queue_limit_key
+from timewright.errors import Conflict, InvalidInput
+from timewright.ledger.lease import MAX_PLANNED_RUNS, plan_queue
+from timewright.ledger.lookups import load_queue_policy
+from timewright.ledger.manual_runs import enqueue
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.lookup import not_found
+from timewright.operations.pagination import paginate
+from timewright.operations.queues.policies import list_queue_names, register_queue
+from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
+from timewright.operations.views import RunSummary, schedule_names_of, summarize_run
+from timewright.ports import Page, RunFilter, Transaction
+
+MAX_ADDED = 1000
+
+
+class AddEntries(WriteRequest, frozen=True, kw_only=True):
+    """Entries to add: one payload or several; the same client key returns the same entry."""
+
+    queue: ObjectName
+    payload: Any = None
+    payloads: Annotated[tuple[Any, ...], Meta(max_length=MAX_ADDED)] = ()
+    priority: Priority = NORMAL_PRIORITY
+    not_before: datetime | None = None
+    client_key: Annotated[str, Meta(max_length=255)] = ""
+
+
+class AddedEntries(Struct, frozen=True, kw_only=True):
+    """The entries; `known` means that the client key was used before, and nothing was added."""
+
+    queue: str
+    entries: tuple[RunSummary, ...]
+    known: bool = False
+
+
+class ListQueues(ListRequest, frozen=True, kw_only=True):
+    """List the queues of the namespace."""
+
+
+class QueueSummary(Struct, frozen=True, kw_only=True):
+    """A queue: entries by state, its concurrency limit and its use; `more` if counting stopped."""
+
+    queue: str
+    counts: dict[str, int]
+    more: bool
+    max_concurrent: int
+    in_flight: int
+    available: int
+
+
+class QueueList(Struct, frozen=True, kw_only=True):
+    """A page of queues, by name."""
+
+    queues: tuple[QueueSummary, ...]
+    cursor: str = ""
+
+
+class ShowQueue(ListRequest, frozen=True, kw_only=True):
+    """Which queue, and entries in which state; the default is all that are not finished."""
+
+    queue: ObjectName
+    state: RunState | None = None
+
+
+class QueueDetail(Struct, frozen=True, kw_only=True):
+    """A queue with its policy and a page of its entries: in start order, or newest first if finished."""
+
+    queue: QueueSummary
+    policy: QueuePolicy
+    entries: tuple[RunSummary, ...]
+    cursor: str = ""
+
+
+class PlanQueue(OperationRequest, frozen=True, kw_only=True):
+    """Which queue, and at which instant; the default is now."""
+
+    queue: ObjectName
+    now: datetime | None = None
+
+
+class QueuePlan(Struct, frozen=True, kw_only=True):
+    """What would be leased, and what waits and why; `expired` leases would be reclaimed first."""
+
+    queue: str
+    now: datetime
+    max_concurrent: int
+    in_flight: int
+    available: int
+    leases: tuple[RunSummary, ...]
+    waiting: tuple[WaitingRun, ...]
+    expired: tuple[str, ...]
+    limits: dict[str, LimitUsage]
+
+
+@operations.add(
+    "queue",
+    "add",
+    AddEntries,
+    scope="trigger",
+    examples=(
+        {"queue": "mail", "payload": {"to": "ada@example.com"}, "priority": "high"},
+        {"queue": "mail", "payloads": [1, 2, 3], "not_before": "2026-03-10T18:00:00Z"},
+    ),
+)
+def add_entries(context: OperationContext, request: AddEntries) -> AddedEntries:
+    """Add entries to a queue; each waits until a worker leases it."""
+    now = context.now()
+    queue = check_name(request.queue, field="queue")
+    payloads = _payloads(request)
+    if request.not_before is not None:
+        check_storable(request.not_before, field="not_before")
+
+    def work(nested: OperationContext) -> AddedEntries:
+        known = _find_by_client_key(nested, request, queue)
+        if known is not None:
+            return AddedEntries(queue=queue, entries=(summarize_run(known, schedule=""),), known=True)
+        register_queue(nested, queue, now=now)
+        result = enqueue(
+            nested.store,
+            namespace=nested.namespace,
+            queue=queue,
+            payloads=payloads,
+            ids=nested.ids,
+            by=nested.actor_with_reason(request.reason),
+            now=now,
+            priority=request.priority,
+            not_before=request.not_before,
+        )
+        nested.notify(result.facts)
+        if request.client_key:
+            nested.store.write(
+                lambda tx: tx.put_meta(_client_key_meta(nested, request, queue), result.runs[0].id)
+            )
+        return AddedEntries(
+            queue=queue, entries=tuple(summarize_run(run, schedule="") for run in result.runs)
+        )
+
+    return in_transaction(context, work)
+
+
+@operations.add("queue", "list", ListQueues, scope="read", examples=({},))
+def list_queues(context: OperationContext, request: ListQueues) -> QueueList:
+    """List the queues of the namespace with the number of entries in each state."""
+
+    def work(tx: Transaction) -> QueueList:
+        names = list_queue_names(tx, context.namespace)
+
+        def find(limit: int, position: str) -> Page:
+            after = [name for name in names if name > position]
+            return Page(tuple(after[:limit]), after[limit - 1] if len(after) > limit else "")
+
+        page, cursor = paginate(context, request, find)
+        return QueueList(
+            queues=tuple(_read_summary(tx, context.namespace, name) for name in page), cursor=cursor
+        )
+
+    return context.store.read(work)
+
+
+@operations.add(
+    "queue",
+    "show",
+    ShowQueue,
+    scope="read",
+    examples=({"queue": "mail"}, {"queue": "mail", "state": "parked"}),
+)
+def show_queue(context: OperationContext, request: ShowQueue) -> QueueDetail:
+    """Show a queue: its policy, its counts, and its entries in the order they would start."""
+
+    def work(tx: Transaction) -> QueueDetail:
+        _require_queue(tx, context.namespace, request.queue)
+        rows = tx.queue_runs(context.namespace, request.queue, limit=MAX_PLANNED_RUNS)
+
+        def find(limit: int, position: str) -> Page:
+            if request.state in TERMINAL_STATES:
+                return _finished_page(tx, context.namespace, request, limit=limit, position=position)
+            matching = [run for run in rows if request.state is None or run.state is request.state]
+            return _entry_page(matching, limit, position)
+
+        page, cursor = paginate(context, request, find)
+        names = schedule_names_of(tx, page)
+        return QueueDetail(
+            queue=_summarize(tx, context.namespace, request.queue, rows),
+            policy=load_queue_policy(tx, context.namespace, request.queue),
+            entries=tuple(summarize_run(run, schedule=names.get(run.schedule_id, "")) for run in page),
+            cursor=cursor,
+        )
+
+    return context.store.read(work)
+
+
+@operations.add(
+    "queue",
+    "plan",
+    PlanQueue,
+    scope="read",
+    examples=({"queue": "mail"}, {"queue": "mail", "now": "2026-03-10T13:00:00Z"}),
+)
+def plan_queue_leases(context: OperationContext, request: PlanQueue) -> QueuePlan:
+    """Show what a queue would lease now, and what waits and why; nothing changes."""
+    now = check_storable(request.now, field="now") if request.now is not None else context.now()
+    file = context.queue_policy_file()
+    if file is not None:
+        file.check()
+    plan, _ = plan_queue(context.store, namespace=context.namespace, queue=request.queue, now=now)
+    usage = plan.limits[queue_limit_key(context.namespace, request.queue)]
+    names = context.store.read(lambda tx: schedule_names_of(tx, plan.leases))
+    expired = (
+        w.run_id for w in plan.waiting if w.reason == "leased" and w.until is not None and w.until <= now
+    )
+    return QueuePlan(
+        queue=request.queue,
+        now=now,
+        max_concurrent=usage.capacity,
+        in_flight=usage.held,
+        available=usage.free,
+        leases=tuple(summarize_run(run, schedule=names.get(run.schedule_id, "")) for run in plan.leases),
+        waiting=plan.waiting,
+        expired=tuple(expired),
+        limits=plan.limits,
+    )
+
+
+def _payloads(request: AddEntries) -> tuple[Any, ...]:
+    if request.payloads and request.payload is not None:
+        raise InvalidInput(
+            "payload and payloads are both given",
+            field="payloads",
+            rule="use `payload` for one entry, `payloads` for several",
+            fix="remove one of them",
+        )
+    if request.client_key and len(request.payloads) > 1:
+        raise InvalidInput(
+            "a client key is for one entry only",
+            field="client_key",
+            value=request.client_key,
+            rule="one client key per entry",
+            fix="send one request per entry",
+        )
+    return request.payloads or (request.payload,)
+
+
+def _client_key_meta(context: OperationContext, request: AddEntries, queue: str) -> str:
+    return f"client:queue:{context.namespace}/{queue}:{request.client_key}"
+
+
+def _find_by_client_key(context: OperationContext, request: AddEntries, queue: str) -> Run | None:
+    """Return the entry that has this client key, if any; another payload is a conflict."""
+    if not request.client_key:
+        return None
+    # Writing this row serialises requests with client keys: two at once would both find no entry.
+    context.store.write(lambda tx: tx.put_meta(f"client:queue:{context.namespace}/{queue}", "held"))
+    run_id = context.store.read(lambda tx: tx.get_meta(_client_key_meta(context, request, queue)))
+    run = context.store.read(lambda tx: tx.get_runs([run_id])).get(run_id) if run_id is not None else None
+    if run is None:
+        return None
+    if run.payload != _payloads(request)[0]:
+        raise Conflict(
+            f"client key {request.client_key!r} was used for an entry with another payload",
+            field="client_key",
+            value=request.client_key,
+            rule="a client key belongs to one payload",
+            fix="use another client key",
+        )
+    return run
+
+
+def _require_queue(tx: Transaction, namespace: str, queue: str) -> None:
+    known = list_queue_names(tx, namespace)
+    if queue not in known and not tx.queue_runs(namespace, queue, limit=1):
+        raise not_found("queue", queue, known, list_command="queue list")
+
+
+def _read_summary(tx: Transaction, namespace: str, queue: str) -> QueueSummary:
+    return _summarize(tx, namespace, queue, tx.queue_runs(namespace, queue, limit=MAX_PLANNED_RUNS))
+
+
+def _summarize(tx: Transaction, namespace: str, queue: str, rows: Iterable[Run]) -> QueueSummary:
+    counts = Counter(run.state.value for run in rows)
+    usage = tx.get_limits([queue_limit_key(namespace, queue)])[queue_limit_key(namespace, queue)]
+    return QueueSummary(
+        queue=queue,
+        counts=dict(sorted(counts.items())),
+        more=counts.total() >= MAX_PLANNED_RUNS,
+        max_concurrent=usage.capacity,
+        in_flight=usage.held,
+        available=usage.free,
+    )
+
+
+def _finished_page(tx: Transaction, namespace: str, request: ShowQueue, *, limit: int, position: str) -> Page:
+    """Return a page of finished entries, newest first."""
+    return tx.find_runs(
+        RunFilter(namespace=namespace, queue=request.queue, state=request.state, limit=limit, cursor=position)
+    )
+
+
+def _entry_page(rows: list[Run], limit: int, position: str) -> Page:
+    """Return a page of entries in start order, after the one shown last."""
+    behind = [run for run in rows if _position(run) > position]
+    page = behind[:limit]
+    return Page(tuple(page), _position(page[-1]) if len(behind) > limit else "")
+
+
+def _position(run: Run) -> str:
+    """Return the position of an entry as text that sorts in start order."""
+    return f"{run.priority:04d} {to_micros(run.planned_at):020d} {run.id}"

@@ -1,0 +1,126 @@
+"""Parse JSON values into a request: its own fields, and those of the model that it flattens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, TypeVar
+from unicodedata import normalize
+
+import msgspec
+from msgspec import Struct
+from msgspec import inspect as mi
+from msgspec.structs import replace
+
+from timewright.core.input.aliases import FIELD_ALIASES, snake_case
+from timewright.core.input.decode import decode
+from timewright.core.input.foreign_fields import REPLACEMENTS
+from timewright.core.input.input_errors import unknown_field
+from timewright.core.input.struct_decoder import canonical_fields, check_size, is_field_name, type_info
+from timewright.errors import TimewrightError, UnknownField
+
+R = TypeVar("R", bound=Struct)
+
+MAX_PLAIN_CHARS = 4_000
+MAX_PLAIN_INT = 2**53
+_SIMPLE_TYPES = (mi.IntType, mi.BoolType, mi.EnumType, mi.NoneType, mi.DictType, mi.AnyType)
+
+_NAME_FIELDS = frozenset(
+    {"schedule", "queue", "group", "calendar", "workflow", "limit", "tag", "key", "secret", "namespace"}
+)
+
+
+def parse_request(payload: Mapping[str, Any], request: type[R]) -> R:
+    """Parse a request; an unknown field raises an error that names the most similar known field."""
+    simple = _parse_simple(payload, request)
+    if simple is not None:
+        return simple
+    try:
+        parsed = _parse_fields(payload, request)
+    except TimewrightError as error:
+        raise _without_secret_value(error, getattr(request, "redacted_fields", ())) from None
+    # Normalise names to NFC, as they are when they are stored.
+    normalized = {
+        name: normalize("NFC", text)
+        for name in _NAME_FIELDS.intersection(request.__struct_fields__)
+        if isinstance(text := getattr(parsed, name), str) and not text.isascii()
+    }
+    return replace(parsed, **normalized) if normalized else parsed
+
+
+def _parse_simple(payload: Mapping[str, Any], request: type[R]) -> R | None:
+    """Parse unambiguous strings and numbers in one step; None if field-by-field parsing is needed."""
+    fields = _simple_fields(request)
+    if type(payload) is not dict or not all(
+        name in fields and _is_simple(value) for name, value in payload.items()
+    ):
+        return None
+    try:
+        return msgspec.convert(payload, request)
+    except msgspec.ValidationError:
+        return None  # field-by-field parsing raises a clearer error
+
+
+def _is_simple(value: Any) -> bool:
+    kind = type(value)
+    if kind is str:
+        return value.isascii() and len(value) <= MAX_PLAIN_CHARS and "\0" not in value
+    return kind is bool or (kind is int and abs(value) <= MAX_PLAIN_INT) or (kind is dict and not value)
+
+
+@cache
+def _simple_fields(request: Any) -> frozenset[str]:
+    """Return the fields that have one spelling only: strings, numbers, enums, flags and JSON values."""
+    info = type_info(request)
+    assert isinstance(info, mi.StructType)
+    if getattr(request, "flattens", None) is not None:
+        return frozenset()
+    kinds = {
+        one.encode_name: one.type.types if isinstance(one.type, mi.UnionType) else (one.type,)
+        for one in info.fields
+    }
+    return frozenset(name for name, some in kinds.items() if all(map(_has_one_spelling, some)))
+
+
+def _has_one_spelling(kind: mi.Type) -> bool:
+    if isinstance(kind, mi.StrType):
+        return kind.pattern is None
+    return isinstance(kind, _SIMPLE_TYPES)
+
+
+def _without_secret_value(error: TimewrightError, hidden: Sequence[str]) -> TimewrightError:
+    """Return the error without the value, if its field holds a secret."""
+    field = error.field or ""
+    if field.partition(".")[0] not in hidden:
+        return error
+    return type(error)(f"{field} is not valid", field=field, rule=error.rule, fix=error.fix)
+
+
+def _parse_fields(payload: Mapping[str, Any], request: type[R]) -> R:
+    flattens: tuple[str, type[Struct]] | None = getattr(request, "flattens", None)
+    if flattens is None or not isinstance(payload, Mapping):
+        return decode(payload, request)
+    check_size(payload)
+    field, model = flattens
+    own = {name for name in request.__struct_fields__ if name != field}
+    parsed = {key: value for key, value in payload.items() if _is_own(key, own)}
+    rest = {key: value for key, value in payload.items() if key not in parsed}
+    for key in rest:
+        _check_known(key, own, model)
+    # The model's fields are parsed later, over the stored object, so they are passed on unparsed.
+    return replace(decode({**parsed, field: {}}, request), **{field: rest})
+
+
+def _is_own(key: Any, own: set[str]) -> bool:
+    return isinstance(key, str) and (snake_case(key) in own or snake_case(key).removesuffix("_ms") in own)
+
+
+def _check_known(key: Any, own: set[str], model: type[Struct]) -> None:
+    if is_field_name(key, model):
+        return
+    try:
+        canonical_fields({key: None}, model)
+    except UnknownField:
+        known = {*own, *model.__struct_encode_fields__}
+        meant = REPLACEMENTS.get(model, {}).get(snake_case(key), "")
+        raise unknown_field("", key, known, aliases=FIELD_ALIASES.get(model, {}), replacement=meant) from None

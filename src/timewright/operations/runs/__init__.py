@@ -1,0 +1,1 @@
+"""Runs: list, cancel, retry, report, logs and trends of results."""

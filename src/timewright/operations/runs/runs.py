@@ -1,0 +1,215 @@
+"""Runs: list, get, cancel, retry, reset, and report by an external executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct, field
+
+from timewright.core.facts import Fact
+from timewright.core.run.run import Outcome, Run, RunState, Started
+from timewright.core.schedule.schedule import Schedule
+from timewright.ledger.settle import cancel, reopen, reset
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.example_ids import FAILED_RUN, LEASED_RUN, PARKED_RUN
+from timewright.operations.lookup import find_run, find_schedule
+from timewright.operations.pagination import paginate
+from timewright.operations.queues.lease_results import Fence, ReportedRun, settle_lease, start_lease
+from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
+from timewright.operations.schedules.queries import has_metadata
+from timewright.operations.views import (
+    RunDetail,
+    RunSummary,
+    build_run_detail,
+    readable_schedules,
+    schedule_names_of,
+    summarize_run,
+)
+from timewright.ports import Page, RunFilter, Transaction, Unreadable
+
+
+class ListRuns(ListRequest, frozen=True, kw_only=True):
+    """Filters of runs, combined with AND. `metadata`, `group` and `tag` are those of the schedule."""
+
+    schedule: str = ""
+    state: RunState | None = None
+    queue: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    group: str | None = None
+    tag: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class RunList(Struct, frozen=True, kw_only=True):
+    """A page of runs, newest first."""
+
+    runs: tuple[RunSummary, ...]
+    cursor: str = ""
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+class GetRun(OperationRequest, frozen=True, kw_only=True):
+    """Which run."""
+
+    run: ObjectName
+
+
+class RunAction(WriteRequest, frozen=True, kw_only=True):
+    """Which run."""
+
+    run: ObjectName
+
+
+class ReportRun(WriteRequest, frozen=True, kw_only=True):
+    """Which run, the fence it was started with, and the outcome, or `started`."""
+
+    run: ObjectName
+    fence: Fence
+    outcome: Outcome | Started
+
+
+@operations.add(
+    "run",
+    "list",
+    ListRuns,
+    scope="read",
+    examples=(
+        {},
+        {"schedule": "nightly-report", "state": "succeeded", "limit": 10},
+        {"metadata": {"team": "finance"}, "since": "2026-03-01T00:00:00Z"},
+    ),
+)
+def list_runs(context: OperationContext, request: ListRuns) -> RunList:
+    """List runs, newest first, including those that were skipped."""
+
+    def work(tx: Transaction) -> RunList:
+        schedule_id = None
+        if request.schedule:
+            schedule_id = find_schedule(tx, context.namespace, request.schedule).schedule.id
+
+        unreadable: dict[str, Unreadable] = {}
+
+        def find(limit: int, place: str) -> Page:
+            page = tx.find_runs(
+                RunFilter(
+                    namespace=context.namespace,
+                    schedule_id=schedule_id,
+                    queue=request.queue,
+                    state=request.state,
+                    since=request.since,
+                    until=request.until,
+                    limit=limit,
+                    cursor=place,
+                )
+            )
+            unreadable.update({one.id: one for one in page.unreadable})
+            return page
+
+        is_filtered = bool(request.metadata or request.group is not None or request.tag is not None)
+        rows, cursor = paginate(
+            context,
+            request,
+            find,
+            matches=(lambda rows: _matches(tx, rows, request)) if is_filtered else None,
+        )
+        names = schedule_names_of(tx, rows)
+        shown = tuple(summarize_run(run, schedule=names.get(run.schedule_id, "")) for run in rows)
+        return RunList(runs=shown, cursor=cursor, unreadable=tuple(unreadable.values()))
+
+    return context.store.read(work)
+
+
+@operations.add("run", "get", GetRun, scope="read", examples=({"run": FAILED_RUN},))
+def get_run(context: OperationContext, request: GetRun) -> RunDetail:
+    """Show one run with its key, the decision behind it, and every attempt."""
+    return context.store.read(lambda tx: build_run_detail(tx, find_run(tx, context.namespace, request.run)))
+
+
+@operations.add(
+    "run",
+    "cancel",
+    RunAction,
+    scope="trigger",
+    examples=({"run": LEASED_RUN, "reason": "wrong numbers"},),
+)
+def cancel_run(context: OperationContext, request: RunAction) -> RunDetail:
+    """Cancel a run: at once if it is not leased, otherwise its holder has a grace period to stop."""
+    return _change(context, request, cancel)
+
+
+@operations.add("run", "retry", RunAction, scope="trigger", examples=({"run": FAILED_RUN},))
+def retry_run(context: OperationContext, request: RunAction) -> RunDetail:
+    """Retry a failed or cancelled run: the same run continues with a higher fence."""
+    return _change(context, request, reopen)
+
+
+@operations.add(
+    "run",
+    "reset",
+    RunAction,
+    scope="trigger",
+    examples=({"run": PARKED_RUN, "reason": "mailbox mended"},),
+)
+def reset_run(context: OperationContext, request: RunAction) -> RunDetail:
+    """Reset the attempts of a parked run, so that it can start again."""
+    return _change(context, request, reset)
+
+
+@operations.add(
+    "run",
+    "report",
+    ReportRun,
+    scope="trigger",
+    examples=(
+        {"run": LEASED_RUN, "fence": 1, "outcome": "started"},
+        {"run": LEASED_RUN, "fence": 1, "outcome": "succeeded"},
+        {
+            "run": LEASED_RUN,
+            "fence": 1,
+            "outcome": {"kind": "failed", "error": "no route to the printer"},
+        },
+    ),
+)
+def report_run(context: OperationContext, request: ReportRun) -> ReportedRun:
+    """Report the start or outcome of a run that an external worker executes; a lost lease is stale."""
+    if isinstance(request.outcome, Started):
+        return start_lease(context, request.run, request.fence)
+    return settle_lease(context, request.run, request.fence, request.outcome)
+
+
+def _change(
+    context: OperationContext, request: RunAction, change: Callable[..., Sequence[Fact]]
+) -> RunDetail:
+    now = context.now()
+
+    def work(nested: OperationContext) -> RunDetail:
+        run = nested.store.read(lambda tx: find_run(tx, nested.namespace, request.run))
+        by = nested.actor_with_reason(request.reason)
+        nested.notify(
+            change(nested.store, run.id, actor=by.name, origin=by.origin, reason=by.reason, now=now)
+        )
+        return nested.store.read(lambda tx: build_run_detail(tx, find_run(tx, nested.namespace, run.id)))
+
+    return in_transaction(context, work)
+
+
+def _matches(tx: Transaction, runs: Sequence[Run], request: ListRuns) -> list[bool]:
+    schedules = _schedules_of(tx, runs)
+    return [_schedule_matches(schedules.get(run.schedule_id), request) for run in runs]
+
+
+def _schedule_matches(schedule: Schedule | None, request: ListRuns) -> bool:
+    return (
+        schedule is not None
+        and (request.group is None or schedule.group == request.group)
+        and (request.tag is None or request.tag in schedule.tags)
+        and has_metadata(schedule.metadata, request.metadata)
+    )
+
+
+def _schedules_of(tx: Transaction, runs: Sequence[Run]) -> dict[str, Schedule]:
+    ids = sorted({run.schedule_id for run in runs if run.schedule_id})
+    return {i: record.schedule for i, record in readable_schedules(tx, ids).items()}

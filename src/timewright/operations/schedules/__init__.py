@@ -1,0 +1,1 @@
+"""Schedules: read, write, pause, run manually, group, annotate, approve and declare."""

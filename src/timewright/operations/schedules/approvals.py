@@ -1,0 +1,133 @@
+"""Approvals: schedules created by agents that wait for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from msgspec import Struct
+
+from timewright.core.schedule.schedule import ScheduleState
+from timewright.core.target import AnyTarget
+from timewright.errors import Forbidden
+from timewright.ledger.approvals import approve, progress_after_approval, reject
+from timewright.ledger.lookups import load_calendars
+from timewright.ledger.replan import ChangeResult
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.lookup import find_schedule
+from timewright.operations.pagination import paginate
+from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
+from timewright.operations.schedules.agent_rules import is_agent
+from timewright.operations.schedules.writes import read_schedule_detail
+from timewright.operations.views import ScheduleDetail
+from timewright.ports import Page, ScheduleFilter, ScheduleRecord, Transaction
+
+
+class ListApprovals(ListRequest, frozen=True, kw_only=True):
+    """List the schedules of the namespace that wait for approval."""
+
+
+class DecideApproval(WriteRequest, frozen=True, kw_only=True):
+    """Which schedule, and the reason."""
+
+    schedule: ObjectName
+
+
+class PendingSchedule(Struct, frozen=True, kw_only=True):
+    """A schedule that waits for approval: its creator, trigger, target and first occurrence."""
+
+    id: str
+    name: str
+    description: str
+    created_by: str
+    created_at: datetime
+    trigger: str
+    target: AnyTarget
+    end_at: datetime | None
+    first_at: datetime | None
+
+
+class ApprovalList(Struct, frozen=True, kw_only=True):
+    """A page of schedules that wait for approval, by name."""
+
+    approvals: tuple[PendingSchedule, ...]
+    cursor: str = ""
+
+
+@operations.add("approval", "list", ListApprovals, scope="read", examples=({},))
+def list_approvals(context: OperationContext, request: ListApprovals) -> ApprovalList:
+    """List schedules created by agents that wait for approval; they do not run until then."""
+    now = context.now()
+
+    def work(tx: Transaction) -> ApprovalList:
+        def find(limit: int, place: str) -> Page:
+            which = ScheduleFilter(
+                namespace=context.namespace, state=ScheduleState.PENDING_APPROVAL, limit=limit, cursor=place
+            )
+            return tx.find_schedules(which)
+
+        rows, cursor = paginate(context, request, find)
+        return ApprovalList(approvals=tuple(_pending(tx, record, now=now) for record in rows), cursor=cursor)
+
+    return context.store.read(work)
+
+
+@operations.add(
+    "approval",
+    "approve",
+    DecideApproval,
+    scope="write",
+    examples=({"schedule": "digest", "reason": "looks right"},),
+)
+def approve_schedule(context: OperationContext, request: DecideApproval) -> ScheduleDetail:
+    """Approve a schedule, so that it starts; agents cannot approve."""
+    return _decide(context, request, approve)
+
+
+@operations.add(
+    "approval",
+    "reject",
+    DecideApproval,
+    scope="write",
+    examples=({"schedule": "digest", "reason": "not needed"},),
+)
+def reject_schedule(context: OperationContext, request: DecideApproval) -> ScheduleDetail:
+    """Reject a schedule: it is archived with the reason; agents cannot reject."""
+    return _decide(context, request, reject)
+
+
+def _decide(
+    context: OperationContext, request: DecideApproval, change: Callable[..., ChangeResult]
+) -> ScheduleDetail:
+    now = context.now()
+
+    def work(nested: OperationContext) -> ScheduleDetail:
+        record = nested.store.read(lambda tx: find_schedule(tx, nested.namespace, request.schedule))
+        if is_agent(nested):
+            raise Forbidden(
+                "agents cannot approve or reject schedules",
+                field="schedule",
+                value=record.schedule.name,
+                rule="a person reviews schedules created by agents",
+                fix=f"ask a person: approval approve {record.schedule.name}",
+            )
+        by = nested.actor_with_reason(request.reason)
+        nested.notify(change(nested.store, record.schedule.id, by=by, now=now).facts)
+        return read_schedule_detail(nested, record.schedule.id, now=now)
+
+    return in_transaction(context, work)
+
+
+def _pending(tx: Transaction, record: ScheduleRecord, *, now: datetime) -> PendingSchedule:
+    schedule = record.schedule
+    return PendingSchedule(
+        id=schedule.id,
+        name=schedule.name,
+        description=schedule.description,
+        created_by=schedule.created_by,
+        created_at=schedule.created_at,
+        trigger=schedule.trigger.describe(),
+        target=schedule.target,
+        end_at=schedule.end_at,
+        first_at=progress_after_approval(record, load_calendars(tx, [schedule]), now=now).next_at,
+    )

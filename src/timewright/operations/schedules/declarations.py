@@ -1,0 +1,73 @@
+"""Build the request for a schedule that a program declares, and reject errors where it is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from timewright.core.input.decode import decode_schedule
+from timewright.core.input.encoding import encode
+from timewright.core.input.input_errors import input_error
+from timewright.core.moments import MIN_STORED_INSTANT
+from timewright.core.recurrence.trigger import Trigger
+from timewright.core.recurrence.triggers import AnyTrigger, Every, Once
+from timewright.settings import Settings
+
+CRON_FIELDS = frozenset({"zone", "timezone", "tz", "dst"})
+
+TriggerInput = AnyTrigger | str | timedelta | datetime | Sequence["AnyTrigger | str | timedelta | datetime"]
+
+_RULE = "a trigger, its text, a timedelta, a datetime with an offset, or a list of these"
+
+
+def encode_trigger(when: Any) -> Any:
+    """Return a trigger in the form of a request; a timedelta is an interval, a datetime runs once."""
+    if isinstance(when, str | dict):
+        return when
+    if isinstance(when, timedelta):
+        return encode(Every(when))
+    if isinstance(when, datetime):
+        return encode(Once(when))
+    if isinstance(when, Trigger):
+        return encode(when)
+    if isinstance(when, list | tuple):
+        return [encode_trigger(one) for one in when]
+    fix = 'write it with a trigger: @app.schedule(every("5m"))' if callable(when) else 'every("5m")'
+    raise input_error("trigger", when, "is not a trigger", rule=_RULE, fix=fix)
+
+
+def request_fields(when: Any, policies: dict[str, Any]) -> dict[str, Any]:
+    """Return the request fields of a trigger and its policies."""
+    if isinstance(policies.get("retry"), int):
+        policies = {**policies, "retry": {"max_attempts": policies["retry"]}}
+    # With a text trigger, these fields belong to a cron expression.
+    is_cron = isinstance(when, str) and not CRON_FIELDS.isdisjoint(policies)
+    trigger = {"cron" if is_cron else "trigger": when} if when is not None else {}
+    return {**trigger, **policies}
+
+
+def build_declaration(
+    name: str, when: Any, policies: dict[str, Any], *, settings: Settings
+) -> dict[str, Any]:
+    """Return the request that stores a function as a schedule; raises at once if it can never be valid."""
+    if "id" in policies:
+        fix = f"name={str(policies['id'])!r}"
+        raise input_error("id", policies["id"], "is given", rule="a schedule is known by its name", fix=fix)
+    # Both names are accepted for the function's arguments.
+    args = policies.get("args", policies.get("kwargs", {}))
+    policies = {key: value for key, value in policies.items() if key not in ("args", "kwargs")}
+    if isinstance(args, list | tuple):
+        fix = "args={'team': 'finance'}"
+        raise input_error("args", args, "have no names", rule="arguments are given by name", fix=fix)
+    called = {"kind": "call", "name": name, "args": args} if args else {"call": name}
+    request = {"name": name, "target": called, **request_fields(when, policies)}
+    # Whether an instant has passed is checked on storing: it may have been stored long ago.
+    decode_schedule(
+        {key: value for key, value in request.items() if key not in ("reason", "force", "revision")},
+        id="sch_declared",
+        now=MIN_STORED_INSTANT,
+        floor=settings.interval_floor,
+        defaults=settings.schedule_defaults,
+    )
+    return request

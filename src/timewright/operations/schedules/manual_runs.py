@@ -1,0 +1,210 @@
+"""Manual changes to occurrences: run now, backfill, skip and move."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from timewright.core.run.run import Run
+from timewright.errors import Conflict
+from timewright.ledger.backfill import backfill
+from timewright.ledger.manual_runs import move_next, run_now, skip_next
+from timewright.ledger.records.notes import move_note
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.lookup import find_schedule
+from timewright.operations.registry import ObjectName, WriteRequest, operations
+from timewright.operations.schedules.writes import read_schedule_detail
+from timewright.operations.views import RunDetail, RunSummary, ScheduleDetail, build_run_detail, summarize_run
+from timewright.ports import ScheduleRecord
+
+MAX_RUNS_SHOWN = 1000
+MAX_SKIPPED = 100
+
+
+class RunSchedule(WriteRequest, frozen=True, kw_only=True):
+    """Which schedule to run once more, now or `at` a future instant.
+
+    `force` ignores its overlap policy; the same client key returns the same run.
+    """
+
+    schedule: ObjectName
+    at: datetime | None = None
+    force: bool = False
+    payload: Any = None
+    client_key: Annotated[str, Meta(max_length=255)] = ""
+
+
+class BackfillSchedule(WriteRequest, frozen=True, kw_only=True):
+    """Which past occurrences to run, from `since` to `until` inclusive; the default end is now."""
+
+    schedule: ObjectName
+    since: datetime
+    until: datetime | None = None
+
+
+class BackfillResult(Struct, frozen=True, kw_only=True):
+    """The runs that were created, oldest first; the answer contains the first `shown` of them."""
+
+    schedule: str
+    count: int
+    shown: int
+    runs: tuple[RunSummary, ...]
+
+
+class SkipOccurrences(WriteRequest, frozen=True, kw_only=True):
+    """Which schedule, and how many of its next occurrences to skip."""
+
+    schedule: ObjectName
+    count: Annotated[int, Meta(ge=1, le=MAX_SKIPPED)] = 1
+
+
+class MoveOccurrence(WriteRequest, frozen=True, kw_only=True):
+    """Which schedule, and the new instant of its next occurrence."""
+
+    schedule: ObjectName
+    to: datetime
+
+
+class MovedOccurrence(Struct, frozen=True, kw_only=True):
+    """The occurrence that is skipped, and the run that replaces it."""
+
+    left_out: RunSummary
+    run: RunSummary
+
+
+@operations.add(
+    "schedule",
+    "run",
+    RunSchedule,
+    scope="trigger",
+    examples=(
+        {"schedule": "nightly-report"},
+        {"schedule": "nightly-report", "client_key": "ticket-17", "payload": {"day": "2026-03-09"}},
+        {"schedule": "nightly-report", "at": "2026-03-10T18:00:00Z", "reason": "month end"},
+    ),
+)
+def run_schedule(context: OperationContext, request: RunSchedule) -> RunDetail:
+    """Run a schedule once more, now or at a future instant; its next occurrence does not change."""
+    now = context.now()
+
+    def work(nested: OperationContext) -> RunDetail:
+        record = _find(nested, request.schedule)
+        result = run_now(
+            nested.store,
+            record.schedule.id,
+            ids=nested.ids,
+            by=nested.actor_with_reason(request.reason),
+            now=now,
+            force=request.force,
+            at=request.at,
+            client_key=request.client_key,
+            payload=request.payload,
+        )
+        _check_same_payload(result.runs[0], request)
+        nested.notify(result.facts)
+        return nested.store.read(lambda tx: build_run_detail(tx, result.runs[0]))
+
+    return in_transaction(context, work)
+
+
+@operations.add(
+    "schedule",
+    "backfill",
+    BackfillSchedule,
+    scope="trigger",
+    examples=(
+        {"schedule": "nightly-report", "since": "2026-03-07T00:00:00Z", "until": "2026-03-09T00:00:00Z"},
+        {"schedule": "nightly-report", "since": "2026-03-09T00:00:00Z", "dry_run": True},
+    ),
+)
+def backfill_schedule(context: OperationContext, request: BackfillSchedule) -> BackfillResult:
+    """Run past occurrences, again or for the first time; their existing records stay."""
+    now = context.now()
+
+    def work(nested: OperationContext) -> BackfillResult:
+        record = _find(nested, request.schedule)
+        result = backfill(
+            nested.store,
+            record.schedule.id,
+            since=request.since,
+            until=request.until if request.until is not None else now,
+            ids=nested.ids,
+            by=nested.actor_with_reason(request.reason),
+            now=now,
+        )
+        nested.notify(result.facts)
+        rows = tuple(
+            summarize_run(run, schedule=record.schedule.name) for run in result.runs[:MAX_RUNS_SHOWN]
+        )
+        return BackfillResult(
+            schedule=record.schedule.name, count=len(result.runs), shown=len(rows), runs=rows
+        )
+
+    return in_transaction(context, work)
+
+
+@operations.add(
+    "schedule", "skip", SkipOccurrences, scope="trigger", examples=({"schedule": "nightly-report"},)
+)
+def skip_occurrences(context: OperationContext, request: SkipOccurrences) -> ScheduleDetail:
+    """Skip the next occurrences; they are recorded as skipped manually."""
+    now = context.now()
+
+    def work(nested: OperationContext) -> ScheduleDetail:
+        schedule_id = _find(nested, request.schedule).schedule.id
+        for _ in range(request.count):
+            by = nested.actor_with_reason(request.reason)
+            nested.notify(skip_next(nested.store, schedule_id, ids=nested.ids, by=by, now=now).facts)
+        return read_schedule_detail(nested, schedule_id, now=now)
+
+    return in_transaction(context, work)
+
+
+@operations.add(
+    "schedule",
+    "move",
+    MoveOccurrence,
+    scope="trigger",
+    examples=({"schedule": "nightly-report", "to": "2026-03-11T05:00:00Z"},),
+)
+def move_occurrence(context: OperationContext, request: MoveOccurrence) -> MovedOccurrence:
+    """Move the next occurrence to another instant: it is skipped, and a manual run replaces it."""
+    now = context.now()
+
+    def work(nested: OperationContext) -> MovedOccurrence:
+        record = _find(nested, request.schedule)
+        result = move_next(
+            nested.store,
+            record.schedule.id,
+            to=request.to,
+            ids=nested.ids,
+            by=nested.actor_with_reason(request.reason),
+            now=now,
+        )
+        nested.notify(result.facts)
+        skipped_at = result.runs[0].planned_at
+        by = nested.actor_with_reason(request.reason)
+        nested.store.write(
+            lambda tx: move_note(tx, record.schedule, skipped_at, to=request.to, by=by, now=now)
+        )
+        skipped, run = (summarize_run(one, schedule=record.schedule.name) for one in result.runs)
+        return MovedOccurrence(left_out=skipped, run=run)
+
+    return in_transaction(context, work)
+
+
+def _find(context: OperationContext, wanted: str) -> ScheduleRecord:
+    return context.store.read(lambda tx: find_schedule(tx, context.namespace, wanted))
+
+
+def _check_same_payload(run: Run, request: RunSchedule) -> None:
+    if request.client_key and run.payload != request.payload:
+        raise Conflict(
+            f"client key {request.client_key!r} was used for {run.id}, which has another payload",
+            field="client_key",
+            value=request.client_key,
+            rule="a client key belongs to one payload",
+            fix="use another client key",
+        )

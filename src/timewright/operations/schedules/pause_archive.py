@@ -1,0 +1,97 @@
+"""Pause, resume, archive and delete schedules."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from timewright.ledger.replan import archive, pause, resume
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.lookup import find_schedule
+from timewright.operations.registry import ObjectName, WriteRequest, operations
+from timewright.operations.schedules.writes import read_schedule_detail
+from timewright.operations.views import ScheduleDetail
+
+
+class PauseSchedule(WriteRequest, frozen=True, kw_only=True):
+    """Which schedule, and until when; without `until`, until someone resumes it."""
+
+    schedule: ObjectName
+    until: datetime | None = None
+
+
+class ScheduleAction(WriteRequest, frozen=True, kw_only=True):
+    """Which schedule."""
+
+    schedule: ObjectName
+
+
+@operations.add(
+    "schedule",
+    "pause",
+    PauseSchedule,
+    scope="write",
+    examples=(
+        {"schedule": "nightly-report"},
+        {"schedule": "nightly-report", "until": "2026-03-11T08:00:00Z", "reason": "audit"},
+    ),
+)
+def pause_schedule(context: OperationContext, request: PauseSchedule) -> ScheduleDetail:
+    """Pause a schedule until an instant, or until someone resumes it; active runs continue."""
+    now = context.now()
+
+    def work(nested: OperationContext) -> ScheduleDetail:
+        schedule_id = _find_id(nested, request.schedule)
+        by = nested.actor_with_reason(request.reason)
+        nested.notify(pause(nested.store, schedule_id, by=by, now=now, until=request.until).facts)
+        return read_schedule_detail(nested, schedule_id, now=now)
+
+    return in_transaction(context, work)
+
+
+@operations.add(
+    "schedule", "resume", ScheduleAction, scope="write", examples=({"schedule": "paused-export"},)
+)
+def resume_schedule(context: OperationContext, request: ScheduleAction) -> ScheduleDetail:
+    """Resume a paused or parked schedule: reset its failures, skip occurrences within the pause."""
+    now = context.now()
+
+    def work(nested: OperationContext) -> ScheduleDetail:
+        schedule_id = _find_id(nested, request.schedule)
+        by = nested.actor_with_reason(request.reason)
+        nested.notify(resume(nested.store, schedule_id, ids=nested.ids, by=by, now=now).facts)
+        return read_schedule_detail(nested, schedule_id, now=now)
+
+    return in_transaction(context, work)
+
+
+@operations.add(
+    "schedule", "archive", ScheduleAction, scope="write", examples=({"schedule": "nightly-report"},)
+)
+def archive_schedule(context: OperationContext, request: ScheduleAction) -> ScheduleDetail:
+    """Archive a schedule for good; its history stays, and its name can be used again."""
+    return _archive(context, request)
+
+
+@operations.add(
+    "schedule", "delete", ScheduleAction, scope="write", examples=({"schedule": "nightly-report"},)
+)
+def delete_schedule(context: OperationContext, request: ScheduleAction) -> ScheduleDetail:
+    """Delete a schedule, which is the same as archiving it: its history stays."""
+    return _archive(context, request)
+
+
+def _find_id(context: OperationContext, wanted: str) -> str:
+    return context.store.read(lambda tx: find_schedule(tx, context.namespace, wanted)).schedule.id
+
+
+def _archive(context: OperationContext, request: ScheduleAction) -> ScheduleDetail:
+    now = context.now()
+
+    def work(nested: OperationContext) -> ScheduleDetail:
+        schedule_id = _find_id(nested, request.schedule)
+        nested.notify(
+            archive(nested.store, schedule_id, by=nested.actor_with_reason(request.reason), now=now).facts
+        )
+        return read_schedule_detail(nested, schedule_id, now=now)
+
+    return in_transaction(context, work)

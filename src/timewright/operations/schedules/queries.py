@@ -1,0 +1,322 @@
+"""Read schedules: get, list, next occurrences and health."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
+
+from timewright.core.calendars import Calendar
+from timewright.core.input.decode import decode_schedule
+from timewright.core.moments import HOUR, check_storable
+from timewright.core.recurrence.triggers import ZONED_TRIGGERS, Cron
+from timewright.core.run.history_stats import HistoryStats, RunSample, compute_stats
+from timewright.core.run.run import RunState
+from timewright.core.schedule.forecast import MAX_PREVIEWS, Preview, forecast
+from timewright.core.schedule.governor import plan_next
+from timewright.core.schedule.schedule import (
+    Schedule,
+    ScheduleProgress,
+    ScheduleState,
+    apply_decision,
+    initial_progress,
+)
+from timewright.core.target import Note
+from timewright.errors import InvalidInput
+from timewright.ledger.dependencies.links import upstream_names
+from timewright.ledger.lookups import load_calendars
+from timewright.operations.context import OperationContext
+from timewright.operations.explain.upcoming import add_manual_runs_and_notes, fully_excluded_warning
+from timewright.operations.identity_cache import cache_by_identity
+from timewright.operations.lookup import find_schedule, find_schedule_snapshot
+from timewright.operations.non_blocking import check_may_block
+from timewright.operations.pagination import paginate
+from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, operations
+from timewright.operations.views import (
+    ScheduleDetail,
+    ScheduleSummary,
+    build_schedule_detail,
+    is_on_plan,
+    summarize_schedules,
+)
+from timewright.ports import Page, RunFilter, ScheduleFilter, Transaction, Unreadable
+from timewright.ports.schedules import ScheduleListRow
+
+HEALTH_WINDOWS = (HOUR, 4 * HOUR, 24 * HOUR)
+MAX_PAGES = 10
+
+# A window includes the current instant: a run that ends now belongs to it.
+_TICK = timedelta(microseconds=1)
+_UNFINISHED = frozenset({RunState.READY, RunState.HELD, RunState.LEASED})
+
+
+class GetSchedule(OperationRequest, frozen=True, kw_only=True):
+    """Which schedule, by name or id."""
+
+    schedule: ObjectName
+
+
+class ListSchedules(ListRequest, frozen=True, kw_only=True):
+    """Filters of schedules, combined with AND."""
+
+    state: ScheduleState | None = None
+    group: str | None = None
+    tag: str | None = None
+    name_starts: str = ""
+    waits_for: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class ScheduleList(Struct, frozen=True, kw_only=True):
+    """A page of schedules, by name."""
+
+    schedules: tuple[ScheduleSummary, ...]
+    cursor: str = ""
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+class GetNextOccurrences(OperationRequest, frozen=True, kw_only=True):
+    """A stored schedule, or the fields of one that is not stored, such as `cron` and `zone`."""
+
+    flattens: ClassVar[tuple[str, type[Struct]]] = ("draft", Schedule)
+
+    schedule: str = ""
+    count: Annotated[int, Meta(ge=1, le=MAX_PREVIEWS)] = 5
+    after: datetime | None = None
+    until: datetime | None = None
+    draft: dict[str, Any] = field(default_factory=dict)
+
+
+class NextOccurrences(Struct, frozen=True, kw_only=True):
+    """The next occurrences, a description of the trigger, and warnings about likely mistakes."""
+
+    schedule: str
+    trigger: str
+    zone: str
+    after: datetime
+    next: tuple[Preview, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class ScheduleHealth(Struct, frozen=True, kw_only=True):
+    """The health of a schedule: consecutive failures, and statistics over 1, 4 and 24 hours."""
+
+    schedule: str
+    state: ScheduleState
+    reason: str
+    failures: int
+    next_at: datetime | None
+    late_by: timedelta
+    in_flight: int
+    windows: dict[str, HistoryStats]
+
+
+@operations.add("schedule", "get", GetSchedule, scope="read", examples=({"schedule": "nightly-report"},))
+def get_schedule(context: OperationContext, request: GetSchedule) -> ScheduleDetail:
+    """Show one schedule: its definition, its progress and its next five occurrences."""
+    now = context.now()
+    may_block = partial(check_may_block, context)
+
+    def work(tx: Transaction) -> ScheduleDetail:
+        snapshot = find_schedule_snapshot(
+            tx, context.namespace, request.schedule, before_suggesting=may_block
+        )
+        if not is_on_plan(snapshot.record, now=now):
+            may_block()
+        return build_schedule_detail(tx, snapshot, now=now)
+
+    return context.store.read(work)
+
+
+@operations.add(
+    "schedule",
+    "list",
+    ListSchedules,
+    scope="read",
+    examples=({}, {"state": "active", "metadata": {"team": "finance"}, "limit": 10}),
+)
+def list_schedules(context: OperationContext, request: ListSchedules) -> ScheduleList:
+    """List schedules by name; archived ones only with `state: archived`."""
+
+    def work(tx: Transaction) -> ScheduleList:
+        unreadable: dict[str, Unreadable] = {}
+
+        def find(limit: int, place: str) -> Page:
+            page = tx.list_schedules(
+                ScheduleFilter(
+                    namespace=context.namespace,
+                    state=request.state,
+                    group=request.group,
+                    name_prefix=request.name_starts,
+                    limit=limit,
+                    cursor=place,
+                )
+            )
+            unreadable.update({one.id: one for one in page.unreadable})
+            return page
+
+        rows, cursor = paginate(context, request, find, matches=partial(_matching, request))
+        return ScheduleList(
+            schedules=summarize_schedules(rows), cursor=cursor, unreadable=tuple(unreadable.values())
+        )
+
+    return context.store.read(work)
+
+
+@operations.add(
+    "schedule",
+    "next",
+    GetNextOccurrences,
+    scope="read",
+    examples=(
+        {"schedule": "nightly-report", "count": 3},
+        {"cron": "30 2 * * *", "zone": "Europe/Berlin", "count": 4, "after": "2026-03-28T00:00:00Z"},
+        {"every": "90m", "count": 2},
+    ),
+)
+def next_times(context: OperationContext, request: GetNextOccurrences) -> NextOccurrences:
+    """Show the next occurrences of a schedule, or of a trigger that is not stored."""
+    now = context.now()
+    if bool(request.schedule) is bool(request.draft):
+        raise InvalidInput(
+            "give a stored schedule or a trigger, not both and not neither",
+            field="schedule",
+            rule="either `schedule`, or the fields of a trigger such as `cron`",
+            fix="schedule: nightly-report, or cron: '0 9 * * 1-5'",
+        )
+
+    def work(tx: Transaction) -> NextOccurrences:
+        record = find_schedule(tx, context.namespace, request.schedule) if request.schedule else None
+        if record is not None:
+            schedule, progress = record.schedule, record.progress
+        else:
+            schedule = _preview_schedule(context, request, now=now)
+            progress = initial_progress(schedule)
+        calendars = load_calendars(tx, [schedule]).for_schedule(schedule)
+        start = check_storable(request.after, field="after") if request.after is not None else now
+        if request.after is not None or not request.schedule:
+            progress = _progress_from(schedule, progress, start, calendars)
+        return NextOccurrences(
+            schedule=schedule.name if request.schedule else "",
+            trigger=schedule.trigger.describe(),
+            zone=schedule.trigger.zone if isinstance(schedule.trigger, ZONED_TRIGGERS) else "UTC",
+            after=start,
+            next=add_manual_runs_and_notes(
+                tx,
+                schedule,
+                forecast(
+                    schedule,
+                    progress,
+                    now=start,
+                    count=request.count,
+                    until=request.until,
+                    calendars=calendars,
+                ),
+                now=start,
+                count=request.count,
+                until=request.until,
+            ),
+            warnings=(
+                *(schedule.trigger.warnings() if isinstance(schedule.trigger, Cron) else ()),
+                *(fully_excluded_warning(tx, record) if record is not None else ()),
+            ),
+        )
+
+    return context.store.read(work)
+
+
+@operations.add("schedule", "health", GetSchedule, scope="read", examples=({"schedule": "nightly-report"},))
+def schedule_health(context: OperationContext, request: GetSchedule) -> ScheduleHealth:
+    """Show the health of a schedule: consecutive failures, rates and durations over 1, 4 and 24 hours."""
+    now = context.now()
+
+    def work(tx: Transaction) -> ScheduleHealth:
+        record = find_schedule(tx, context.namespace, request.schedule)
+        progress = record.progress
+        samples = _samples(tx, record.schedule, since=now - HEALTH_WINDOWS[-1])
+        late = progress.wake_at is not None and progress.wake_at < now
+        return ScheduleHealth(
+            schedule=record.schedule.name,
+            state=progress.state,
+            reason=progress.reason,
+            failures=progress.failures,
+            next_at=progress.next_at,
+            late_by=now - progress.wake_at if late and progress.wake_at else timedelta(0),
+            in_flight=record.in_flight.live,
+            windows={
+                f"{window // HOUR}h": compute_stats(samples, since=now - window, until=now + _TICK)
+                for window in HEALTH_WINDOWS
+            },
+        )
+
+    return context.store.read(work)
+
+
+def _matching(request: ListSchedules, found: Sequence[ScheduleListRow]) -> list[bool]:
+    if request.state is None and request.tag is None and request.waits_for is None and not request.metadata:
+        return _not_archived(found)
+    return [_matches(shown, request) for shown in found]
+
+
+@partial(cache_by_identity, max_entries=256)
+def _not_archived(found: Sequence[ScheduleListRow]) -> list[bool]:
+    return [shown.progress.state is not ScheduleState.ARCHIVED for shown in found]
+
+
+def _matches(shown: ScheduleListRow, request: ListSchedules) -> bool:
+    schedule = shown.schedule
+    hidden = request.state is None and shown.progress.state is ScheduleState.ARCHIVED
+    return (
+        not hidden
+        and (request.tag is None or request.tag in schedule.tags)
+        and (request.waits_for is None or request.waits_for in upstream_names(schedule).values())
+        and has_metadata(schedule.metadata, request.metadata)
+    )
+
+
+def has_metadata(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Return whether every wanted key is present with exactly that value."""
+    return not wanted or all(name in metadata and metadata[name] == value for name, value in wanted.items())
+
+
+def _preview_schedule(context: OperationContext, request: GetNextOccurrences, *, now: datetime) -> Schedule:
+    """Build a schedule that is not stored from the request's fields, to preview its trigger."""
+    draft = {"name": "preview", "target": Note(text="preview"), **request.draft}
+    made_at = min(now, request.after) if request.after is not None else now
+    return decode_schedule(
+        draft,
+        id="sch_preview",
+        now=made_at,
+        defaults=context.settings.schedule_defaults,
+        floor=context.settings.interval_floor,
+        namespace=context.namespace,
+    )
+
+
+def _progress_from(
+    schedule: Schedule, progress: ScheduleProgress, start: datetime, calendars: Mapping[str, Calendar]
+) -> ScheduleProgress:
+    """Return the progress the schedule would have if everything up to an instant were decided."""
+    moved = replace(progress, cursor=max(progress.cursor, start))
+    return apply_decision(schedule, moved, plan_next(schedule, moved, now=start, calendars=calendars))
+
+
+def _samples(tx: Transaction, schedule: Schedule, *, since: datetime) -> Sequence[RunSample]:
+    """Return the ended runs of a schedule since an instant, at most its newest 10,000."""
+    samples: list[RunSample] = []
+    cursor = ""
+    for _ in range(MAX_PAGES):
+        page = tx.find_runs(RunFilter(schedule_id=schedule.id, limit=1000, cursor=cursor))
+        samples += [
+            RunSample(run.planned_at, run.started_at, run.finished_at, run.state.value)
+            for run in page.rows
+            if run.state not in _UNFINISHED
+        ]
+        cursor = page.cursor
+        if not cursor or (page.rows and page.rows[-1].created_at < since):
+            break
+    return samples

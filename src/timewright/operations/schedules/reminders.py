@@ -1,0 +1,225 @@
+"""Reminders: a text at a time, once or repeatedly; stored as schedules with a note target."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from timewright.core.moments import MINUTE, check_duration, format_instant
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
+from timewright.core.target import Note
+from timewright.errors import InvalidInput
+from timewright.operations.context import OperationContext
+from timewright.operations.lookup import find_schedule, not_found
+from timewright.operations.pagination import paginate
+from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
+from timewright.operations.schedules.manual_runs import RunSchedule, run_schedule
+from timewright.operations.schedules.pause_archive import ScheduleAction, archive_schedule
+from timewright.operations.schedules.queries import has_metadata
+from timewright.operations.schedules.writes import CreateSchedule, create_schedule
+from timewright.ports import Page, ScheduleFilter, ScheduleRecord, Transaction
+
+REMINDER_GROUP = "reminders"
+REMINDER_METADATA = {"reminder": True}
+MAX_NAME_CHARS = 40
+MAX_SAME_NAMES = 1000
+
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
+
+
+class SetReminder(WriteRequest, frozen=True, kw_only=True):
+    """The text, and when: at an instant, after a delay, at an interval, or by cron."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=2000)]
+    at: datetime | None = None
+    after: timedelta | None = None
+    every: timedelta | None = None
+    cron: Annotated[str, Meta(max_length=256)] = ""
+    zone: Annotated[str, Meta(max_length=64)] = ""
+    name: Annotated[str, Meta(max_length=255)] = ""
+    force: bool = False
+
+
+class ListReminders(ListRequest, frozen=True, kw_only=True):
+    """List reminders; `finished` includes those that will not come again."""
+
+    finished: bool = False
+
+
+class CancelReminder(WriteRequest, frozen=True, kw_only=True):
+    """Which reminder, by its name or id."""
+
+    reminder: ObjectName
+
+
+class SnoozeReminder(WriteRequest, frozen=True, kw_only=True):
+    """Which reminder, by its name or id, and the delay until it comes once more."""
+
+    reminder: ObjectName
+    after: timedelta = 10 * MINUTE
+
+
+class Reminder(Struct, frozen=True, kw_only=True):
+    """A reminder: its text, a description of its trigger, and its next time; None when it has finished."""
+
+    id: str
+    name: str
+    text: str
+    when: str
+    next_at: datetime | None
+    state: ScheduleState
+
+
+class ReminderList(Struct, frozen=True, kw_only=True):
+    """A page of reminders, by name."""
+
+    reminders: tuple[Reminder, ...]
+    cursor: str = ""
+
+
+class SnoozedReminder(Struct, frozen=True, kw_only=True):
+    """A reminder, the instant at which it comes once more, and the run for it."""
+
+    reminder: Reminder
+    at: datetime
+    run: str
+
+
+class CancelledReminder(Struct, frozen=True, kw_only=True):
+    """A reminder that was cancelled."""
+
+    reminder: Reminder
+
+
+@operations.add(
+    "reminder",
+    "set",
+    SetReminder,
+    scope="write",
+    examples=(
+        {"text": "call the bank", "at": "2026-03-11T09:00:00Z", "name": "bank"},
+        {"text": "stretch", "every": "2h"},
+    ),
+)
+def set_reminder(context: OperationContext, request: SetReminder) -> Reminder:
+    """Set a reminder; when it is due, a run has its text as the result."""
+    now = context.now()
+    name = request.name or context.store.read(lambda tx: _free_name(tx, context.namespace, request.text))
+    draft = {
+        "name": name,
+        "note": request.text,
+        "group": REMINDER_GROUP,
+        "metadata": REMINDER_METADATA,
+        **_when(request, now=now),
+    }
+    created = create_schedule(
+        context, CreateSchedule(draft=draft, reason=request.reason, force=request.force)
+    )
+    return _to_reminder(created.schedule, created.progress)
+
+
+@operations.add("reminder", "list", ListReminders, scope="read", examples=({}, {"finished": True}))
+def list_reminders(context: OperationContext, request: ListReminders) -> ReminderList:
+    """List reminders by name."""
+
+    def work(tx: Transaction) -> ReminderList:
+        def find(limit: int, place: str) -> Page:
+            which = ScheduleFilter(
+                namespace=context.namespace, group=REMINDER_GROUP, limit=limit, cursor=place
+            )
+            return tx.find_schedules(which)
+
+        rows, cursor = paginate(
+            context, request, find, matches=lambda found: [_matches(record, request) for record in found]
+        )
+        return ReminderList(
+            reminders=tuple(_to_reminder(record.schedule, record.progress) for record in rows), cursor=cursor
+        )
+
+    return context.store.read(work)
+
+
+@operations.add("reminder", "cancel", CancelReminder, scope="write", examples=({"reminder": "tea"},))
+def cancel_reminder(context: OperationContext, request: CancelReminder) -> CancelledReminder:
+    """Cancel a reminder; its history stays."""
+    record = _find(context, request.reminder)
+    archived = archive_schedule(context, ScheduleAction(schedule=record.schedule.id, reason=request.reason))
+    return CancelledReminder(reminder=_to_reminder(archived.schedule, archived.progress))
+
+
+@operations.add(
+    "reminder",
+    "snooze",
+    SnoozeReminder,
+    scope="write",
+    examples=({"reminder": "tea"}, {"reminder": "tea", "after": "1h", "reason": "in a meeting"}),
+)
+def snooze_reminder(context: OperationContext, request: SnoozeReminder) -> SnoozedReminder:
+    """Repeat a reminder once after a delay, also a finished one; its other times stay."""
+    record = _find(context, request.reminder)
+    at = context.now() + check_duration(request.after, field="after")
+    created = run_schedule(
+        context, RunSchedule(schedule=record.schedule.id, at=at, reason=request.reason or "snoozed")
+    )
+    return SnoozedReminder(reminder=_to_reminder(record.schedule, record.progress), at=at, run=created.run.id)
+
+
+def _find(context: OperationContext, name: str) -> ScheduleRecord:
+    record = context.store.read(lambda tx: find_schedule(tx, context.namespace, name))
+    if not _is_reminder(record):
+        raise not_found("reminder", name, (), list_command="reminder list", field="reminder")
+    return record
+
+
+def _when(request: SetReminder, *, now: datetime) -> dict[str, Any]:
+    """Return the one trigger that the request gives."""
+    options: dict[str, Any] = {
+        "once": request.at,
+        "after": request.after,
+        "every": request.every,
+        "cron": request.cron or None,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    if len(given) != 1 or (request.zone and not request.cron):
+        raise InvalidInput(
+            "give exactly one time for the reminder",
+            field="at",
+            rule="exactly one of at, after, every and cron; a zone goes with cron",
+            fix="at: 2026-12-24T18:00:00+01:00, or after: 20m, or every: 2h",
+        )
+    if request.after is not None:
+        return {"once": format_instant(now + check_duration(request.after, field="after"))}
+    return given | ({"zone": request.zone} if request.zone else {})
+
+
+def _free_name(tx: Transaction, namespace: str, text: str) -> str:
+    """Return an unused name, made from the first words of the text."""
+    words = _NOT_IN_NAMES.sub("-", text.lower()).strip("-")[:MAX_NAME_CHARS].strip("-") or "reminder"
+    names = (words, *(f"{words}-{number}" for number in range(2, MAX_SAME_NAMES)))
+    return next((name for name in names if tx.find_schedule_id(namespace, name) is None), words)
+
+
+def _matches(record: ScheduleRecord, request: ListReminders) -> bool:
+    ended = record.progress.state in (ScheduleState.FINISHED, ScheduleState.ARCHIVED)
+    return _is_reminder(record) and (request.finished or not ended)
+
+
+def _is_reminder(record: ScheduleRecord) -> bool:
+    return isinstance(record.schedule.target, Note) and has_metadata(
+        record.schedule.metadata, REMINDER_METADATA
+    )
+
+
+def _to_reminder(schedule: Schedule, progress: ScheduleProgress) -> Reminder:
+    assert isinstance(schedule.target, Note)
+    return Reminder(
+        id=schedule.id,
+        name=schedule.name,
+        text=schedule.target.text,
+        when=schedule.trigger.describe(),
+        next_at=progress.next_at,
+        state=progress.state,
+    )

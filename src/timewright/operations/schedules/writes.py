@@ -1,0 +1,304 @@
+"""Write schedules: create, put and update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
+
+from timewright.core.input.decode import check_name, decode_changes, decode_schedule
+from timewright.core.input.input_errors import missing_field
+from timewright.core.input.struct_decoder import canonical_fields
+from timewright.core.schedule.schedule import Schedule, ScheduleState, check_new_schedule
+from timewright.core.target import Handoff
+from timewright.errors import Conflict, InvalidInput
+from timewright.ledger.dependencies.links import upstream_names
+from timewright.ledger.replan import create, revise
+from timewright.operations.access.secret_checks import reject_plain_secrets
+from timewright.operations.calendars.allowed_zones import check_schedule_zones
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.health.known_functions import function_warnings
+from timewright.operations.lookup import find_editable_schedule
+from timewright.operations.queues.policies import register_queue
+from timewright.operations.registry import ObjectName, WriteRequest, operations
+from timewright.operations.schedules.agent_rules import (
+    apply_agent_end,
+    check_agent_edit,
+    hold_for_approval_if_required,
+    is_agent,
+    keep_agent_end,
+)
+from timewright.operations.schedules.duplicates import reject_duplicate
+from timewright.operations.views import ScheduleDetail, build_schedule_detail
+from timewright.ports import ScheduleRecord, Transaction
+from timewright.ports.schedules import ScheduleSnapshot
+
+Revision = Annotated[int, Meta(ge=1)]
+
+_TIMING_FIELDS = ("trigger", "start_at", "end_at", "deadline")
+
+
+class CreateSchedule(WriteRequest, frozen=True, kw_only=True):
+    """A new schedule: name, trigger, target and policies; with `force`, an agent may create a duplicate."""
+
+    flattens: ClassVar[tuple[str, type[Struct]]] = ("draft", Schedule)
+
+    force: bool = False
+    draft: dict[str, Any] = field(default_factory=dict)
+
+
+class PutSchedule(WriteRequest, frozen=True, kw_only=True):
+    """A complete schedule, by its name; with `revision`, only if that is still the current one."""
+
+    flattens: ClassVar[tuple[str, type[Struct]]] = ("draft", Schedule)
+
+    revision: Revision | None = None
+    force: bool = False
+    draft: dict[str, Any] = field(default_factory=dict)
+
+
+class PutScheduleResult(Struct, frozen=True, kw_only=True):
+    """The schedule that was put, and whether it was created, updated or unchanged."""
+
+    change: Literal["created", "updated", "unchanged"]
+    detail: ScheduleDetail
+
+
+class UpdateSchedule(WriteRequest, frozen=True, kw_only=True):
+    """The fields to change; others stay. With `revision`, only if that is still the current one."""
+
+    flattens: ClassVar[tuple[str, type[Struct]]] = ("changes", Schedule)
+
+    schedule: ObjectName
+    revision: Revision | None = None
+    changes: dict[str, Any] = field(default_factory=dict)
+
+
+@operations.add(
+    "schedule",
+    "create",
+    CreateSchedule,
+    scope="write",
+    examples=(
+        {"name": "morning", "cron": "0 9 * * 1-5", "zone": "Europe/Berlin", "call": "reports.morning"},
+        {"name": "heartbeat", "every": "30s", "http": "GET https://example.com/up", "overlap": "skip"},
+    ),
+)
+def create_schedule(context: OperationContext, request: CreateSchedule) -> ScheduleDetail:
+    """Create a schedule and decide its first occurrence; a name in use is a conflict."""
+    now = context.now()
+    schedule_id = context.ids.new("schedule", now=now)
+    schedule = _build_schedule(context, request.draft, schedule_id=schedule_id, now=now)
+    schedule = apply_agent_end(context, schedule, now=now)
+    return in_transaction(context, lambda nested: _create(nested, schedule, request, now=now))
+
+
+@operations.add(
+    "schedule",
+    "put",
+    PutSchedule,
+    scope="write",
+    examples=(
+        {"name": "nightly-report", "cron": "30 3 * * *", "http": "POST https://example.com/report"},
+        {"name": "weekly", "cron": "0 8 * * 1", "note": "time to plan the week"},
+    ),
+)
+def put_schedule(context: OperationContext, request: PutSchedule) -> PutScheduleResult:
+    """Create a schedule or replace it completely, by its name; the same definition again changes nothing."""
+    now = context.now()
+    name = canonical_fields(request.draft, Schedule).get("name")
+    if name is None:
+        raise missing_field("name", rule="put identifies a schedule by its name", fix="name: nightly-report")
+    name = check_name(name)
+
+    def work(nested: OperationContext) -> PutScheduleResult:
+        record = nested.store.read(lambda tx: _find_by_name(tx, nested.namespace, name))
+        if record is None or record.progress.state is ScheduleState.ARCHIVED:
+            _reject_revision(request, name)
+            new = _build_schedule(
+                nested, request.draft, schedule_id=nested.ids.new("schedule", now=now), now=now
+            )
+            new = apply_agent_end(nested, new, now=now)
+            return PutScheduleResult(change="created", detail=_create(nested, new, request, now=now))
+        return _replace(nested, record, request, now=now)
+
+    return in_transaction(context, work)
+
+
+@operations.add(
+    "schedule",
+    "update",
+    UpdateSchedule,
+    scope="write",
+    examples=(
+        {"schedule": "nightly-report", "overlap": "queue", "grace": "5m"},
+        {"schedule": "nightly-report", "zone": "Europe/Berlin", "revision": 1, "reason": "the team moved"},
+    ),
+)
+def update_schedule(context: OperationContext, request: UpdateSchedule) -> ScheduleDetail:
+    """Change some fields of a schedule; its next occurrence is decided again, past decisions stay."""
+    now = context.now()
+
+    def work(nested: OperationContext) -> ScheduleDetail:
+        record = nested.store.read(lambda tx: find_editable_schedule(tx, nested.namespace, request.schedule))
+        _check_revision(record.schedule, request.revision)
+        check_agent_edit(nested, record)
+        changed = decode_changes(
+            request.changes, of=record.schedule, now=now, floor=nested.settings.interval_floor
+        )
+        changed = keep_agent_end(nested, record.schedule, changed, now=now)
+        _check_schedule(nested, changed)
+        return _revise(nested, changed, replaces=record.schedule.revision, reason=request.reason, now=now)
+
+    return in_transaction(context, work)
+
+
+def _build_schedule(
+    context: OperationContext, draft: Mapping[str, Any], *, schedule_id: str, now: datetime
+) -> Schedule:
+    schedule = decode_schedule(
+        draft,
+        id=schedule_id,
+        now=now,
+        floor=context.settings.interval_floor,
+        defaults=context.settings.schedule_defaults,
+        namespace=context.namespace,
+        created_by=context.by.name,
+        origin=context.by.origin,
+    )
+    _check_schedule(context, schedule)
+    return schedule
+
+
+def _check_schedule(context: OperationContext, schedule: Schedule) -> None:
+    check_schedule_zones(context.settings, schedule)
+    reject_plain_secrets(context.caller, schedule)
+    if context.check_target is not None:
+        context.check_target(schedule.target)
+    if schedule.namespace != context.namespace:
+        raise InvalidInput(
+            f"namespace {schedule.namespace!r} is not the namespace of this request",
+            field="namespace",
+            value=schedule.namespace,
+            rule="a request writes to its own namespace",
+            fix="leave it out",
+        )
+    if isinstance(schedule.target, Handoff) and schedule.queue is None:
+        raise InvalidInput(
+            "a handoff target needs a queue",
+            field="queue",
+            rule="external workers lease handoff runs from a queue",
+            fix=f"queue: {schedule.name}",
+        )
+
+
+def _create(
+    context: OperationContext, schedule: Schedule, request: CreateSchedule | PutSchedule, *, now: datetime
+) -> ScheduleDetail:
+    by = context.actor_with_reason(request.reason)
+    if is_agent(context) and not request.force:
+        reject_duplicate(context, schedule)
+    _release_archived_name(context, schedule.name, now=now)
+    (made,) = create(context.store, [schedule], by=by, now=now)
+    context.notify(made.facts)
+    hold_for_approval_if_required(context, schedule, now=now)
+    if schedule.queue is not None:
+        register_queue(context, schedule.queue, now=now)
+    return _with_warnings(context, context.store.read(lambda tx: _new_detail(tx, schedule, now=now)), now=now)
+
+
+def _new_detail(tx: Transaction, schedule: Schedule, *, now: datetime) -> ScheduleDetail:
+    """Return the detail of a new schedule: it has no notes or manual runs, and nothing else depends on it."""
+    record = tx.get_schedules([schedule.id])[schedule.id]
+    own = bool(upstream_names(schedule))
+    return build_schedule_detail(
+        tx, ScheduleSnapshot(record, has_downstream=own, has_manual_runs=False, has_notes=False), now=now
+    )
+
+
+def _release_archived_name(context: OperationContext, name: str, *, now: datetime) -> None:
+    """Rename an archived schedule that has this name, so that a new one can use it."""
+    record = context.store.read(lambda tx: _find_by_name(tx, context.namespace, name))
+    if record is None or record.progress.state is not ScheduleState.ARCHIVED:
+        return
+    renamed = replace(record.schedule, name=f"{name[:200]} ({record.schedule.id})")
+    by = context.actor_with_reason("a new schedule reused its name")
+    context.notify(revise(context.store, renamed, ids=context.ids, by=by, now=now).facts)
+
+
+def _replace(
+    context: OperationContext, record: ScheduleRecord, request: PutSchedule, *, now: datetime
+) -> PutScheduleResult:
+    old = record.schedule
+    _check_revision(old, request.revision)
+    # Parse it as of its creation, so that the same definition has the same anchor and compares equal.
+    wanted = _build_schedule(context, request.draft, schedule_id=old.id, now=old.created_at)
+    wanted = replace(
+        wanted, revision=old.revision, created_at=old.created_at, created_by=old.created_by, origin=old.origin
+    )
+    wanted = keep_agent_end(context, old, wanted, now=now)
+    if wanted == old:
+        return PutScheduleResult(change="unchanged", detail=read_schedule_detail(context, old.id, now=now))
+    check_agent_edit(context, record)
+    if any(getattr(wanted, field) != getattr(old, field) for field in _TIMING_FIELDS):
+        check_new_schedule(
+            wanted, now=now, catch_up_given="catch_up" in canonical_fields(request.draft, Schedule)
+        )
+    detail = _revise(context, wanted, replaces=old.revision, reason=request.reason, now=now)
+    return PutScheduleResult(change="updated", detail=detail)
+
+
+def _revise(
+    context: OperationContext, schedule: Schedule, *, replaces: int, reason: str, now: datetime
+) -> ScheduleDetail:
+    by = context.actor_with_reason(reason)
+    changed = revise(context.store, schedule, ids=context.ids, by=by, now=now, replaces=replaces)
+    context.notify(changed.facts)
+    if schedule.queue is not None:
+        register_queue(context, schedule.queue, now=now)
+    return _with_warnings(context, read_schedule_detail(context, schedule.id, now=now), now=now)
+
+
+def _with_warnings(context: OperationContext, detail: ScheduleDetail, *, now: datetime) -> ScheduleDetail:
+    found = function_warnings(context, detail.schedule.target, now=now)
+    return replace(detail, warnings=found) if found else detail
+
+
+def _check_revision(schedule: Schedule, expected: int | None) -> None:
+    if expected is not None and expected != schedule.revision:
+        raise Conflict(
+            f"schedule {schedule.name} is at revision {schedule.revision}, not {expected}",
+            field="revision",
+            value=expected,
+            rule="`revision` must be the current revision",
+            fix=f"read the schedule again and update revision {schedule.revision}",
+        )
+
+
+def _reject_revision(request: PutSchedule, name: str) -> None:
+    if request.revision is not None:
+        raise Conflict(
+            f"schedule {name} does not exist, so it has no revision {request.revision}",
+            field="revision",
+            value=request.revision,
+            rule="`revision` is only for an existing schedule",
+            fix="leave revision out to create it",
+        )
+
+
+def _find_by_name(tx: Transaction, namespace: str, name: str) -> ScheduleRecord | None:
+    """Return the schedule with this name, in any state."""
+    found = tx.find_schedule_id(namespace, name)
+    return tx.get_schedules([found])[found] if found is not None else None
+
+
+def read_schedule_detail(context: OperationContext, schedule_id: str, *, now: datetime) -> ScheduleDetail:
+    """Return the current detail of a schedule by its id."""
+    return context.store.read(
+        lambda tx: build_schedule_detail(
+            tx, ScheduleSnapshot(tx.get_schedules([schedule_id])[schedule_id]), now=now
+        )
+    )

@@ -1,0 +1,1 @@
+"""Workflows: definitions, their versions and schedules, and their runs."""

@@ -1,0 +1,236 @@
+"""Workflow runs: start, draw as a graph, pause and resume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
+
+from timewright.core.run.run import Run
+from timewright.core.workflow import WorkflowSpec, layers, render_graph
+from timewright.errors import InvalidInput
+from timewright.ledger.workflow_runs.control import pause_workflow_run, resume_workflow_run, start_workflow
+from timewright.ledger.workflow_runs.records import WorkflowContext, spec_digest, workflow_context
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.example_ids import WORKFLOW_RUN
+from timewright.operations.lookup import find_run
+from timewright.operations.registry import ObjectName, OperationRequest, WriteRequest, operations
+from timewright.operations.views import RunDetail, build_run_detail
+from timewright.operations.workflows.workflow_records import require_version, require_workflow
+from timewright.operations.workflows.workflows import Version
+from timewright.ports import Transaction
+from timewright.ports.workflow import StepRow
+
+MAX_STEPS_SHOWN = 1000
+
+
+class RunWorkflow(WriteRequest, frozen=True, kw_only=True):
+    """Which workflow to run now, and its input; `like` uses the version and input of an earlier run."""
+
+    workflow: ObjectName
+    version: Version | None = None
+    input: dict[str, Any] = field(default_factory=dict)
+    user: Annotated[str, Meta(max_length=255)] = ""
+    like: Annotated[str, Meta(max_length=64)] = ""
+    client_key: Annotated[str, Meta(max_length=255)] = ""
+
+
+class DrawWorkflow(OperationRequest, frozen=True, kw_only=True):
+    """Which workflow to draw; with `run`, with the states of its steps in that run."""
+
+    workflow: ObjectName
+    version: Version | None = None
+    run: Annotated[str, Meta(max_length=64)] = ""
+
+
+class StepStatus(Struct, frozen=True, kw_only=True):
+    """A step: its layer in the drawing, and its state in a run; `left` counts its unfinished items."""
+
+    step: str
+    layer: int
+    needs: tuple[str, ...]
+    state: str = ""
+    run: str = ""
+    left: int = 0
+    reason: str = ""
+
+
+class WorkflowDrawing(Struct, frozen=True, kw_only=True):
+    """A workflow as text, layer by layer, and its first thousand steps."""
+
+    workflow: str
+    version: int
+    run: str
+    text: str
+    steps: tuple[StepStatus, ...]
+
+
+class WorkflowRunAction(WriteRequest, frozen=True, kw_only=True):
+    """Which workflow run."""
+
+    run: ObjectName
+
+
+@operations.add(
+    "workflow",
+    "run",
+    RunWorkflow,
+    scope="trigger",
+    examples=(
+        {"workflow": "nightly-load"},
+        {"workflow": "nightly-load", "input": {"day": "2026-03-09"}, "client_key": "ticket-17"},
+        {"workflow": "nightly-load", "like": WORKFLOW_RUN},
+    ),
+)
+def run_workflow(context: OperationContext, request: RunWorkflow) -> RunDetail:
+    """Run a workflow now; the run stores the version and input it was started with."""
+    now = context.now()
+
+    def work(nested: OperationContext) -> RunDetail:
+        part = nested.store.read(lambda tx: _build_workflow_context(tx, nested, request))
+        result = start_workflow(
+            nested.store,
+            part,
+            namespace=nested.namespace,
+            ids=nested.ids,
+            by=nested.actor_with_reason(request.reason),
+            now=now,
+            client_key=request.client_key,
+        )
+        nested.notify(result.facts)
+        return nested.store.read(lambda tx: build_run_detail(tx, result.runs[0]))
+
+    return in_transaction(context, work)
+
+
+@operations.add(
+    "workflow",
+    "graph",
+    DrawWorkflow,
+    scope="read",
+    examples=({"workflow": "nightly-load"}, {"workflow": "nightly-load", "run": WORKFLOW_RUN}),
+)
+def draw_workflow(context: OperationContext, request: DrawWorkflow) -> WorkflowDrawing:
+    """Draw a workflow as text, layer by layer; with `run`, with the state of each step."""
+
+    def work(tx: Transaction) -> WorkflowDrawing:
+        head = require_workflow(tx, context.namespace, request.workflow)
+        if not request.run:
+            version = request.version or head.version
+            return _draw(require_version(tx, context.namespace, request.workflow, version), run="", states={})
+        run = find_run(tx, context.namespace, request.run)
+        pin = _workflow_context_of(run, request.workflow)
+        spec = require_version(tx, context.namespace, pin.workflow, pin.version)
+        return _draw(spec, run=run.id, states=_step_states(tx, run, tx.get_steps(run.id)))
+
+    return context.store.read(work)
+
+
+@operations.add("workflow", "pause", WorkflowRunAction, scope="trigger", examples=({"run": WORKFLOW_RUN},))
+def pause_workflow(context: OperationContext, request: WorkflowRunAction) -> RunDetail:
+    """Pause a workflow run: no further steps start, active ones continue, its time limit stops."""
+
+    def act(nested: OperationContext, run: Run) -> None:
+        pause_workflow_run(nested.store, run, by=nested.actor_with_reason(request.reason), now=nested.now())
+
+    return _change_run(context, request, act)
+
+
+@operations.add("workflow", "resume", WorkflowRunAction, scope="trigger", examples=({"run": WORKFLOW_RUN},))
+def resume_workflow(context: OperationContext, request: WorkflowRunAction) -> RunDetail:
+    """Resume a paused workflow run; one that is not paused does not change."""
+
+    def act(nested: OperationContext, run: Run) -> None:
+        nested.notify(
+            resume_workflow_run(
+                nested.store, run, by=nested.actor_with_reason(request.reason), now=nested.now()
+            )
+        )
+
+    return _change_run(context, request, act)
+
+
+def _change_run(
+    context: OperationContext, request: WorkflowRunAction, act: Callable[[OperationContext, Run], None]
+) -> RunDetail:
+    def work(nested: OperationContext) -> RunDetail:
+        run = nested.store.read(lambda tx: find_run(tx, nested.namespace, request.run))
+        act(nested, run)
+        return nested.store.read(lambda tx: build_run_detail(tx, find_run(tx, nested.namespace, run.id)))
+
+    return in_transaction(context, work)
+
+
+def _build_workflow_context(
+    tx: Transaction, context: OperationContext, request: RunWorkflow
+) -> WorkflowContext:
+    head = require_workflow(tx, context.namespace, request.workflow)
+    version, given, user = request.version or head.version, dict(request.input), request.user
+    if request.like:
+        pin = _workflow_context_of(find_run(tx, context.namespace, request.like), request.workflow)
+        version, given, user = request.version or pin.version, {**pin.input, **given}, user or pin.user
+    spec = require_version(tx, context.namespace, request.workflow, version)
+    return WorkflowContext(
+        workflow=request.workflow,
+        version=version,
+        digest=spec_digest(spec),
+        user=user,
+        input=spec.merge_input(given),
+    )
+
+
+def _workflow_context_of(run: Run, workflow: str) -> WorkflowContext:
+    part = workflow_context(run)
+    pin = part.pin if part is not None else None
+    if pin is None or pin.workflow != workflow:
+        raise InvalidInput(
+            f"run {run.id} is not a run of workflow {workflow}",
+            field="run",
+            value=run.id,
+            rule="a started run of this workflow",
+            fix="run list shows the runs, run get the workflow of each",
+        )
+    return pin
+
+
+def _draw(spec: WorkflowSpec, *, run: str, states: Mapping[str, StepStatus]) -> WorkflowDrawing:
+    rows = [(n, step) for n, layer in enumerate(layers(spec), start=1) for step in layer]
+    views = []
+    for layer, step in rows[:MAX_STEPS_SHOWN]:
+        seen = states.get(step.name, StepStatus(step=step.name, layer=layer, needs=step.needs))
+        views.append(
+            StepStatus(
+                step=step.name,
+                layer=layer,
+                needs=step.needs,
+                state=seen.state or ("waiting" if run else ""),
+                run=seen.run,
+                left=seen.left,
+                reason=seen.reason,
+            )
+        )
+    marks = {view.step: view.state + (f" ({view.left} left)" if view.left else "") for view in views}
+    text = render_graph(spec, states=marks if run else None)
+    return WorkflowDrawing(workflow=spec.name, version=spec.version, run=run, text=text, steps=tuple(views))
+
+
+def _step_states(tx: Transaction, run: Run, rows: Mapping[str, StepRow]) -> dict[str, StepStatus]:
+    """Return the states of a run's steps; a started step has the state of its own run."""
+    newest = {part.step: one for one in tx.child_runs(run.id) if (part := workflow_context(one)) is not None}
+    found: dict[str, StepStatus] = {}
+    for name, row in rows.items():
+        step_run = newest.get(name)
+        state = row.state
+        if state == "started":
+            state = step_run.state.value if step_run is not None and row.run_id else "running"
+        found[name] = StepStatus(
+            step=name,
+            layer=0,
+            needs=(),
+            state=state,
+            run=step_run.id if step_run is not None else "",
+            left=row.live,
+            reason=step_run.reason or step_run.error if step_run is not None else "",
+        )
+    return found

@@ -1,0 +1,110 @@
+"""The schedules of a workflow: created, updated and archived together with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from timewright.core.input.aliases import snake_case
+from timewright.core.schedule.schedule import ScheduleState
+from timewright.core.workflow import WorkflowSpec
+from timewright.errors import Conflict, InvalidWorkflow, TimewrightError
+from timewright.ledger.replan import archive
+from timewright.operations.context import OperationContext
+from timewright.operations.schedules.writes import PutSchedule, put_schedule
+from timewright.ports import Transaction
+
+_HANDLED_FIELDS = {"workflow", "workflow_id", "version", "user", "user_id", "input", "name", "schedule_id"}
+
+
+def deploy_schedules(
+    context: OperationContext, spec: WorkflowSpec, *, owned: Mapping[str, str], reason: str, now: datetime
+) -> dict[str, str]:
+    """Put the schedules of a workflow, and archive those it no longer has; paused schedules stay paused."""
+    deployed: dict[str, str] = {}
+    for n, written in enumerate(spec.schedules):
+        where = f"schedules[{n}]"
+        draft = _draft(spec, written, where, is_only=len(spec.schedules) == 1, number=n + 1)
+        name = str(draft["name"])
+        if name in deployed:
+            raise _error(
+                where, f"two schedules have the name {name!r}", rule="names are unique", fix="name: …"
+            )
+        _reject_foreign(context, name, owned)
+        deployed[name] = _put(context, draft, where, reason=reason)
+    removed = {
+        name: schedule_id for name, schedule_id in owned.items() if schedule_id not in deployed.values()
+    }
+    archive_schedules(context, removed, reason=reason, now=now)
+    return deployed
+
+
+def archive_schedules(
+    context: OperationContext, schedules: Mapping[str, str], *, reason: str, now: datetime
+) -> list[str]:
+    """Archive schedules of a workflow; their history stays."""
+    ids = sorted(schedules.values())
+    found = context.store.read(lambda tx: tx.get_schedules(ids)) if ids else {}
+    not_archived = [i for i, record in found.items() if record.progress.state is not ScheduleState.ARCHIVED]
+    for schedule_id in not_archived:
+        by = context.actor_with_reason(reason or "removed from its workflow")
+        context.notify(archive(context.store, schedule_id, by=by, now=now).facts)
+    return sorted(name for name, schedule_id in schedules.items() if schedule_id in not_archived)
+
+
+def _draft(
+    spec: WorkflowSpec, written: Mapping[str, Any], where: str, *, is_only: bool, number: int
+) -> dict[str, Any]:
+    """Return the definition of a workflow's schedule: it runs this version, for its user."""
+    fields = {snake_case(str(key)): value for key, value in written.items()}
+    if fields.get("workflow_id", fields.get("workflow", spec.name)) != spec.name:
+        raise _error(
+            where,
+            "the schedule runs another workflow",
+            rule="a schedule here runs this workflow",
+            fix=spec.name,
+        )
+    rest = {key: value for key, value in written.items() if snake_case(str(key)) not in _HANDLED_FIELDS}
+    target = {"kind": "workflow", "workflow": spec.name, "version": spec.version}
+    user = fields.get("user_id", fields.get("user"))
+    if user is not None:
+        target["user"] = user
+    if "input" in fields:
+        target["input"] = fields["input"]
+    default_name = spec.name if is_only else f"{spec.name}-{number}"
+    name = fields.get("name") or fields.get("schedule_id") or default_name
+    return {"preset": "workflow", **rest, "name": name, "target": target}
+
+
+def _put(context: OperationContext, draft: dict[str, Any], where: str, *, reason: str) -> str:
+    try:
+        return put_schedule(context, PutSchedule(draft=draft, reason=reason)).detail.schedule.id
+    except Conflict:
+        raise
+    except TimewrightError as error:
+        at = f"{where}.{error.field}" if error.field else where
+        raise InvalidWorkflow(
+            f"{where}: {error.message}", field=at, value=error.value, rule=error.rule, fix=error.fix
+        ) from None
+
+
+def _reject_foreign(context: OperationContext, name: str, owned: Mapping[str, str]) -> None:
+    def work(tx: Transaction) -> bool:
+        found = tx.find_schedule_id(context.namespace, name)
+        if found is None or found in owned.values():
+            return False
+        return tx.get_schedules([found])[found].progress.state is not ScheduleState.ARCHIVED
+
+    if context.store.read(work):
+        raise Conflict(
+            f"schedule {name} exists and does not belong to this workflow",
+            field="schedules",
+            value=name,
+            rule="a workflow changes only its own schedules",
+            fix="give the workflow's schedule another name",
+        )
+
+
+def _error(where: str, message: str, *, rule: str, fix: str) -> InvalidWorkflow:
+    return InvalidWorkflow(f"{where}: {message}", field=where, rule=rule, fix=fix)

@@ -1,0 +1,292 @@
+"""Workflows: put, get, list and delete; every version stays."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
+
+from timewright.core.input.names import check_name
+from timewright.core.input.shorthand import expand_target
+from timewright.core.target import AnyTarget, Workflow
+from timewright.core.workflow import WorkflowSpec, decode_workflow
+from timewright.errors import Conflict, InvalidInput, InvalidWorkflow, TimewrightError
+from timewright.ledger.workflow_runs.records import (
+    VERSION,
+    WORKFLOW,
+    WorkflowHeader,
+    find_header,
+    read_header,
+    spec_digest,
+    version_name,
+)
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.pagination import paginate
+from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
+from timewright.operations.workflows.workflow_records import (
+    header_row,
+    require_version,
+    require_workflow,
+    save_version,
+)
+from timewright.operations.workflows.workflow_schedules import archive_schedules, deploy_schedules
+from timewright.ports import Page, StoredObject, Transaction
+
+Version = Annotated[int, Meta(ge=1)]
+
+
+class PutWorkflow(WriteRequest, frozen=True, kw_only=True):
+    """A complete workflow, by its name: steps, and optionally input, time limit, executor, schedules."""
+
+    flattens: ClassVar[tuple[str, type[Struct]]] = ("draft", WorkflowSpec)
+
+    draft: dict[str, Any] = field(default_factory=dict)
+
+
+class DeployedWorkflow(Struct, frozen=True, kw_only=True):
+    """The workflow that was put, what changed, and its schedules."""
+
+    change: Literal["created", "updated", "unchanged"]
+    workflow: str
+    version: int
+    steps: int
+    schedules: dict[str, str]
+
+
+class GetWorkflow(OperationRequest, frozen=True, kw_only=True):
+    """Which workflow, and which version; the default is the newest."""
+
+    workflow: ObjectName
+    version: Version | None = None
+
+
+class WorkflowDetail(Struct, frozen=True, kw_only=True):
+    """One version of a workflow, the number of the newest, and its schedules."""
+
+    workflow: WorkflowSpec
+    version: int
+    newest: int
+    at: datetime
+    schedules: dict[str, str]
+
+
+class ListWorkflows(ListRequest, frozen=True, kw_only=True):
+    """List the workflows of the namespace."""
+
+
+class WorkflowSummary(Struct, frozen=True, kw_only=True):
+    """A workflow in a list."""
+
+    workflow: str
+    version: int
+    at: datetime
+    schedules: tuple[str, ...]
+
+
+class WorkflowList(Struct, frozen=True, kw_only=True):
+    """A page of workflows, by name."""
+
+    workflows: tuple[WorkflowSummary, ...]
+    cursor: str = ""
+
+
+class DeleteWorkflow(WriteRequest, frozen=True, kw_only=True):
+    """Which workflow to delete, with its schedules."""
+
+    workflow: ObjectName
+
+
+class DeletedWorkflow(Struct, frozen=True, kw_only=True):
+    """A deleted workflow; its versions stay for the runs that use them."""
+
+    workflow: str
+    version: int
+    retired: tuple[str, ...]
+
+
+@operations.add(
+    "workflow",
+    "put",
+    PutWorkflow,
+    scope="write",
+    examples=(
+        {
+            "name": "orders",
+            "steps": [
+                {"name": "fetch", "target": "orders.fetch"},
+                {
+                    "name": "load",
+                    "target": "orders.load",
+                    "needs": ["fetch"],
+                    "input": {"rows": {"$from": "steps.fetch.result.rows"}},
+                },
+            ],
+            "schedules": [{"cron": "0 6 * * *", "zone": "Europe/Berlin", "user_id": "ada"}],
+        },
+        {"name": "tidy", "steps": [{"name": "sweep", "target": {"kind": "note", "text": "swept"}}]},
+    ),
+)
+def put_workflow(context: OperationContext, request: PutWorkflow) -> DeployedWorkflow:
+    """Store a new version of a workflow and deploy its schedules; the same again changes nothing."""
+    now = context.now()
+    spec = _parse(context, request.draft)
+    wanted = spec.version if "version" in request.draft else None
+
+    def work(nested: OperationContext) -> DeployedWorkflow:
+        head = nested.store.read(lambda tx: find_header(tx, nested.namespace, spec.name))
+        digest = spec_digest(spec)
+        if head is not None and not head.deleted and head.digest == digest and wanted in (None, head.version):
+            return _deployed("unchanged", spec, head)
+        version = head.version + 1 if head is not None else 1
+        _check_version(spec.name, wanted, version)
+        stored = replace(spec, version=version)
+        owned = head.schedules if head is not None else {}
+        schedules = deploy_schedules(nested, stored, owned=owned, reason=request.reason, now=now)
+        after = WorkflowHeader(version=version, digest=digest, schedules=schedules)
+        nested.store.write(lambda tx: save_version(tx, nested, stored, after, reason=request.reason, now=now))
+        return _deployed("created" if head is None else "updated", stored, after)
+
+    return in_transaction(context, work)
+
+
+@operations.add(
+    "workflow",
+    "get",
+    GetWorkflow,
+    scope="read",
+    examples=({"workflow": "nightly-load"}, {"workflow": "nightly-load", "version": 1}),
+)
+def get_workflow(context: OperationContext, request: GetWorkflow) -> WorkflowDetail:
+    """Show a workflow: the newest version, or an older one."""
+
+    def work(tx: Transaction) -> WorkflowDetail:
+        head = require_workflow(tx, context.namespace, request.workflow)
+        version = request.version or head.version
+        name = version_name(request.workflow, version)
+        rows = tx.get_objects(VERSION, namespace=context.namespace, names=[name])
+        return WorkflowDetail(
+            workflow=require_version(tx, context.namespace, request.workflow, version),
+            version=version,
+            newest=head.version,
+            at=rows[0].at,
+            schedules=head.schedules,
+        )
+
+    return context.store.read(work)
+
+
+@operations.add("workflow", "list", ListWorkflows, scope="read", examples=({},))
+def list_workflows(context: OperationContext, request: ListWorkflows) -> WorkflowList:
+    """List the workflows of the namespace, each with its newest version and its schedules."""
+
+    def work(tx: Transaction) -> WorkflowList:
+        stored = [(row, read_header(row)) for row in tx.get_objects(WORKFLOW, namespace=context.namespace)]
+        rows = [_summarize(row, head) for row, head in stored if not head.deleted]
+
+        def find(limit: int, place: str) -> Page:
+            after = [row for row in rows if row.workflow > place]
+            return Page(tuple(after[:limit]), after[limit - 1].workflow if len(after) > limit else "")
+
+        page, cursor = paginate(context, request, find)
+        return WorkflowList(workflows=tuple(page), cursor=cursor)
+
+    return context.store.read(work)
+
+
+@operations.add("workflow", "delete", DeleteWorkflow, scope="write", examples=({"workflow": "nightly-load"},))
+def delete_workflow(context: OperationContext, request: DeleteWorkflow) -> DeletedWorkflow:
+    """Delete a workflow and archive its schedules; active runs continue, and its versions stay."""
+    now = context.now()
+
+    def work(nested: OperationContext) -> DeletedWorkflow:
+        head = nested.store.read(lambda tx: require_workflow(tx, nested.namespace, request.workflow))
+        retired = archive_schedules(nested, head.schedules, reason=request.reason, now=now)
+        deleted = replace(head, deleted=True, schedules={})
+        by = nested.actor_with_reason(request.reason)
+        entry = by.audit_entry(
+            "workflow.delete", namespace=nested.namespace, subject=request.workflow, now=now
+        )
+
+        def write(tx: Transaction) -> None:
+            tx.put_objects([header_row(nested.namespace, request.workflow, deleted, now=now)])
+            tx.add_audit([entry])
+
+        nested.store.write(write)
+        return DeletedWorkflow(workflow=request.workflow, version=head.version, retired=tuple(retired))
+
+    return in_transaction(context, work)
+
+
+def _parse(context: OperationContext, draft: dict[str, Any]) -> WorkflowSpec:
+    executor = draft.get("executor")
+    if isinstance(executor, str | dict) and executor:
+        draft = {**draft, "executor": expand_target(executor, "executor")}
+    spec = decode_workflow(draft)
+    if "namespace" in draft and spec.namespace != context.namespace:
+        raise InvalidInput(
+            f"namespace {spec.namespace!r} is not the namespace of this request",
+            field="namespace",
+            value=spec.namespace,
+            rule="a request writes to its own namespace",
+            fix="leave it out",
+        )
+    spec = replace(spec, name=check_name(spec.name), namespace=context.namespace)
+    for n, step in enumerate(spec.steps):
+        if isinstance(step.target, Workflow) and step.target.workflow == spec.name:
+            where = f"steps[{n}].target.workflow"
+            raise InvalidWorkflow(
+                f"{where}: the workflow runs itself",
+                field=where,
+                value=spec.name,
+                rule="a workflow cannot be a step of itself",
+                fix="use another workflow",
+            )
+        _check_step(context, step.target, path=f"steps[{n}]")
+    return spec
+
+
+def _check_step(context: OperationContext, target: AnyTarget, *, path: str) -> None:
+    """Reject a step whose target could never start; its arguments may come from other steps."""
+    if context.check_target is None:
+        return
+    try:
+        context.check_target(target, args_later=True)
+    except TimewrightError as error:
+        raise type(error)(
+            f"{path}: {error.message}",
+            field=f"{path}.{error.field or 'target'}",
+            value=error.value,
+            rule=error.rule,
+            fix=error.fix,
+        ) from None
+
+
+def _check_version(name: str, wanted: int | None, version: int) -> None:
+    if wanted is not None and wanted != version:
+        raise Conflict(
+            f"the next version of workflow {name} is {version}, not {wanted}",
+            field="version",
+            value=wanted,
+            rule="versions are numbered in order and never change",
+            fix="leave it out",
+        )
+
+
+def _summarize(row: StoredObject, head: WorkflowHeader) -> WorkflowSummary:
+    return WorkflowSummary(
+        workflow=row.name, version=head.version, at=row.at, schedules=tuple(sorted(head.schedules))
+    )
+
+
+def _deployed(
+    change: Literal["created", "updated", "unchanged"], spec: WorkflowSpec, head: WorkflowHeader
+) -> DeployedWorkflow:
+    return DeployedWorkflow(
+        change=change,
+        workflow=spec.name,
+        version=head.version,
+        steps=len(spec.steps),
+        schedules=head.schedules,
+    )

@@ -1,0 +1,77 @@
+"""The built-in advisor: reads responses through the tools, applies the rules, and performs their advice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from timewright.core.moments import DAY, MINUTE, parse_duration, parse_instant
+from timewright.core.schedule.hints import MIN_INTERVAL
+from timewright.planner.heuristic_rules import AdviceInput, apply_rules, sort_by_time
+from timewright.planner.response_metrics import ParsedResponse, parse_fields
+from timewright.planner.tools import SUBMIT_TOOL
+from timewright.ports import AdvisorReport, CallTool
+
+# Enough for a trend that one outlier does not turn, and few enough to see a rise that has just begun.
+RESPONSES_READ = 4
+
+
+class HeuristicAdvisor:
+    """Advises by fixed rules: no network, no tokens, and the same advice for the same input."""
+
+    name = "heuristic"
+
+    def advise(self, brief: Mapping[str, Any], use: CallTool, *, tokens_left: int) -> AdvisorReport:
+        """Analyse one schedule by the rules."""
+        history = use("get_response_history", {"limit": RESPONSES_READ})
+        siblings = use("get_sibling_latest_responses", {}) if brief["siblings"] else {}
+        advice = apply_rules(
+            build_advice_input(brief, history.get("responses", ()), siblings.get("siblings", ()))
+        )
+        refusals = [answer["refused"] for answer in _perform(use, advice.tool_calls) if "refused" in answer]
+        use(
+            SUBMIT_TOOL,
+            {
+                "reasoning": advice.reasoning,
+                "actions_taken": [tool for tool, _ in advice.tool_calls],
+                "confidence": advice.confidence,
+                "next_analysis_in_minutes": math.ceil(advice.look_again_in / MINUTE),
+            },
+        )
+        return AdvisorReport(warnings=tuple(str(refusal)[:450] for refusal in refusals))
+
+
+def _perform(use: CallTool, invocations: Sequence[tuple[str, dict[str, Any]]]) -> list[Mapping[str, Any]]:
+    return [use(tool, arguments) for tool, arguments in invocations]
+
+
+def build_advice_input(
+    brief: Mapping[str, Any], responses: Sequence[Mapping[str, Any]], siblings: Sequence[Mapping[str, Any]]
+) -> AdviceInput:
+    """Build the rules' input from the brief and the responses."""
+    schedule, hints = brief["schedule"], brief["hints"]
+    return AdviceInput(
+        now=parse_instant(brief["now"]),
+        next_at=parse_instant(schedule["next_at"]) if schedule["next_at"] else None,
+        interval=_duration(schedule["interval"]),
+        min_interval=_duration(schedule["min_interval"]) or MIN_INTERVAL,
+        max_interval=_duration(schedule["max_interval"]) or DAY,
+        failures=brief["health"]["failures"],
+        has_stretch_cadence=schedule["has_stretch_cadence"],
+        hinted_interval=_duration((hints["interval"] or {}).get("interval")),
+        is_paused_by_hint=hints["pause"] is not None,
+        responses=sort_by_time([_parse_response(one) for one in responses]),
+        siblings={str(one["schedule"]): _parse_response(one) for one in siblings},
+    )
+
+
+def _parse_response(one: Mapping[str, Any]) -> ParsedResponse:
+    return ParsedResponse(
+        at=parse_instant(one["at"]), ok=one["state"] == "succeeded", fields=parse_fields(one["body"])
+    )
+
+
+def _duration(text: str | None) -> timedelta | None:
+    return parse_duration(text) if text else None

@@ -1,0 +1,145 @@
+"""An advisor that asks a language model. Responses and names are data to it; its advice becomes hints."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from timewright.planner.api_dialects import DIALECTS, ConversationTurn, ModelReply, ToolCall, parse_tool_call
+from timewright.planner.model_client import ModelClient, ModelUnavailable
+from timewright.planner.prompts import JSON_TOOLS_PROMPT, SYSTEM_PROMPT, USE_A_TOOL_PROMPT, fence_data
+from timewright.planner.tool_session import MAX_TOOL_CALLS
+from timewright.planner.tools import SUBMIT_TOOL, TOOLS
+from timewright.ports import AdvisorReport, CallTool
+from timewright.settings import AdvisorTerms
+
+MAX_TURNS = MAX_TOOL_CALLS + 3
+TOKENS_PER_PRICE = 1_000_000
+
+
+class Usage(Struct, kw_only=True):
+    """Tokens used by a conversation so far."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """All tokens, in and out."""
+        return self.tokens_in + self.tokens_out
+
+    def add(self, reply: ModelReply) -> None:
+        """Add the tokens of one reply."""
+        self.tokens_in += reply.tokens_in
+        self.tokens_out += reply.tokens_out
+
+
+class LlmAdvisor:
+    """Advises by asking a model over HTTP, within a limit of tool calls, tokens and turns."""
+
+    name = "llm"
+
+    def __init__(
+        self, terms: AdvisorTerms, *, key: Callable[[], str], client: ModelClient | None = None
+    ) -> None:
+        self._terms = terms
+        self._key = key
+        self._client = client or ModelClient(terms.base_url, timeout=terms.timeout)
+        self._native = terms.tools == "native"
+
+    def advise(self, brief: Mapping[str, Any], use: CallTool, *, tokens_left: int) -> AdvisorReport:
+        """Analyse one schedule: send the brief, perform the tool calls, and reply, until the analysis is
+        submitted.
+        """
+        usage, warnings, last_text = Usage(), [], ""
+        conversation = _Conversation(use, native=self._native, fence=secrets.token_hex(8))
+        turns = [conversation.first_turn(brief)]
+        for number in range(MAX_TURNS):
+            if usage.tokens >= tokens_left:
+                warnings.append(f"the month's token budget is used up after {usage.tokens} tokens")
+                break
+            last = number >= MAX_TURNS - 2 or conversation.steps >= MAX_TOOL_CALLS - 1
+            try:
+                reply = self._reply(turns, last=last)
+            except ModelUnavailable as error:
+                warnings.append(str(error))
+                break
+            usage.add(reply)
+            last_text = reply.text or last_text
+            turns += conversation.perform_calls(reply)
+            if conversation.is_over:
+                break
+        return AdvisorReport(
+            model=self._terms.model,
+            tokens=usage.tokens,
+            cost=self._cost(usage),
+            summary=last_text[:2000],
+            warnings=tuple(warnings),
+        )
+
+    def _reply(self, turns: Sequence[ConversationTurn], *, last: bool) -> ModelReply:
+        terms = self._terms
+        wire = DIALECTS[terms.shape]
+        tools = ((SUBMIT_TOOL,) if last else tuple(TOOLS)) if self._native else ()
+        system = SYSTEM_PROMPT if self._native else f"{SYSTEM_PROMPT}\n\n{JSON_TOOLS_PROMPT}"
+        asked = wire.build_request(
+            terms.model, self._key(), system, turns, max_tokens=terms.reply_tokens, tools=tools
+        )
+        return wire.parse_reply(self._client.send(asked))
+
+    def _cost(self, usage: Usage) -> float:
+        terms = self._terms
+        return round(
+            (usage.tokens_in * terms.price_in + usage.tokens_out * terms.price_out) / TOKENS_PER_PRICE, 9
+        )
+
+
+class _Conversation:
+    """One conversation: performs the model's tool calls and returns their results, fenced as data."""
+
+    def __init__(self, use: CallTool, *, native: bool, fence: str) -> None:
+        self._use = use
+        self._native = native
+        self._fence = fence
+        self.steps = 0
+        self.is_over = False
+
+    def first_turn(self, brief: Mapping[str, Any]) -> ConversationTurn:
+        """The first message with the brief."""
+        text = f"Analyse this schedule.\n{fence_data(brief, self._fence)}"
+        return ConversationTurn(author="us", text=text)
+
+    def perform_calls(self, reply: ModelReply) -> list[ConversationTurn]:
+        """The model's turn and our reply: each tool's result, or what was wrong with the call."""
+        uses = reply.tool_calls if self._native else (parse_tool_call(reply.text),)
+        if not uses:
+            return [
+                ConversationTurn(author="model", text=reply.text),
+                ConversationTurn(author="us", text=USE_A_TOOL_PROMPT),
+            ]
+        # Calls beyond the limit are not performed.
+        uses = uses[: max(MAX_TOOL_CALLS - self.steps, 1)]
+        answers = tuple(self._perform_call(one) for one in uses)
+        if self._native:
+            return [
+                ConversationTurn(author="model", text=reply.text, tool_calls=uses),
+                ConversationTurn(author="tools", tool_calls=uses, answers=answers),
+            ]
+        return [
+            ConversationTurn(author="model", text=reply.text or "(nothing)"),
+            ConversationTurn(author="us", text="\n".join(answers)),
+        ]
+
+    def _perform_call(self, one: ToolCall) -> str:
+        self.steps += 1
+        if one.problem:
+            # Recorded as a call too, so that the attempt appears in the analysis.
+            self._use(one.name, {"unreadable": one.problem})
+            return msgspec.json.encode({"refused": one.problem}).decode()
+        answer = self._use(one.name, one.arguments)
+        self.is_over = self.is_over or (one.name == SUBMIT_TOOL and "refused" not in answer)
+        return fence_data(answer, self._fence)

@@ -1,0 +1,49 @@
+"""Data about the host of an instance: store, files, clocks, zone data, extras."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class StoreStatus(Struct, frozen=True, kw_only=True):
+    """The status of a store, read without changing it."""
+
+    engine: str
+    location: str
+    settings: dict[str, str] = {}
+    """Durability settings as the database reports them."""
+    required_settings: dict[str, str] = {}
+    """The settings that a durable commit needs."""
+    file_system: str = ""
+    free_bytes: int | None = None
+    store_bytes: int | None = None
+    wal_bytes: int | None = None
+    schema: int = 0
+    pending_migrations: tuple[str, ...] = ()
+    clock_offset: float | None = None
+    """Seconds by which the store's clock is ahead of ours."""
+    notified_after: float | None = None
+    """Seconds until a NOTIFY arrived; None if it did not."""
+    pooled: bool = False
+    """Whether a connection pooler changes the session between transactions."""
+
+
+class PrivateFile(Struct, frozen=True, kw_only=True):
+    """A file that only its owner should access: its label, owner and permissions."""
+
+    label: str
+    path: str
+    owned_by_us: bool
+    mode: int
+
+
+class HostInfo(Struct, frozen=True, kw_only=True):
+    """Everything about an instance that needs no rows of its store."""
+
+    version: str
+    python: str
+    store_status: StoreStatus
+    files: tuple[PrivateFile, ...] = ()
+    extras: dict[str, bool] = {}
+    zone_data: str = ""
+    bundled_zone_data: str = ""

@@ -1,0 +1,165 @@
+"""Store queries for runs, leases, limits and attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from timewright.core.run.leasing import LimitUsage
+from timewright.core.run.run import Attempt, Run
+from timewright.ports.attempt_output import AttemptOutput
+from timewright.ports.rows import (
+    Grant,
+    Page,
+    PruneRequest,
+    Renewal,
+    Renewed,
+    RunChange,
+    RunFilter,
+)
+from timewright.ports.workflow import LeaseTransfer
+
+
+class RunQueries(Protocol):
+    """Queries for runs, leases, limits and attempts; most handle many rows."""
+
+    def add_runs(self, runs: Sequence[Run]) -> set[str]:
+        """Insert runs; returns the ids that were new. An occurrence that exists is skipped."""
+        ...
+
+    def add_unique_runs(self, runs: Sequence[Run]) -> None:
+        """Insert unleased runs, each with its own dedupe scope. Raises Conflict if one exists.
+
+        A store may still be writing when this returns; the next query waits for it.
+        """
+        ...
+
+    def relink_runs(self, links: Sequence[tuple[str, str]]) -> None:
+        """Set the previous run of runs, to repair a schedule's history."""
+        ...
+
+    def get_runs(self, ids: Iterable[str], *, lock: bool = False) -> dict[str, Run]:
+        """Return existing runs by id."""
+        ...
+
+    def find_occurrence(self, schedule_id: str, planned_at: datetime) -> Run | None:
+        """Return the run of an occurrence, or the row that counts it as dropped."""
+        ...
+
+    def find_runs(self, which: RunFilter) -> Page:
+        """Return a page of runs, newest first; unreadable rows are listed apart."""
+        ...
+
+    def live_runs(self, schedule_ids: Iterable[str]) -> list[Run]:
+        """Return the ready, leased and held runs of schedules, oldest first."""
+        ...
+
+    def queue_runs(self, namespace: str, queue: str, *, limit: int) -> list[Run]:
+        """Return the unfinished runs of a queue in order, without locking."""
+        ...
+
+    def future_manual_runs(self, schedule_ids: Iterable[str], *, limit: int) -> list[Run]:
+        """Return manual runs of schedules for a future instant, earliest first."""
+        ...
+
+    def releasable_runs(self, *, limit: int, schedule_ids: Iterable[str] | None = None) -> list[Run]:
+        """Return the first held run of each given schedule, or of all, that has no ready or leased run."""
+        ...
+
+    def change_runs(self, changes: Sequence[RunChange]) -> set[str]:
+        """Rewrite runs that are not leased; returns the ids whose state and fence still matched."""
+        ...
+
+    def ready_runs(
+        self,
+        *,
+        now: datetime,
+        limit: int,
+        handoff: bool = False,
+        queue: str = "",
+        oldest_of: tuple[str, ...] | None = None,
+    ) -> list[Run]:
+        """Return runs that may start, best first, at most `limit` of each set with the same limits.
+
+        `queue` is the limit key of a queue: only runs under that limit are returned. `oldest_of` are the
+        limit keys of one set: its longest waiting runs are returned, in any priority, for queues with aging.
+        """
+        ...
+
+    def lease_runs(self, grants: Sequence[Grant]) -> list[Run]:
+        """Lease ready runs; returns those that were leased."""
+        ...
+
+    def renew_leases(self, renewals: Sequence[Renewal], *, now: datetime) -> list[Renewed]:
+        """Renew leases; returns those whose fence still matched."""
+        ...
+
+    def extend_lease(self, run_id: str, *, until: datetime, started_at: datetime | None = None) -> bool:
+        """Set the end of a lease without a cancel request, and its start if given; returns whether it did."""
+        ...
+
+    def transfer_leases(self, rows: Sequence[LeaseTransfer]) -> set[str]:
+        """Transfer leases with their fence; returns the ids of runs whose holder still matched."""
+        ...
+
+    def leased_runs(self, *, holder: str = "", cancel_requested: bool = False) -> list[Run]:
+        """Return every leased run, or those of one holder; optionally only those asked to stop."""
+        ...
+
+    def find_lease(self, lease_id: str) -> Run | None:
+        """Return a leased run by its lease id."""
+        ...
+
+    def expired_leases(self, *, now: datetime, limit: int) -> list[Run]:
+        """Lock and return runs whose lease has expired, skipping rows locked by others."""
+        ...
+
+    def settle_runs(self, settled: Sequence[tuple[Run, Attempt]]) -> set[str]:
+        """Write the end of leases; returns the ids whose fence still matched.
+
+        A run that is retried gets a new `fire_at`; a finished run keeps its own.
+        """
+        ...
+
+    def request_cancel(
+        self, requests: Sequence[tuple[str, datetime]], *, at: datetime, reason: str
+    ) -> set[str]:
+        """Request leased runs to stop by an instant; returns the ids that were marked."""
+        ...
+
+    def set_limits(self, limits: Mapping[str, int]) -> None:
+        """Set the capacity of limits."""
+        ...
+
+    def get_limits(self, keys: Iterable[str], *, lock: bool = False) -> dict[str, LimitUsage]:
+        """Return capacity and use of limits; `lock` keeps both unchanged until the transaction ends."""
+        ...
+
+    def count_deferred_runs(self, namespace: str, *, prefix: str) -> int:
+        """Count deferred runs whose reason begins with `prefix`."""
+        ...
+
+    def release_deferred_runs(self, namespace: str, *, prefix: str, now: datetime) -> int:
+        """Let deferred runs whose reason begins with `prefix` start now; returns how many."""
+        ...
+
+    def get_attempts(self, run_ids: Iterable[str]) -> dict[str, tuple[Attempt, ...]]:
+        """Return the ended attempts of runs, oldest first."""
+        ...
+
+    def put_attempt_output(self, rows: Sequence[AttemptOutput]) -> None:
+        """Write the output of attempts so far, replacing what was written before."""
+        ...
+
+    def get_attempt_output(self, run_ids: Iterable[str]) -> dict[str, tuple[AttemptOutput, ...]]:
+        """Return the output of the attempts of runs, oldest first."""
+        ...
+
+    def delete_attempt_output(self, attempts: Sequence[tuple[str, int]]) -> None:
+        """Delete the output of attempts by run and fence; the ended attempt keeps it."""
+        ...
+
+    def prune(self, request: PruneRequest) -> int:
+        """Delete finished runs and their attempts, oldest first; returns how many."""
+        ...

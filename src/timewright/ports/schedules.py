@@ -1,0 +1,115 @@
+"""Store queries for schedules, their revisions and their progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from msgspec import Struct
+
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress
+from timewright.ports.rows import (
+    OnTimeStep,
+    Page,
+    ProgressUpdate,
+    ScheduleFilter,
+    ScheduleRecord,
+    ScheduleWrite,
+)
+
+
+class ScheduleListRow(Struct, frozen=True, gc=False):
+    """A schedule in a list: definition and progress, without the runs in flight."""
+
+    schedule: Schedule
+    progress: ScheduleProgress
+
+
+class ScheduleSnapshot(Struct, frozen=True, gc=False):
+    """One schedule, and which related rows exist, so that the caller can skip queries."""
+
+    record: ScheduleRecord
+    has_downstream: bool = True
+    """Whether other schedules may depend on it."""
+    has_manual_runs: bool = True
+    """Whether it may have manual runs for a future instant."""
+    has_notes: bool = True
+    """Whether its occurrences may have notes."""
+
+
+class ScheduleQueries(Protocol):
+    """Queries for schedules, their revisions and their progress; most handle many rows."""
+
+    def put_schedules(self, rows: Sequence[ScheduleWrite]) -> None:
+        """Write schedules with a new revision. Raises Conflict for a taken name or a stale revision."""
+        ...
+
+    def get_schedules(self, ids: Iterable[str], *, lock: bool = False) -> dict[str, ScheduleRecord]:
+        """Return existing schedules by id; `lock` keeps other writers out until the transaction ends."""
+        ...
+
+    def get_schedule_snapshot(self, namespace: str, name: str) -> ScheduleSnapshot | None:
+        """Return a schedule by its name."""
+        ...
+
+    def get_schedule_names(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the names of schedules by id, also of unreadable ones."""
+        ...
+
+    def find_schedule_id(self, namespace: str, name: str) -> str | None:
+        """Return the id of a schedule by its name."""
+        ...
+
+    def find_schedules(self, which: ScheduleFilter) -> Page:
+        """Return a page of `ScheduleRecord`, by name; unreadable rows are listed apart."""
+        ...
+
+    def list_schedules(self, which: ScheduleFilter) -> Page:
+        """Return a page of `ScheduleListRow` of one namespace, by name; unreadable rows are listed apart."""
+        ...
+
+    def get_revisions(self, pairs: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Schedule]:
+        """Return schedule definitions by id and revision."""
+        ...
+
+    def list_revisions(
+        self, schedule_id: str, *, limit: int = 50
+    ) -> list[tuple[Schedule, datetime, str, str]]:
+        """Return the revisions of a schedule, newest first, with instant, actor and reason."""
+        ...
+
+    def due_schedules(
+        self, *, now: datetime, limit: int, since: datetime | None = None, shard: tuple[int, int] = (1, 1)
+    ) -> list[ScheduleRecord]:
+        """Lock and return due schedules, longest waiting first, skipping rows locked by others.
+
+        A shard (k, n) is the k-th of n parts of all schedules, by a hash of their ids.
+        """
+        ...
+
+    def preload_due_schedules(self, *, until: datetime, limit: int) -> list[Schedule]:
+        """Read the definitions of schedules due by `until` into the cache, so that admission is quicker.
+
+        Nothing is decided or locked.
+        """
+        ...
+
+    def save_progress(self, rows: Sequence[ProgressUpdate]) -> None:
+        """Write the progress of schedules."""
+        ...
+
+    def advance_schedules(self, rows: Sequence[OnTimeStep], *, now: datetime) -> set[str]:
+        """Insert one run per schedule and move the schedules on; returns the ids of new runs.
+
+        An occurrence that exists stays as it is; its schedule moves on all the same.
+        """
+        ...
+
+    def wake_schedules(self, wakes: Sequence[tuple[str, datetime]]) -> None:
+        """Move the wake-up of schedules to an instant, if it is earlier."""
+        ...
+
+    def clear_failure_streaks(self, schedule_ids: Iterable[str]) -> None:
+        """Reset the failure count of schedules; those without failures are not written."""
+        ...

@@ -1,0 +1,121 @@
+"""Store queries for workflow runs and for dependencies between schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from msgspec import Struct
+
+from timewright.core.run.run import Run
+from timewright.ports.links import FollowUp, Link, RunEndEffects
+
+
+class StepRow(Struct, frozen=True, kw_only=True):
+    """The counters of a step of a workflow run; the row with an empty step is the run as a whole.
+
+    `met` counts settled needs; for the whole run it counts settled steps. `live` counts runs that continue by
+    themselves, `parked` runs that wait for a person.
+    """
+
+    parent: str
+    step: str
+    met: int = 0
+    live: int = 0
+    parked: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    round: int = 0
+    state: str = ""
+    run_id: str = ""
+
+
+class LeaseTransfer(Struct, frozen=True, kw_only=True):
+    """A lease to transfer: the run with its new holder, and the holder it must still have."""
+
+    run: Run
+    previous_holder: str
+
+
+class WorkflowQueries(Protocol):
+    """Queries for workflow runs and for dependencies between schedules; most handle many rows."""
+
+    def lock_parents(self, parents: Iterable[str]) -> dict[str, StepRow]:
+        """Lock the rows of whole workflow runs until the transaction ends and return them by parent."""
+        ...
+
+    def add_to_steps(self, rows: Sequence[StepRow]) -> list[StepRow]:
+        """Add to the counters of steps; set state and run where given. Returns the new rows."""
+        ...
+
+    def get_steps(self, parent: str, steps: Iterable[str] | None = None) -> dict[str, StepRow]:
+        """Return the rows of some or all steps of a workflow run, by step name."""
+        ...
+
+    def delete_steps(self, parents: Iterable[str]) -> None:
+        """Delete the step rows of workflow runs."""
+        ...
+
+    def child_runs(self, parent: str, *, unfinished: bool = False) -> list[Run]:
+        """Return the step runs of a workflow run in creation order; optionally only unfinished ones."""
+        ...
+
+    def find_runs_by_dedupe_scope(self, planned_at: datetime, *, first: str, last: str) -> list[Run]:
+        """Return unscheduled runs planned at an instant with `first <= dedupe_scope < last`."""
+        ...
+
+    def read_run_end_effects(self) -> RunEndEffects:
+        """Return what the end of a run may affect, in constant time."""
+        ...
+
+    def get_links(
+        self, *, downstreams: Iterable[str] = (), upstreams: Iterable[str] = (), lock: bool = False
+    ) -> list[Link]:
+        """Return the links of downstream or of upstream schedules.
+
+        `lock`, for downstream schedules, keeps a run that ends from meeting the links meanwhile.
+        """
+        ...
+
+    def replace_links(self, downstream: str, links: Sequence[Link]) -> None:
+        """Replace all upstream links of a schedule."""
+        ...
+
+    def mark_links_met(self, links: Sequence[Link]) -> None:
+        """Record the end that met each link, unless a later one is recorded."""
+        ...
+
+    def add_follow_ups(self, rows: Sequence[FollowUp]) -> None:
+        """Insert follow-ups of ended runs; existing ones stay as they are."""
+        ...
+
+    def get_open_follow_ups(self, downstreams: Iterable[str], *, limit: int) -> dict[str, list[FollowUp]]:
+        """Return undecided follow-ups per schedule, earliest first, at most `limit` each."""
+        ...
+
+    def find_follow_ups(
+        self, *, run_ids: Iterable[str] = (), upstream_runs: Iterable[str] = ()
+    ) -> list[FollowUp]:
+        """Return the follow-ups that led to runs or came from upstream runs, earliest first."""
+        ...
+
+    def close_follow_ups(self, rows: Sequence[FollowUp]) -> None:
+        """Write the decision on follow-ups."""
+        ...
+
+    def delete_open_follow_ups(self, downstream: str) -> None:
+        """Delete the undecided follow-ups of a schedule."""
+        ...
+
+    def add_dependency_waits(self, waits: Sequence[tuple[str, str]]) -> None:
+        """Record runs that wait for a dependency, each with its schedule."""
+        ...
+
+    def get_dependency_waits(self, schedule_ids: Iterable[str]) -> list[str]:
+        """Return the ids of runs of schedules that wait for a dependency."""
+        ...
+
+    def delete_dependency_waits(self, run_ids: Iterable[str]) -> None:
+        """Delete the records of waiting runs."""
+        ...

@@ -1,0 +1,261 @@
+-- The whole schema. Until 0.1 is tagged a schema change edits this file, and a store made from an earlier
+-- form of it is refused. All instants are microseconds since 1970 in UTC.
+
+-- One narrow row per schedule: its progress, which changes often. Its definition is in `revisions`.
+CREATE TABLE schedules (
+    id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    namespace TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    group_name TEXT COLLATE "C" NOT NULL DEFAULT '',
+    revision BIGINT NOT NULL,
+    state TEXT COLLATE "C" NOT NULL,
+    reason TEXT COLLATE "C" NOT NULL DEFAULT '',
+    cursor_at BIGINT NOT NULL,
+    next_at BIGINT,
+    wake_at BIGINT,
+    source TEXT COLLATE "C" NOT NULL DEFAULT '',
+    trail TEXT COLLATE "C" NOT NULL DEFAULT '',
+    failures BIGINT NOT NULL DEFAULT 0,
+    runs BIGINT NOT NULL DEFAULT 0,
+    missed BIGINT NOT NULL DEFAULT 0,
+    paused_at BIGINT,
+    paused_until BIGINT,
+    last_started_at BIGINT,
+    last_finished_at BIGINT,
+    hints TEXT COLLATE "C" NOT NULL DEFAULT '',
+    last_run TEXT COLLATE "C" NOT NULL DEFAULT '',
+    shard BIGINT NOT NULL DEFAULT 0
+) WITH (fillfactor = 70);
+
+CREATE UNIQUE INDEX schedules_name ON schedules (namespace, name);
+CREATE INDEX schedules_wake ON schedules (wake_at, id) WHERE wake_at IS NOT NULL;
+-- Few schedules are parked, inactive or failing; each of these questions is asked often.
+CREATE INDEX schedules_parked ON schedules (namespace, name) WHERE state = 'parked';
+CREATE INDEX schedules_inactive ON schedules (state, namespace, name) WHERE state <> 'active';
+CREATE INDEX schedules_failing ON schedules (id) WHERE failures > 0;
+
+-- The definition of a schedule at each revision, as JSON.
+CREATE TABLE revisions (
+    schedule_id TEXT COLLATE "C" NOT NULL,
+    revision BIGINT NOT NULL,
+    body TEXT COLLATE "C" NOT NULL,
+    at BIGINT NOT NULL,
+    actor TEXT COLLATE "C" NOT NULL DEFAULT '',
+    reason TEXT COLLATE "C" NOT NULL DEFAULT '',
+    PRIMARY KEY (schedule_id, revision)
+);
+
+-- One row per occurrence, also for skipped ones, and one per queue entry. Ids sort by time.
+CREATE TABLE runs (
+    id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    namespace TEXT COLLATE "C" NOT NULL,
+    schedule_id TEXT COLLATE "C" NOT NULL DEFAULT '',
+    dedupe_scope TEXT COLLATE "C" NOT NULL DEFAULT '',
+    planned_at BIGINT NOT NULL,
+    fire_at BIGINT NOT NULL,
+    state TEXT COLLATE "C" NOT NULL,
+    deferred BIGINT NOT NULL DEFAULT 0,
+    reason TEXT COLLATE "C" NOT NULL DEFAULT '',
+    source TEXT COLLATE "C" NOT NULL DEFAULT '',
+    revision BIGINT NOT NULL DEFAULT 0,
+    queue TEXT COLLATE "C" NOT NULL DEFAULT '',
+    ready_bucket TEXT COLLATE "C" NOT NULL DEFAULT '',
+    priority BIGINT NOT NULL DEFAULT 100,
+    exclusive BIGINT NOT NULL DEFAULT 1,
+    handoff BIGINT NOT NULL DEFAULT 0,
+    attempts BIGINT NOT NULL DEFAULT 0,
+    refunds BIGINT NOT NULL DEFAULT 0,
+    fence BIGINT NOT NULL DEFAULT 0,
+    last_of BIGINT,
+    dropped BIGINT NOT NULL DEFAULT 0,
+    created_at BIGINT NOT NULL,
+    started_at BIGINT,
+    finished_at BIGINT,
+    lease_id TEXT COLLATE "C" NOT NULL DEFAULT '',
+    holder TEXT COLLATE "C" NOT NULL DEFAULT '',
+    leased_at BIGINT,
+    lease_until BIGINT,
+    cancel_at BIGINT,
+    outcome_label TEXT COLLATE "C" NOT NULL DEFAULT '',
+    error TEXT COLLATE "C" NOT NULL DEFAULT '',
+    parent TEXT COLLATE "C" NOT NULL DEFAULT '',
+    previous TEXT COLLATE "C" NOT NULL DEFAULT '',
+    extra TEXT COLLATE "C" NOT NULL DEFAULT ''
+) WITH (fillfactor = 70);
+
+-- Admits each occurrence exactly once. It begins with the planned instant, so inserts go to its end. A run whose
+-- dedupe scope is its own id is unique by that id and needs no entry here.
+CREATE UNIQUE INDEX runs_occurrence ON runs (planned_at, schedule_id, dedupe_scope) WHERE dedupe_scope <> id;
+-- One run in flight per schedule, for every overlap policy but allow.
+CREATE UNIQUE INDEX runs_one_in_flight ON runs (schedule_id)
+    WHERE exclusive = 1 AND schedule_id <> '' AND state IN ('ready', 'leased');
+-- Runs that may be leased now; runs that share their limits share a bucket.
+CREATE INDEX runs_ready ON runs (handoff, ready_bucket, priority, planned_at, id)
+    WHERE state = 'ready' AND deferred = 0;
+CREATE INDEX runs_deferred ON runs (fire_at) WHERE state = 'ready' AND deferred = 1;
+-- Runs made by hand for a future instant, by schedule.
+CREATE INDEX runs_future_manual ON runs (schedule_id, fire_at, id)
+    WHERE state = 'ready' AND deferred = 1 AND dedupe_scope <> '';
+CREATE INDEX runs_leased ON runs (leased_at) WHERE state = 'leased';
+CREATE INDEX runs_cancel_requested ON runs (cancel_at) WHERE state = 'leased' AND cancel_at IS NOT NULL;
+CREATE INDEX runs_held ON runs (schedule_id, planned_at) WHERE state = 'held';
+CREATE INDEX runs_parked ON runs (planned_at) WHERE state = 'parked';
+CREATE INDEX runs_failed ON runs (id, namespace, queue, planned_at) WHERE state = 'failed';
+CREATE INDEX runs_parent ON runs (parent) WHERE parent <> '';
+
+-- One row per ended lease.
+CREATE TABLE attempts (
+    run_id TEXT COLLATE "C" NOT NULL,
+    fence BIGINT NOT NULL,
+    number BIGINT NOT NULL,
+    lease_id TEXT COLLATE "C" NOT NULL,
+    holder TEXT COLLATE "C" NOT NULL,
+    leased_at BIGINT NOT NULL,
+    lease_until BIGINT NOT NULL,
+    started_at BIGINT,
+    ended_at BIGINT NOT NULL,
+    outcome TEXT COLLATE "C" NOT NULL,
+    charged BIGINT NOT NULL,
+    outcome_label TEXT COLLATE "C" NOT NULL DEFAULT '',
+    error TEXT COLLATE "C" NOT NULL DEFAULT '',
+    result TEXT COLLATE "C" NOT NULL DEFAULT '',
+    cost TEXT COLLATE "C" NOT NULL DEFAULT '',
+    PRIMARY KEY (run_id, fence)
+);
+
+-- The output of a running attempt: its head and tail, overwritten about once a second.
+CREATE TABLE attempt_output (
+    run_id TEXT COLLATE "C" NOT NULL,
+    fence BIGINT NOT NULL,
+    number BIGINT NOT NULL,
+    at BIGINT NOT NULL,
+    size BIGINT NOT NULL,
+    tail_offset BIGINT NOT NULL,
+    body TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (run_id, fence)
+);
+
+-- Concurrency limits: how many leases each admits at a time, and the leases that count against it.
+CREATE TABLE limits (
+    limit_key TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    capacity BIGINT NOT NULL
+);
+
+CREATE TABLE limit_holds (
+    limit_key TEXT COLLATE "C" NOT NULL,
+    run_id TEXT COLLATE "C" NOT NULL,
+    fence BIGINT NOT NULL,
+    PRIMARY KEY (limit_key, run_id)
+);
+
+CREATE INDEX limit_holds_run ON limit_holds (run_id);
+
+-- The use of each budget in each period, and the expected use of the runs under way.
+CREATE TABLE budget_accounts (
+    budget TEXT COLLATE "C" NOT NULL,
+    period BIGINT NOT NULL,
+    used BIGINT NOT NULL DEFAULT 0,
+    held BIGINT NOT NULL DEFAULT 0,
+    PRIMARY KEY (budget, period)
+);
+
+-- What each lease took from each budget; while `open` is 1 the actual use is not known yet.
+CREATE TABLE budget_charges (
+    run_id TEXT COLLATE "C" NOT NULL,
+    fence BIGINT NOT NULL,
+    budget TEXT COLLATE "C" NOT NULL,
+    period BIGINT NOT NULL,
+    at BIGINT NOT NULL,
+    used BIGINT NOT NULL DEFAULT 0,
+    held BIGINT NOT NULL DEFAULT 0,
+    open BIGINT NOT NULL DEFAULT 0,
+    PRIMARY KEY (run_id, fence, budget)
+);
+
+CREATE INDEX budget_charges_budget ON budget_charges (budget, at);
+
+-- Counters per workflow step; the row with an empty step counts for the workflow run as a whole. A step gets its
+-- row when it starts or when something it needs is settled.
+CREATE TABLE workflow_steps (
+    parent TEXT COLLATE "C" NOT NULL,
+    step TEXT COLLATE "C" NOT NULL,
+    met BIGINT NOT NULL DEFAULT 0,
+    live BIGINT NOT NULL DEFAULT 0,
+    parked BIGINT NOT NULL DEFAULT 0,
+    failed BIGINT NOT NULL DEFAULT 0,
+    cancelled BIGINT NOT NULL DEFAULT 0,
+    round BIGINT NOT NULL DEFAULT 0,
+    state TEXT COLLATE "C" NOT NULL DEFAULT '',
+    run_id TEXT COLLATE "C" NOT NULL DEFAULT '',
+    PRIMARY KEY (parent, step)
+);
+
+-- Which schedule follows or needs which other, and when that other last ended so. `kind` is after or needs.
+CREATE TABLE schedule_links (
+    upstream TEXT COLLATE "C" NOT NULL,
+    downstream TEXT COLLATE "C" NOT NULL,
+    kind TEXT COLLATE "C" NOT NULL,
+    outcome TEXT COLLATE "C" NOT NULL,
+    delay BIGINT NOT NULL DEFAULT 0,
+    met_at BIGINT,
+    met_by TEXT COLLATE "C" NOT NULL DEFAULT '',
+    PRIMARY KEY (upstream, downstream, kind, outcome)
+);
+
+CREATE INDEX schedule_links_downstream ON schedule_links (downstream);
+
+-- One row per ended run and schedule that follows it, with the run it led to once that is decided.
+CREATE TABLE follow_ups (
+    downstream TEXT COLLATE "C" NOT NULL,
+    upstream_run TEXT COLLATE "C" NOT NULL,
+    upstream TEXT COLLATE "C" NOT NULL,
+    outcome TEXT COLLATE "C" NOT NULL,
+    due_at BIGINT NOT NULL,
+    state TEXT COLLATE "C" NOT NULL DEFAULT 'open',
+    run_id TEXT COLLATE "C" NOT NULL DEFAULT '',
+    PRIMARY KEY (downstream, upstream_run)
+);
+
+CREATE INDEX follow_ups_open ON follow_ups (downstream, due_at) WHERE state = 'open';
+CREATE INDEX follow_ups_run ON follow_ups (run_id) WHERE run_id <> '';
+CREATE INDEX follow_ups_upstream ON follow_ups (upstream_run);
+
+-- Runs that are deferred until a schedule they need has ended.
+CREATE TABLE dependency_waits (
+    run_id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    schedule_id TEXT COLLATE "C" NOT NULL
+);
+
+CREATE INDEX dependency_waits_schedule ON dependency_waits (schedule_id);
+
+-- Small named objects with a revision: queue policies, limits, calendars, workflows.
+CREATE TABLE objects (
+    kind TEXT COLLATE "C" NOT NULL,
+    namespace TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    revision BIGINT NOT NULL,
+    body TEXT COLLATE "C" NOT NULL,
+    at BIGINT NOT NULL,
+    PRIMARY KEY (kind, namespace, name)
+);
+
+-- Who changed what. Append-only; each entry's hash covers the hash of the entry before it.
+CREATE TABLE audit (
+    seq BIGINT NOT NULL PRIMARY KEY,
+    at BIGINT NOT NULL,
+    namespace TEXT COLLATE "C" NOT NULL,
+    actor TEXT COLLATE "C" NOT NULL,
+    origin TEXT COLLATE "C" NOT NULL,
+    action TEXT COLLATE "C" NOT NULL,
+    subject TEXT COLLATE "C" NOT NULL,
+    before TEXT COLLATE "C" NOT NULL DEFAULT '',
+    after TEXT COLLATE "C" NOT NULL DEFAULT '',
+    reason TEXT COLLATE "C" NOT NULL DEFAULT '',
+    hash TEXT COLLATE "C" NOT NULL
+);
+
+-- Single values about the store itself.
+CREATE TABLE meta (
+    name TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    value TEXT COLLATE "C" NOT NULL
+);

@@ -1,0 +1,261 @@
+-- The whole schema. Until 0.1 is tagged a schema change edits this file, and a store made from an earlier
+-- form of it is refused. All instants are microseconds since 1970 in UTC.
+
+-- One narrow row per schedule: its progress, which changes often. Its definition is in `revisions`.
+CREATE TABLE schedules (
+    id TEXT NOT NULL PRIMARY KEY,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    group_name TEXT NOT NULL DEFAULT '',
+    revision INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    reason TEXT NOT NULL DEFAULT '',
+    cursor_at INTEGER NOT NULL,
+    next_at INTEGER,
+    wake_at INTEGER,
+    source TEXT NOT NULL DEFAULT '',
+    trail TEXT NOT NULL DEFAULT '',
+    failures INTEGER NOT NULL DEFAULT 0,
+    runs INTEGER NOT NULL DEFAULT 0,
+    missed INTEGER NOT NULL DEFAULT 0,
+    paused_at INTEGER,
+    paused_until INTEGER,
+    last_started_at INTEGER,
+    last_finished_at INTEGER,
+    hints TEXT NOT NULL DEFAULT '',
+    last_run TEXT NOT NULL DEFAULT '',
+    shard INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX schedules_name ON schedules (namespace, name);
+CREATE INDEX schedules_wake ON schedules (wake_at, id) WHERE wake_at IS NOT NULL;
+-- Few schedules are parked, inactive or failing; each of these questions is asked often.
+CREATE INDEX schedules_parked ON schedules (namespace, name) WHERE state = 'parked';
+CREATE INDEX schedules_inactive ON schedules (state, namespace, name) WHERE state <> 'active';
+CREATE INDEX schedules_failing ON schedules (id) WHERE failures > 0;
+
+-- The definition of a schedule at each revision, as JSON.
+CREATE TABLE revisions (
+    schedule_id TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    actor TEXT NOT NULL DEFAULT '',
+    reason TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (schedule_id, revision)
+) STRICT, WITHOUT ROWID;
+
+-- One row per occurrence, also for skipped ones, and one per queue entry. Ids sort by time.
+CREATE TABLE runs (
+    id TEXT NOT NULL PRIMARY KEY,
+    namespace TEXT NOT NULL,
+    schedule_id TEXT NOT NULL DEFAULT '',
+    dedupe_scope TEXT NOT NULL DEFAULT '',
+    planned_at INTEGER NOT NULL,
+    fire_at INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    deferred INTEGER NOT NULL DEFAULT 0,
+    reason TEXT NOT NULL DEFAULT '',
+    source TEXT NOT NULL DEFAULT '',
+    revision INTEGER NOT NULL DEFAULT 0,
+    queue TEXT NOT NULL DEFAULT '',
+    ready_bucket TEXT NOT NULL DEFAULT '',
+    priority INTEGER NOT NULL DEFAULT 100,
+    exclusive INTEGER NOT NULL DEFAULT 1,
+    handoff INTEGER NOT NULL DEFAULT 0,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    refunds INTEGER NOT NULL DEFAULT 0,
+    fence INTEGER NOT NULL DEFAULT 0,
+    last_of INTEGER,
+    dropped INTEGER NOT NULL DEFAULT 0,
+    created_at INTEGER NOT NULL,
+    started_at INTEGER,
+    finished_at INTEGER,
+    lease_id TEXT NOT NULL DEFAULT '',
+    holder TEXT NOT NULL DEFAULT '',
+    leased_at INTEGER,
+    lease_until INTEGER,
+    cancel_at INTEGER,
+    outcome_label TEXT NOT NULL DEFAULT '',
+    error TEXT NOT NULL DEFAULT '',
+    parent TEXT NOT NULL DEFAULT '',
+    previous TEXT NOT NULL DEFAULT '',
+    extra TEXT NOT NULL DEFAULT ''
+) STRICT, WITHOUT ROWID;
+
+-- Admits each occurrence exactly once. It begins with the planned instant, so inserts go to its end. A run whose
+-- dedupe scope is its own id is unique by that id and needs no entry here.
+CREATE UNIQUE INDEX runs_occurrence ON runs (planned_at, schedule_id, dedupe_scope) WHERE dedupe_scope <> id;
+-- One run in flight per schedule, for every overlap policy but allow.
+CREATE UNIQUE INDEX runs_one_in_flight ON runs (schedule_id)
+    WHERE exclusive = 1 AND schedule_id <> '' AND state IN ('ready', 'leased');
+-- Runs that may be leased now; runs that share their limits share a bucket.
+CREATE INDEX runs_ready ON runs (handoff, ready_bucket, priority, planned_at, id)
+    WHERE state = 'ready' AND deferred = 0;
+CREATE INDEX runs_deferred ON runs (fire_at) WHERE state = 'ready' AND deferred = 1;
+-- Runs made by hand for a future instant, by schedule.
+CREATE INDEX runs_future_manual ON runs (schedule_id, fire_at, id)
+    WHERE state = 'ready' AND deferred = 1 AND dedupe_scope <> '';
+CREATE INDEX runs_leased ON runs (leased_at) WHERE state = 'leased';
+CREATE INDEX runs_cancel_requested ON runs (cancel_at) WHERE state = 'leased' AND cancel_at IS NOT NULL;
+CREATE INDEX runs_held ON runs (schedule_id, planned_at) WHERE state = 'held';
+CREATE INDEX runs_parked ON runs (planned_at) WHERE state = 'parked';
+CREATE INDEX runs_failed ON runs (id, namespace, queue, planned_at) WHERE state = 'failed';
+CREATE INDEX runs_parent ON runs (parent) WHERE parent <> '';
+
+-- One row per ended lease.
+CREATE TABLE attempts (
+    run_id TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    lease_id TEXT NOT NULL,
+    holder TEXT NOT NULL,
+    leased_at INTEGER NOT NULL,
+    lease_until INTEGER NOT NULL,
+    started_at INTEGER,
+    ended_at INTEGER NOT NULL,
+    outcome TEXT NOT NULL,
+    charged INTEGER NOT NULL,
+    outcome_label TEXT NOT NULL DEFAULT '',
+    error TEXT NOT NULL DEFAULT '',
+    result TEXT NOT NULL DEFAULT '',
+    cost TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (run_id, fence)
+) STRICT, WITHOUT ROWID;
+
+-- The output of a running attempt: its head and tail, overwritten about once a second.
+CREATE TABLE attempt_output (
+    run_id TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    tail_offset INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (run_id, fence)
+) STRICT;
+
+-- Concurrency limits: how many leases each admits at a time, and the leases that count against it.
+CREATE TABLE limits (
+    limit_key TEXT NOT NULL PRIMARY KEY,
+    capacity INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE limit_holds (
+    limit_key TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    PRIMARY KEY (limit_key, run_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX limit_holds_run ON limit_holds (run_id);
+
+-- The use of each budget in each period, and the expected use of the runs under way.
+CREATE TABLE budget_accounts (
+    budget TEXT NOT NULL,
+    period INTEGER NOT NULL,
+    used INTEGER NOT NULL DEFAULT 0,
+    held INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (budget, period)
+) STRICT, WITHOUT ROWID;
+
+-- What each lease took from each budget; while `open` is 1 the actual use is not known yet.
+CREATE TABLE budget_charges (
+    run_id TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    budget TEXT NOT NULL,
+    period INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    used INTEGER NOT NULL DEFAULT 0,
+    held INTEGER NOT NULL DEFAULT 0,
+    open INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (run_id, fence, budget)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX budget_charges_budget ON budget_charges (budget, at);
+
+-- Counters per workflow step; the row with an empty step counts for the workflow run as a whole. A step gets its
+-- row when it starts or when something it needs is settled.
+CREATE TABLE workflow_steps (
+    parent TEXT NOT NULL,
+    step TEXT NOT NULL,
+    met INTEGER NOT NULL DEFAULT 0,
+    live INTEGER NOT NULL DEFAULT 0,
+    parked INTEGER NOT NULL DEFAULT 0,
+    failed INTEGER NOT NULL DEFAULT 0,
+    cancelled INTEGER NOT NULL DEFAULT 0,
+    round INTEGER NOT NULL DEFAULT 0,
+    state TEXT NOT NULL DEFAULT '',
+    run_id TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (parent, step)
+) STRICT, WITHOUT ROWID;
+
+-- Which schedule follows or needs which other, and when that other last ended so. `kind` is after or needs.
+CREATE TABLE schedule_links (
+    upstream TEXT NOT NULL,
+    downstream TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    delay INTEGER NOT NULL DEFAULT 0,
+    met_at INTEGER,
+    met_by TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (upstream, downstream, kind, outcome)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX schedule_links_downstream ON schedule_links (downstream);
+
+-- One row per ended run and schedule that follows it, with the run it led to once that is decided.
+CREATE TABLE follow_ups (
+    downstream TEXT NOT NULL,
+    upstream_run TEXT NOT NULL,
+    upstream TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    due_at INTEGER NOT NULL,
+    state TEXT NOT NULL DEFAULT 'open',
+    run_id TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (downstream, upstream_run)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX follow_ups_open ON follow_ups (downstream, due_at) WHERE state = 'open';
+CREATE INDEX follow_ups_run ON follow_ups (run_id) WHERE run_id <> '';
+CREATE INDEX follow_ups_upstream ON follow_ups (upstream_run);
+
+-- Runs that are deferred until a schedule they need has ended.
+CREATE TABLE dependency_waits (
+    run_id TEXT NOT NULL PRIMARY KEY,
+    schedule_id TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX dependency_waits_schedule ON dependency_waits (schedule_id);
+
+-- Small named objects with a revision: queue policies, limits, calendars, workflows.
+CREATE TABLE objects (
+    kind TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (kind, namespace, name)
+) STRICT, WITHOUT ROWID;
+
+-- Who changed what. Append-only; each entry's hash covers the hash of the entry before it.
+CREATE TABLE audit (
+    seq INTEGER NOT NULL PRIMARY KEY,
+    at INTEGER NOT NULL,
+    namespace TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    action TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    before TEXT NOT NULL DEFAULT '',
+    after TEXT NOT NULL DEFAULT '',
+    reason TEXT NOT NULL DEFAULT '',
+    hash TEXT NOT NULL
+) STRICT;
+
+-- Single values about the store itself.
+CREATE TABLE meta (
+    name TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;

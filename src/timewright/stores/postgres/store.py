@@ -1,0 +1,295 @@
+"""The PostgreSQL store: connection pool, transactions with retries, and the server's clock."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import Any, TypeVar
+
+from timewright.core.policies.jitter import hash_fraction
+from timewright.errors import (
+    Conflict,
+    ForeignStore,
+    MissingExtra,
+    OutcomeUnknown,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    TimewrightError,
+    UnsafeStore,
+)
+from timewright.ports import Clock
+from timewright.stores.cache import RowCache
+from timewright.stores.listeners import PostgresListener
+from timewright.stores.migrate import load_migrations, pending_migrations
+from timewright.stores.statements import POSTGRES, load_statements
+from timewright.stores.transaction import SqlTransaction
+
+try:
+    import psycopg
+    from psycopg import errors as pg
+    from psycopg.conninfo import make_conninfo
+    from psycopg_pool import ConnectionPool, PoolTimeout
+
+    from timewright.stores.postgres.connection import Connection
+    from timewright.stores.postgres.executor import PostgresExecutor, PostgresReadExecutor, number_parameters
+except ImportError as missing:
+    raise MissingExtra(
+        "PostgreSQL support is not installed",
+        rule="PostgreSQL needs psycopg 3",
+        fix='pip install "timewright[postgres]"',
+    ) from missing
+
+T = TypeVar("T")
+
+MIN_POSTGRES_VERSION = 130_000
+MAX_TRIES = 8
+POOL_TIMEOUT_S = 10.0
+MIGRATION_LOCK = 0x54575254
+CHANNEL = "timewright"
+
+_LOST_PREPARED = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
+_RETRYABLE = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable, *_LOST_PREPARED)
+
+
+class PostgresStore:
+    """A store on a PostgreSQL server, shared by any number of instances."""
+
+    def __init__(self, url: str, *, clock: Clock | None = None, pool: int = 8) -> None:
+        self.database = str(psycopg.conninfo.conninfo_to_dict(url).get("dbname") or "postgresql")
+        self._clock = clock
+        self._statements = number_parameters(load_statements(POSTGRES))
+        self._cache = RowCache()
+        self._prepares = True
+        self._pause = threading.Event()
+        self._name = os.urandom(8).hex()
+        self._conninfo = conninfo = _with_timeouts(url)
+        with self._translate_errors():
+            self._pool = ConnectionPool(
+                conninfo,
+                connection_class=Connection,
+                min_size=1,
+                max_size=pool,
+                open=False,
+                timeout=POOL_TIMEOUT_S,
+                # Like the pool timeout: the next caller then reconnects at once, without a longer backoff.
+                reconnect_timeout=POOL_TIMEOUT_S,
+                kwargs={"autocommit": True},
+                configure=_configure,
+            )
+            self._pool.open(wait=True, timeout=POOL_TIMEOUT_S)
+            try:
+                self._check_and_migrate()
+            except BaseException:
+                self._pool.close()
+                raise
+
+    def now(self) -> datetime:
+        """Return the server's clock; tests and simulation inject another."""
+        if self._clock is not None:
+            return self._clock.now()
+        with self._translate_errors(), self._pool.connection() as connection:
+            return connection.now()
+
+    def write(self, work: Callable[[Any], T]) -> T:
+        """Run `work` in one durable transaction; retries from the start after a deadlock or lock timeout."""
+        for attempt in range(1, MAX_TRIES + 1):
+            try:
+                with self._translate_errors():
+                    return self._transact(work)
+            except _RETRYABLE as error:
+                self._prepares = self._prepares and not isinstance(error, _LOST_PREPARED)
+                if attempt == MAX_TRIES:
+                    raise StoreUnavailable(
+                        f"{self.database}: {type(error).__name__} {MAX_TRIES} times in a row",
+                        rule="another transaction holds a lock that this one needs",
+                        fix="retry; look for a long transaction in pg_stat_activity",
+                    ) from error
+                self._pause.wait(0.005 * 2**attempt * (0.5 + hash_fraction(str(id(work)), str(attempt))))
+        raise AssertionError("unreachable")
+
+    def read(self, work: Callable[[Any], T]) -> T:
+        """Run `work` on one consistent snapshot of the store."""
+        try:
+            return self._read_snapshot(work)
+        except _LOST_PREPARED:
+            self._prepares = False
+            return self._read_snapshot(work)
+
+    def notify(self) -> None:
+        """Notify other instances. A lost notification only delays them."""
+        with suppress(TimewrightError), self._translate_errors(), self._pool.connection() as connection:
+            # NOTIFY writes no data, so it need not wait for the disk.
+            sql = f"BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}, '{self._name}'; COMMIT"
+            connection.execute_raw(sql.encode())
+
+    def change_listener(self) -> PostgresListener:
+        """Return a listener for writes by other instances."""
+        conninfo = self._conninfo
+        return PostgresListener(
+            lambda: psycopg.connect(conninfo, autocommit=True), channel=CHANNEL, own_id=self._name
+        )
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._pool.close()
+
+    def _read_snapshot(self, work: Callable[[Any], T]) -> T:
+        with self._translate_errors(), self._pool.connection() as connection:
+            executor = PostgresReadExecutor(
+                connection, self._statements, self._cache, prepares=self._prepares, clock=self._clock
+            )
+            try:
+                return work(SqlTransaction(executor))
+            finally:
+                if executor.has_begun:
+                    _roll_back(connection)
+
+    def _transact(self, work: Callable[[Any], T]) -> T:
+        with self._pool.connection() as connection:
+            connection.begin_write()
+            try:
+                executor = PostgresExecutor(
+                    connection, self._statements, self._cache, prepares=self._prepares, clock=self._clock
+                )
+                answer = work(SqlTransaction(executor))
+            except BaseException:
+                _roll_back(connection)
+                raise
+            try:
+                connection.commit_transaction()
+            except psycopg.Error as error:
+                if connection.has_failed:
+                    _roll_back(connection)
+                    raise
+                if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+                    raise
+                raise OutcomeUnknown(
+                    f"{self.database}: the connection broke at commit: {error}",
+                    rule="it is unknown whether the transaction was committed",
+                    fix="read by key or fence before retrying",
+                ) from error
+            return answer
+
+    def _check_and_migrate(self) -> None:
+        with self._pool.connection() as connection:
+            version = connection.info.server_version
+            if version < MIN_POSTGRES_VERSION:
+                raise UnsafeStore(
+                    f"PostgreSQL {version // 10_000} is too old",
+                    field="store",
+                    value=version,
+                    rule="PostgreSQL 13 or later",
+                    fix="upgrade the server",
+                )
+            for setting in ("fsync", "full_page_writes"):
+                row = connection.execute(f"SHOW {setting}").fetchone()
+                if row is not None and row[0] != "on" and not _is_for_tests(connection):
+                    raise UnsafeStore(
+                        f"the server runs with {setting} = {row[0]}",
+                        field=setting,
+                        value=row[0],
+                        rule="must be on; otherwise a crash loses acknowledged commits",
+                        fix=f"set {setting} = on in postgresql.conf",
+                    )
+            self._migrate(connection)
+
+    def _migrate(self, connection: Connection) -> None:
+        # No statement timeout: another instance may be migrating.
+        connection.execute("BEGIN; SET LOCAL statement_timeout TO DEFAULT")
+        try:
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS migrations"
+                " (number BIGINT NOT NULL PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL)"
+            )
+            applied = connection.execute("SELECT number, checksum FROM migrations ORDER BY number").fetchall()
+            for migration in pending_migrations(load_migrations("postgres"), applied, path=self.database):
+                for statement in migration.statements:
+                    connection.execute(statement)
+                connection.execute(
+                    "INSERT INTO migrations VALUES (%s, %s, %s)",
+                    (migration.number, migration.name, migration.checksum),
+                )
+            connection.execute("COMMIT")
+        except (pg.UndefinedColumn, pg.DuplicateObject, pg.DuplicateTable) as error:
+            _roll_back(connection)
+            raise ForeignStore(
+                f"{self.database} contains tables of another application: {error}",
+                field="store",
+                value=self.database,
+                rule="a dedicated database, or a schema that is first in the search path",
+                fix="createdb timewright, or add ?options=-csearch_path%3Dtimewright to the URL",
+            ) from error
+        except BaseException:
+            _roll_back(connection)
+            raise
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        """Translate PostgreSQL's errors into ours; those that call for a retry pass through."""
+        try:
+            yield
+        except (TimewrightError, *_RETRYABLE):
+            raise
+        except pg.UniqueViolation as error:
+            raise Conflict(f"{self.database}: {error}", rule="names and occurrences are unique") from error
+        except (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege) as error:
+            raise StoreReadOnly(
+                f"{self.database} cannot be written: {error}", fix="connect to the primary"
+            ) from error
+        except (pg.DiskFull, pg.OutOfMemory) as error:
+            raise StoreFull(f"{self.database}: disk full: {error}", fix="free space on the server") from error
+        except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
+            raise StoreUnavailable(
+                f"{self.database} cannot be reached: {str(error).strip()}",
+                rule="the server must be reachable",
+                fix="it is retried automatically",
+            ) from error
+        except psycopg.Error as error:
+            raise StoreError(f"{self.database}: {type(error).__name__}: {error}") from error
+
+
+def _with_timeouts(url: str) -> str:
+    """Add socket timeouts: without them a broken network blocks a client for minutes."""
+    given = psycopg.conninfo.conninfo_to_dict(url)
+    wanted = {
+        "connect_timeout": "5",
+        "tcp_user_timeout": "10000",
+        "keepalives": "1",
+        "keepalives_idle": "5",
+        "keepalives_interval": "2",
+        "keepalives_count": "3",
+        "application_name": "timewright",
+    }
+    return make_conninfo(url, **{name: value for name, value in wanted.items() if name not in given})
+
+
+def _configure(connection: Connection) -> None:
+    _disable_prepare_behind_pooler(connection)
+    if connection.prepare_threshold is not None:
+        connection.set_planner_settings()
+
+
+def _disable_prepare_behind_pooler(connection: psycopg.Connection[Any]) -> None:
+    """Disable prepared statements behind a pooler, which may switch the session between transactions.
+
+    A pooler is recognised because the pid of its handshake is not that of the backend.
+    """
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    if row is None or row[0] != connection.info.backend_pid:
+        connection.prepare_threshold = None
+
+
+def _is_for_tests(connection: psycopg.Connection[Any]) -> bool:
+    row = connection.execute("SHOW cluster_name").fetchone()
+    return row is not None and row[0] == "timewright-test"
+
+
+def _roll_back(connection: Connection) -> None:
+    with suppress(psycopg.Error):
+        connection.rollback_transaction()

@@ -1,0 +1,245 @@
+"""Queries for named objects, the audit log, single values, and pruning."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from timewright.core.moments import from_micros, to_micros
+from timewright.errors import InvalidInput
+from timewright.ids import first_id
+from timewright.ports import (
+    AuditEntry,
+    Page,
+    PruneRequest,
+    StoredObject,
+)
+from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit, stale_revision
+from timewright.stores.rows import Row, json_text, storable_text
+
+FIRST_AUDIT_HASH = "0" * 64
+
+
+class SqlObjectQueries(SqlQueries):
+    """Named objects, the audit log, single values, and pruning."""
+
+    def put_objects(self, rows: Sequence[StoredObject], *, replaces: Mapping[str, int] | None = None) -> None:
+        """Write objects. Raises Conflict if `replaces` names a revision other than the last."""
+        expected = replaces or {}
+        for kind, namespace in {(row.kind, row.namespace) for row in rows}:
+            names = [row.name for row in rows if (row.kind, row.namespace) == (kind, namespace)]
+            parameters = {"kind": kind, "namespace": namespace, "names": names}
+            last = {row[0]: row[1] for row in self._query("object_revisions", parameters)}
+            for name in names:
+                if expected.get(name) is not None and expected[name] != last.get(name, 0):
+                    raise stale_revision(f"{kind} {name}", expected[name], last.get(name, 0))
+        new = [row for row in rows if expected.get(row.name) == 0]
+        # A missing row cannot be locked; of several concurrent creators the insert lets one through.
+        made = {tuple(row) for row in self._execute_many("create_objects", [_object_row(row) for row in new])}
+        for row in new:
+            if (row.kind, row.namespace, row.name) not in made:
+                raise stale_revision(f"{row.kind} {row.name}", 0, 1)
+        self._execute_many(
+            "insert_objects", [_object_row(row) for row in rows if expected.get(row.name) != 0]
+        )
+
+    def get_objects(
+        self, kind: str, *, namespace: str | None = None, names: Iterable[str] | None = None
+    ) -> list[StoredObject]:
+        """Return objects of one kind, by name."""
+        wanted = list(names) if names is not None else []
+        if namespace == "":
+            return []  # an empty namespace means all of them in the statement
+        parameters = {
+            "kind": kind,
+            "namespace": namespace or "",
+            "all_names": int(names is None),
+            "names": wanted,
+        }
+        return [_decode_object(row) for row in self._query("get_objects", parameters)]
+
+    def newest_objects(
+        self, kind: str, *, namespace: str, before: str = "", limit: int = 50
+    ) -> list[StoredObject]:
+        """Return objects of one kind, last name first; with `before`, only smaller names."""
+        parameters = {
+            "kind": kind,
+            "namespace": namespace,
+            "before": before or LAST_KEY,
+            "limit": page_limit(limit),
+        }
+        return [_decode_object(row) for row in self._query("newest_objects", parameters)]
+
+    def prune_objects(self, kind: str, *, namespace: str, older_than: datetime, limit: int = 100) -> int:
+        """Delete the first objects of a kind that were written before an instant; returns how many."""
+        parameters = {
+            "kind": kind,
+            "namespace": namespace,
+            "older": to_micros(older_than),
+            "limit": page_limit(limit),
+        }
+        return len(self._query("prune_objects", parameters))
+
+    def delete_object(self, kind: str, *, namespace: str, name: str) -> bool:
+        """Delete an object; returns whether it existed."""
+        return bool(self._query("delete_object", {"kind": kind, "namespace": namespace, "name": name}))
+
+    def add_audit(self, entries: Sequence[AuditEntry]) -> None:
+        """Append to the audit log; the hash of each entry covers the entry before it."""
+        if not entries:
+            return
+        # Writers serialize on one row of meta, which also records the last entry number.
+        self._query("lock_meta", {"name": "audit"})
+        last = self._query("last_audit", {})
+        seq, entry_hash = (last[0][0], last[0][1]) if last else (0, FIRST_AUDIT_HASH)
+        rows = []
+        for entry in entries:
+            seq += 1
+            values = _audit_row(entry)
+            entry_hash = audit_hash(entry_hash, seq, values)
+            rows.append((seq, *values, entry_hash))
+        self._execute_many("insert_audit", rows)
+        self._query("put_meta", {"name": "audit", "value": str(seq)})
+
+    def find_audit(self, *, namespace: str | None = None, limit: int = 50, cursor: str = "") -> Page:
+        """Return a page of the audit log, newest first."""
+        if namespace == "":
+            return Page(())  # an empty namespace means all of them in the statement
+        parameters = {
+            "before": _audit_cursor(cursor),
+            "namespace": namespace or "",
+            "limit": page_limit(limit) + 1,
+        }
+        rows = self._query("list_audit", parameters)
+        page = rows[: page_limit(limit)]
+        entries = tuple(
+            AuditEntry(
+                at=from_micros(r[1]),
+                namespace=r[2],
+                actor=r[3],
+                origin=r[4],
+                action=r[5],
+                subject=r[6],
+                before=r[7],
+                after=r[8],
+                reason=r[9],
+            )
+            for r in page
+        )
+        return Page(entries, str(page[-1][0]) if len(rows) > len(page) else "")
+
+    def find_broken_audit_entry(self) -> int | None:
+        """Return the number of the first audit entry whose hash does not match, if any."""
+        rows = self._query("list_audit", {"before": 2**62, "namespace": "", "limit": 2**31})
+        entry_hash, expected = FIRST_AUDIT_HASH, 1
+        for row in reversed(rows):
+            entry_hash = audit_hash(entry_hash, expected, tuple(row[1:10]))
+            if row[0] != expected or row[10] != entry_hash:
+                return expected
+            expected += 1
+        return expected if expected <= int(self.get_meta("audit") or 0) else None
+
+    def lock(self, name: Literal["links", "budgets"]) -> None:
+        """Lock all links or all budgets against other writers until the transaction ends."""
+        if name == "budgets":
+            self._query("lock_budgets", {})
+        else:
+            self._query("lock_meta", {"name": name})
+
+    def get_meta(self, name: str) -> str | None:
+        """Return a single value about the store."""
+        rows = self._query("get_meta", {"name": name})
+        return rows[0][0] if rows else None
+
+    def put_meta(self, name: str, value: str) -> None:
+        """Write a single value about the store."""
+        self._query("put_meta", {"name": name, "value": value})
+
+    def prune(self, request: PruneRequest) -> int:
+        """Delete finished runs and their attempts, oldest first; returns how many.
+
+        A schedule's cursor is past everything it has decided, so a pruned occurrence is not made again.
+        """
+        beyond = self._prune_beyond(request)
+        aged = first_id("run", at=request.older_than) if request.older_than is not None else ""
+        parameters = {
+            "last": max(beyond, aged),
+            "beyond": beyond,
+            "aged": aged,
+            "ended": to_micros(request.older_than) if request.older_than is not None else 0,
+            "limit": request.limit,
+        }
+        ids = [row[0] for row in self._query("prunable_runs", parameters)] if beyond or aged else []
+        if not ids:
+            return 0
+        deleted = [row[0] for row in self._query("delete_runs", {"ids": ids})]
+        self._query("delete_attempts", {"ids": deleted})
+        self._query("delete_charges", {"ids": deleted})
+        self._query("delete_output_of_runs", {"ids": deleted})
+        self._query("delete_dependency_waits", {"ids": deleted})
+        self._query("delete_steps", {"ids": deleted})
+        self._query("delete_decided_follow_ups", {"ids": deleted})
+        # Recorded so that `timewright verify` can tell pruned runs from lost ones.
+        self.put_meta("pruned_to", max([*deleted, self.get_meta("pruned_to") or ""]))
+        return len(deleted)
+
+    def _prune_beyond(self, request: PruneRequest) -> str:
+        """The id below which runs exceed the count or the size limit."""
+        if request.keep_runs is not None and request.keep_runs < 1:
+            return LAST_KEY
+        if request.keep_bytes is not None and self._query("store_bytes", {})[0][0] > request.keep_bytes:
+            return LAST_KEY
+        if request.keep_runs is None:
+            return ""
+        rows = self._query("nth_newest_run", {"offset": request.keep_runs - 1})
+        return str(rows[0][0]) if rows else ""
+
+
+def audit_hash(previous: str, seq: int, values: Sequence[Any]) -> str:
+    """The hash of an audit entry, which covers the hash of the entry before it."""
+    return hashlib.sha256(json_text([previous, seq, *values]).encode()).hexdigest()
+
+
+def _audit_row(entry: AuditEntry) -> tuple[Any, ...]:
+    return (
+        to_micros(entry.at),
+        storable_text(entry.namespace),
+        storable_text(entry.actor),
+        storable_text(entry.origin),
+        storable_text(entry.action),
+        storable_text(entry.subject),
+        storable_text(entry.before),
+        storable_text(entry.after),
+        storable_text(entry.reason),
+    )
+
+
+def _audit_cursor(cursor: str) -> int:
+    if not cursor:
+        return 2**62
+    if cursor.isascii() and cursor.isdigit() and len(cursor) < 19:
+        return int(cursor)
+    raise InvalidInput(
+        f"cursor {ascii(cursor)[:60]} is invalid",
+        field="cursor",
+        value=cursor[:60],
+        rule="a cursor is taken unchanged from the page before",
+        fix="omit the cursor to start with the newest entry",
+    )
+
+
+def _decode_object(row: Row) -> StoredObject:
+    return StoredObject(
+        kind=row[0],
+        namespace=row[1],
+        name=row[2],
+        revision=row[3],
+        body=row[4].encode(),
+        at=from_micros(row[5]),
+    )
+
+
+def _object_row(row: StoredObject) -> tuple[Any, ...]:
+    return (row.kind, row.namespace, row.name, row.revision, row.body.decode(), to_micros(row.at))

@@ -1,0 +1,207 @@
+"""Queries for runs: one row per occurrence, found by key, by schedule history, or by time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from timewright.core.moments import to_micros
+from timewright.core.run.run import Attempt, Run, RunState
+from timewright.errors import UnreadableRow
+from timewright.ids import first_id
+from timewright.ports import (
+    Page,
+    RunChange,
+    RunFilter,
+    Unreadable,
+)
+from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit
+from timewright.stores.rows import (
+    Row,
+    changed_row,
+    read_attempt,
+    read_run,
+    run_row,
+)
+from timewright.stores.statements import RUN_COLUMNS
+
+MAX_WALK_ROWS = 10_000
+_SCHEDULE_ID, _PREVIOUS = (RUN_COLUMNS.split().index(name) for name in ("schedule_id", "previous"))
+
+# A run's id encodes its planned instant or a later one, rounded to a millisecond; one second covers that.
+ID_ROUNDING = timedelta(seconds=1)
+OLDEST = datetime(1970, 1, 2, tzinfo=UTC)
+# One statement per state, because each partial index is used only if the statement names its state.
+_STATEMENTS_BY_STATE: dict[RunState | None, str] = {
+    RunState.READY: "list_ready_runs",
+    RunState.LEASED: "list_leased_runs",
+    RunState.HELD: "list_held_runs",
+    RunState.PARKED: "list_parked_runs",
+    RunState.FAILED: "list_failed_runs",
+}
+
+
+class SqlRunQueries(SqlQueries):
+    """Runs and their ended attempts."""
+
+    def add_runs(self, runs: Sequence[Run]) -> set[str]:
+        """Insert runs; returns the ids that were new. An occurrence that exists is skipped."""
+        if not runs:
+            return set()
+        new = {row[0] for row in self._execute_many("insert_runs", [run_row(run) for run in runs])}
+        self._insert_limit_holds(
+            [run for run in runs if run.state is RunState.LEASED and run.limit_keys and run.id in new]
+        )
+        return new
+
+    def add_unique_runs(self, runs: Sequence[Run]) -> None:
+        """Insert unleased runs, each with its own dedupe scope. Raises Conflict if one exists."""
+        if runs:
+            self._execute_many("insert_unique_runs", [run_row(run) for run in runs])
+
+    def relink_runs(self, links: Sequence[tuple[str, str]]) -> None:
+        """Set the previous run of runs, to repair a schedule's history."""
+        if links:
+            self._execute_many("relink_runs", links)
+
+    def get_runs(self, ids: Iterable[str], *, lock: bool = False) -> dict[str, Run]:
+        """Return existing runs by id."""
+        wanted = list(ids)
+        if lock and self._executor.is_remote:
+            self._query("lock_runs", {"ids": wanted})
+        return {row[0]: read_run(row) for row in self._query("get_runs", {"ids": wanted})}
+
+    def find_occurrence(self, schedule_id: str, planned_at: datetime) -> Run | None:
+        """Return the run of an occurrence, or the row that counts it as dropped."""
+        exact = self._query(
+            "find_occurrence", {"schedule_id": schedule_id, "planned_at": to_micros(planned_at)}
+        )
+        if exact:
+            return read_run(exact[0])
+        runs, _ = _decode_runs(self._follow_history(self._newest_run(schedule_id), max_rows=MAX_WALK_ROWS))
+        for run in runs:
+            if run.last_of is not None and run.planned_at <= planned_at <= run.last_of:
+                return run
+            if run.planned_at < planned_at and not run.dedupe_scope:
+                return None
+        return None
+
+    def find_runs(self, which: RunFilter) -> Page:
+        """Return a page of runs, newest first; unreadable rows are listed apart."""
+        limit = page_limit(which.limit)
+        if which.schedule_id is not None:
+            return self._page_of_schedule(which, limit=limit)
+        if which.namespace == "":
+            return Page(())  # an empty namespace means all of them in the statement
+        rows = self._query(
+            _STATEMENTS_BY_STATE.get(which.state, "list_runs"),
+            {
+                "before": which.cursor or LAST_KEY,
+                **since_parameters(which.since),
+                "namespace": which.namespace or "",
+                "queue": which.queue or "",
+                **(
+                    {}
+                    if which.state in _STATEMENTS_BY_STATE
+                    else {"state": which.state.value if which.state else ""}
+                ),
+                "until": to_micros(which.until) if which.until else 2**62,
+                "limit": limit + 1,
+            },
+        )
+        found, unreadable = _decode_runs(rows[:limit])
+        return Page(tuple(found), str(rows[limit - 1][0]) if len(rows) > limit else "", tuple(unreadable))
+
+    def live_runs(self, schedule_ids: Iterable[str]) -> list[Run]:
+        """Return the ready, leased and held runs of schedules, oldest first."""
+        return [read_run(row) for row in self._query("live_runs", {"ids": list(schedule_ids)})]
+
+    def releasable_runs(self, *, limit: int, schedule_ids: Iterable[str] | None = None) -> list[Run]:
+        """Return the first held run of each given schedule, or of all, that has no ready or leased run."""
+        if schedule_ids is None:
+            return [read_run(row) for row in self._query("releasable_runs", {"limit": limit})]
+        parameters = {"limit": limit, "ids": list(schedule_ids)}
+        return [read_run(row) for row in self._query("releasable_runs_of_schedules", parameters)]
+
+    def change_runs(self, changes: Sequence[RunChange]) -> set[str]:
+        """Rewrite runs that are not leased; returns the ids whose state and fence still matched."""
+        if not changes:
+            return set()
+        rows = [
+            changed_row(c.run, expected_state=c.expected_state, expected_fence=c.expected_fence)
+            for c in changes
+        ]
+        return {row[0] for row in self._execute_many("change_runs", rows)}
+
+    def get_attempts(self, run_ids: Iterable[str]) -> dict[str, tuple[Attempt, ...]]:
+        """Return the ended attempts of runs, oldest first."""
+        found: dict[str, list[Attempt]] = {}
+        for row in self._query("get_attempts", {"ids": list(run_ids)}):
+            found.setdefault(row[0], []).append(read_attempt(row))
+        return {run_id: tuple(attempts) for run_id, attempts in found.items()}
+
+    def queue_runs(self, namespace: str, queue: str, *, limit: int) -> list[Run]:
+        """Return the unfinished runs of a queue in order, without locking."""
+        parameters = {"namespace": namespace, "queue": queue, "limit": limit}
+        return [read_run(row) for row in self._query("queue_runs", parameters)]
+
+    def _follow_history(self, start: str, *, max_rows: int) -> list[Row]:
+        return self._query("walk_schedule", {"start": start, "max_rows": max_rows}) if start else []
+
+    def _newest_run(self, schedule_id: str) -> str:
+        rows = self._query("last_run", {"id": schedule_id})
+        return str(rows[0][0]) if rows else ""
+
+    def _newest_unfinished(self, schedule_id: str, before: str) -> str:
+        """The newest unfinished run older than a pruned one; unfinished runs are never pruned."""
+        ((found,),) = self._query("newest_unfinished_run", {"id": schedule_id, "before": before})
+        return str(found or "")
+
+    def _page_of_schedule(self, which: RunFilter, *, limit: int) -> Page:
+        found: list[Run] = []
+        unreadable: list[Unreadable] = []
+        schedule_id = which.schedule_id or ""
+        start, walked = which.cursor or self._newest_run(schedule_id), 0
+        while start and len(found) <= limit and walked < MAX_WALK_ROWS:
+            step = self._follow_history(start, max_rows=limit + 1)
+            if step and step[0][_SCHEDULE_ID] != schedule_id:
+                return Page(())  # a cursor of another schedule's history
+            runs, skipped = _decode_runs(step)
+            found += [run for run in runs if _matches(run, which)]
+            unreadable += skipped
+            walked += len(step) or 1
+            # The history before a pruned run continues at the newest older run that is unfinished.
+            start = step[-1][_PREVIOUS] if step else self._newest_unfinished(schedule_id, start)
+        if start and len(found) <= limit:
+            return Page(tuple(found), start, tuple(unreadable))
+        cursor = found[limit].id if len(found) > limit else ""
+        # Unreadable rows after the cursor belong to the next page.
+        return Page(tuple(found[:limit]), cursor, tuple(row for row in unreadable if row.id > cursor))
+
+
+def _decode_runs(rows: Sequence[Row]) -> tuple[list[Run], list[Unreadable]]:
+    """Decode rows into runs and unreadable rows."""
+    runs: list[Run] = []
+    unreadable: list[Unreadable] = []
+    for row in rows:
+        try:
+            runs.append(read_run(row))
+        except UnreadableRow as error:
+            unreadable.append(Unreadable(row[0], "", error.message))
+    return runs, unreadable
+
+
+def _matches(run: Run, which: RunFilter) -> bool:
+    return (
+        (which.namespace is None or run.namespace == which.namespace)
+        and (which.state is None or run.state is which.state)
+        and (which.queue is None or run.queue == which.queue)
+        and (which.since is None or run.planned_at >= which.since)
+        and (which.until is None or run.planned_at <= which.until)
+    )
+
+
+def since_parameters(since: datetime | None) -> dict[str, str | int]:
+    """Parameters for `since`; no run planned from then on has an id smaller than `from`."""
+    oldest = first_id("run", at=since - ID_ROUNDING) if since is not None and since > OLDEST else ""
+    return {"from": oldest, "since": to_micros(since) if since is not None else 0}

@@ -1,0 +1,287 @@
+"""Raw rows for `timewright verify`, in pages, on the snapshot of one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from sys import intern
+from typing import Any, TypeVar, cast
+
+import msgspec
+from msgspec import Struct
+
+from timewright.core.moments import to_micros
+from timewright.ids import first_id
+from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit
+from timewright.stores.rows import Row, limit_keys_of
+from timewright.verification.rows import (
+    AttemptRow,
+    AuditRow,
+    BudgetAccountRow,
+    BudgetChargeRow,
+    JsonObject,
+    LimitHoldRow,
+    LimitRow,
+    ObjectRow,
+    RevisionRow,
+    RunRow,
+    ScheduleRow,
+)
+
+T = TypeVar("T", bound=Struct)
+
+_read = msgspec.json.Decoder().decode
+
+
+class SqlVerificationQueries(SqlQueries):
+    """Pages of raw rows for `timewright verify`."""
+
+    def list_rows(
+        self,
+        kind: type[T],
+        *,
+        namespace: str | None = None,
+        since: datetime | None = None,
+        after: T | None = None,
+        unfinished_before: datetime | None = None,
+        run_ids: Sequence[str] | None = None,
+        limit: int = 1000,
+    ) -> list[T]:
+        """Return a page of raw rows after the row `after`; runs and audit entries newest first."""
+        if run_ids is not None:
+            rows = self._query("verify_attempts", {"ids": list(run_ids)})
+            return cast("list[T]", [_attempt(row) for row in rows])
+        if unfinished_before is not None:
+            parameters = {
+                "first": first_id("run", at=unfinished_before),
+                "after": after.id if isinstance(after, RunRow) else "",
+                "namespace": namespace or "",
+                "limit": page_limit(limit),
+            }
+            rows = self._query("verify_unfinished_runs", parameters)
+            return cast("list[T]", [_run(row) for row in rows])
+        position = _POSITIONS[kind](after)
+        parameters = {
+            **position,
+            "namespace": namespace or "",
+            "since": to_micros(since) if since is not None else 0,
+            "first": first_id("run", at=since) if since is not None else "",
+            "limit": page_limit(limit),
+        }
+        statement, read = _TABLES[kind]
+        wanted = {
+            name: parameters[name] for name in (*position, *_PARAMETERS.get(kind, ("namespace",)), "limit")
+        }
+        return [read(row) for row in self._query(statement, wanted)]
+
+    def list_meta(self, prefix: str, *, after: str = "", limit: int = 1000) -> list[tuple[str, str]]:
+        """Return a page of store values whose names begin with `prefix`, by name."""
+        parameters = {"prefix": prefix, "after": after, "limit": page_limit(limit)}
+        return [(row[0], row[1]) for row in self._query("list_meta", parameters)]
+
+
+def _decode_object(text: str) -> JsonObject:
+    """Decode JSON; unreadable text becomes an empty mapping, which verification reports."""
+    try:
+        decoded = _read(text) if text else {}
+    except msgspec.MsgspecError:
+        decoded = {}
+    return decoded if isinstance(decoded, Mapping) else {}
+
+
+def _trail(text: str) -> tuple[JsonObject, ...]:
+    try:
+        return tuple(_read(text)) if text else ()
+    except (msgspec.MsgspecError, TypeError):
+        return ()
+
+
+def _schedule(row: Row) -> ScheduleRow:
+    return ScheduleRow(
+        id=row[0],
+        namespace=row[1],
+        name=row[2],
+        revision=row[3],
+        state=row[4],
+        reason=row[5],
+        cursor=row[6],
+        next_at=row[7],
+        wake_at=row[8],
+        source=row[9],
+        trail=_trail(row[10]),
+        failures=row[11],
+        runs=row[12],
+        missed=row[13],
+        paused_at=row[14],
+        paused_until=row[15],
+        last_started_at=row[16],
+        last_finished_at=row[17],
+        hints=_decode_object(row[18]),
+        last_run=row[19],
+    )
+
+
+def _revision(row: Row) -> RevisionRow:
+    return RevisionRow(
+        schedule_id=row[0],
+        revision=row[1],
+        body=_decode_object(row[2]),
+        at=row[3],
+        actor=row[4],
+        reason=row[5],
+    )
+
+
+def _run(row: Row) -> RunRow:
+    # Interned, because a hundred thousand rows repeat the same few strings.
+    extra = _decode_object(row[32])
+    return RunRow(
+        id=row[0],
+        namespace=intern(row[1]),
+        schedule_id=intern(row[2]),
+        dedupe_scope=row[3],
+        planned_at=row[4],
+        fire_at=row[5],
+        state=intern(row[6]),
+        reason=intern(row[7]),
+        source=intern(row[8]),
+        revision=row[9],
+        queue=intern(row[10]),
+        limit_keys=limit_keys_of(row[11]),
+        priority=row[12],
+        exclusive=row[13] == 1,
+        handoff=row[14] == 1,
+        attempts=row[15],
+        refunds=row[16],
+        fence=row[17],
+        last_of=row[18],
+        dropped=row[19],
+        created_at=row[20],
+        started_at=row[21],
+        finished_at=row[22],
+        lease_id=row[23],
+        holder=intern(row[24]),
+        leased_at=row[25],
+        lease_until=row[26],
+        cancel_at=row[27],
+        outcome_label=row[28],
+        error=row[29],
+        parent=row[30],
+        previous=row[31],
+        trail=tuple(extra.get("trail", ())),
+        missed=extra.get("missed", 0),
+        backfill_of=extra.get("backfill_of", ""),
+        created_by=extra.get("made_by", ""),
+        size=len(row[32]) + len(row[29]) + len(row[28]),
+    )
+
+
+def _attempt(row: Row) -> AttemptRow:
+    return AttemptRow(
+        run_id=row[0],
+        fence=row[1],
+        number=row[2],
+        lease_id=row[3],
+        holder=intern(row[4]),
+        leased_at=row[5],
+        lease_until=row[6],
+        started_at=row[7],
+        ended_at=row[8],
+        outcome=intern(row[9]),
+        charged=row[10] == 1,
+        size=row[11],
+    )
+
+
+def _limit(row: Row) -> LimitRow:
+    return LimitRow(limit_key=row[0], capacity=row[1])
+
+
+def _limit_hold(row: Row) -> LimitHoldRow:
+    return LimitHoldRow(limit_key=row[0], run_id=row[1], fence=row[2])
+
+
+def _object(row: Row) -> ObjectRow:
+    return ObjectRow(
+        kind=row[0], namespace=row[1], name=row[2], revision=row[3], body=_decode_object(row[4]), at=row[5]
+    )
+
+
+def _audit(row: Row) -> AuditRow:
+    return AuditRow(
+        seq=row[0],
+        at=row[1],
+        namespace=row[2],
+        actor=row[3],
+        origin=row[4],
+        action=row[5],
+        subject=row[6],
+        before=row[7],
+        after=row[8],
+        reason=row[9],
+    )
+
+
+def _account(row: Row) -> BudgetAccountRow:
+    return BudgetAccountRow(budget=row[0], period=row[1], used=row[2], held=row[3])
+
+
+def _charge(row: Row) -> BudgetChargeRow:
+    return BudgetChargeRow(
+        run_id=row[0],
+        fence=row[1],
+        budget=intern(row[2]),
+        period=row[3],
+        used=row[4],
+        held=row[5],
+        open=row[6] == 1,
+    )
+
+
+_TABLES: dict[Any, tuple[str, Callable[[Row], Any]]] = {
+    ScheduleRow: ("verify_schedules", _schedule),
+    RevisionRow: ("verify_revisions", _revision),
+    RunRow: ("verify_runs", _run),
+    LimitRow: ("verify_limits", _limit),
+    LimitHoldRow: ("verify_limit_holds", _limit_hold),
+    ObjectRow: ("verify_objects", _object),
+    AuditRow: ("verify_audit", _audit),
+    BudgetAccountRow: ("verify_accounts", _account),
+    BudgetChargeRow: ("verify_charges", _charge),
+}
+
+_PARAMETERS: dict[Any, tuple[str, ...]] = {
+    RunRow: ("namespace", "first"),
+    AuditRow: ("namespace", "since"),
+    LimitRow: (),
+    LimitHoldRow: (),
+    BudgetAccountRow: (),
+    BudgetChargeRow: (),
+}
+
+# The parameters that begin a page, from the last row of the page before.
+_POSITIONS: dict[Any, Callable[[Any], dict[str, Any]]] = {
+    ScheduleRow: lambda row: {"after": row.id if row else ""},
+    RevisionRow: lambda row: {
+        "after": row.schedule_id if row else "",
+        "after_revision": row.revision if row else 0,
+    },
+    RunRow: lambda row: {"before": row.id if row else LAST_KEY},
+    LimitRow: lambda row: {"after": row.limit_key if row else ""},
+    LimitHoldRow: lambda row: {"after": row.limit_key if row else "", "after_run": row.run_id if row else ""},
+    ObjectRow: lambda row: {
+        "after_kind": row.kind if row else "",
+        "after_namespace": row.namespace if row else "",
+        "after_name": row.name if row else "",
+    },
+    AuditRow: lambda row: {"before": row.seq if row else 2**62},
+    BudgetAccountRow: lambda row: {
+        "after": row.budget if row else "",
+        "after_period": row.period if row else 0,
+    },
+    BudgetChargeRow: lambda row: {
+        "after": row.run_id if row else "",
+        "after_fence": row.fence if row else 0,
+        "after_budget": row.budget if row else "",
+    },
+}

@@ -1,0 +1,230 @@
+"""Checks that a SQLite file is safe to use, and the translation of SQLite's errors."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import apsw
+
+from timewright.errors import (
+    Conflict,
+    ForeignStore,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    TimewrightError,
+    UnsafeStore,
+)
+
+MIN_SQLITE_VERSION = (3, 51, 3)
+APPLICATION_ID = 0x54575254
+# A commit checkpoints only above this many WAL pages; normally the maintainer does it.
+WAL_AUTOCHECKPOINT_PAGES = 8000
+# A WAL that grew beyond this, because of a long reader, is truncated at its next reset.
+MAX_WAL_BYTES = 64 * 1024 * 1024
+MIN_DATABASE_BYTES = 512
+NETWORK_FILE_SYSTEMS = frozenset(
+    {
+        "afs",
+        "ceph",
+        "cifs",
+        "davfs",
+        "fuse.davfs2",
+        "fuse.glusterfs",
+        "fuse.sshfs",
+        "glusterfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "smb3",
+        "smbfs",
+    }
+)
+
+
+def library_version() -> tuple[int, ...]:
+    """Return the version of the SQLite library in use."""
+    return tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+
+
+def check_library(version: tuple[int, ...] | None = None) -> None:
+    """Refuse a SQLite library with the WAL-reset race, which can corrupt a file with two writers."""
+    found = version or library_version()
+    if found < MIN_SQLITE_VERSION:
+        raise UnsafeStore(
+            f"SQLite {'.'.join(map(str, found))} can corrupt a file that several connections write",
+            field="sqlite",
+            value=".".join(map(str, found)),
+            rule=f"SQLite {'.'.join(map(str, MIN_SQLITE_VERSION))} or later",
+            fix="pip install --upgrade apsw",
+        )
+
+
+def check_local_disk(path: Path, mounts: str | None = None) -> None:
+    """Refuse a missing folder or one on a network share, where file locks are unreliable."""
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise ForeignStore(
+            f"folder {folder} does not exist", field="store", value=str(path), fix=f"mkdir -p {folder}"
+        )
+    _check_length(path)
+    kind = file_system(folder, mounts)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise UnsafeStore(
+            f"{path} is on a network share ({kind})",
+            field="store",
+            value=str(path),
+            rule="SQLite needs a local disk, because file locks on network shares are unreliable",
+            fix="use a local path, or PostgreSQL for several machines",
+        )
+
+
+def _check_length(path: Path) -> None:
+    """Refuse a file too short for a database: SQLite would treat it as empty and overwrite it.
+
+    Uses stat only: opening and closing the file would drop the POSIX locks this process holds on it.
+    """
+    if path.is_file() and 0 < path.stat().st_size < MIN_DATABASE_BYTES:
+        raise ForeignStore(
+            f"{path} is too short to be a database",
+            field="store",
+            value=str(path),
+            rule="a timewright store, or a path where no file exists yet",
+            fix="use another path",
+        )
+
+
+def file_inodes(path: str) -> tuple[int | None, ...]:
+    """Return the inode numbers of the database file and its WAL."""
+    return tuple(_inode(name) for name in (path, f"{path}-wal"))
+
+
+def check_not_replaced(path: str, known: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    """Refuse to write if a file was deleted or replaced while open: the writes would be lost."""
+    found = file_inodes(path)
+    if found == known:
+        return known
+    if known[1] is None and found[0] == known[0]:
+        return found  # the first write created the WAL
+    raise UnsafeStore(
+        f"{path} or its WAL was deleted or replaced while the store was open",
+        field="store",
+        value=path,
+        rule="the files of a store in use must not be moved, overwritten or deleted",
+        fix="stop every process that uses it, put the files back or restore a backup, and start again",
+    )
+
+
+def _inode(name: str) -> int | None:
+    try:
+        return os.stat(name).st_ino  # noqa: PTH116 - runs twice per commit; a Path costs more than the call
+    except OSError:
+        return None
+
+
+def file_system(folder: Path, mounts: str | None = None) -> str:
+    """Return the file system type of a folder from /proc/self/mounts; empty if unknown."""
+    if mounts is None:
+        try:
+            mounts = Path("/proc/self/mounts").read_text("utf-8", "replace")
+        except OSError:
+            return ""
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        fields = line.split()
+        if len(fields) > 2:
+            point = fields[1].replace("\\040", " ")
+            inside = str(folder) == point or str(folder).startswith(point.rstrip("/") + "/")
+            if inside and len(point) >= len(best):
+                best, kind = point, fields[2]
+    return kind
+
+
+def check_owner(connection: apsw.Connection, path: str) -> None:
+    """Refuse a database of another application."""
+    ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+    ((owner,),) = connection.execute("PRAGMA application_id").fetchall()
+    if tables and owner != APPLICATION_ID:
+        raise ForeignStore(
+            f"{path} is a database of another application",
+            field="store",
+            value=path,
+            rule="a timewright store, or a path where no file exists yet",
+            fix="use another path",
+        )
+
+
+def set_durable(connection: apsw.Connection, path: str) -> None:
+    """Set WAL and synchronous = FULL and read both back; with less, a power cut loses commits."""
+    ((mode,),) = connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_AUTOCHECKPOINT_PAGES}")
+    connection.execute(f"PRAGMA journal_size_limit = {MAX_WAL_BYTES}")
+    ((level,),) = connection.execute("PRAGMA synchronous").fetchall()
+    if str(mode).lower() != "wal" or level != 2:
+        raise UnsafeStore(
+            f"{path} answers journal_mode {mode} and synchronous {level}",
+            field="store",
+            value=path,
+            rule="journal_mode WAL and synchronous FULL (2)",
+            fix="use a local disk with ordinary file locks",
+        )
+
+
+class translate_errors:  # noqa: N801 - used like a function; cheaper than a generator in every transaction
+    """Translates SQLite's errors into ours."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, apsw.Error):
+            raise _translated(error, self._path) from error
+
+
+def _translated(error: apsw.Error, path: str) -> TimewrightError:
+    if isinstance(error, apsw.ConstraintError):
+        return Conflict(f"{path}: {error}", rule="names and occurrences are unique")
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return StoreUnavailable(
+            f"{path} is locked by another process: {error}",
+            rule="a write lock is held briefly",
+            fix="try again",
+        )
+    if isinstance(error, apsw.FullError):
+        return StoreFull(f"{path}: disk full: {error}", fix="free space, or prune history")
+    if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError):
+        return StoreReadOnly(f"{path} cannot be written: {error}", fix="check the file's permissions")
+    if isinstance(error, apsw.NotADBError | apsw.CorruptError):
+        return ForeignStore(
+            f"{path} is damaged or not a database: {error}",
+            field="store",
+            value=path,
+            rule="a damaged file is never repaired or deleted automatically",
+            fix="keep a copy, then restore a backup or move the file away",
+        )
+    if isinstance(error, apsw.CantOpenError):
+        return _cannot_open(error, path)
+    return StoreError(f"{path}: {type(error).__name__}: {error}")
+
+
+def _cannot_open(error: apsw.Error, path: str) -> TimewrightError:
+    folder = Path(path).parent
+    if folder.is_dir() and not os.access(folder, os.W_OK):
+        # Reading also creates the WAL next to the file, which fails in a read-only folder.
+        return StoreReadOnly(
+            f"{path} cannot be written: its folder or disk is read-only",
+            field="store",
+            value=path,
+            rule="the folder of the file must be writable",
+            fix="check the permissions, and how the disk is mounted",
+        )
+    return StoreUnavailable(f"{path} cannot be opened: {error}", fix="check the path and its permissions")

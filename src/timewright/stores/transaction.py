@@ -1,0 +1,29 @@
+"""One transaction on either database: all queries of the store interface."""
+
+from __future__ import annotations
+
+from timewright.stores.queries.admission import SqlAdmissionQueries
+from timewright.stores.queries.attempt_output import SqlOutputQueries
+from timewright.stores.queries.budgets import SqlBudgetQueries
+from timewright.stores.queries.links import SqlLinkQueries
+from timewright.stores.queries.objects import SqlObjectQueries
+from timewright.stores.queries.overview import SqlOverviewQueries
+from timewright.stores.queries.pending_work import SqlPendingWorkQueries
+from timewright.stores.queries.schedule_views import SqlScheduleViews
+from timewright.stores.queries.verification import SqlVerificationQueries
+from timewright.stores.queries.workflow import SqlWorkflowQueries
+
+
+class SqlTransaction(
+    SqlScheduleViews,
+    SqlPendingWorkQueries,
+    SqlAdmissionQueries,
+    SqlObjectQueries,
+    SqlVerificationQueries,
+    SqlWorkflowQueries,
+    SqlOverviewQueries,
+    SqlLinkQueries,
+    SqlOutputQueries,
+    SqlBudgetQueries,
+):
+    """Implements `ports.Transaction`; the databases differ only in the executor."""

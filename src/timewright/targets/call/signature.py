@@ -1,0 +1,102 @@
+"""The signature of a registered function: whether it takes the context, and its arguments."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+
+from msgspec import Struct
+
+from timewright.core.input.input_errors import input_error
+from timewright.targets.context import Context
+
+_CONTEXT_NAMES = frozenset({"context", "ctx"})
+
+
+class FunctionSignature(Struct, frozen=True, kw_only=True):
+    """Which arguments a function takes, which are required, and whether it takes the context."""
+
+    takes_context: bool = False
+    parameters: frozenset[str] = frozenset()
+    required: frozenset[str] = frozenset()
+    accepts_any: bool = False
+
+    def mismatch(self, args: dict[str, Any]) -> str:
+        """Explain why these arguments do not fit; "" if they do."""
+        if self.required <= args.keys() <= self.parameters:
+            return ""
+        unknown = sorted(set(args) - self.parameters) if not self.accepts_any else []
+        missing = sorted(self.required - set(args))
+        if unknown:
+            near = get_close_matches(unknown[0], self.parameters, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            return f"it does not take {', '.join(map(repr, unknown[:5]))}{hint}"
+        if "self" in missing:
+            return "it is an unbound method; register a bound method: app.schedule(…)(thing.method)"
+        if missing:
+            named = ", ".join(map(repr, missing[:5]))
+            return f"it needs {named}; name the first parameter `context` to receive the run's context"
+        return ""
+
+
+def read_signature(function: Callable[..., Any]) -> FunctionSignature:
+    """Read the signature of a function. Refuses generators and positional-only arguments."""
+    if not callable(function):
+        raise input_error(
+            "function", function, "cannot be called", rule="a function", fix="register a function"
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise input_error(
+            "function",
+            getattr(function, "__name__", "?"),
+            "is a generator function: calling it runs nothing",
+            rule="a function or an async function",
+            fix="return a value instead of yielding",
+        )
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return FunctionSignature(accepts_any=True)
+    context = bool(parameters) and _wants_context(parameters[0])
+    return _read_parameters(parameters[1:] if context else parameters, context=context)
+
+
+def _read_parameters(parameters: list[inspect.Parameter], *, context: bool) -> FunctionSignature:
+    by_name = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    positional_only = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY and p.default is p.empty]
+    if positional_only:
+        raise input_error(
+            "function",
+            positional_only[0],
+            "is positional-only",
+            rule="arguments are passed by name",
+            fix="remove the / from its parameters",
+        )
+    return FunctionSignature(
+        takes_context=context,
+        parameters=frozenset(p.name for p in by_name),
+        required=frozenset(p.name for p in by_name if p.default is p.empty),
+        accepts_any=any(p.kind is p.VAR_KEYWORD for p in parameters),
+    )
+
+
+def _wants_context(first: inspect.Parameter) -> bool:
+    if first.kind is first.POSITIONAL_ONLY:
+        return True
+    if first.kind is not first.POSITIONAL_OR_KEYWORD:
+        return False
+    annotation = first.annotation if isinstance(first.annotation, str) else ""
+    return (
+        first.name in _CONTEXT_NAMES
+        or first.annotation is Context
+        or annotation.split("|")[0].strip().split(".")[-1] == "Context"
+    )
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it returns an awaitable; also for objects with an async `__call__`."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - the method itself is inspected
+    )

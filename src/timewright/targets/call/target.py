@@ -1,0 +1,115 @@
+"""The call target: runs Python functions on the loop, on threads, or in worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from timewright.core.run.run import Failed, Outcome
+from timewright.core.target import Call, Isolation
+from timewright.errors import NotAllowed, NotFound, TimewrightError
+from timewright.ports import Launch, RunHandle
+from timewright.targets.call.in_process import InProcessCalls, LoopCall, ThreadCall
+from timewright.targets.call.registry import FunctionRegistry, RegisteredFunction
+from timewright.targets.call.threads import CallThreadPool
+from timewright.targets.call.workers import WorkerPool
+from timewright.targets.context import RunInfo
+from timewright.targets.first_result import FINISHED_WORK, FirstResult
+from timewright.targets.outcomes import failed, failure_from_exception, released_on_close
+from timewright.targets.processes.children import ChildProcesses
+
+if TYPE_CHECKING:
+    from timewright.targets.loop_thread import LoopThread
+
+
+class CallTarget:
+    """Calls registered functions by name. Their return value or exception becomes the outcome.
+
+    `isolation` is the default for functions without their own: `inherit` runs async functions on the loop and
+    others on threads, `process` runs all in worker processes. Give the target its own loop, because a
+    function that blocks the loop blocks everything else on it.
+    """
+
+    def __init__(
+        self,
+        registry: FunctionRegistry,
+        *,
+        isolation: Isolation = "inherit",
+        threads: int = 32,
+        workers: int = 8,
+        preload: Sequence[str] = (),
+        passed: Sequence[str] = (),
+        loop: LoopThread | None = None,
+        children: ChildProcesses | None = None,
+        own_process: bool = False,
+    ) -> None:
+        self._registry = registry
+        self._isolation: Isolation = isolation
+        self._owns_children = children is None
+        self._children = children or ChildProcesses(own_process=own_process)
+        self._in_process = InProcessCalls(
+            io_thread=self._children.io_thread, threads=CallThreadPool(limit=threads), loop=loop
+        )
+        self._workers = WorkerPool(self._children, limit=workers, preload=preload, passed=passed)
+
+    @property
+    def leaked(self) -> int:
+        """How many abandoned calls still run; threads and tasks cannot be killed."""
+        return self._in_process.leaked
+
+    def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> RunHandle:
+        """Start the function of the launch and return immediately."""
+        result = FirstResult(done)
+        try:
+            return self._start(launch, result)
+        except NotFound as error:
+            result(Failed(error=f"{error.message}; {error.fix}", unresolved=True))
+        except NotAllowed:
+            result(released_on_close())
+        except TimewrightError as error:
+            result(failed(f"{error.message}; {error.fix}"))
+        except Exception as error:  # noqa: BLE001 - boundary: a launch reports a failure, it never raises
+            result(failure_from_exception(error))
+        return FINISHED_WORK
+
+    def close(self, *, grace: timedelta) -> None:
+        """Ask running calls to stop, abandon those that still run after `grace`, and free our resources."""
+        seconds = grace.total_seconds()
+        self._workers.close(grace=seconds)
+        self._in_process.close(grace=seconds)
+        if self._owns_children:
+            self._children.close(grace=seconds)
+
+    def _start(self, launch: Launch, result: FirstResult) -> RunHandle:
+        target = launch.target
+        if not isinstance(target, Call):
+            result(Failed(error=f"a {type(target).__name__} is not a call", final=True))
+            return FINISHED_WORK
+        registered = self._registry.resolve(target.name)
+        mismatch = registered.signature.mismatch(target.args)
+        if mismatch:
+            result(failed(f"the arguments do not fit {target.name!r}: {mismatch}"))
+            return FINISHED_WORK
+        args, grace = target.args, launch.grace.total_seconds()
+        isolation = self._choose_isolation(target, registered)
+        if isolation == "loop":
+            return LoopCall(
+                self._in_process, registered, launch=launch, args=args, grace=grace, result=result
+            ).begin()
+        if isolation == "thread":
+            return ThreadCall(
+                self._in_process, registered, launch=launch, args=args, grace=grace, result=result
+            ).begin()
+        reference, info = self._registry.import_reference(registered), RunInfo.from_launch(launch)
+        return self._workers.run(target.name, reference, args=args, info=info, grace=grace, done=result)
+
+    def _choose_isolation(self, target: Call, registered: RegisteredFunction) -> Isolation:
+        """The isolation of the schedule, else of the function, else of this target, else the default."""
+        if target.isolation != "inherit":
+            return target.isolation
+        if registered.isolation != "inherit":
+            return registered.isolation
+        if self._isolation != "inherit":
+            return self._isolation
+        return "loop" if registered.is_async else "thread"

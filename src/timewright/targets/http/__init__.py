@@ -1,0 +1,1 @@
+"""The HTTP target: requests, egress policy, responses."""

@@ -1,0 +1,1 @@
+"""Child processes: start, read output, and end whole process trees."""

@@ -1,0 +1,1 @@
+"""One module per broker: its options and its client."""

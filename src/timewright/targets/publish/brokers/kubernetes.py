@@ -1,0 +1,150 @@
+"""Kubernetes: creates a Job whose name is derived from the key."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta, field
+
+from timewright.core.input.input_errors import input_error
+from timewright.targets.publish.address import BrokerAddress
+from timewright.targets.publish.message import BrokerMessage, BrokerOptions, Receipt
+from timewright.targets.publish.protocol import RESPONSE_TIMEOUT_S
+
+_NOT_A_NAME = re.compile(r"[^a-z0-9]+")
+_CONFLICT = 409
+MAX_NAME_CHARS = 63
+KEY_DIGEST_CHARS = 20
+
+
+class KubernetesOptions(BrokerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The container to run, or `spec`, a complete Job spec. The password is a bearer token."""
+
+    connection_options: ClassVar[tuple[str, ...]] = ("context",)
+
+    namespace: Annotated[str, Meta(min_length=1, max_length=63)] = "default"
+    context: Annotated[str, Meta(max_length=255)] = ""
+    image: Annotated[str, Meta(max_length=1024)] = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    service_account: Annotated[str, Meta(max_length=253)] = ""
+    backoff_limit: Annotated[int, Meta(ge=0, le=1000)] = 0
+    keep_seconds: Annotated[int, Meta(ge=0, le=31_536_000)] = 86_400
+    spec: dict[str, Any] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Require exactly one of `image` and `spec`."""
+        if bool(self.image) == bool(self.spec):
+            rule, fix = "exactly one of image and spec", "image: ghcr.io/acme/report:1"
+            raise input_error(
+                "target.options.image",
+                self.image,
+                "or spec must be given",
+                rule=rule,
+                fix=fix,
+            )
+
+
+class KubernetesBroker:
+    """Creates Jobs. A Job with the same name is not created again."""
+
+    def __init__(self, address: BrokerAddress, options: KubernetesOptions) -> None:
+        import kubernetes_asyncio
+
+        self._library: Any = kubernetes_asyncio  # it has no type hints
+        self._address = address
+        self._context = options.context
+        self._client: Any = None
+        self._opening = asyncio.Lock()
+
+    async def publish(self, message: BrokerMessage) -> Receipt:
+        """Create the Job. A conflict means that it exists."""
+        batch = self._library.client.BatchV1Api(await self._connected())
+        job, namespace = build_job(message), message.options.namespace
+        name = job["metadata"]["name"]
+        detail = {"namespace": namespace}
+        try:
+            created: Any = await batch.create_namespaced_job(
+                namespace, job, _request_timeout=RESPONSE_TIMEOUT_S
+            )
+        except self._library.client.ApiException as error:
+            if error.status != _CONFLICT:
+                raise
+            return Receipt(id=name, duplicate=True, detail=detail)
+        return Receipt(id=name, detail={**detail, "uid": created.metadata.uid})
+
+    async def close(self) -> None:
+        """Close the client."""
+        if self._client is not None:
+            await self._client.close()
+
+    async def _connected(self) -> Any:
+        async with self._opening:
+            if self._client is None:
+                self._client = self._library.client.ApiClient(configuration=await self._configuration())
+        return self._client
+
+    async def _configuration(self) -> Any:
+        """The given address and token, else those of the pod we run in, else the kubeconfig of the user."""
+        configuration = self._library.client.Configuration()
+        if self._address.host:
+            configuration.host = self._address.endpoint + self._address.path
+            if self._address.password:
+                configuration.api_key = {"BearerToken": f"Bearer {self._address.password}"}
+        elif "KUBERNETES_SERVICE_HOST" in os.environ and not self._context:
+            self._library.config.load_incluster_config(client_configuration=configuration)
+        else:
+            await self._library.config.load_kube_config(
+                context=self._context or None, client_configuration=configuration
+            )
+        return configuration
+
+
+def job_name(message: BrokerMessage) -> str:
+    """A stable name: the target's name and a digest of the key."""
+    key = hashlib.sha256(message.key.encode()).hexdigest()[:KEY_DIGEST_CHARS]
+    head = _NOT_A_NAME.sub("-", message.name.lower()).strip("-")[: MAX_NAME_CHARS - KEY_DIGEST_CHARS - 1]
+    return f"{head.rstrip('-')}-{key}" if head else key
+
+
+def build_job(message: BrokerMessage) -> dict[str, Any]:
+    """Build the Job. Its container gets the payload and the key in its environment."""
+    options: KubernetesOptions = message.options
+    labels = {"app.kubernetes.io/managed-by": "timewright"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": job_name(message),
+            "labels": labels,
+            "annotations": {
+                f"timewright/{name.removeprefix('timewright-')}": value
+                for name, value in message.headers.items()
+            },
+        },
+        "spec": dict(options.spec) or _spec(message, options),
+    }
+
+
+def _spec(message: BrokerMessage, options: KubernetesOptions) -> dict[str, Any]:
+    run_variables = {name.upper().replace("-", "_"): value for name, value in message.headers.items()}
+    environment = {**options.env, **run_variables, "TIMEWRIGHT_PAYLOAD": message.body.decode()}
+    container: dict[str, Any] = {
+        "name": "work",
+        "image": options.image,
+        "env": [{"name": name, "value": value} for name, value in environment.items()],
+    }
+    container |= {"command": list(options.command)} if options.command else {}
+    container |= {"args": list(options.args)} if options.args else {}
+    pod: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
+    pod |= {"serviceAccountName": options.service_account} if options.service_account else {}
+    return {
+        "backoffLimit": options.backoff_limit,
+        "ttlSecondsAfterFinished": options.keep_seconds,
+        "template": {"spec": pod},
+    }

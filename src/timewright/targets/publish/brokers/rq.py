@@ -1,0 +1,154 @@
+"""RQ: enqueues a job by function name, with the key as its id."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from timewright.core.run.run import Outcome, Succeeded
+from timewright.targets.outcomes import failed, to_json_value
+from timewright.targets.publish.address import BrokerAddress
+from timewright.targets.publish.brokers.sent_keys import redis_client
+from timewright.targets.publish.message import BrokerMessage, BrokerOptions, Receipt
+from timewright.targets.publish.protocol import BlockingBroker, poll_until
+
+_FAILED_STATES = frozenset({"failed", "stopped", "canceled"})
+_NOT_AN_ID = re.compile(r"[^A-Za-z0-9_-]")
+_REGISTRIES = ("failed", "canceled", "finished")
+_MAX_ERROR_CHARS = 500
+_STOP_POLL_S = 0.02
+
+
+class RqOptions(BrokerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Queue, serializer of its workers, and how many seconds a finished job is kept."""
+
+    queue: Annotated[str, Meta(min_length=1, max_length=255)] = "default"
+    serializer: Literal["pickle", "json"] = "pickle"
+    result_ttl: Annotated[int, Meta(ge=60, le=31_536_000)] = 3600
+    at_front: bool = False
+
+
+class RqBroker(BlockingBroker):
+    """Enqueues jobs. A job with the same key is not enqueued again.
+
+    Never unpickles data of a worker: the state of a job is plain text, and its result is read only with the
+    JSON serializer.
+    """
+
+    def __init__(self, address: BrokerAddress, options: RqOptions) -> None:
+        self._client = redis_client(address)
+        super().__init__(self._client.close)
+
+    async def publish(self, message: BrokerMessage) -> Receipt:
+        """Enqueue the job, unless it exists and has not failed."""
+        return await self.run_in_thread(self._publish, message)
+
+    async def read_outcome(self, message: BrokerMessage, remote_id: str) -> Outcome | None:
+        """The outcome of the job according to Redis."""
+        return await self.run_in_thread(self._read_outcome, message)
+
+    async def cancel(self, message: BrokerMessage, remote_id: str) -> None:
+        """Remove the job from its queue, or ask its worker to stop it and wait for that."""
+        if await self.run_in_thread(self._stop, message):
+            await poll_until(lambda: self.run_in_thread(self._has_stopped, message), interval_s=_STOP_POLL_S)
+
+    def _publish(self, message: BrokerMessage) -> Receipt:
+        status = self._status(message)
+        if status in _FAILED_STATES:
+            self._forget(message)
+        known = status is not None and status not in _FAILED_STATES
+        if not known:
+            self._queue(message).enqueue_call(message.name, **enqueue_options(message))
+        return Receipt(id=job_id(message.key), duplicate=known, detail={"queue": message.options.queue})
+
+    def _read_outcome(self, message: BrokerMessage) -> Outcome | None:
+        status = self._status(message)
+        if status == "finished":
+            return Succeeded(result=self._value(message))
+        if status == "failed":
+            return failed(f"the job failed: {self._error(message)}")
+        if status in _FAILED_STATES:
+            return failed(f"the job was {status}")
+        if status is None:
+            return failed("the job does not exist any more: it was deleted, or its result_ttl has passed")
+        return None
+
+    def _stop(self, message: BrokerMessage) -> bool:
+        """Ask the worker to stop the job; returns False if no worker runs it."""
+        from rq.command import send_command
+
+        worker = self._client.hget(_job_name(message), "worker_name")
+        is_under_way = self._status(message) == "started" and bool(worker)
+        if is_under_way:
+            send_command(self._client, worker.decode(), "stop-job", job_id=job_id(message.key))
+        else:
+            self._forget(message)
+        return is_under_way
+
+    def _has_stopped(self, message: BrokerMessage) -> bool | None:
+        return self._status(message) != "started" or None
+
+    def _forget(self, message: BrokerMessage) -> None:
+        """Delete the job ourselves, because the library would unpickle it first."""
+        key = job_id(message.key)
+        self._client.lrem(f"rq:queue:{message.options.queue}", 0, key)
+        for registry in _REGISTRIES:
+            self._client.zrem(f"rq:{registry}:{message.options.queue}", key)
+        self._client.delete(f"rq:job:{key}", f"rq:results:{key}")
+
+    def _status(self, message: BrokerMessage) -> str | None:
+        status = self._client.hget(_job_name(message), "status")
+        return None if status is None else status.decode()
+
+    def _value(self, message: BrokerMessage) -> dict[str, Any]:
+        if message.options.serializer != "json":
+            return {}
+        result = self._latest(message)
+        return {"value": to_json_value(result.return_value)} if result is not None else {}
+
+    def _error(self, message: BrokerMessage) -> str:
+        result = self._latest(message)
+        lines = (result.exc_string or "").strip().splitlines() if result is not None else []
+        return lines[-1][:_MAX_ERROR_CHARS] if lines else "its worker did not say why"
+
+    def _latest(self, message: BrokerMessage) -> Any:
+        from rq.job import Job
+        from rq.results import Result
+        from rq.serializers import JSONSerializer
+
+        job: Any = Job(id=job_id(message.key), connection=self._client, serializer=JSONSerializer)
+        return Result.fetch_latest(job, serializer=JSONSerializer)
+
+    def _queue(self, message: BrokerMessage) -> Any:
+        from rq import Queue
+        from rq.serializers import DefaultSerializer, JSONSerializer
+
+        options: RqOptions = message.options
+        reads: Any = JSONSerializer if options.serializer == "json" else DefaultSerializer
+        return Queue(options.queue, connection=self._client, serializer=reads)
+
+
+def job_id(key: str) -> str:
+    """The key as a valid RQ id: letters, digits, `_` and `-`."""
+    return _NOT_AN_ID.sub("-", key)
+
+
+def enqueue_options(message: BrokerMessage) -> dict[str, Any]:
+    """The arguments of `enqueue_call`, without the function name."""
+    options: RqOptions = message.options
+    return {
+        "args": message.args,
+        "kwargs": message.kwargs,
+        "job_id": job_id(message.key),
+        "timeout": max(1, round(message.time_limit)) if message.wait else None,
+        "result_ttl": options.result_ttl,
+        "failure_ttl": options.result_ttl,
+        "at_front": options.at_front,
+        "meta": dict(message.headers),
+    }
+
+
+def _job_name(message: BrokerMessage) -> str:
+    return f"rq:job:{job_id(message.key)}"

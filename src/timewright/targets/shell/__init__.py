@@ -1,0 +1,1 @@
+"""The shell target: commands with a clean environment and limits."""

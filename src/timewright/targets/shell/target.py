@@ -1,0 +1,274 @@
+"""The shell target: runs commands without a shell, with limits on time, output and resources."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from timewright.core.input.input_errors import show_value
+from timewright.core.run.run import Failed, Outcome, Succeeded
+from timewright.core.target import Shell
+from timewright.errors import NotAllowed, NotFound, TimewrightError
+from timewright.ports import Launch, RunHandle
+from timewright.ports.attempt_output import OutputExcerpt
+from timewright.targets.context import RunInfo
+from timewright.targets.first_result import FINISHED_WORK, FirstResult
+from timewright.targets.io_thread import Timer
+from timewright.targets.outcomes import (
+    cancelled,
+    failed,
+    failure_from_exception,
+    released_on_close,
+    timed_out,
+    with_result,
+)
+from timewright.targets.processes.child import ChildProcess, ProcessSpec, signal_name
+from timewright.targets.processes.children import ChildProcesses
+from timewright.targets.processes.environment import clean_environment, run_environment
+from timewright.targets.processes.termination import KILL_TIMEOUT_S
+from timewright.targets.secret_references import (
+    RevealedSecrets,
+    SecretLookup,
+    find_references,
+    reveal_secrets,
+)
+from timewright.targets.shell.limits import CommandLimits
+from timewright.targets.shell.validation import check_shell, describe_start_error, is_allowed, resolve_cwd
+
+__all__ = ["ShellTarget", "check_shell"]
+
+
+class ShellTarget:
+    """Starts commands, if the administrator allows them.
+
+    `allowed` is False (the default), True, or a list of programs: names, full paths, or folders with a
+    trailing slash. `root` is the working directory; a schedule's own `cwd` must be inside it. `passed` names
+    further variables of this process that commands inherit. `limits` are resource limits.
+    """
+
+    def __init__(
+        self,
+        *,
+        allowed: bool | Sequence[str] = False,
+        root: str | None = None,
+        passed: Sequence[str] = (),
+        limits: CommandLimits | None = None,
+        children: ChildProcesses | None = None,
+        own_process: bool = False,
+        secrets: SecretLookup | None = None,
+    ) -> None:
+        self._allowed = allowed if isinstance(allowed, bool) else tuple(allowed)
+        self.root = root
+        self._passed = tuple(passed)
+        self._limits = limits or CommandLimits()
+        self._secrets = secrets
+        self._owns_children = children is None
+        self._children = children or ChildProcesses(own_process=own_process)
+        self._commands: set[_Command] = set()
+        self._empty = threading.Event()
+        self._closed = False
+
+    def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> RunHandle:
+        """Start the command on the I/O thread and return immediately."""
+        result = FirstResult(done)
+        try:
+            refusal = self._refusal(launch.target)
+            if refusal is None:
+                command = _Command(self, launch, result, self._reveal(launch))
+                self._children.io_thread.call_soon(command.start)
+                return command
+            result(refusal)
+        except NotAllowed:
+            result(released_on_close())
+        except NotFound as error:
+            result(Failed(error=error.message))
+        except TimewrightError as error:
+            result(Failed(error=f"{error.message}; {error.fix}", final=True))
+        except Exception as error:  # noqa: BLE001 - boundary: a launch reports a failure, it never raises
+            result(failure_from_exception(error))
+        return FINISHED_WORK
+
+    def close(self, *, grace: timedelta) -> None:
+        """End all running commands with their process trees, and free our own resources."""
+        seconds = grace.total_seconds()
+        self._closed = True
+        if self._commands:
+            self._children.io_thread.call_soon(lambda: self._end_all(seconds))
+            self._empty.wait(seconds + KILL_TIMEOUT_S + 1.0)
+        if self._owns_children:
+            self._children.close(grace=seconds)
+
+    def build_spec(self, launch: Launch, target: Shell, revealed: RevealedSecrets) -> ProcessSpec:
+        """Build the process of a launch. Raises OSError if its folder does not exist."""
+        folder, why = resolve_cwd(target.cwd, root=self.root)
+        if why:
+            raise OSError(why)
+        facts = run_environment(RunInfo.from_launch(launch))
+        return ProcessSpec(
+            argv=self._limits.wrap(target.command),
+            env={**clean_environment(self._passed), **revealed.fill_data(target.env), **facts},
+            cwd=folder,
+            output_bytes=target.output_kb * 1024,
+        )
+
+    @property
+    def children(self) -> ChildProcesses:
+        """Starts and ends the processes."""
+        return self._children
+
+    def add_command(self, command: _Command) -> bool:
+        """Register a command that starts; returns False if the target is closed."""
+        if not self._closed:
+            self._commands.add(command)
+        return not self._closed
+
+    def remove_command(self, command: _Command) -> None:
+        """Forget a command that has finished."""
+        self._commands.discard(command)
+        if self._closed and not self._commands:
+            self._empty.set()
+
+    def _reveal(self, launch: Launch) -> RevealedSecrets:
+        """Look up the secrets that the environment of a command refers to, for this launch only."""
+        names = find_references(launch.target.env) if isinstance(launch.target, Shell) else frozenset()
+        if not names:
+            return RevealedSecrets()
+        return reveal_secrets(names, namespace=launch.namespace, lookup=self._secrets, multiline=True)
+
+    def _refusal(self, target: object) -> Failed | None:
+        if not isinstance(target, Shell):
+            return Failed(error=f"a {type(target).__name__} is not a shell command", final=True)
+        if self._allowed is False or self._allowed == ():
+            return Failed(
+                error="shell targets are disabled; enable them with the setting `shell`", final=True
+            )
+        check_shell(target)
+        if not is_allowed(target.command, self._allowed):
+            return Failed(
+                error=f"{target.command[0]!r} is not an allowed program; see the setting `commands.programs`",
+                final=True,
+            )
+        return None
+
+    def _end_all(self, grace: float) -> None:
+        for command in list(self._commands):
+            command.end(released_on_close(), grace=min(grace, command.grace))
+        if not self._commands:
+            self._empty.set()
+
+
+class _Command:
+    """A running command. All methods but `stop` and `read_output` run on the I/O thread."""
+
+    def __init__(
+        self, shell: ShellTarget, launch: Launch, result: FirstResult, revealed: RevealedSecrets
+    ) -> None:
+        self._shell = shell
+        self._children = shell.children
+        self._launch = launch
+        self._result = result
+        self._revealed = revealed
+        self.grace = launch.grace.total_seconds()
+        self._child: ChildProcess | None = None
+        self._timer: Timer | None = None
+        self._stop_outcome: Outcome | None = None
+        self._is_stopped = False
+
+    def stop(self, reason: str) -> None:
+        """Send SIGTERM to the tree and SIGKILL after the grace. The outcome is `cancelled`."""
+        self._is_stopped = True
+        try:
+            self._children.io_thread.call_soon(lambda: self.end(cancelled(reason), grace=self.grace))
+        except NotAllowed:  # the I/O thread is closed, so no process is left
+            self._result(cancelled(reason))
+
+    def read_output(self) -> OutputExcerpt | None:
+        """The output so far, without secrets. Thread-safe."""
+        child = self._child
+        if child is None or not child.output.size:
+            return None
+        return child.output.snapshot(self._revealed if self._revealed.values else None)
+
+    def start(self) -> None:
+        """Start the process, unless `stop` was called before; then the queued stop reports the outcome."""
+        if self._is_stopped:
+            return
+        if not self._shell.add_command(self):
+            self._result(released_on_close())
+            return
+        target = self._launch.target
+        assert isinstance(target, Shell)
+        try:
+            spec = self._shell.build_spec(self._launch, target, self._revealed)
+            self._child = self._children.start(spec, on_end=self._on_end)
+        except (OSError, ValueError) as error:
+            why = describe_start_error(target.command[0], error, folder=target.cwd or self._shell.root)
+            self._report(failed(f"cannot start {show_value(target.command[0])}: {why}"))
+            return
+        limit = self._launch.time_limit.total_seconds()
+        self._timer = self._children.io_thread.call_later(
+            limit, lambda: self.end(timed_out(limit), grace=self.grace)
+        )
+
+    def end(self, outcome: Outcome, *, grace: float) -> None:
+        """End the process with this outcome. If it has already exited, only end its descendants sooner."""
+        if self._result.is_set or self._stop_outcome is not None:
+            return
+        if self._child is None:
+            self._stop_outcome = outcome
+            self._report(outcome)
+            return
+        if self._child.status is None:
+            self._stop_outcome = outcome
+        self._children.terminate(self._child, grace=grace)
+
+    def _on_end(self, child: ChildProcess) -> None:
+        outcome = self._stop_outcome or _exit_outcome(child)
+        self._report(with_result(outcome, _build_result(child, self._revealed)))
+
+    def _report(self, outcome: Outcome) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._result(outcome)
+        self._shell.remove_command(self)
+
+
+def _exit_outcome(child: ChildProcess) -> Outcome:
+    if child.status is None:
+        return failed("the command could not be ended")
+    if child.status.signal == signal.SIGKILL:
+        return failed("killed by SIGKILL, but not by Timewright: perhaps out of memory or over cpu_seconds")
+    return Succeeded() if child.status.code == 0 else failed(child.status.describe())
+
+
+def _redacted_output(child: ChildProcess, revealed: RevealedSecrets) -> str:
+    """The output without secrets, also where one was cut at the omitted middle."""
+    text = child.output.text()
+    if not revealed.values:
+        return text
+    head, gap, tail = text.partition("\n… ") if child.output.omitted_bytes else (text, "", "")
+    line, end, tail = tail.partition(" …\n")
+    cut_head = (
+        revealed.drop_partial_end(revealed.redact(head.encode())) if gap else revealed.redact(head.encode())
+    )
+    cut_tail = revealed.redact(revealed.drop_partial_start(tail.encode()))
+    return f"{cut_head.decode(errors='replace')}{gap}{line}{end}{cut_tail.decode(errors='replace')}"
+
+
+def _build_result(child: ChildProcess, revealed: RevealedSecrets) -> dict[str, Any]:
+    """The result of a command: exit code or signal, and the head and tail of its output."""
+    result: dict[str, Any] = {
+        "exit": child.status.code if child.status is not None else None,
+        "output": _redacted_output(child, revealed),
+        "output_bytes": child.output.size,
+    }
+    if child.status is not None and child.status.signal is not None:
+        result["signal"] = signal_name(child.status.signal)
+    if child.output.omitted_bytes:
+        result["truncated"] = True
+    if child.survivors:
+        result["survivors"] = child.survivors
+    return result

@@ -1,0 +1,224 @@
+"""Count facts as Prometheus counters and histograms, in a private registry."""
+
+from __future__ import annotations
+
+import platform
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
+
+from timewright.core import facts
+from timewright.core.facts import Fact
+from timewright.core.run.run import Reason
+from timewright.core.schedule.decision import Source
+from timewright.telemetry.metric_definitions import (
+    BUILD_INFO,
+    EVENT_METRICS,
+    PREFIX,
+    SCHEDULE_METRICS,
+    MetricDefinition,
+)
+
+MAX_LABEL_SETS = 200
+MAX_OPEN_ATTEMPTS = 100_000
+TEXT_CACHE_S = 1.0
+OTHER = "other"
+DURATION_BUCKETS_S = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+SHORT_BUCKETS_S = (0.0005, 0.002, 0.01, 0.05, 0.25, 1, 5)
+_QUICK = frozenset({"store_seconds", "tick_seconds"})
+
+# Manual runs and backfills are not planned ahead, so their delay says nothing about punctuality.
+_UNPLANNED_SOURCES = frozenset({Source.MANUAL.value, Source.BACKFILL.value, Source.RETRY.value})
+
+
+class LabelLimiter:
+    """Passes at most `limit` distinct label sets, and replaces further ones by `other`."""
+
+    def __init__(self, limit: int) -> None:
+        self._most = limit
+        self._seen: set[tuple[str, ...]] = set()
+
+    def __call__(self, *values: str) -> tuple[str, ...]:
+        if values not in self._seen:
+            if len(self._seen) >= self._most:
+                return (OTHER,) * len(values)
+            self._seen.add(values)
+        return values
+
+
+class Metrics:
+    """An observer that counts facts and renders them for a scraper."""
+
+    def __init__(self, *, version: str, store: str, schedules: int = 0) -> None:
+        self.registry = CollectorRegistry()
+        self._pairs = LabelLimiter(MAX_LABEL_SETS)
+        self._namespaces = LabelLimiter(MAX_LABEL_SETS)
+        self._schedules = LabelLimiter(schedules) if schedules else None
+        self._started_at: OrderedDict[tuple[str, int], datetime] = OrderedDict()
+        self._statements: dict[str, Callable[[float], None]] = {}
+        self._rendering = threading.Lock()
+        self._text: tuple[float, str] | None = None
+        self._handlers: dict[type[Fact], Callable[[Any], None]] = _handlers(self)
+        Info(PREFIX + BUILD_INFO.name, BUILD_INFO.description, registry=self.registry).info(
+            {"version": version, "python": platform.python_version(), "store": store}
+        )
+        wanted = {**EVENT_METRICS, **SCHEDULE_METRICS} if schedules else EVENT_METRICS
+        self._metrics = {name: _build_metric(metric, self.registry) for name, metric in wanted.items()}
+
+    def notify(self, fact: Fact) -> None:
+        """Count one fact."""
+        handler = self._handlers.get(type(fact))
+        if handler is not None:
+            handler(fact)
+
+    def observe_statement(self, statement: str, seconds: float) -> None:
+        """Record the duration of one store query."""
+        measure = self._statements.get(statement)
+        if measure is None:
+            measure = self._statements[statement] = self.get("store_seconds").labels(statement).observe
+        measure(seconds)
+
+    def text(self, *, monotonic_now: float) -> str:
+        """Render all metrics; the text is reused for one second of the monotonic clock."""
+        with self._rendering:
+            if self._text is None or not 0 <= monotonic_now - self._text[0] < TEXT_CACHE_S:
+                self._text = (monotonic_now, _without_created_series(generate_latest(self.registry).decode()))
+            return self._text[1]
+
+    def get(self, name: str) -> Any:
+        """The metric of that name."""
+        return self._metrics[name]
+
+    def on_admitted(self, fact: facts.RunAdmitted) -> None:
+        """Count an admitted run and its delay."""
+        self.get("runs_emitted").labels(*self._pairs(fact.namespace, fact.queue)).inc()
+        if fact.source not in _UNPLANNED_SOURCES:
+            self.get("drift_seconds").observe(abs((fact.at - fact.planned_at).total_seconds()))
+
+    def on_skipped(self, fact: facts.RunSkipped | facts.OccurrencesDropped) -> None:
+        """Count skipped occurrences."""
+        count = fact.count if isinstance(fact, facts.OccurrencesDropped) else 1
+        (namespace,) = self._namespaces(fact.namespace)
+        self.get("occurrences_skipped").labels(namespace, _reason_label(fact.reason)).inc(count)
+        if fact.reason == Reason.OVERLAP:
+            self.get("runs_skipped_overlap").labels(namespace).inc(count)
+
+    def on_deferred(self, fact: facts.RunDeferred) -> None:
+        """Count a run deferred by a budget or a provider."""
+        (namespace,) = self._namespaces(fact.namespace)
+        self.get("runs_deferred").labels(namespace, _reason_label(fact.reason)).inc()
+
+    def on_started(self, fact: facts.AttemptStarted) -> None:
+        """Record the start of an attempt; only first attempts count for the start delay."""
+        self._started_at[fact.run_id, fact.fence] = fact.at
+        if len(self._started_at) > MAX_OPEN_ATTEMPTS:
+            self._started_at.popitem(last=False)
+        if fact.fence == 1 and fact.source not in _UNPLANNED_SOURCES:
+            delay = max((fact.at - fact.planned_at).total_seconds(), 0.0)
+            self.get("start_delay_seconds").labels(*self._pairs(fact.namespace, fact.queue)).observe(delay)
+
+    def on_succeeded(self, fact: facts.RunSucceeded) -> None:
+        """Count a success."""
+        self._count_end(fact, "succeeded")
+        if self._schedules is not None and fact.schedule_id:
+            labels = self._schedules(fact.namespace, fact.schedule_id)
+            self.get("schedule_last_success_timestamp_seconds").labels(*labels).set(fact.at.timestamp())
+
+    def on_failed(self, fact: facts.RunFailed | facts.RunParked) -> None:
+        """Count a run that failed or was parked."""
+        self._count_end(fact, "failed" if isinstance(fact, facts.RunFailed) else "parked")
+        self.get("runs_failed_launch").labels(*self._pairs(fact.namespace, fact.queue)).inc()
+
+    def on_cancelled(self, fact: facts.RunCancelled) -> None:
+        """Count a cancelled run."""
+        self._count(fact, "cancelled")
+
+    def on_will_retry(self, fact: facts.RunWillRetry) -> None:
+        """Count a failed attempt that is retried."""
+        self._record_duration(fact)
+        self.get("retries").labels(*self._pairs(fact.namespace, fact.queue)).inc()
+
+    def on_released(self, fact: facts.RunReleased) -> None:
+        """Record the duration of a released attempt."""
+        self._record_duration(fact)
+
+    def on_lease_lost(self, fact: facts.LeaseLost) -> None:
+        """Count a lease that expired."""
+        self._started_at.pop((fact.run_id, fact.fence), None)
+        self.get("leases_lost").labels(*self._namespaces(fact.namespace)).inc()
+
+    def on_schedule_stopped(self, fact: facts.ScheduleParked | facts.ScheduleFinished) -> None:
+        """Count a schedule that parked or finished."""
+        how = "parked" if isinstance(fact, facts.ScheduleParked) else "finished"
+        self.get("schedules_stopped").labels(*self._namespaces(fact.namespace), how).inc()
+
+    def _count_end(self, fact: facts.RunSucceeded | facts.RunFailed | facts.RunParked, outcome: str) -> None:
+        self._record_duration(fact)
+        self._count(fact, outcome)
+
+    def _count(self, fact: Any, outcome: str) -> None:
+        self.get("runs").labels(*self._pairs(fact.namespace, fact.queue), outcome).inc()
+        if self._schedules is not None and fact.schedule_id:
+            labels = self._schedules(fact.namespace, fact.schedule_id)
+            self.get("schedule_runs").labels(*labels, outcome).inc()
+
+    def _record_duration(self, fact: Any) -> None:
+        began = self._started_at.pop((fact.run_id, fact.fence), None)
+        if began is not None:
+            seconds = max((fact.at - began).total_seconds(), 0.0)
+            self.get("run_seconds").labels(*self._pairs(fact.namespace, fact.queue)).observe(seconds)
+
+
+def _build_metric(metric: MetricDefinition, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
+    common: dict[str, Any] = {
+        "name": PREFIX + metric.name,
+        "documentation": metric.description,
+        "labelnames": metric.labels,
+        "registry": registry,
+    }
+    if metric.kind == "histogram":
+        return Histogram(**common, buckets=SHORT_BUCKETS_S if metric.name in _QUICK else DURATION_BUCKETS_S)
+    return (Counter if metric.kind == "counter" else Gauge)(**common)
+
+
+def _handlers(metrics: Metrics) -> dict[type[Fact], Callable[[Any], None]]:
+    return {
+        facts.RunAdmitted: metrics.on_admitted,
+        facts.RunSkipped: metrics.on_skipped,
+        facts.OccurrencesDropped: metrics.on_skipped,
+        facts.RunDeferred: metrics.on_deferred,
+        facts.AttemptStarted: metrics.on_started,
+        facts.RunSucceeded: metrics.on_succeeded,
+        facts.RunFailed: metrics.on_failed,
+        facts.RunParked: metrics.on_failed,
+        facts.RunCancelled: metrics.on_cancelled,
+        facts.RunWillRetry: metrics.on_will_retry,
+        facts.RunReleased: metrics.on_released,
+        facts.LeaseLost: metrics.on_lease_lost,
+        facts.AnswerStale: lambda _: metrics.get("answers_stale").inc(),
+        facts.ScheduleParked: metrics.on_schedule_stopped,
+        facts.ScheduleFinished: metrics.on_schedule_stopped,
+        facts.FactsLost: lambda fact: metrics.get("facts_lost").inc(fact.count),
+        facts.ClockStepped: lambda fact: metrics.get("clock_steps").labels(fact.treated_as).inc(),
+        facts.TickFinished: lambda fact: metrics.get("tick_seconds").observe(fact.seconds),
+    }
+
+
+def _without_created_series(text: str) -> str:
+    """Remove the `_created` series: they are a third of all lines, and no dashboard here uses them."""
+    return "".join(line for line in text.splitlines(keepends=True) if not _CREATED_SERIES.match(line))
+
+
+def _reason_label(reason: str) -> str:
+    """The reason as a label: its first word if it is a known reason, else `other`."""
+    word = reason.partition(":")[0]
+    return word if word in _REASONS else OTHER
+
+
+_CREATED_SERIES = re.compile(r"(# (HELP|TYPE) )?timewright_[a-z_]+_created\b")
+_REASONS: Iterable[str] = frozenset(str(reason) for reason in Reason)

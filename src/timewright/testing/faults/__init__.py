@@ -1,1 +1,0 @@
-"""Faults on purpose, on real processes, files, servers and connections; what was promised is counted."""

@@ -1,0 +1,39 @@
+"""Check a store's history against the promised invariants.
+
+The checker shares no code with what it checks: it finds planned instants by scanning every day, and reads
+rows as plain numbers and texts.
+"""
+
+from __future__ import annotations
+
+from timewright.verification.checker import INVARIANTS, check
+from timewright.verification.invariants import (
+    budgets,
+    decisions,
+    dependencies,
+    follow_ups,
+    isolation,
+    leases,
+    limits,
+    liveness,
+    policies,
+    retention,
+)
+from timewright.verification.report import Finding, Report, Violation
+from timewright.verification.rows import History
+
+__all__ = ["INVARIANTS", "Finding", "History", "Report", "Violation", "check"]
+
+# Importing a module registers its invariants.
+_REGISTERED = (
+    budgets,
+    decisions,
+    dependencies,
+    follow_ups,
+    isolation,
+    leases,
+    limits,
+    liveness,
+    policies,
+    retention,
+)

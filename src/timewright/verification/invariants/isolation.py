@@ -1,0 +1,87 @@
+"""Invariants of isolation: namespaces, idempotency keys of effects, and client keys."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from timewright.verification.checker import Coverage, Violations, invariant
+from timewright.verification.view import HistoryView
+
+
+@invariant("I32", "namespaces are isolated", unit="runs")
+def namespaces_are_isolated(view: HistoryView, coverage: Coverage) -> Violations:
+    """Every row is in the namespace of its parent row, and in the namespace that was checked."""
+    checked_namespace = view.history.namespace
+    for schedule in view.history.schedules:
+        if checked_namespace is not None and schedule.namespace != checked_namespace:
+            yield (
+                f"schedule {schedule.id} belongs to {schedule.namespace}, not {checked_namespace}",
+                (schedule,),
+            )
+    for run in view.history.runs:
+        coverage.count += 1
+        owner = view.schedules.get(run.schedule_id)
+        if owner is not None and owner.namespace != run.namespace:
+            yield f"run {run.id} belongs to {run.namespace}, its schedule to {owner.namespace}", (run, owner)
+        parent = view.runs.get(run.parent)
+        if parent is not None and parent.namespace != run.namespace:
+            yield f"run {run.id} belongs to {run.namespace}, its parent to {parent.namespace}", (run, parent)
+        if checked_namespace is not None and run.namespace != checked_namespace:
+            yield f"run {run.id} belongs to {run.namespace}, not {checked_namespace}", (run,)
+        for key in run.limit_keys:
+            if key.partition(":")[2].partition("/")[0] != run.namespace:
+                yield f"run {run.id} of {run.namespace} is counted by {key}", (run,)
+
+
+@invariant("I35", "effects carry one key", unit="effects")
+def effects_carry_one_key(view: HistoryView, coverage: Coverage) -> Violations:
+    """The effects of a run carry one key, do not exceed its leases, and never go back to a lower fence."""
+    if view.history.effects is None:
+        coverage.not_checked_because = "not checked here: needs the effects of a simulation"
+        return
+    keys: dict[str, str] = {}
+    highest: dict[str, int] = {}
+    attempts: defaultdict[str, set[int]] = defaultdict(set)
+    for effect in sorted(view.history.effects, key=lambda effect: effect.at):
+        coverage.count += 1
+        if keys.setdefault(effect.run_id, effect.key) != effect.key:
+            yield f"run {effect.run_id} reached its target under two keys", (effect,)
+        if effect.fenced and effect.applied and effect.fence < highest.get(effect.run_id, 0):
+            yield (
+                f"a fenced receiver accepted fence {effect.fence} of {effect.run_id} after a higher one",
+                (effect,),
+            )
+        if effect.applied:
+            highest[effect.run_id] = max(highest.get(effect.run_id, 0), effect.fence)
+        attempts[effect.run_id].add(effect.fence)
+    for run_id, fences in attempts.items():
+        run = view.runs.get(run_id)
+        if run is not None and (len(fences) > run.fence or max(fences) > run.fence):
+            yield f"run {run_id} had more effects than leases", (run,)
+
+
+@invariant("I39", "a client key is one run", unit="client keys")
+def a_client_key_is_one_run(view: HistoryView, coverage: Coverage) -> Violations:
+    """A client key names exactly one manual run, which has its own dedupe scope."""
+    owners: dict[str, str] = {}
+    for name, run_id in view.history.meta.items():
+        if not name.startswith("client:"):
+            continue
+        schedule_id = name.split(":", 2)[1]
+        run = view.runs.get(run_id)
+        if schedule_id not in view.schedules:
+            continue
+        coverage.count += 1
+        if run_id in owners:
+            yield f"the client keys {owners[run_id]} and {name} name the same run", (run,) if run else ()
+        owners[run_id] = name
+        if run is not None and (run.schedule_id != schedule_id or not run.dedupe_scope):
+            yield f"the client key {name} names a run of another schedule or an occurrence", (run,)
+    runs_by_key: dict[tuple[str, str], str] = {}
+    for event in view.events.get("manual", ()):
+        coverage.count += 1
+        if (
+            event.detail
+            and runs_by_key.setdefault((event.schedule_id, event.detail), event.subject) != event.subject
+        ):
+            yield f"the client key {event.detail} created two runs", (event,)

@@ -1,0 +1,247 @@
+"""Invariants of schedule policies: overlap, catch-up, pauses, and the governor with its hints."""
+
+from __future__ import annotations
+
+from itertools import groupby, pairwise
+from typing import Any
+
+from timewright.verification.checker import Coverage, Violations, invariant
+from timewright.verification.oracle.revision_spans import last_instant
+from timewright.verification.oracle.schedule_policy import SchedulePolicy
+from timewright.verification.oracle.times import DAY, format_instant, parse_instant
+from timewright.verification.rows import JsonObject, RunRow, ScheduleRow
+from timewright.verification.view import HistoryView
+
+MAX_HINT_TTL_US = DAY
+# Occurrences skipped for these reasons are not missed, whatever the catch-up policy is.
+NOT_MISSED_REASONS = frozenset({"paused", "excluded", "deadline", "by_hand"})
+
+
+@invariant("I21", "overlap policy holds", unit="runs")
+def overlap_is_obeyed(view: HistoryView, coverage: Coverage) -> Violations:
+    """Unless overlap is allowed, a schedule has one run in flight, and queued runs start in order."""
+    for schedule_id, rows in view.runs_by_schedule.items():
+        exclusive = [run for run in rows if run.exclusive and run.state != "skipped" and not view.resets(run)]
+        coverage.count += len(exclusive)
+        name = view.schedules[schedule_id].name if schedule_id in view.schedules else schedule_id
+        periods = sorted(
+            (period for run in exclusive if (period := _in_flight_period(view, run))), key=lambda f: f[:2]
+        )
+        for (_, ended, before), (began, _, run) in pairwise(periods):
+            if began < ended:
+                yield (
+                    f"{name}: a run began at {format_instant(began)} while another was in flight",
+                    (before, run),
+                )
+        yield from _check_queue_order(view, name, exclusive)
+        yield from _check_skip_overlap(view, name, exclusive)
+
+
+@invariant("I22", "catch-up policy holds", unit="occurrences")
+def catch_up_is_obeyed(view: HistoryView, coverage: Coverage) -> Violations:
+    """Missed occurrences run as the policy says: none, the newest, or each within limit and window."""
+    for rows in view.occurrences.values():
+        for (made, _), group in groupby(sorted(rows, key=_pass), key=_pass):
+            decided = [run for run in group if run.planned_at <= made and not _is_not_missed(run)]
+            policy = view.policy(decided[0]) if decided else None
+            if policy is None:
+                continue
+            coverage.count += len(decided)
+            yield from _check_catch_up(
+                policy, decided, made, passes=view.admission_passes(decided[0].schedule_id, made)
+            )
+
+
+@invariant("I23", "pauses hold", unit="pauses")
+def nothing_runs_during_a_pause(view: HistoryView, coverage: Coverage) -> Violations:
+    """No occurrence runs whose instant lies between a pause and its resume."""
+    for schedule_id, pauses in view.pauses.items():
+        rows = view.occurrences.get(schedule_id, [])
+        held_back = [last_instant(row) for row in rows if row.state == "skipped" and row.reason == "paused"]
+        for began, ended in pauses:
+            coverage.count += 1
+            last = max((at for at in held_back if began <= at < ended), default=0)
+            for run in rows:
+                inside = run.state != "skipped" and began <= run.planned_at < ended
+                # With jitter to both sides, an occurrence inside the pause may have been admitted before the
+                # pause began.
+                late = run.created_at >= began and run.planned_at < last
+                if inside and (late or began < run.created_at < ended):
+                    pause = f"{format_instant(began)} to {format_instant(ended)}"
+                    yield f"{format_instant(run.planned_at)} ran, but lies in a pause from {pause}", (run,)
+    for schedule_id in view.schedules:
+        for line in view.audit.get(schedule_id, ()):
+            if line.action == "schedule.pause" and line.after not in ("", "paused"):
+                yield (
+                    f"{schedule_id} was paused at {format_instant(line.at)}, but stayed {line.after}",
+                    (line,),
+                )
+
+
+@invariant("I24", "decisions follow their source", unit="decisions")
+def recorded_decisions_follow_their_source(view: HistoryView, coverage: Coverage) -> Violations:
+    """A recorded decision beats its rejected candidates by the governor's rules, and respects the clamps."""
+    for schedule in view.history.schedules:
+        if schedule.next_at is not None and schedule.trail:
+            coverage.count += 1
+            error = _decision_error(schedule.next_at, schedule.source, schedule.trail, after=schedule.cursor)
+            if error:
+                yield f"{schedule.name}: {error}", (schedule,)
+        rows = view.occurrences.get(schedule.id, [])
+        after = 0
+        for run in rows:
+            coverage.count += bool(run.trail)
+            error = _decision_error(run.planned_at, run.source, run.trail, after=after) if run.trail else ""
+            if error:
+                yield f"{schedule.name}: {error}", (run,)
+            after = last_instant(run)
+        yield from _check_clamps(view, schedule, rows)
+
+
+@invariant("I25", "hints expire", unit="hints")
+def hints_expire(view: HistoryView, coverage: Coverage) -> Violations:
+    """Every hint has an actor and an end within the limit, and affects only schedules that accept hints."""
+    for schedule in view.history.schedules:
+        for kind, hint in schedule.hints.items():
+            if isinstance(hint, dict):
+                coverage.count += 1
+                error = _hint_error(kind, hint)
+                if error:
+                    yield f"{schedule.name}: {error}", (schedule,)
+    for rows in view.occurrences.values():
+        for run in rows:
+            if run.source in ("ai-interval", "ai-oneshot"):
+                coverage.count += 1
+                policy = view.policy(run)
+                hints = [x for x in view.audit.get(run.schedule_id, ()) if x.action == "schedule.hint"]
+                if policy is not None and not policy.adaptive:
+                    yield f"run {run.id} was planned by a hint, but its schedule accepts none", (run,)
+                elif hints and not any(line.at <= run.created_at for line in hints):
+                    yield f"run {run.id} was planned by a hint, but none was given before", (run,)
+
+
+def _is_not_missed(run: RunRow) -> bool:
+    return run.state == "skipped" and run.reason in NOT_MISSED_REASONS
+
+
+def _pass(run: RunRow) -> tuple[int, int]:
+    """Group key of one admission pass under one revision."""
+    return run.created_at, run.revision
+
+
+def _in_flight_period(view: HistoryView, run: RunRow) -> tuple[int, int, RunRow] | None:
+    """From the first lease until the end of the last one, or until now while it is unfinished."""
+    periods = list(view.lease_periods(run))
+    if not periods or periods[0][0] != 1 or run.state == "held":
+        return None
+    began = periods[0][1]
+    if run.state in ("ready", "leased"):
+        return began, max(began, view.now - view.skew), run
+    return began, max((ended for _, _, ended in periods if ended is not None), default=began), run
+
+
+def _check_queue_order(view: HistoryView, name: str, exclusive: list[RunRow]) -> Violations:
+    queued = [run for run in exclusive if not run.dedupe_scope and _overlap(view, run) == "queue"]
+    first = sorted((at, run.planned_at, run) for run in queued if (at := view.first_lease(run)) is not None)
+    for (before_at, _, before), (at, _, run) in pairwise(first):
+        if run.planned_at < before.planned_at and before_at < at - view.skew and run.created_at < before_at:
+            yield (
+                f"{name}: {format_instant(before.planned_at)} ran before {format_instant(run.planned_at)}",
+                (before, run),
+            )
+
+
+def _check_skip_overlap(view: HistoryView, name: str, exclusive: list[RunRow]) -> Violations:
+    """Under `skip`, nothing is admitted while another run is unfinished; caught-up runs wait in sequence."""
+    latest: tuple[int, RunRow] | None = None
+    for run in exclusive:
+        policy = view.policy(run)
+        if (
+            run.dedupe_scope
+            or policy is None
+            or policy.overlap != "skip"
+            or policy.catch_up in ("all", "spread")
+        ):
+            latest = None
+            continue
+        if latest is not None and latest[0] > run.created_at + view.skew and latest[1].id != run.id:
+            message = f"{name}: admitted at {format_instant(run.created_at)} while another was unfinished"
+            yield message, (latest[1], run)
+        ends = run.finished_at if run.state not in ("ready", "leased", "held") else view.now
+        ended = ends if ends is not None else run.created_at
+        if latest is None or ended > latest[0]:
+            latest = (ended, run)
+
+
+def _overlap(view: HistoryView, run: RunRow) -> str:
+    policy = view.policy(run)
+    return policy.overlap if policy is not None else ""
+
+
+def _check_catch_up(policy: SchedulePolicy, decided: list[RunRow], made: int, *, passes: int) -> Violations:
+    ordered = sorted(decided, key=lambda run: run.planned_at)
+    newest = ordered[-1]
+    late = made - last_instant(newest) <= policy.grace
+    missed = [run for run in ordered if run.state != "skipped" and not (run is newest and late)]
+    if policy.is_governed or not missed:
+        return
+    if policy.catch_up == "none":
+        yield f"{len(missed)} missed occurrences ran, but catch_up is none", tuple(missed)
+    elif policy.catch_up == "last" and (len(missed) > 1 or missed[0] is not newest):
+        yield "catch_up is last, but older missed occurrences ran", tuple(missed)
+    elif policy.overlap != "allow" and len(missed) > policy.catch_up_limit * passes:
+        yield f"{len(missed)} were caught up at once, but the limit is {policy.catch_up_limit}", tuple(missed)
+    window = policy.catch_up_window
+    for run in missed:
+        if window is not None and run.planned_at < made - window:
+            yield f"{format_instant(run.planned_at)} ran, but is older than its catch_up_window", (run,)
+
+
+def _decision_error(at: int, source: str, trail: tuple[JsonObject, ...], *, after: int) -> str:
+    """Describe what is wrong with a decision, given its rejected candidates; empty if nothing is.
+
+    Candidates up to `after` were decided before and could not win.
+    """
+    losers = [(lost, str(one.get("source", ""))) for one in trail if (lost := _instant(one.get("at")))]
+    if source == "clamped-min" and losers and all(lost > at for lost, _ in losers):
+        return f"{format_instant(at)} was moved later by a clamp, but no candidate was earlier"
+    if source == "clamped-max" and losers and all(lost < at for lost, _ in losers):
+        return f"{format_instant(at)} was moved earlier by a clamp, but no candidate was later"
+    # A hinted interval replaces the baseline, so a rejected baseline did not lose to a hinted instant.
+    rival = "ai-interval" if any(name == "ai-interval" for _, name in losers) else "baseline"
+    for lost, name in losers:
+        if source == "ai-oneshot" and name.startswith(rival) and after < lost <= at:
+            return f"a hint for {format_instant(at)} was preferred to the earlier {format_instant(lost)}"
+    return ""
+
+
+def _check_clamps(view: HistoryView, schedule: ScheduleRow, rows: list[RunRow]) -> Violations:
+    for before, run in pairwise(rows):
+        policy = view.policy(run)
+        if policy is None or not policy.clamp_min or before.revision != run.revision:
+            continue
+        is_exempt = before.reason == "by_hand" or run.source == "paused"
+        if not is_exempt and run.planned_at < before.created_at + policy.clamp_min - view.skew:
+            yield (
+                f"{schedule.name}: {format_instant(run.planned_at)} is closer than its clamp allows",
+                (before, run),
+            )
+
+
+def _hint_error(kind: str, hint: JsonObject) -> str:
+    if not hint.get("actor"):
+        return f"the {kind} hint has no actor"
+    created, ends = _instant(hint.get("created_at")), _instant(hint.get("expires_at") or hint.get("until"))
+    if ends is None:
+        return f"the {kind} hint has no end"
+    if created is None:
+        return ""
+    if kind != "pause" and ends <= created:
+        return f"the {kind} hint ended before it began"
+    if kind != "pause" and ends - created > MAX_HINT_TTL_US:
+        return f"the {kind} hint lasts longer than a day"
+    return ""
+
+
+def _instant(text: Any) -> int | None:
+    return parse_instant(text) if isinstance(text, str) else None

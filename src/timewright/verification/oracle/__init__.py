@@ -1,0 +1,1 @@
+"""Planned instants and policies, computed without the engine's code."""

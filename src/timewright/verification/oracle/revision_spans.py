@@ -1,0 +1,140 @@
+"""The instants that each revision of a schedule had to decide: from its takeover to its replacement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from timewright.verification.oracle.calendars import is_open
+from timewright.verification.oracle.instant_sets import MAX_INSTANTS, MAX_LOOKAHEAD_US, InstantSet
+from timewright.verification.oracle.schedule_policy import SchedulePolicy
+from timewright.verification.oracle.times import id_created_at, parse_instant
+from timewright.verification.rows import RevisionRow, RunRow, ScheduleRow
+from timewright.verification.view import HistoryView
+
+# Reasons for which an admitted, counted run was skipped afterwards.
+LATE_SKIP_REASONS = ("deadline", "superseded")
+
+
+class RevisionSpan(Struct, frozen=True):
+    """The range that one revision had to decide: planned instants after `after` up to `until`."""
+
+    schedule: ScheduleRow
+    policy: SchedulePolicy
+    plan: InstantSet
+    after: int
+    until: int
+
+
+def revision_spans(view: HistoryView, schedule: ScheduleRow) -> Iterator[RevisionSpan]:
+    """The spans of a schedule, oldest first; those decided by more than the trigger are left out."""
+    revisions = view.revisions.get(schedule.id, [])
+    rows = view.occurrences.get(schedule.id, [])
+    floor = history_starts_at(view, schedule)
+    after: int | None = None
+    for i, revision in enumerate(revisions):
+        policy = view.policies[schedule.id, revision.revision]
+        if policy is None:
+            after = None
+            continue
+        if after is None:
+            after = _first_start(policy) if i == 0 else revision.at
+        following = revisions[i + 1] if i + 1 < len(revisions) else None
+        own = [row for row in rows if row.revision == revision.revision]
+        last = max((last_instant(row) for row in own if not _is_ahead(view, row, following)), default=after)
+        plan = view.planned_instants(policy)
+        if plan is None or policy.is_governed:
+            after = following.at if following is not None else None
+            continue
+        until = takes_over = _last_end(schedule, policy, rows)
+        if following is not None:
+            begins = max(after, last, floor)
+            takes_over = _handover(view, plan, following, last=begins)
+            # Everything up to the cursor is decided, also if the schedule has ended since.
+            until = min(takes_over, schedule.cursor)
+            if _may_have_used_runs(policy, [row for row in rows if row.created_at <= following.at], floor):
+                until, takes_over = min(until, last), max(takes_over, following.at)
+        begins = max(after, floor + policy.early_jitter)
+        if until > begins:
+            yield RevisionSpan(schedule, policy, plan, begins, until)
+        after = takes_over
+
+
+def last_instant(row: RunRow) -> int:
+    """The last instant that a row covers."""
+    return row.last_of if row.last_of is not None else row.planned_at
+
+
+def missing_instants(view: HistoryView, span: RevisionSpan, *, after: int, until: int) -> list[int]:
+    """The instants of a span between two others that have no row and no gap row."""
+    rows = view.occurrences.get(span.schedule.id, [])
+    planned = {row.planned_at for row in rows} | view.skipped_by_hand.get(span.schedule.id, set())
+    spans = sorted((row.planned_at, row.last_of) for row in rows if row.last_of is not None)
+    found: list[int] = []
+    begins = max(after, span.after)
+    ends = min(until, span.until)
+    for first, last in [*spans, (ends + 1, ends + 1)]:
+        if first - 1 > begins:
+            instants = span.plan.between(begins, min(first - 1, ends), limit=MAX_INSTANTS)
+            found += [at for at in instants if at not in planned and needs_row(view, span, at)]
+        begins = max(begins, last)
+        if begins >= ends:
+            break
+    return found
+
+
+def needs_row(view: HistoryView, span: RevisionSpan, at: int) -> bool:
+    """Whether an instant needs its own row; calendars that roll move excluded instants."""
+    if not span.policy.rolls_by_calendar:
+        return True
+    rule = span.policy.calendar or {}
+    calendars = view.calendars_at(span.schedule.namespace, rule, at)
+    return calendars is not None and is_open(rule, calendars, at)
+
+
+def _first_start(policy: SchedulePolicy) -> int:
+    """Where the first revision begins: at the creation, except for a `once` trigger in the past."""
+    after = policy.created_at
+    if policy.start_at is not None:
+        after = max(after, policy.start_at - 1)
+    if policy.trigger.get("kind") == "once":
+        after = min(after, parse_instant(policy.trigger["at"]) - 1)
+    return after
+
+
+def history_starts_at(view: HistoryView, schedule: ScheduleRow) -> int:
+    """The start of complete history: older rows may be pruned, unread or from before an approval."""
+    pruned = id_created_at(view.history.meta.get("pruned_to", "")) or 0
+    approved = [line.at for line in view.audit.get(schedule.id, ()) if line.action == "schedule.approve"]
+    return max([pruned + 1000 if pruned else 0, view.since, *approved])
+
+
+def _last_end(schedule: ScheduleRow, policy: SchedulePolicy, rows: list[RunRow]) -> int:
+    """Where the last revision ends: at the cursor, or at the last run if `max_runs` is reached."""
+    if policy.max_runs is not None and schedule.runs >= policy.max_runs:
+        return max((row.planned_at for row in rows if row.state != "skipped"), default=0)
+    return schedule.cursor
+
+
+def _is_ahead(view: HistoryView, row: RunRow, following: RevisionRow | None) -> bool:
+    """Whether a row is an instant skipped by hand that was still in the future at the next edit."""
+    left_out = view.skipped_by_hand.get(row.schedule_id, set())
+    return following is not None and row.planned_at > following.at and row.planned_at in left_out
+
+
+def _may_have_used_runs(policy: SchedulePolicy, rows: list[RunRow], floor: int) -> bool:
+    """Whether a revision may have used its `max_runs`; pruned runs may be among them."""
+    emitted = sum(row.state != "skipped" or row.reason in LATE_SKIP_REASONS for row in rows)
+    return policy.max_runs is not None and (emitted >= policy.max_runs or floor > 0)
+
+
+def _handover(view: HistoryView, plan: InstantSet, following: RevisionRow, *, last: int) -> int:
+    """Where a revision hands over: just before its first undecided instant, or at the edit."""
+    at = following.at
+    undecided = plan.first_after(last, until=last + MAX_LOOKAHEAD_US)
+    if undecided is None:
+        return max(at, last)
+    if view.may_be_suspended(following.schedule_id, at):
+        return max(last, undecided - 1)
+    return max(last, min(at, undecided - 1))

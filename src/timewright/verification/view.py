@@ -1,0 +1,297 @@
+"""Indexes over a history: runs by schedule, leases by run, the policy in force at an instant."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from timewright.verification.oracle.instant_sets import InstantSet, InstantSetCache
+from timewright.verification.oracle.schedule_policy import (
+    RetryBudget,
+    SchedulePolicy,
+    parse_policy,
+    parse_queue_budget,
+)
+from timewright.verification.oracle.times import parse_instant
+from timewright.verification.rows import (
+    AttemptRow,
+    AuditRow,
+    History,
+    JsonObject,
+    RevisionRow,
+    RunRow,
+    ScheduleRow,
+    SimulationEvent,
+)
+
+TERMINAL_STATES = frozenset({"succeeded", "failed", "skipped", "cancelled"})
+Lease = tuple[int, int, int | None, AttemptRow | None]
+
+STATE_CHANGING_ACTIONS = frozenset({"schedule.pause", "schedule.resume", "schedule.archive"})
+
+
+class HistoryView:
+    """A history with every index that the invariants need; each index is built on first use."""
+
+    def __init__(self, history: History, *, now: int, grace: int, skew: int) -> None:
+        self.history = history
+        self.now = now
+        self.grace = grace
+        self.skew = skew
+        self._plans = InstantSetCache()
+        self.since = history.since if history.since is not None else 0
+
+    @cached_property
+    def schedules(self) -> dict[str, ScheduleRow]:
+        """Schedules by id."""
+        return {row.id: row for row in self.history.schedules}
+
+    @cached_property
+    def runs(self) -> dict[str, RunRow]:
+        """Runs by id."""
+        return {row.id: row for row in self.history.runs}
+
+    @cached_property
+    def occurrences(self) -> dict[str, list[RunRow]]:
+        """Occurrences by schedule, in the order of their planned instants."""
+        index: defaultdict[str, list[RunRow]] = defaultdict(list)
+        for run in self.history.runs:
+            if run.schedule_id and not run.dedupe_scope:
+                index[run.schedule_id].append(run)
+        for rows in index.values():
+            rows.sort(key=lambda run: (run.planned_at, run.id))
+        return index
+
+    @cached_property
+    def runs_by_schedule(self) -> dict[str, list[RunRow]]:
+        """All runs by schedule, manual ones included, in the order of creation."""
+        index: defaultdict[str, list[RunRow]] = defaultdict(list)
+        for run in self.history.runs:
+            if run.schedule_id:
+                index[run.schedule_id].append(run)
+        for rows in index.values():
+            rows.sort(key=lambda run: (run.created_at, run.id))
+        return index
+
+    @cached_property
+    def attempts(self) -> dict[str, list[AttemptRow]]:
+        """Finished leases by run, in the order of their fences."""
+        index: defaultdict[str, list[AttemptRow]] = defaultdict(list)
+        for attempt in self.history.attempts:
+            index[attempt.run_id].append(attempt)
+        for rows in index.values():
+            rows.sort(key=lambda attempt: attempt.fence)
+        return index
+
+    @cached_property
+    def revisions(self) -> dict[str, list[RevisionRow]]:
+        """Revisions by schedule, oldest first."""
+        index: defaultdict[str, list[RevisionRow]] = defaultdict(list)
+        for row in self.history.revisions:
+            index[row.schedule_id].append(row)
+        for rows in index.values():
+            rows.sort(key=lambda row: row.revision)
+        return index
+
+    @cached_property
+    def audit(self) -> dict[str, list[AuditRow]]:
+        """Audit entries by subject, oldest first."""
+        index: defaultdict[str, list[AuditRow]] = defaultdict(list)
+        for line in sorted(self.history.audit, key=lambda line: line.seq):
+            index[line.subject].append(line)
+        return index
+
+    @cached_property
+    def events(self) -> dict[str, list[SimulationEvent]]:
+        """Simulation events by kind, in order."""
+        index: defaultdict[str, list[SimulationEvent]] = defaultdict(list)
+        for note in self.history.events or ():
+            index[note.kind].append(note)
+        return index
+
+    @cached_property
+    def policies(self) -> dict[tuple[str, int], SchedulePolicy | None]:
+        """The parsed policy of each revision."""
+        return {
+            (row.schedule_id, row.revision): parse_policy(row.schedule_id, row.body)
+            for row in self.history.revisions
+        }
+
+    def planned_instants(self, policy: SchedulePolicy) -> InstantSet | None:
+        """The instants that a policy plans, found by the oracle."""
+        return self._plans.get(policy)
+
+    @cached_property
+    def skipped_by_hand(self) -> dict[str, set[int]]:
+        """Instants that users skipped or moved, by schedule. Such rows may be pruned before their instant."""
+        index: defaultdict[str, set[int]] = defaultdict(set)
+        for line in self.history.audit:
+            if line.action in ("schedule.skip", "schedule.move") and line.after:
+                with suppress(ValueError):
+                    index[line.subject].add(parse_instant(line.after.split()[0]))
+        return index
+
+    @cached_property
+    def pauses(self) -> dict[str, list[tuple[int, int]]]:
+        """Manual pauses that lasted until a resume, or last still: start and end."""
+        index: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        for subject, lines in self.audit.items():
+            began: int | None = None
+            for line in lines:
+                if line.action == "schedule.pause":
+                    began = line.at if line.before != "paused" or began is None else began
+                elif line.action in ("schedule.resume", "schedule.archive") and began is not None:
+                    if line.before == "paused":
+                        index[subject].append((began, line.at))
+                    began = None
+            row = self.schedules.get(subject)
+            if began is not None and row is not None and row.state == "paused" and row.paused_at == began:
+                index[subject].append((began, self.now if row.paused_until is None else row.paused_until))
+        return index
+
+    def may_be_suspended(self, schedule_id: str, at: int) -> bool:
+        """Whether a schedule may have been paused or parked at an instant.
+
+        Parking leaves no audit entry, but the next entry records the state before it.
+        """
+        steps = [line for line in self.audit.get(schedule_id, ()) if line.action in STATE_CHANGING_ACTIONS]
+        before = [line.action for line in steps if line.at <= at]
+        after = [line.before for line in steps if line.at > at]
+        row = self.schedules.get(schedule_id)
+        then = after[0] if after else row.state if row is not None else ""
+        return before[-1:] == ["schedule.pause"] or then in ("paused", "parked")
+
+    def calendars_at(self, namespace: str, rule: JsonObject, at: int) -> dict[str, JsonObject] | None:
+        """The calendars of a rule as they were at an instant, or None if one is unknown."""
+        names = [*rule.get("only", ()), *rule.get("except", ())]
+        index = {name: self._calendar_at(namespace, name, at) for name in names}
+        known = {name: body for name, body in index.items() if body}
+        return known if len(known) == len(index) else None
+
+    def _calendar_at(self, namespace: str, name: str, at: int) -> JsonObject | None:
+        changes = [
+            line
+            for line in self.audit.get(name, ())
+            if line.action == "calendar.put" and line.namespace == namespace
+        ]
+        before = [line for line in changes if line.at <= at]
+        if before:
+            return parse_json_object(before[-1].after)
+        return (
+            parse_json_object(changes[0].before) if changes else self.object_body("calendar", namespace, name)
+        )
+
+    def policy(self, run: RunRow) -> SchedulePolicy | None:
+        """The policy of the run's schedule when the run was created."""
+        return self.policies.get((run.schedule_id, run.revision))
+
+    def retry_budget(self, run: RunRow) -> RetryBudget | None:
+        """The retry budget of a run, or None if its queue's policy changed since the run was created."""
+        if run.schedule_id:
+            policy = self.policy(run)
+            return policy.retry_budget if policy is not None else None
+        if run.parent or not run.queue:
+            # The policy of a workflow step, or of a workflow started by hand, is in the workflow.
+            return None
+        changes = [
+            line
+            for line in self.audit.get(run.queue, ())
+            if line.action == "queue.put" and line.namespace == run.namespace and line.at >= run.created_at
+        ]
+        return (
+            None if changes else parse_queue_budget(self.object_body("queue", run.namespace, run.queue) or {})
+        )
+
+    def leases(self, run: RunRow) -> Sequence[Lease]:
+        """The recorded leases of a run: fence, start, end (None while live), and the attempt."""
+        return self._leases.get(run.id, ())
+
+    @cached_property
+    def _leases(self) -> dict[str, list[Lease]]:
+        index: dict[str, list[Lease]] = {
+            run_id: [(row.fence, row.leased_at, row.ended_at, row) for row in rows]
+            for run_id, rows in self.attempts.items()
+        }
+        for run in self.history.runs:
+            if run.state == "leased" and run.leased_at is not None:
+                index.setdefault(run.id, []).append((run.fence, run.leased_at, None, None))
+        return index
+
+    def lease_periods(self, run: RunRow) -> Iterator[tuple[int, int, int | None]]:
+        """The leases of a run by commit time: fence, start, end (None while live).
+
+        Rows are dated by a clock read before the transaction began, and a process may be suspended in
+        between. A simulation records the commits; otherwise an end may be earlier by the skew.
+        """
+        for fence, began, ended, _ in self.leases(run):
+            granted, committed_end = self._granted.get((run.id, fence)), self._ended.get((run.id, fence))
+            if granted is not None and (committed_end is not None or ended is None):
+                yield fence, granted, committed_end
+            else:
+                yield fence, began, None if ended is None else max(began, ended - self.skew)
+
+    @cached_property
+    def _granted(self) -> dict[tuple[str, int], int]:
+        return {(note.subject, note.fence): note.at for note in self.events.get("leased", ())}
+
+    @cached_property
+    def _ended(self) -> dict[tuple[str, int], int]:
+        ends = (*self.events.get("settled", ()), *self.events.get("reclaimed", ()))
+        return {(note.subject, note.fence): note.at for note in ends}
+
+    def admission_passes(self, schedule_id: str, at: int) -> int:
+        """How many admission passes a schedule may have had at one instant.
+
+        More than one is possible while the store clock is frozen after a step back. Without recorded commits,
+        a lease that began and ended at that instant shows that the clock was frozen; then the number is
+        unbounded.
+        """
+        if self.history.events is not None:
+            return max(1, self._commits[schedule_id, at])
+        return 1 if at not in self._frozen_instants else len(self.history.runs)
+
+    @cached_property
+    def _commits(self) -> Counter[tuple[str, int]]:
+        return Counter((note.subject, note.at) for note in self.events.get("cursor", ()))
+
+    @cached_property
+    def _frozen_instants(self) -> set[int]:
+        return {row.ended_at for row in self.history.attempts if row.leased_at == row.ended_at}
+
+    def first_lease(self, run: RunRow) -> int | None:
+        """When a run was leased for the first time."""
+        return next((began for fence, began, *_ in self.leases(run) if fence == 1), None)
+
+    def resets(self, run: RunRow) -> list[AuditRow]:
+        """The audit entries that gave a run its attempts back."""
+        return self._restarts.get(run.id, [])
+
+    @cached_property
+    def _restarts(self) -> dict[str, list[AuditRow]]:
+        index: defaultdict[str, list[AuditRow]] = defaultdict(list)
+        for line in sorted(self.history.audit, key=lambda line: line.seq):
+            if line.action in ("run.reset", "run.reopen"):
+                index[line.subject].append(line)
+        return index
+
+    def object_body(self, kind: str, namespace: str, name: str) -> JsonObject | None:
+        """A policy, a limit or a calendar as it is now."""
+        return self._objects.get((kind, namespace, name))
+
+    @cached_property
+    def _objects(self) -> dict[tuple[str, str, str], JsonObject]:
+        return {(row.kind, row.namespace, row.name): row.body for row in self.history.objects}
+
+
+def parse_json_object(text: str) -> JsonObject | None:
+    """Parse a JSON text; return None unless it is an object."""
+    try:
+        value: Any = msgspec.json.decode(text)
+    except msgspec.MsgspecError:
+        return None
+    return value if isinstance(value, dict) else None

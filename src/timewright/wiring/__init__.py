@@ -1,0 +1,41 @@
+"""Builds an Instance from settings: the only package that names concrete stores, targets and telemetry."""
+
+from __future__ import annotations
+
+from timewright.wiring.functions import (
+    HOSTED_STORE_VARIABLE,
+    check_target,
+    is_inside_run,
+    load_registry,
+    new_registry,
+)
+from timewright.wiring.instance import Instance, policy_file_watcher, target_tester
+from timewright.wiring.store_urls import (
+    build_auth_cache,
+    copy_store,
+    host_inspector,
+    inspect_store,
+    open_store,
+    private_file,
+    sqlite_path,
+    with_notifications,
+)
+
+__all__ = [
+    "HOSTED_STORE_VARIABLE",
+    "Instance",
+    "build_auth_cache",
+    "check_target",
+    "copy_store",
+    "host_inspector",
+    "inspect_store",
+    "is_inside_run",
+    "load_registry",
+    "new_registry",
+    "open_store",
+    "policy_file_watcher",
+    "private_file",
+    "sqlite_path",
+    "target_tester",
+    "with_notifications",
+]

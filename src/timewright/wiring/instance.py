@@ -1,0 +1,236 @@
+"""Builds one instance: store, targets, engine and telemetry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from timewright.clocks import SystemClock
+from timewright.core.facts import Fact
+from timewright.core.run.run import Outcome
+from timewright.core.schedule.shards import parse_shard
+from timewright.engine.admission_scope import AdmissionScope
+from timewright.engine.launch import Launcher
+from timewright.engine.lazy_targets import LazyTargets
+from timewright.engine.loop import Loop
+from timewright.engine.maintenance import Heartbeat, Pruner
+from timewright.engine.tick import Tick, TickLimits
+from timewright.engine.waiting import CommitLead, EventWaker, sleep_exactly
+from timewright.ids import TimedIds
+from timewright.ledger.queues.policy_file_watcher import PolicyFileWatcher
+from timewright.operations.access.auth_cache import AuthCache
+from timewright.operations.access.redaction import SecretRedactor
+from timewright.operations.context import OperationContext
+from timewright.ports import ChangeListener, Clock, Launch, Observer, Store, Target
+from timewright.ports.host_info import HostInfo
+from timewright.settings import Settings
+from timewright.telemetry.telemetry import Telemetry
+from timewright.wiring.functions import check_target, new_registry
+from timewright.wiring.store_urls import change_listener_of, notifier_of, with_notifications
+from timewright.wiring.target_factory import TargetFactory
+
+if TYPE_CHECKING:
+    from timewright.targets.call.registry import FunctionRegistry
+
+CLOSE_GRACE = timedelta(seconds=1)
+# Schedules decided just before their instant: PostgreSQL takes about twice as long for each as SQLite.
+EARLY_SCHEDULES_SQLITE, EARLY_SCHEDULES_POSTGRES = 1000, 500
+
+
+class Instance:
+    """The parts of one running scheduler, connected to each other."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        settings: Settings,
+        registry: FunctionRegistry,
+        clock: Clock | None = None,
+        observers: Sequence[Observer] = (),
+        isolated: bool = False,
+        own_process: bool = False,
+        auth_cache: AuthCache | None = None,
+        own_ports: Sequence[int] = (),
+        own_addresses: Sequence[str] = (),
+        inspect_host: Callable[[], HostInfo] | None = None,
+        namespace: str = "default",
+    ) -> None:
+        self.auth_cache = auth_cache
+        self.inspect_host = inspect_host
+        self.settings = settings
+        self.registry = registry
+        self.clock = clock or SystemClock()
+        self.ids = TimedIds()
+        self.waker = EventWaker()
+        self.instance_id = self.ids.new("instance", now=store.now())
+        self.redaction = SecretRedactor()
+        self.telemetry = Telemetry(settings, clock=self.clock, redact=self.redaction.redact_text)
+        self.store = self.telemetry.wrap_store(store)
+        self.target_factory = TargetFactory(
+            self.store,
+            settings=settings,
+            registry=registry,
+            clock=self.clock,
+            isolated=isolated,
+            own_process=own_process,
+            auth_cache=auth_cache,
+            redaction=self.redaction,
+            own=(own_ports, own_addresses),
+        )
+        self.targets = LazyTargets(
+            self.target_factory.factories(others=self._find_target), wrap=self._wrap_target
+        )
+        self.launcher = Launcher(self.targets, monotonic=self.clock.monotonic, wake=self.waker.wake)
+        self.heartbeat = Heartbeat(
+            self.store,
+            self.instance_id,
+            clock=self.clock,
+            capacity=settings.capacity,
+            in_flight=self.launcher,
+            admit=settings.admit,
+            shard=settings.shard,
+            functions=self._function_names,
+        )
+        self.admission_scope = AdmissionScope(
+            self.store, holder=self.instance_id, admit=settings.admit, shard=parse_shard(settings.shard)
+        )
+        self.policies = policy_file_watcher(settings, namespace=namespace, clock=self.clock)
+        self.loop = self._build_loop(observers)
+        self.telemetry.register_live_metrics(self.store, health=self.loop.health)
+
+    def metrics_text(self) -> str:
+        """The metrics of this instance in the Prometheus text format."""
+        return self.telemetry.metrics_text()
+
+    def context(self) -> OperationContext:
+        """The context for operations on this instance."""
+        return OperationContext(
+            store=with_notifications(self.store, wake=self.waker.wake),
+            ids=self.ids,
+            auth_cache=self.auth_cache,
+            settings=self.settings,
+            policy_file=self.policies.read if self.policies is not None else None,
+            host_info=self.inspect_host,
+            run_target_test=self.targets.launch_and_wait,
+            check_target=partial(check_target, registry=self.registry),
+            known_functions=self._function_names,
+            broken_functions=lambda: self.registry.broken_entry_points,
+            notify=self.notify_observers,
+        )
+
+    def notify_observers(self, facts: Sequence[Fact]) -> None:
+        """Notify observers and wake the engine, because an edit may have made something due earlier."""
+        self.loop.notify_observers(facts)
+        self.waker.wake()
+
+    def apply_policy_file(self) -> str:
+        """Apply the policy file if it has changed. Returns an error message, or "" if there is none."""
+        if self.policies is None:
+            return ""
+        file = self.policies.apply(self.store)
+        return file.error.message if file.error is not None else ""
+
+    def start(self) -> None:
+        """Start the engine, after applying the policy file."""
+        self.target_factory.check()
+        self.apply_policy_file()
+        if self.registry.uses_entry_points:
+            self.registry.load_entry_points()
+        self.telemetry.start()
+        self.loop.start()
+
+    def stop(self, *, wait: timedelta | None = None) -> str:
+        """Stop gracefully, then free all resources. Returns a description of unfinished work."""
+        report = self.loop.stop(wait=self.settings.stop_wait if wait is None else wait)
+        if not report.store_error:
+            self.admission_scope.release_leadership()
+            self.heartbeat.send_stopped()
+        self.free()
+        return report.describe()
+
+    def free(self) -> None:
+        """Free all threads, processes and sockets. Running work has already been asked to stop."""
+        self.targets.close(grace=CLOSE_GRACE)
+        self.target_factory.close(grace=CLOSE_GRACE)
+        self.telemetry.close()
+
+    def change_listener(self) -> ChangeListener | None:
+        """The listener for writes by other processes; None if the store has none."""
+        return change_listener_of(self.store)
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    def _build_loop(self, observers: Sequence[Observer]) -> Loop:
+        store = self.store
+        tick = Tick(
+            store,
+            self.launcher,
+            ids=self.ids,
+            holder=self.instance_id,
+            limits=TickLimits(
+                capacity=self.settings.capacity,
+                batch=self.settings.batch,
+                ahead=EARLY_SCHEDULES_POSTGRES if notifier_of(store) is not None else EARLY_SCHEDULES_SQLITE,
+            ),
+            admission_scope=self.admission_scope,
+            policies=self.policies,
+        )
+        return Loop(
+            store,
+            tick,
+            self.launcher,
+            clock=self.clock,
+            waker=self.waker,
+            observers=[*observers, *self.telemetry.observers],
+            max_sleep=self.settings.max_sleep,
+            pruner=Pruner(
+                store,
+                keep=self.settings.keep_history,
+                keep_runs=self.settings.keep_runs,
+                keep_bytes=self.settings.keep_bytes,
+            ),
+            change_listener=change_listener_of(store),
+            notify_others=notifier_of(store),
+            heartbeat=self.heartbeat,
+            commit_lead=CommitLead(sleep_exactly=sleep_exactly, monotonic=self.clock.monotonic),
+        )
+
+    def _function_names(self) -> frozenset[str]:
+        return frozenset(one.name for one in self.registry)
+
+    def _find_target(self, kind: str) -> Target:
+        return self.targets[kind]
+
+    def _wrap_target(self, kind: str, target: Target) -> Target:
+        """Wrap a target with secret redaction and tracing."""
+        from timewright.targets.redacting import RedactingTarget
+
+        return self.telemetry.wrap_target(kind, RedactingTarget(target, self.redaction))
+
+
+def policy_file_watcher(settings: Settings, *, namespace: str, clock: Clock) -> PolicyFileWatcher | None:
+    """The watcher of the policy file in the settings, for the queues of a namespace."""
+    if not settings.policy_file:
+        return None
+    return PolicyFileWatcher(settings.policy_file, namespace=namespace, monotonic=clock.monotonic)
+
+
+def target_tester(
+    store: Store, settings: Settings, *, auth_cache: AuthCache | None = None
+) -> Callable[[Launch], Outcome]:
+    """Return a function that tests a target without a running instance."""
+
+    def run_test(launch: Launch) -> Outcome:
+        registry = new_registry(use_entry_points=settings.entry_points)
+        instance = Instance(store, settings=settings, registry=registry, auth_cache=auth_cache)
+        try:
+            return instance.targets.launch_and_wait(launch)
+        finally:
+            instance.free()
+
+    return run_test

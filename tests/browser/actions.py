@@ -1,0 +1,57 @@
+"""What the browser tests do: create schedules, open screens and confirm dialogs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from tests.browser.conftest import Site
+
+SCREENS = (
+    "overview",
+    "schedules",
+    "runs",
+    "queues",
+    "workflows",
+    "forecast",
+    "planner",
+    "instances",
+    "audit",
+    "settings",
+    "create",
+)
+
+
+def new_name(kind: str) -> str:
+    return f"{kind}-{uuid4().hex[:6]}"
+
+
+def make(site: Site, kind: str, **fields: object) -> str:
+    name = new_name(kind)
+    site.api("POST", "schedules", {"name": name, **({"every": "1h", "note": "hello"} | fields)})
+    return name
+
+
+def manual(site: Site, function: str, **fields: object) -> str:
+    name = new_name(function)
+    site.api(
+        "POST", "schedules", {"name": name, "manual": True, "call": function, "max_attempts": 1, **fields}
+    )
+    return name
+
+
+def go(page: Page, to: str) -> None:
+    """Open a screen and wait until it shows its data."""
+    page.evaluate("to => { location.hash = to }", to)
+    page.wait_for_selector(f'main[data-at="{to.partition("?")[0]}"]')
+
+
+def confirm(page: Page, act: str) -> None:
+    page.locator("dialog").get_by_role("button", name=act, exact=True).click()
+
+
+def newest_run(site: Site, schedule: str) -> str:
+    return str(site.api("GET", f"runs?schedule={schedule}&limit=1")["runs"][0]["id"])

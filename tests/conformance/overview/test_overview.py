@@ -1,0 +1,157 @@
+"""Overview queries: failed runs, inactive schedules and counts, found by index."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+import pytest
+from msgspec.structs import replace
+
+from tests.conformance.support.builders import (
+    NOON,
+    ended,
+    leased,
+    make_progress,
+    make_run,
+    make_schedule,
+    schedule_write,
+    settle,
+)
+from tests.conformance.support.databases import Database
+from timewright.core.moments import HOUR, MINUTE
+from timewright.core.run.run import RunState
+from timewright.core.schedule.schedule import ScheduleState
+from timewright.ports import RunFilter, ScheduleFilter, Store
+from timewright.ports.overview import GroupCounts
+from timewright.stores.statements import SQLITE, load_statements
+
+
+def test_failed_runs_are_listed_newest_first_with_every_filter(store: Store) -> None:
+    failed = [
+        make_run(f"sch_{n}", state=RunState.FAILED, planned_at=NOON + n * MINUTE, fire_at=NOON)
+        for n in range(5)
+    ]
+    others = [
+        make_run("sch_8", state=RunState.SUCCEEDED, planned_at=NOON),
+        make_run("sch_9", state=RunState.FAILED, planned_at=NOON, namespace="other"),
+        make_run("", state=RunState.FAILED, planned_at=NOON, queue="mail"),
+    ]
+    store.write(lambda tx: tx.add_runs([*failed, *others]))
+
+    def found(**which: object) -> list[str]:
+        asked = RunFilter(namespace="default", state=RunState.FAILED, **which)  # type: ignore[arg-type]
+        return [run.id for run in store.read(lambda tx: tx.find_runs(asked)).rows]
+
+    newest = sorted((run.id for run in [*failed, others[2]]), reverse=True)
+    assert found() == newest
+    assert found(queue="mail") == [others[2].id]
+    assert sorted(found(since=NOON + 3 * MINUTE)) == sorted(run.id for run in failed[3:])
+    assert sorted(found(until=NOON - HOUR)) == []
+    page = store.read(lambda tx: tx.find_runs(RunFilter(namespace="default", state=RunState.FAILED, limit=2)))
+    assert [run.id for run in page.rows] == newest[:2]
+    assert found(cursor=page.cursor) == newest[2:]
+
+
+def test_runs_by_state_are_counted_up_to_a_maximum(store: Store) -> None:
+    states = [RunState.LEASED, RunState.READY, RunState.PARKED, RunState.FAILED, RunState.SUCCEEDED]
+    runs = [
+        make_run(f"sch_{n}_{state}", state=state, planned_at=NOON + n * MINUTE, fire_at=NOON)
+        for n in range(3)
+        for state in states
+    ]
+    asleep = make_run("sch_a", planned_at=NOON, fire_at=NOON + HOUR)
+    foreign = [make_run("sch_f", state=state, planned_at=NOON, namespace="other") for state in states[:1]]
+    store.write(lambda tx: tx.add_runs([*runs, asleep, *foreign]))
+
+    def counted(namespace: str, *, since: datetime, most: int) -> tuple[int, int, int, int]:
+        found = store.read(lambda tx: tx.count_runs_by_state(namespace, failed_since=since, max_count=most))
+        return found.leased, found.ready, found.parked, found.failed
+
+    assert counted("default", since=NOON, most=9) == (3, 4, 3, 3)
+    assert counted("default", since=NOON + MINUTE, most=9) == (3, 4, 3, 2)
+    assert counted("default", since=NOON, most=2) == (2, 2, 2, 2)
+    assert counted("other", since=NOON, most=9) == (1, 0, 0, 0)
+
+
+def test_past_runs_have_state_and_start_delay(store: Store) -> None:
+    began = make_run("sch_3", planned_at=NOON, fire_at=NOON + MINUTE)
+    runs = [
+        make_run("sch_1", state=RunState.SKIPPED, planned_at=NOON - HOUR),
+        make_run("sch_2", state=RunState.SKIPPED, planned_at=NOON),
+        make_run("sch_4", state=RunState.SKIPPED, planned_at=NOON, namespace="other"),
+    ]
+    store.write(lambda tx: tx.add_runs([began, *runs]))
+    (held,) = leased(store, began, at=NOON + HOUR)
+    run, attempt = ended(held)
+    settle(store, (replace(run, started_at=attempt.started_at), attempt))
+    past = store.read(lambda tx: tx.past_runs("default", since=NOON, limit=9))
+    assert sorted((one.state, one.planned_at, one.late_by) for one in past) == [
+        ("skipped", NOON, None),
+        ("succeeded", NOON, HOUR - MINUTE),
+    ]
+    assert len(store.read(lambda tx: tx.past_runs("default", since=NOON, limit=1))) == 1
+
+
+def test_inactive_schedules_are_listed_by_name_in_pages(store: Store) -> None:
+    states = [ScheduleState.PAUSED, ScheduleState.ACTIVE, ScheduleState.PARKED] * 3
+    made = [make_schedule(f"job-{n}", group="a" if n % 2 else None) for n in range(len(states))]
+    stood = [make_progress(state=state) for state in states]
+    store.write(lambda tx: tx.put_schedules([schedule_write(a, b) for a, b in zip(made, stood, strict=True)]))
+
+    def names(**which: object) -> tuple[list[str], str]:
+        asked = ScheduleFilter(namespace="default", **which)  # type: ignore[arg-type]
+        page = store.read(lambda tx: tx.find_schedules(asked))
+        return [due.schedule.name for due in page.rows], page.cursor
+
+    assert names(state=ScheduleState.PAUSED) == (["job-0", "job-3", "job-6"], "")
+    assert names(state=ScheduleState.ACTIVE) == (["job-1", "job-4", "job-7"], "")
+    assert names(state=ScheduleState.PARKED, group="a") == (["job-5"], "")
+    assert names(state=ScheduleState.PAUSED, name_prefix="job-3") == (["job-3"], "")
+    first, cursor = names(state=ScheduleState.PARKED, limit=2)
+    assert first == ["job-2", "job-5"]
+    assert names(state=ScheduleState.PARKED, limit=2, cursor=cursor) == (["job-8"], "")
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        ("list_failed_runs", "runs_failed"),
+        ("list_leased_runs", "runs_leased"),
+        ("list_held_runs", "runs_held"),
+        ("list_parked_runs", "runs_parked"),
+        ("find_inactive_schedules", "schedules_inactive"),
+    ],
+)
+def test_a_page_of_one_state_uses_the_index_of_that_state(
+    database: Database, statement: str, index: str
+) -> None:
+    database.open()
+    sql = re.sub(r":\w+", "'5'", load_statements(SQLITE)[statement].sql)
+    steps = [str(row[3]) for row in database.sql(f"EXPLAIN QUERY PLAN {sql}")]
+    # Subqueries per row of the page must not scan.
+    of_one = re.compile(r"\((id|schedule_id)=\?\)")
+    walked = [step for step in steps if re.match(r"(SCAN|SEARCH) ", step) and not of_one.search(step)]
+    assert len(walked) == 1
+    assert index in walked[0]
+
+
+def test_groups_are_counted_by_name_without_archived_schedules_and_other_namespaces(store: Store) -> None:
+    states = [ScheduleState.PAUSED, ScheduleState.ACTIVE, ScheduleState.PARKED, ScheduleState.ARCHIVED]
+    made = [
+        *(make_schedule(f"job-{n}", group="b" if n else "a") for n in range(len(states))),
+        make_schedule("alone"),
+        make_schedule("foreign", group="c", namespace="other"),
+    ]
+    stood = [make_progress(state=state) for state in [*states, ScheduleState.ACTIVE, ScheduleState.ACTIVE]]
+    store.write(lambda tx: tx.put_schedules([schedule_write(a, b) for a, b in zip(made, stood, strict=True)]))
+
+    def found(after: str = "", limit: int = 9) -> list[GroupCounts]:
+        return store.read(lambda tx: tx.list_groups("default", after=after, limit=limit))
+
+    a = GroupCounts(name="a", schedules=1, active=0, paused=1, parked=0)
+    b = GroupCounts(name="b", schedules=2, active=1, paused=0, parked=1)
+    assert found() == [a, b]
+    assert found(limit=1) == [a]
+    assert found(after="a") == [b]

@@ -1,0 +1,243 @@
+"""Leases in the engine: renewal, loss, time limits and cancels."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tests.engine.engine_kit import (
+    HALF_MINUTE,
+    MINUTE,
+    SECOND,
+    FaultyBench,
+    attempts,
+    bench,
+    count_facts,
+    faulty,
+    nothing_left,
+    start_run,
+    the_run,
+)
+from tests.engine.fakes import (
+    CannotStop,
+    CountingWaker,
+    StoppedInLaunch,
+)
+from tests.faults.tools.worker_fleet import wait_until
+from timewright.core.facts import (
+    AnswerStale,
+    LeaseLost,
+)
+from timewright.core.policies.backoff import Constant
+from timewright.core.policies.policies import LeaseTerms, Retry
+from timewright.core.recurrence.triggers import every
+from timewright.core.run.run import RunState, Succeeded
+from timewright.engine.launch import TIME_LIMIT_MARGIN_S
+from timewright.errors import StoreUnavailable
+from timewright.ledger.settle import cancel
+from timewright.testing.bench import Bench
+from timewright.testing.targets import hang, succeed, vanish
+
+__all__ = ["bench", "faulty", "nothing_left"]
+
+
+def test_a_lease_is_renewed_when_a_third_of_it_is_used(bench: Bench) -> None:
+    bench.target.script("a", hang())
+    run = start_run(bench, "a")
+    bench.clock.advance(seconds=9)
+    bench.loop.renew_leases(now=bench.now)
+    assert the_run(bench, "a").lease_until == run.lease_until
+    bench.clock.advance(seconds=1)
+    bench.loop.renew_leases(now=bench.now)
+    assert the_run(bench, "a").lease_until == bench.now + 30 * SECOND
+    assert bench.loop.launcher.stop_expired() == 29.0
+
+
+def test_work_whose_lease_cannot_be_renewed_is_stopped_before_it_expires(faulty: FaultyBench) -> None:
+    faulty.target.script("a", hang(), succeed())
+    run = start_run(faulty, "a", retry=Retry(max_attempts=2))
+    faulty.faults.failing_writes = 3
+    for seconds in (10, 10, 8.9):
+        faulty.clock.advance(seconds=seconds)
+        with pytest.raises(StoreUnavailable):
+            faulty.loop.renew_leases(now=faulty.now)
+        faulty.loop.launcher.stop_expired()
+        assert len(faulty.loop.launcher) == 1
+    faulty.clock.advance(seconds=0.1)
+    faulty.loop.launcher.stop_expired()
+    assert faulty.target.under_way[0].over
+    assert run.lease_until is not None
+    assert faulty.now < run.lease_until, "nobody else can have it yet"
+    faulty.loop.step()
+    (failed,) = attempts(faulty, "a")
+    assert (failed.outcome, failed.charged, failed.error) == ("failed", True, "lease not renewed in time")
+
+
+def test_a_lease_of_a_second_is_not_ended_before_it_could_be_renewed(bench: Bench) -> None:
+    bench.target.script("a", hang())
+    start_run(bench, "a", lease=LeaseTerms(length=SECOND))
+    bench.clock.advance(seconds=0.5)
+    bench.loop.launcher.stop_expired()
+    assert not bench.target.under_way[0].over
+    bench.loop.renew_leases(now=bench.now)
+    bench.clock.advance(seconds=0.8)
+    bench.loop.launcher.stop_expired()
+    assert not bench.target.under_way[0].over
+    bench.clock.advance(seconds=0.1)
+    bench.loop.launcher.stop_expired()
+    assert bench.target.under_way[0].over
+
+
+def test_a_lease_counts_from_the_request_even_if_the_store_is_slow(faulty: FaultyBench) -> None:
+    faulty.target.script("a", hang())
+    faulty.schedule("a", every("1h"), lease=HALF_MINUTE)
+    faulty.clock.advance(hours=1)
+    faulty.faults.write_takes = 3 * SECOND
+    faulty.loop.step()
+    run = the_run(faulty, "a")
+    assert run.lease_until is not None
+    faulty.clock.advance(run.lease_until - faulty.now - SECOND)
+    faulty.loop.launcher.stop_expired()
+    assert faulty.target.under_way[0].over
+
+
+def test_a_short_lease_shortens_the_renew_interval(bench: Bench) -> None:
+    bench.loop._interval_wakers = [CountingWaker()]  # type: ignore[list-item]
+    bench.target.script("long", hang())
+    bench.target.script("short", hang())
+    start_run(bench, "long", lease=LeaseTerms())
+    assert bench.loop._interval_wakers[0].woken == 0  # type: ignore[attr-defined]
+    start_run(bench, "short", lease=LeaseTerms(length=2 * SECOND))
+    assert bench.loop._interval_wakers[0].woken == 1  # type: ignore[attr-defined]
+    assert bench.loop._renew_interval_s() == pytest.approx(1 / 3)
+    bench.target.under_way[-1].end(Succeeded())
+    assert bench.loop._renew_interval_s() == 1.0
+
+
+def test_work_whose_lease_was_lost_is_stopped_and_its_result_rejected(bench: Bench) -> None:
+    bench.target.script("a", vanish(), succeed())
+    start_run(bench, "a", retry=Retry(max_attempts=2, backoff=Constant(wait=timedelta(0))))
+    (first,) = bench.target.under_way
+    bench.clock.advance(seconds=40)
+    bench.loop.step()
+    bench.loop.step()
+    assert count_facts(bench, LeaseLost) == 1
+    bench.loop.renew_leases(now=bench.now)
+    (flown,) = bench.loop.launcher.in_flight_runs()
+    assert flown.stop_reason == "lease not renewed in time"
+    first.end(Succeeded())
+    bench.tick()
+    assert count_facts(bench, AnswerStale) == 1
+    assert [(a.outcome, a.fence) for a in attempts(bench, "a")] == [("lost", 1), ("succeeded", 2)]
+
+
+def test_a_lease_that_was_taken_away_is_noticed_at_the_next_renewal(bench: Bench) -> None:
+    bench.target.script("a", hang())
+    run = start_run(bench, "a")
+    cancel(bench.store, run.id, actor="ada", reason="enough", now=bench.now)
+    bench.clock.advance(seconds=6)
+    Bench(store=bench.store, clock=bench.clock, name="other").loop.step()
+    assert the_run(bench, "a").state is RunState.CANCELLED
+    bench.clock.advance(seconds=10)
+    (flown,) = bench.loop.launcher.in_flight_runs()
+    bench.loop.renew_leases(now=bench.now)
+    assert (flown.stop_reason, flown.has_ended) == ("lease lost", True)
+    bench.loop.step()
+    assert count_facts(bench, AnswerStale) == 1
+
+
+@pytest.mark.parametrize("who", ["tick", "renewal"])
+def test_a_cancel_is_noticed_by_the_tick_and_by_the_renewal(bench: Bench, who: str) -> None:
+    bench.target.script("a", hang())
+    run = start_run(bench, "a")
+    cancel(bench.store, run.id, actor="ada", reason="enough", now=bench.now)
+    if who == "tick":
+        bench.loop.step()
+    else:
+        bench.loop._renew()
+    assert bench.target.under_way[0].over
+    bench.loop.step()
+    assert (the_run(bench, "a").state, the_run(bench, "a").reason) == (RunState.CANCELLED, "enough")
+
+
+def test_expired_work_is_stopped_even_if_the_store_blocks(faulty: FaultyBench) -> None:
+    faulty.target.script("a", hang())
+    faulty.schedule("a", every("1h"), lease=HALF_MINUTE)
+    faulty.clock.advance(hours=1)
+    faulty.loop.start()
+    wait_until(lambda: faulty.target.under_way, "the work to begin")
+    faulty.faults.open.clear()
+    faulty.clock.advance(seconds=29.5)
+    wait_until(lambda: faulty.target.under_way[0].over, "the watch to end it", seconds=45)
+    faulty.faults.open.set()
+    faulty.loop.stop(wait=timedelta(0))
+
+
+def test_a_renewal_that_fails_unexpectedly_is_retried(faulty: FaultyBench) -> None:
+    faulty.target.script("a", hang())
+    run = start_run(faulty, "a", lease=LeaseTerms(length=6 * SECOND))
+    faulty.faults.error = ZeroDivisionError("a bug")
+    faulty.faults.failing_writes = 1
+    faulty.loop.tick.is_leasing = False
+    faulty.clock.advance(seconds=2)
+    faulty.loop._stopping.set()
+    faulty.loop.start()
+    wait_until(lambda: the_run(faulty, "a").lease_until != run.lease_until, "the lease to be renewed")
+    assert faulty.faults.failing_writes == 0
+    faulty.target.under_way[0].end(Succeeded())
+    faulty.loop.stop(wait=timedelta(0))
+
+
+def test_work_that_outlives_its_time_limit_is_timed_out_without_an_answer_of_its_target(bench: Bench) -> None:
+    terms = LeaseTerms(length=10 * MINUTE, time_limit=MINUTE, grace=5 * SECOND)
+    bench.target.script("a", vanish(), succeed())
+    start_run(bench, "a", lease=terms, retry=Retry(max_attempts=1))
+    bench.clock.advance(MINUTE + (5 + TIME_LIMIT_MARGIN_S) * SECOND)
+    bench.loop.step()
+    assert len(bench.loop.launcher) == 1
+    bench.clock.advance(seconds=0.1)
+    bench.loop.step()
+    bench.loop.step()
+    assert [a.outcome for a in attempts(bench, "a")] == ["timed_out"]
+    assert len(bench.loop.launcher) == 0, "what it holds here is free again"
+
+
+def test_work_that_ends_at_its_time_limit_is_timed_out_and_not_cancelled(bench: Bench) -> None:
+    terms = LeaseTerms(length=10 * MINUTE, time_limit=MINUTE, grace=timedelta(0))
+    bench.target.script("a", hang())
+    start_run(bench, "a", lease=terms, retry=Retry(max_attempts=1))
+    bench.clock.advance(minutes=2)
+    bench.loop.launcher.stop_expired()
+    bench.loop.step()
+    assert [(a.outcome, a.charged) for a in attempts(bench, "a")] == [("timed_out", True)]
+
+
+def test_work_that_is_asked_to_stop_while_it_starts_is_stopped_when_it_has(bench: Bench) -> None:
+    target = StoppedInLaunch(bench.loop.launcher.stop_all)
+    bench.loop.launcher._targets = {"note": target}
+    start_run(bench, "a")
+    assert target.reasons == ["stopping"]
+
+
+def test_work_that_cannot_be_stopped_has_failed(bench: Bench) -> None:
+    bench.loop.launcher._targets = {"note": CannotStop()}
+    start_run(bench, "a", retry=Retry(max_attempts=1))
+    bench.loop.launcher.stop_all()
+    bench.loop.step()
+    assert the_run(bench, "a").error == "could not be stopped: RuntimeError: no brakes"
+
+
+def test_no_more_runs_start_than_capacity_allows() -> None:
+    bench = Bench(capacity=3)
+    for number in range(10):
+        bench.schedule(f"s{number}", every("10m"))
+        bench.target.script(f"s{number}", hang())
+    bench.clock.advance(minutes=10)
+    for _ in range(5):
+        bench.loop.step()
+        assert len(bench.loop.launcher) <= 3
+    assert len(bench.target.launched) == 3
+    bench.target.under_way[0].end(Succeeded())
+    bench.loop.step()
+    assert len(bench.target.launched) == 4

@@ -1,0 +1,1 @@
+"""Fault injection on real processes, files, servers and connections."""

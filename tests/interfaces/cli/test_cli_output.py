@@ -1,0 +1,189 @@
+"""Output of commands: tables, pages, notes and data formats."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.interfaces.terminal import invoke
+from tests.operations.harness import OperationsHarness
+from timewright.core.moments import SECOND
+from timewright.testing.targets import succeed
+
+
+def test_a_new_schedule_is_printed_on_one_line_with_its_next_times(harness: OperationsHarness) -> None:
+    said = invoke(
+        harness, "schedule", "create", "hello", "--every", "5s", "--note", "hello", TZ="Europe/Berlin"
+    )
+    schedule_id = harness.bench.find("hello")
+    assert said.out == f"{schedule_id}   hello   every 5s   next 13:00:05 (in 5 s), 13:00:10, 13:00:15\n"
+    assert said.err == ""
+
+
+def test_the_line_is_shortened_or_becomes_a_block_on_narrow_terminals(
+    harness: OperationsHarness,
+) -> None:
+    words = ["schedule", "create", "hello", "--every", "5s", "--note", "hello", "--dry-run"]
+    usual, narrow = invoke(harness, *words, width=80), invoke(harness, *words, width=40)
+    assert [line[30:] for line in usual.lines] == ["   hello   every 5s   next 12:00:05 (in 5 s)"]
+    assert narrow.lines[1:] == [
+        "  trigger  every 5s",
+        "  next     12:00:05 (in 5 s), 12:00:10,",
+        "           12:00:15",
+    ]
+
+
+def test_a_time_of_another_day_shows_date_and_offset(harness: OperationsHarness) -> None:
+    words = [
+        "schedule",
+        "create",
+        "report",
+        "--cron",
+        "0 9 * * mon-fri",
+        "--zone",
+        "Europe/Berlin",
+        "--note",
+        "x",
+    ]
+    said = invoke(harness, *words, TZ="Europe/Berlin")
+    assert said.out.endswith("   next Wed 2026-03-11 09:00 +01:00 (in 20 h)\n")
+    assert "report   at 09:00 on Monday through Friday" in said.out
+
+
+def test_times_are_shown_in_the_local_zone_and_that_of_the_schedule(harness: OperationsHarness) -> None:
+    said = invoke(harness, "schedule", "next", "nightly-report", "--count", "1", TZ="Europe/Berlin")
+    assert said.lines[-1].split("  ") == ["Wed 2026-03-11 04:00 +01:00", "in 15 h", "Wed 03:00:00 UTC"]
+
+
+def test_notes_are_printed_to_standard_error(harness: OperationsHarness) -> None:
+    words = ["schedule", "create", "--every", "5s", "--dry-run"]
+    shell = invoke(harness, *words, "a", "--shell", "--", "date")
+    local = invoke(harness, *words, "b", "--http", "GET", "http://127.0.0.1:8000/x")
+    assert shell.err.startswith("note: shell targets are disabled")
+    assert local.err.startswith("note: HTTP targets may call this machine")
+    assert "note" not in shell.out + local.out
+    assert invoke(harness, *words, "a", "-q", "--shell", "--", "date").err == ""
+    assert invoke(harness, *words, "a", "-o", "json", "--shell", "--", "date").err == ""
+
+
+def test_a_list_with_more_rows_prints_its_cursor(harness: OperationsHarness) -> None:
+    said = invoke(harness, "run", "list", "--limit", "2")
+    cursor = said.err.removeprefix("note: more rows: --cursor ").strip()
+    following = invoke(harness, "run", "list", "--limit", "2", "--cursor", cursor, "-o", "json").data["runs"]
+    assert [row["id"] for row in following] == [
+        row["id"] for row in harness.ask("run list", limit=4)["runs"][2:]
+    ]
+
+
+def test_quiet_prints_only_names_and_ids(harness: OperationsHarness) -> None:
+    names = [row["name"] for row in harness.ask("schedule list")["schedules"]]
+    assert invoke(harness, "schedule", "list", "-q").lines == names
+    assert {"nightly-report", "orders-poll", "paused-export"} <= set(names)
+    runs = [row["id"] for row in harness.ask("run list", limit=2)["runs"]]
+    assert invoke(harness, "run", "list", "--limit", "2", "-q").lines == runs
+    assert invoke(harness, "schedule", "run", "nightly-report", "-q").out.startswith("run_")
+    assert invoke(harness, "schedule", "pause", "orders-poll", "-q").lines == ["orders-poll"]
+    assert invoke(harness, "schedule", "put", "orders-poll", "--every", "1m", "--note", "x", "-q").lines == [
+        "orders-poll"
+    ]
+    assert invoke(harness, "calendar", "get", "holidays", "-q").lines == ["holidays"]
+
+
+def test_an_empty_list_says_so(harness: OperationsHarness) -> None:
+    assert invoke(harness.in_namespace(), "schedule", "list").lines == ["no schedules"]
+    assert invoke(harness.in_namespace(), "run", "list").lines == ["no runs"]
+
+
+EVIL = "\x1b[2Jgone \u202eback\u2066"
+
+
+def test_user_text_cannot_control_the_terminal(harness: OperationsHarness) -> None:
+    harness.ask("schedule create", name="evil", every="5s", note=EVIL, description=EVIL, metadata={"a": EVIL})
+    harness.ask("schedule pause", schedule="evil", reason=EVIL)
+    for words in (["schedule", "list"], ["schedule", "get", "evil"], ["audit", "list"], ["explain", "evil"]):
+        for width in (40, 80, None):
+            said = invoke(harness, *words, width=width)
+            assert said.code == 0
+            assert not set(said.out) & set("\x1b\u202e\u2066")
+    assert "\\x1b[2Jgone \\u202eback\\u2066" in invoke(harness, "schedule", "get", "evil").out
+    assert "\x1b" not in invoke(harness, "schedule", "get", EVIL).err
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_json_and_yaml_are_exact_with_escaped_invisible_characters(
+    harness: OperationsHarness, output: str
+) -> None:
+    harness.ask("schedule create", name="evil", every="5s", note=f"häßlich {EVIL}")
+    said = invoke(harness, "schedule", "get", "evil", "-o", output)
+    read = json.loads if output == "json" else yaml.safe_load
+    assert read(said.out) == harness.ask("schedule get", schedule="evil")
+    assert not set(said.out) & set("\x1b\u202e\u2066")
+
+
+def skipping(harness: OperationsHarness) -> None:
+    """Create a schedule whose first run takes 8 s, so that the next occurrence is skipped."""
+    harness.sleep(seconds=0.25)
+    harness.ask("schedule create", name="slow", every="5s", call="slow", overlap="skip")
+    harness.bench.target.script("slow", succeed(after=8 * SECOND))
+    harness.advance(seconds=16)
+
+
+def test_explain_shows_the_policy_and_a_fix_for_a_skipped_occurrence(
+    harness: OperationsHarness,
+) -> None:
+    skipping(harness)
+    said = invoke(harness, "explain", "slow", "--at", "13:00:10", TZ="Europe/Berlin")
+    assert said.lines[0] == "slow: the run planned for 13:00:10 did not run: overlap"
+    told = " ".join(said.out.split())
+    assert "planned 13:00:10.250 Tue 2026-03-10 +01:00 (6 s ago)" in told
+    assert "decision skipped (overlap)" in told
+    assert "until 13:00:13" in told
+    assert "policy overlap: skip" in told
+    assert "change it timewright schedule update slow --overlap queue" in told
+
+
+def test_explain_at_a_time_of_day_finds_the_occurrence_within_it(
+    harness: OperationsHarness,
+) -> None:
+    skipping(harness)
+    by_clock = invoke(harness, "schedule", "explain", "slow", "--at", "12:00:10", "-o", "json").data
+    exactly = invoke(
+        harness, "schedule", "explain", "slow", "--at", "2026-03-10T12:00:10Z", "-o", "json"
+    ).data
+    to_the_minute = invoke(harness, "schedule", "explain", "slow", "--at", "12:00", "-o", "json").data
+    assert (by_clock["at"], by_clock["status"]) == ("2026-03-10T12:00:10.250000Z", "skipped")
+    assert (exactly["at"], exactly["status"]) == ("2026-03-10T12:00:10Z", "not_planned")
+    assert to_the_minute["at"] == "2026-03-10T12:00:05.250000Z"
+
+
+def test_explain_reports_an_unplanned_instant(harness: OperationsHarness) -> None:
+    said = invoke(harness, "explain", "nightly-report", "--at", "11:11")
+    assert "was before the schedule existed" not in said.out
+    assert "never planned" in said.lines[0]
+    assert "previous" in said.out
+    assert "next" in said.out
+
+
+def test_a_time_of_day_is_today_and_a_date_needs_an_offset(
+    harness: OperationsHarness,
+) -> None:
+    words = ["schedule", "pause", "nightly-report", "--dry-run", "--until"]
+    said = invoke(harness, *words, "18:00", TZ="Europe/Berlin")
+    assert "until Tue 2026-03-10 18:00 +01:00" in said.out
+    refused = invoke(harness, *words, "2026-03-11 18:00", TZ="Europe/Berlin")
+    assert refused.code == 1
+    assert "try     2026-03-11 18:00Z, or with an offset: 2026-03-11 18:00+01:00" in refused.err
+
+
+def test_an_unreadable_row_is_reported_as_a_note(harness: OperationsHarness) -> None:
+    bad = harness.bench.find("orders-poll")
+    store: Any = harness.store
+    store._writer.connection.execute("UPDATE schedules SET state = 'dreaming' WHERE id = ?", (bad,))
+    said = invoke(harness, "schedule", "list")
+    assert said.code == 0
+    assert "orders-poll" not in said.out
+    assert "nightly-report" in said.out
+    assert f"note: orders-poll is unreadable ({bad})" in said.err

@@ -1,0 +1,125 @@
+"""MCP over stdio: the official client, and invalid messages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+COMMAND = [sys.executable, "-m", "timewright"]
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    },
+}
+
+
+def timewright(*words: str) -> Any:
+    said = subprocess.run([*COMMAND, *words, "-o", "json"], capture_output=True, text=True, check=True)
+    return json.loads(said.stdout)
+
+
+@pytest.fixture
+def store(here: Path) -> Path:
+    timewright("schedule", "create", "hello", "--every", "1h", "--note", "hello")
+    return here / "timewright.db"
+
+
+def by_client(
+    store: Path, *options: str, calls: list[tuple[str, dict[str, Any]]]
+) -> tuple[set[str], list[Any]]:
+    """Return the names of all tools and the answers to some calls."""
+
+    async def asking() -> tuple[set[str], list[Any]]:
+        server = StdioServerParameters(
+            command=COMMAND[0], args=[*COMMAND[1:], "mcp", "--store", str(store), *options]
+        )
+        async with Client(stdio_client(server)) as client:
+            tools = {tool.name for tool in (await client.list_tools()).tools}
+            return tools, [await client.call_tool(name, arguments) for name, arguments in calls]
+
+    return asyncio.run(asking())
+
+
+def test_mcp_without_write_is_read_only(store: Path) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("schedule_get", {"schedule": "hello"}),
+        ("schedule_pause", {"schedule": "hello"}),
+    ]
+    tools, (read, refused) = by_client(store, calls=calls)
+    assert "schedule_get" in tools
+    assert "schedule_pause" not in tools
+    assert read.structured_content["schedule"] == timewright("schedule", "get", "hello")["schedule"]
+    assert refused.is_error
+    assert "--write" in refused.content[0].text
+
+
+def test_writes_over_mcp_are_recorded_as_agent(store: Path) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("schedule_create", {"name": "mine", "every": "2h", "note": "from an agent"}),
+        ("schedule_pause", {"schedule": "hello", "reason": "too loud"}),
+    ]
+    tools, answers = by_client(store, "--write", calls=calls)
+    assert not any(answer.is_error for answer in answers)
+    assert timewright("schedule", "get", "mine")["schedule"]["origin"] == "agent"
+    assert timewright("audit", "list")["entries"][0]["origin"] == "agent"
+    assert not {"key_create", "secret_set"} & tools
+
+
+ODD_LINES = [
+    "not json at all",
+    "[]",
+    "{}",
+    '{"jsonrpc":"2.0","id":7,"method":"tools/call"}',
+    '{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":5,"arguments":[]}}',
+    '{"jsonrpc":"2.0","id":9,"method":"no/such/method","params":{}}',
+    '{"jsonrpc":"1.0","id":10,"method":"tools/list"}',
+    '{"jsonrpc":"2.0","id":null,"method":"tools/list","params":{"cursor":{"a":[1]}}}',
+    '{"jsonrpc":"2.0","id":11,"method":"resources/read","params":{"uri":"file:///etc/passwd"}}',
+    '{"jsonrpc":"2.0","id":12,"method":"tools/call","params":{"name":"schedule_get","arguments":{"schedule":"\\u0000"}}}',
+    "x" * 100_000,
+    '{"jsonrpc":"2.0","id":13,"method":"tools/call","params":{"name":"schedule_list","arguments":'
+    + "[" * 500,
+]
+
+
+def test_invalid_messages_do_not_stop_the_server(store: Path) -> None:
+    lines = [json.dumps(HELLO), '{"jsonrpc":"2.0","method":"notifications/initialized"}', *ODD_LINES]
+    last = {"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": {"name": "health", "arguments": {}}}
+    given = "\n".join([*lines, json.dumps(last), ""])
+    command = [*COMMAND, "mcp", "--store", str(store)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(given)
+        server.stdin.flush()
+        answers: dict[Any, Any] = {}
+        for line in server.stdout:
+            answer = json.loads(line)
+            answers[answer.get("id")] = answer
+            if answer.get("id") == 99:
+                break
+        server.stdin.close()
+        assert server.wait(60) == 0
+    assert answers[99]["result"]["structuredContent"]["alive"] is True
+    assert "error" in answers[9]
+    assert "error" in answers[11]
+
+
+def test_mcp_without_a_store_suggests_how_to_create_one(here: Path) -> None:
+    said = subprocess.run([*COMMAND, "mcp"], capture_output=True, text=True, check=False, input="")
+    assert said.returncode == 1
+    assert said.stdout == ""
+    assert "timewright up creates one" in said.stderr

@@ -1,0 +1,122 @@
+"""The Python interface across forks, exits without stop, and repeated definitions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from timewright import Scheduler
+
+FORKED = """
+import os
+from timewright import Scheduler
+app = Scheduler("app.db")
+app.schedule(manual=True, name="who")(os.getpid)
+{before}
+child = os.fork()
+if child == 0:
+    {inside}
+    os._exit(0)
+os.waitpid(child, 0)
+{after}
+"""
+
+SAYS = "print('own', app.run_now('who', timeout='20s') == os.getpid(), app.is_running, flush=True)"
+
+UNSTOPPED = """
+import threading
+from timewright import Scheduler
+app = Scheduler("app.db")
+begun = threading.Event()
+@app.schedule(manual=True)
+def work(ctx):
+    begun.set()
+    ctx.cancelled.wait(30)
+app.start()
+app.schedules.run("work")
+begun.wait(20)
+"""
+
+CELL = """
+@app.schedule({trigger!r})
+def work():
+    return {result}
+"""
+
+NOTEBOOK = """
+from timewright import Scheduler
+app = Scheduler("app.db")
+CELL = {cell!r}
+exec(CELL.format(trigger="every 1h", result=1))
+exec(CELL.format(trigger="every 2h", result=2))
+with app:
+    print(app.run_now("work"), app.schedules.get("work")["schedule"]["trigger"]["interval"])
+    exec(CELL.format(trigger="every 3h", result=3))
+    print(app.run_now("work"), app.schedules.get("work")["schedule"]["trigger"]["interval"])
+"""
+
+TWICE = """
+from timewright import Scheduler
+from timewright.errors import Conflict
+app = Scheduler("app.db")
+def work():
+    return 1
+app.schedule("every 1h")(work)
+def work():
+    return 2
+try:
+    app.schedule("every 1h")(work)
+except Conflict as error:
+    print(error.message)
+"""
+
+
+def told(here: Path, text: str, *, file: bool = True) -> list[str]:
+    """Run a program in its own folder and return its output lines."""
+    (here / "program.py").write_text(text)
+    command = [sys.executable, "program.py"] if file else [sys.executable, "-c", text]
+    done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def test_a_fork_does_not_reuse_the_open_store_of_its_parent(tmp_path: Path) -> None:
+    """Like a server that loads the program and forks workers."""
+    inside = "exec('try: app.start()\\nexcept Exception as error: print(error.code, error.fix, flush=True)')"
+    (said,) = told(tmp_path, FORKED.format(before="", inside=inside, after=""))
+    assert said == "unsafe_store create the Scheduler in the worker, after the fork; or use PostgreSQL"
+
+
+def test_a_fork_can_create_its_own_scheduler(tmp_path: Path) -> None:
+    made = "app = Scheduler('other.db'); app.schedule(manual=True, name='who')(os.getpid)"
+    inside = f"app.stop(); {made}; app.start(); {SAYS}; app.stop()"
+    assert told(tmp_path, FORKED.format(before="", inside=inside, after="")) == ["own True True"]
+
+
+def test_a_fork_can_open_a_closed_store(tmp_path: Path) -> None:
+    inside = "print(len(Scheduler('app.db').schedules.list()['schedules']), flush=True)"
+    assert told(tmp_path, FORKED.format(before="app.start(); app.stop()", inside=inside, after="")) == ["1"]
+
+
+def test_a_fork_does_not_affect_the_running_parent(tmp_path: Path) -> None:
+    inside = "print(app.is_running, flush=True); app.stop()"
+    said = told(tmp_path, FORKED.format(before="app.start()", inside=inside, after=f"{SAYS}; app.stop()"))
+    assert said == ["False", "own True True"]
+
+
+def test_runs_are_released_when_a_program_exits_without_stop(tmp_path: Path) -> None:
+    assert told(tmp_path, UNSTOPPED) == []
+    later = Scheduler(tmp_path / "app.db")
+    (run,) = later.runs.list(schedule="work")["runs"]
+    (instance,) = later.instances.list()["instances"]
+    later.stop()
+    assert (run["state"], run["attempts"], instance["state"]) == ("ready", 0, "stopped")
+
+
+def test_a_notebook_cell_can_be_run_again(tmp_path: Path) -> None:
+    assert told(tmp_path, NOTEBOOK.format(cell=CELL), file=False) == ["2 2h", "3 3h"]
+
+
+def test_two_functions_of_one_name_in_a_file_are_refused(tmp_path: Path) -> None:
+    assert told(tmp_path, TWICE) == ["a schedule is already declared as 'work'"]

@@ -1,0 +1,66 @@
+"""The audit log records every write of a remote caller with its name and origin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.operations.harness import OperationsHarness, sample_harness
+from timewright.operations import Operation, operations
+from timewright.operations.access.authentication import ALL_SCOPES, Caller, context_for
+from timewright.operations.quotas import LEASE_OPERATIONS
+from timewright.ports import Transaction
+
+AGENT = Caller(actor="night-agent", origin="agent", scopes=ALL_SCOPES, key="aaaaaaaaaaaa")
+# Operations without an audit entry, and why.
+ELSEWHERE = {
+    **dict.fromkeys(LEASE_OPERATIONS, "its attempt names the holder"),
+    **dict.fromkeys(("approval approve", "approval reject"), "an agent is refused"),
+    "calendar refresh": "the calendar of the example is as its source, so nothing changes",
+    "queue add": "its run names who made it",
+    "schedule test": "it tries, and keeps nothing",
+    "workflow resume": "the run of the example is not paused, so nothing changes",
+}
+WRITES = [
+    pytest.param(one, example, id=f"{one.name} {number}")
+    for one in operations
+    if not one.read_only and one.name not in ELSEWHERE
+    for number, example in enumerate(one.examples)
+]
+
+
+def lines(harness: OperationsHarness) -> list[tuple[str, str]]:
+    """Return actor and origin of each audit entry, in all namespaces."""
+
+    def work(tx: Transaction) -> list[tuple[str, str]]:
+        return [(row.actor, row.origin) for row in tx.find_audit(limit=1000).rows]
+
+    return harness.store.read(work)
+
+
+@pytest.mark.parametrize(("one", "example"), WRITES)
+def test_writes_by_an_agent_are_recorded_as_an_agents(
+    one: Operation[Any], example: Mapping[str, Any]
+) -> None:
+    harness = sample_harness()
+    before = len(lines(harness))
+    one(context_for(harness.context, AGENT), {**example, "dry_run": False})
+    found = lines(harness)
+    new = found[: len(found) - before]
+    assert set(new) == {("night-agent", "agent")}
+
+
+def test_entries_and_leases_name_their_creator_and_holder() -> None:
+    harness = sample_harness()
+    context = context_for(harness.context, AGENT)
+    (entry,) = operations["queue add"](context, {"queue": "new", "payload": 1})["entries"]
+    operations["queue lease"](context, {"queue": "new"})
+    run = harness.store.read(lambda tx: tx.get_runs([entry["id"]])[entry["id"]])
+    assert run.made_by == "night-agent"
+    assert run.holder == "night-agent"
+
+
+def test_every_listed_exception_is_an_existing_operation() -> None:
+    assert set(ELSEWHERE) <= {one.name for one in operations}

@@ -1,0 +1,126 @@
+"""Pausing, resuming, archiving and deleting schedules and groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.operations.harness import OperationsHarness
+from timewright.errors import InvalidInput, NotAllowed, NotFound
+from timewright.testing.targets import fail
+
+
+def states(answer: Any) -> dict[str, str]:
+    return {one["name"]: one["state"] for one in answer["schedules"]}
+
+
+def test_a_pause_until_an_instant_ends_by_itself(harness: OperationsHarness) -> None:
+    paused = harness.ask(
+        "schedule pause", schedule="orders-poll", until="2026-03-10T12:30:00Z", reason="deploy"
+    )
+    assert paused["progress"]["state"] == "paused"
+    assert paused["progress"]["reason"] == "deploy"
+    assert paused["progress"]["next_at"] == "2026-03-10T12:30:00Z"
+    harness.advance(hours=1)
+    assert harness.ask("schedule get", schedule="orders-poll")["progress"]["state"] == "active"
+    reasons = [run["reason"] for run in harness.ask("run list", schedule="orders-poll")["runs"]]
+    assert reasons.count("paused") == 6
+    assert reasons.count("") == 6
+
+
+def test_a_pause_without_an_end_lasts_until_resumed(harness: OperationsHarness) -> None:
+    harness.ask("schedule pause", schedule="orders-poll")
+    harness.advance(hours=24)
+    paused = harness.ask("schedule get", schedule="orders-poll")
+    assert paused["progress"]["next_at"] is None
+    resumed = harness.ask("schedule resume", schedule="orders-poll")
+    assert resumed["progress"]["state"] == "active"
+    rows = harness.ask("run list", schedule="orders-poll", limit=1000)["runs"]
+    assert {row["reason"] for row in rows} == {"paused"}
+    assert len(rows) == 288
+
+
+def test_a_pause_into_the_past_is_refused(harness: OperationsHarness) -> None:
+    with pytest.raises(InvalidInput) as error:
+        harness.ask("schedule pause", schedule="orders-poll", until="2026-03-10T11:00:00Z")
+    assert error.value.field == "until"
+
+
+def test_an_active_schedule_cannot_be_resumed_nor_an_archived_one_paused(
+    harness: OperationsHarness,
+) -> None:
+    with pytest.raises(NotAllowed):
+        harness.ask("schedule resume", schedule="orders-poll")
+    harness.ask("schedule archive", schedule="orders-poll")
+    for operation in ("schedule pause", "schedule resume", "schedule archive"):
+        with pytest.raises(NotAllowed):
+            harness.ask(operation, schedule="orders-poll")
+
+
+def test_resume_resets_the_failures_of_a_parked_schedule() -> None:
+    harness = OperationsHarness()
+    harness.ask("schedule create", name="poll", every="10m", call="poll", preset="desktop", disable_after=2)
+    harness.bench.target.script("poll", fail("no disk"))
+    harness.advance(hours=1)
+    parked = harness.ask("schedule get", schedule="poll")["progress"]
+    assert (parked["state"], parked["reason"]) == ("parked", "disabled after 2 failures in a row")
+    resumed = harness.ask("schedule resume", schedule="poll")["progress"]
+    assert (resumed["state"], resumed["failures"]) == ("active", 0)
+
+
+def test_a_deleted_schedule_runs_never_again_and_its_history_stays(harness: OperationsHarness) -> None:
+    harness.ask("schedule delete", schedule="orders-poll", reason="no more orders")
+    harness.advance(hours=2)
+    gone = harness.ask("schedule get", schedule="orders-poll")["progress"]
+    assert (gone["state"], gone["reason"]) == ("archived", "no more orders")
+    assert harness.ask("run list", schedule="orders-poll")["runs"] == []
+
+
+def test_a_group_is_paused_and_resumed_together(harness: OperationsHarness) -> None:
+    harness.ask("schedule create", name="daily-report", every="24h", note="x", group="reports")
+    paused = harness.ask("group pause", group="reports", reason="audit")
+    assert [one["name"] for one in paused["changed"]] == ["daily-report", "nightly-report"]
+    assert {one["reason"] for one in paused["changed"]} == {"group reports: audit"}
+    resumed = harness.ask("group resume", group="reports")
+    assert {one["state"] for one in resumed["changed"]} == {"active"}
+
+
+def test_resuming_a_group_leaves_individually_paused_schedules(harness: OperationsHarness) -> None:
+    harness.ask("schedule create", name="daily-report", every="24h", note="x", group="reports")
+    harness.ask("schedule pause", schedule="daily-report", reason="wrong numbers")
+    paused = harness.ask("group pause", group="reports")
+    assert [one["name"] for one in paused["left"]] == ["daily-report"]
+    harness.ask("group resume", group="reports")
+    assert states(harness.ask("schedule list", group="reports")) == {
+        "daily-report": "paused",
+        "nightly-report": "active",
+    }
+
+
+def test_groups_are_listed_with_counts_per_state(harness: OperationsHarness) -> None:
+    harness.ask("schedule create", name="daily-report", every="24h", note="x", group="reports")
+    before = harness.ask("group list")["groups"]
+    harness.ask("schedule pause", schedule="daily-report")
+    harness.ask("schedule create", name="archived", every="24h", note="x", group="gone")
+    harness.ask("schedule archive", schedule="archived")
+    after = harness.ask("group list")["groups"]
+    assert [one["name"] for one in after] == ["exports", "reminders", "reports"]
+    assert after[2] == {**before[2], "active": before[2]["active"] - 1, "paused": 1}
+    first = harness.ask("group list", limit=1)
+    rest = harness.ask("group list", limit=2, cursor=first["cursor"])
+    assert [*first["groups"], *rest["groups"]] == after
+    assert not rest["cursor"]
+
+
+def test_an_unknown_group_is_rejected_with_a_suggestion(harness: OperationsHarness) -> None:
+    with pytest.raises(NotFound) as error:
+        harness.ask("group pause", group="report")
+    assert error.value.fix == "did you mean reports or exports?"
+
+
+def test_a_group_is_paused_whole_or_not_at_all(harness: OperationsHarness) -> None:
+    harness.ask("schedule create", name="daily-report", every="24h", note="x", group="reports")
+    with pytest.raises(InvalidInput):
+        harness.ask("group pause", group="reports", until="2020-01-01T00:00:00Z")
+    assert set(states(harness.ask("schedule list", group="reports")).values()) == {"active"}

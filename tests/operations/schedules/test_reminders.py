@@ -1,0 +1,84 @@
+"""Reminders: set, list, snooze and cancel."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.operations.harness import NOON, OperationsHarness
+from timewright.core.moments import format_instant
+from timewright.errors import InvalidInput, NotFound
+
+
+@pytest.fixture
+def harness() -> OperationsHarness:
+    return OperationsHarness()
+
+
+def test_a_reminder_runs_at_its_time_with_its_text_as_result(harness: OperationsHarness) -> None:
+    made = harness.ask("reminder set", text="call the bank", after="20m", name="bank")
+    assert made["next_at"] == format_instant(NOON + timedelta(minutes=20))
+    harness.bench.advance(minutes=21)
+    (run,) = harness.ask("run list", schedule="bank")["runs"]
+    assert run["state"] == "succeeded"
+    assert harness.ask("reminder list")["reminders"] == []
+    assert [one["name"] for one in harness.ask("reminder list", finished=True)["reminders"]] == ["bank"]
+
+
+def test_a_reminder_without_a_name_is_given_one_and_is_found_by_it(harness: OperationsHarness) -> None:
+    made = harness.ask("reminder set", text="stretch", every="2h")
+    (found,) = harness.ask("reminder list")["reminders"]
+    assert found == made
+    assert found["when"] == "every 2h"
+    assert found["name"] == "stretch"
+    assert harness.ask("reminder set", text="Stretch!", every="3h")["name"] == "stretch-2"
+    assert harness.ask("reminder set", text="日本", every="3h")["name"] == "reminder"
+
+
+def test_a_cancelled_reminder_does_not_run(harness: OperationsHarness) -> None:
+    harness.ask("reminder set", text="tea", at=format_instant(NOON + timedelta(hours=1)), name="tea")
+    harness.ask("reminder cancel", reminder="tea", reason="coffee")
+    harness.bench.advance(hours=2)
+    assert harness.ask("run list")["runs"] == []
+    assert harness.ask("reminder list")["reminders"] == []
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_snoozed_reminder_runs_once_more_even_if_finished(harness: OperationsHarness, before: bool) -> None:
+    harness.ask("reminder set", text="tea", after="30m", name="tea")
+    harness.bench.advance(minutes=10 if before else 31)
+    snoozed = harness.ask("reminder snooze", reminder="tea", after="1h")
+    assert snoozed["at"] == format_instant(NOON + timedelta(minutes=70 if before else 91))
+    harness.bench.advance(hours=2)
+    runs = harness.ask("run list", schedule="tea")["runs"]
+    assert [run["state"] for run in runs] == ["succeeded", "succeeded"]
+    assert snoozed["run"] in [run["id"] for run in runs]
+
+
+def test_a_schedule_that_is_no_reminder_is_not_cancelled_as_one(harness: OperationsHarness) -> None:
+    harness.ask("schedule create", name="report", every="1h", note="not a reminder")
+    for verb in ("cancel", "snooze"):
+        with pytest.raises(NotFound):
+            harness.ask(f"reminder {verb}", reminder="report")
+    assert harness.ask("reminder list")["reminders"] == []
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        {},
+        {"at": "2026-03-10T13:00:00Z", "every": "1h"},
+        {"every": "1h", "zone": "Europe/Berlin"},
+        {"zone": "UTC"},
+    ],
+)
+def test_a_reminder_needs_exactly_one_time(harness: OperationsHarness, when: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="exactly one time"):
+        harness.ask("reminder set", text="x", **when)
+
+
+def test_a_reminder_in_a_zone_follows_its_clocks(harness: OperationsHarness) -> None:
+    made = harness.ask("reminder set", text="plants", cron="0 17 * * fri", zone="Europe/Berlin")
+    assert made["next_at"] == "2026-03-13T16:00:00Z"

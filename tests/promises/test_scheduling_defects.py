@@ -1,0 +1,242 @@
+"""Promises about which occurrences have a row, and when a schedule is next."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from timewright.core.facts import RunAdmitted, RunSkipped
+from timewright.testing.bench import Bench
+from timewright.testing.targets import fail, succeed
+
+
+def at(clock: str) -> datetime:
+    """An instant of the day on which a bench begins (at 12:00)."""
+    return datetime.fromisoformat(f"2026-03-10T{clock}").replace(tzinfo=UTC)
+
+
+def minutes(first: int, last: int, *, step: int = 1) -> list[datetime]:
+    """The minutes after 12:00, the last one included."""
+    return [at(f"{12 + minute // 60:02}:{minute % 60:02}:00") for minute in range(first, last + 1, step)]
+
+
+def fates(bench: Bench, name: str = "j") -> list[tuple[datetime, str]]:
+    """What has a row, and what became of it: the reason if it was skipped, else the state."""
+    return [
+        (run.planned_at, str(run.reason) if run.state == "skipped" else str(run.state))
+        for run in bench.runs(name)
+    ]
+
+
+def all_of(instants: list[datetime], fate: str) -> list[tuple[datetime, str]]:
+    return [(instant, fate) for instant in instants]
+
+
+def previewed(bench: Bench, name: str = "j") -> list[datetime]:
+    """The instants that the preview says will run."""
+    shown = bench.call("schedule next", schedule=name, count=10)["next"]
+    return [datetime.fromisoformat(row["planned_at"]) for row in shown if row["verdict"] == "fire"]
+
+
+def alarms(bench: Bench) -> list[str]:
+    """What `verify` calls broken."""
+    return [f"{found['promise']} {found['message']}" for found in bench.call("verify")["violations"]]
+
+
+class TestAClampThatMovesNothing:
+    """Ruling 1: a clamp that moves nothing changes nothing."""
+
+    def test_a_clamp_that_moves_nothing_leaves_out_no_instant_of_an_outage(self) -> None:
+        bench = made_before_an_outage(catch_up="all")
+
+        assert fates(bench) == all_of(minutes(1, 5), "succeeded")
+
+    def test_under_a_clamp_that_moves_nothing_the_newest_instant_of_an_outage_runs(self) -> None:
+        bench = made_before_an_outage(catch_up="last")
+
+        assert fates(bench) == [*all_of(minutes(1, 4), "missed"), *all_of(minutes(5, 5), "succeeded")]
+
+    def test_a_clamp_that_moves_nothing_leaves_out_no_instant_when_the_engine_is_a_little_late(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", note="x", every="1s", catch_up="all", clamp={"max": "1d"})
+
+        for _ in range(8):
+            bench.clock.advance("1.5s")
+            bench.tick()
+
+        assert [run.planned_at for run in bench.runs("j")] == [at(f"12:00:{n:02}") for n in range(1, 13)]
+
+
+def made_before_an_outage(*, catch_up: str) -> Bench:
+    """A schedule for every minute under a clamp of a day, five and a half minutes of outage later."""
+    bench = Bench()
+    bench.call(
+        "schedule create", name="j", note="x", cron="* * * * *", catch_up=catch_up, clamp={"max": "1d"}
+    )
+    bench.clock.advance("5m30s")
+    bench.advance("1s")
+    return bench
+
+
+class TestAHintEnds:
+    """Ruling 22: at its expiry the schedule is decided again: the earlier of what stood and the trigger."""
+
+    def test_a_schedule_follows_its_trigger_again_when_an_interval_hint_has_expired(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", note="x", every="5m", adaptive=True)
+        bench.call("hint interval", schedule="j", interval="1000d", ttl="6m")
+
+        bench.advance("1h")
+
+        assert fates(bench) == all_of(minutes(5, 60, step=5), "succeeded")
+
+    def test_no_instant_that_an_interval_hint_asked_for_stands_after_the_hint_expired(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", note="x", every="5m", adaptive=True)
+        bench.call("hint interval", schedule="j", interval="1000d", ttl="24h")
+        bench.advance("1d")
+
+        bench.advance("5m")
+
+        standing = bench.call("hint list", schedule="j")
+        assert standing["hints"]["interval"] is None
+        assert standing["next_at"] == standing["without_hints"]
+
+
+class TestTheEndOfAStreakOfFailures:
+    """Ruling 23: what came due while the run that ended the streak was under way has a row each."""
+
+    @pytest.mark.parametrize("under_way", ["5m30s", "5m"], ids=["between instants", "exactly on an instant"])
+    def test_what_came_due_during_the_run_that_ends_a_streak_of_failures_is_caught_up(
+        self, under_way: str
+    ) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", call="x", preset="desktop", every="60s", catch_up="all")
+        bench.target.script("j", fail(), succeed(after="30s"), succeed())
+        bench.advance("2m")
+
+        bench.clock.advance(under_way)
+        bench.advance("1s")
+
+        assert fates(bench) == [(at("12:01:00"), "failed"), *all_of(minutes(2, 7), "succeeded")]
+
+
+class TestCatchingUpUnderReplace:
+    """Ruling 24: missed occurrences run one after another, and their number never depends on the limit."""
+
+    @pytest.mark.parametrize("catch_up_limit", [100, 3])
+    def test_under_replace_every_missed_occurrence_is_caught_up(self, catch_up_limit: int) -> None:
+        bench = Bench()
+        policies: dict[str, Any] = {"catch_up": "all", "overlap": "replace", "catch_up_limit": catch_up_limit}
+        bench.call("schedule create", name="j", note="x", every="60s", **policies)
+
+        bench.clock.advance("10m30s")
+        bench.advance("10s")
+
+        assert fates(bench) == all_of(minutes(1, 10), "succeeded")
+
+
+class TestAlignmentFromNow:
+    """Ruling 25, on schedules whose interval counts from the start of the last run."""
+
+    def test_a_run_by_hand_does_not_move_the_next_time(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", call="x", preset="adaptive", every="1h")
+        bench.advance("5m")
+
+        bench.call("schedule run", schedule="j")
+        bench.advance("1s")
+
+        assert bench.progress("j").next_at == at("13:00:00")
+
+    def test_a_run_that_takes_exactly_its_interval_is_followed_by_the_next_at_once(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", call="x", preset="adaptive", every="15s")
+        bench.target.script("j", succeed(after="15s"))
+
+        bench.advance("1m")
+
+        started = [at("12:00:15"), at("12:00:30"), at("12:00:45"), at("12:01:00")]
+        assert [run.planned_at for run in bench.runs("j")] == started
+
+
+class TestTheCheckerRaisesNoFalseAlarm:
+    """What is right is called right, also where several things share one instant."""
+
+    @pytest.mark.parametrize("overlap", ["skip", "queue"])
+    def test_verify_finds_nothing_wrong_with_a_long_outage_that_is_spread(self, overlap: str) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", note="x", every="60s", catch_up="spread", overlap=overlap)
+
+        bench.clock.advance("2h")
+        bench.advance("5m")
+
+        assert [run.planned_at for run in bench.runs("j")] == minutes(1, 125)
+        assert alarms(bench) == []
+
+    def test_verify_finds_nothing_wrong_with_a_pause_that_begins_as_an_occurrence_has_run(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", note="x", every="60s")
+        bench.advance("5m")
+
+        bench.call("schedule pause", schedule="j")
+        bench.advance("3m30s")
+        bench.call("schedule resume", schedule="j")
+        bench.advance("1s")
+
+        assert fates(bench) == [*all_of(minutes(1, 5), "succeeded"), *all_of(minutes(6, 8), "paused")]
+        assert alarms(bench) == []
+
+
+class TestWhatWasSkippedByHandStaysSkipped:
+    """An occurrence that a person left out is decided, whatever is edited afterwards."""
+
+    @pytest.mark.parametrize("edit", [{"cron": "*/10 * * * *"}, {"every": "5m"}], ids=["same", "others too"])
+    def test_the_preview_does_not_show_an_instant_that_was_skipped_by_hand(
+        self, edit: dict[str, str]
+    ) -> None:
+        bench = skipped_at_ten_past()
+
+        bench.call("schedule update", schedule="j", **edit)
+
+        assert at("12:20:00") in previewed(bench)
+        assert at("12:10:00") not in previewed(bench)
+
+    def test_an_edit_after_a_skip_opens_the_instants_of_the_new_plan_before_the_one_that_was_skipped(
+        self,
+    ) -> None:
+        bench = skipped_at_ten_past()
+
+        bench.call("schedule update", schedule="j", every="5m")
+
+        assert previewed(bench)[0] == at("12:05:00")
+
+    def test_a_skip_after_an_edit_leaves_out_the_next_instant_that_is_still_open(self) -> None:
+        bench = skipped_at_ten_past()
+        bench.call("schedule update", schedule="j", cron="*/10 * * * *")
+
+        bench.call("schedule skip", schedule="j")
+
+        assert fates(bench) == [(at("12:10:00"), "by_hand"), (at("12:20:00"), "by_hand")]
+
+    def test_every_run_that_is_named_has_a_row(self) -> None:
+        bench = skipped_at_ten_past()
+        bench.call("schedule update", schedule="j", cron="*/10 * * * *")
+        bench.call("schedule skip", schedule="j")
+        bench.advance("1h")
+
+        told = [fact.run_id for fact in bench.facts if isinstance(fact, RunAdmitted | RunSkipped)]
+        named = told + [run.previous for run in bench.runs("j") if run.previous]
+        assert sorted(set(named) - {run.id for run in bench.runs("j")}) == []
+        assert alarms(bench) == []
+
+
+def skipped_at_ten_past() -> Bench:
+    """A schedule for every ten minutes whose next instant, 12:10, was just skipped by hand."""
+    bench = Bench()
+    bench.call("schedule create", name="j", note="x", every="10m")
+    bench.advance("1m")
+    bench.call("schedule skip", schedule="j")
+    return bench

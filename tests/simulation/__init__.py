@@ -1,0 +1,1 @@
+"""A deterministic simulation: real engines on a real store, with clocks and faults from one seed."""

@@ -1,0 +1,299 @@
+"""Simulated processes: production engines, each on its own host that can be suspended and can crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from tests.simulation.model.clocks import EARLY_WORK_US, SECOND, SkewedClock
+from tests.simulation.model.faulty_store import FaultyStore
+from tests.simulation.model.seeded_random import SeededRandom
+from tests.simulation.model.work import SimulatedTarget
+from timewright.core.facts import Fact
+from timewright.engine.launch import Launcher
+from timewright.engine.loop import Loop
+from timewright.engine.maintenance import Pruner
+from timewright.engine.tick import Tick, TickLimits
+from timewright.engine.waiting import CommitLead
+from timewright.ids import TimedIds
+
+if TYPE_CHECKING:
+    from tests.simulation.model.simulation import Simulation
+    from tests.simulation.model.wakeups import PendingSnapshot
+
+TARGET_KINDS = ("call", "http", "shell", "publish", "note", "workflow")
+MAX_POLL_S = 5.0
+ROUNDING_US = 10
+MIN_POLL_S = 0.03
+
+
+class SimulatedActor:
+    """One process on one host: its generation, its alarms, and whether it can run now."""
+
+    is_user = False
+
+    def __init__(self, sim: Simulation, name: str, rng: SeededRandom) -> None:
+        self.sim = sim
+        self.name = name
+        self.rng = rng
+        self.generation = 0
+        self.alive = False
+        self.suspended = 0
+        self.busy: set[str] = set()
+        self.deferred: list[tuple[str, Callable[[], None]]] = []
+        self.partitioned_until = 0
+        self.alarms: dict[str, int] = {}
+        drift = rng.uniform(-2e-5, 2e-5)
+        self.clock = SkewedClock(sim.time, skew=rng.random_micros(-20, 20), drift=drift)
+
+    def start(self) -> None:
+        """Start a new generation without any state of the last one."""
+        self.generation += 1
+        self.alive = True
+        self.suspended = 0
+        self.busy = set()
+        self.deferred = []
+        self.alarms = {}
+        self.ids = TimedIds(self.rng.fork(f"ids {self.generation}").random_bytes)
+        self.store = FaultyStore(self, self.sim.backend.store_for(self))
+        self.on_start()
+
+    def on_start(self) -> None:
+        """Build the parts of this process."""
+
+    def on_exit(self) -> None:
+        """End what ends together with the process."""
+
+    def crash(self) -> None:
+        """Crash: everything under way in this process is lost. It restarts after a while."""
+        self.on_exit()
+        self.alive = False
+        self.generation += 1
+        self.deferred = []
+        self.sim.backend.close_for(self)
+        self.sim.schedule(self.sim.time.at + self.rng.random_micros(0.5, 90), self.start)
+
+    def set_alarm(self, slot: str, at: int, action: Callable[[], None]) -> None:
+        """Call `action` at an instant, unless the slot is given another alarm meanwhile."""
+        alarms, sim = self.alarms, self.sim
+        at = max(at, sim.time.at)
+        alarms[slot] = at
+
+        def fire() -> None:
+            if alarms.get(slot) == at:
+                del alarms[slot]
+                action()
+
+        sim.schedule(at, fire, actor=self, slot=slot)
+
+    def on_commit(self, outlook: PendingSnapshot) -> None:
+        """React to a commit: perhaps there is work sooner."""
+
+
+class SimulatedWaker:
+    """The engine's waker: waiting lets simulated time pass, waking sets an alarm."""
+
+    def __init__(self, engine: SimulatedInstance) -> None:
+        self._engine = engine
+
+    def wait(self, seconds: float) -> bool:
+        """Let time pass while this slot waits."""
+        self._engine.sim.pass_time(int(seconds * SECOND), self._engine, frozen=False)
+        return False
+
+    def sleep_exactly(self, seconds: float) -> None:
+        """Let time pass inside a transaction, while no other process runs."""
+        self._engine.sim.time.at += self._engine.clock.to_true_micros(seconds)
+
+    def wake(self) -> None:
+        """Tick soon."""
+        self._engine.request_tick()
+
+
+class SimulatedInstance(SimulatedActor):
+    """An instance: the production loop, driven by alarms instead of threads."""
+
+    def __init__(
+        self, sim: Simulation, name: str, rng: SeededRandom, *, admits: bool = True, capacity: int = 5
+    ) -> None:
+        super().__init__(sim, name, rng)
+        self.limits = TickLimits(capacity=capacity, batch=50, admits=admits)
+        self.seen_version = -1
+        self._tries = 0
+
+    def on_start(self) -> None:
+        """Build a fresh instance with a new id."""
+        sim = self.sim
+        holder = self.ids.new("instance", now=sim.now())
+        sim.holders[holder] = (self, self.generation)
+        waker = SimulatedWaker(self)
+        self.target = target = SimulatedTarget(self, holder)
+        self.launcher = Launcher(
+            dict.fromkeys(TARGET_KINDS, target), monotonic=self.clock.monotonic, wake=self.request_settle
+        )
+        self.tick = Tick(self.store, self.launcher, ids=self.ids, holder=holder, limits=self.limits)
+        # Settling has its own alarm, as it has its own thread in production.
+        self.tick.settles_inline = False
+        keep = sim.scenario.keep_history
+        self.loop = Loop(
+            self.store,
+            self.tick,
+            self.launcher,
+            clock=self.clock,
+            waker=waker,
+            observers=[self],
+            commit_lead=CommitLead(sleep_exactly=waker.sleep_exactly, monotonic=self.clock.monotonic),
+            pruner=Pruner(self.store, keep=keep) if keep is not None and self.limits.admits else None,
+        )
+        self.seen_version = -1
+        self._tries = 0
+        self.set_alarm("step", sim.time.at + self.rng.random_micros(0, 1), self.run_tick)
+
+    def request_tick(self) -> None:
+        """Tick soon."""
+        self.set_alarm("step", self.sim.time.at + self.rng.randrange(2_000), self.run_tick)
+
+    def request_settle(self) -> None:
+        """Settle soon, because work has finished."""
+        self.set_alarm("settle", self.sim.time.at + self.rng.randrange(2_000), self.settle)
+
+    def on_exit(self) -> None:
+        """End the work inside the process; remote work continues."""
+        self.target.on_exit()
+
+    def notify(self, fact: Fact) -> None:
+        """Record a fact."""
+        self.sim.record_fact(self, fact)
+
+    def run_tick(self) -> None:
+        """Tick once, unless there is nothing to do here."""
+        sim = self.sim
+        if not self._has_work():
+            return
+        self.seen_version = sim.version
+        self.busy.add("step")
+        try:
+            seconds = self.loop.step()
+        except Exception as error:  # noqa: BLE001  supervised as in production
+            sim.record_error(self, error)
+            seconds = self.loop._record_tick_error(error)
+            self.seen_version = -1
+        finally:
+            self.busy.discard("step")
+        sim.steps += 1
+        self._set_beat_alarms()
+        if seconds <= MAX_POLL_S:
+            wait = self.clock.to_true_micros(seconds) if seconds < MIN_POLL_S else self._poll(seconds)
+            self.set_alarm("step", self._retry_at(sim.time.at + wait), self.run_tick)
+        else:
+            sim.wakeups.schedule_wakeups()
+
+    def _retry_at(self, at: int) -> int:
+        """Skip retries while the store is down: retry once shortly after it is back."""
+        away = max(self.sim.store_down_until, self.partitioned_until)
+        return at if at >= away else away + self.rng.randrange(int(MAX_POLL_S * SECOND))
+
+    def settle(self) -> None:
+        """Settle finished work beside the tick; retry if the store fails."""
+        self.busy.add("settle")
+        try:
+            self.loop.settle_thread.settle_results()
+            self._tries = 0
+        except Exception as error:  # noqa: BLE001  supervised as in production
+            self.sim.record_error(self, error)
+            self._tries += 1
+            wait = self.clock.to_true_micros(self.loop.record_error(error, tries=self._tries))
+            self.set_alarm("settle", self._retry_at(self.sim.time.at + wait), self.settle)
+        finally:
+            self.busy.discard("settle")
+        self._set_beat_alarms()
+
+    def renew(self) -> None:
+        """Renew leases and read cancellations; after an error, retry at the next beat."""
+        self.busy.add("renew")
+        try:
+            self.loop._renew()
+        except Exception as error:  # noqa: BLE001  supervised as in production
+            self.sim.record_error(self, error)
+            self.set_alarm("renew", self.sim.time.at + SECOND, self.renew)
+            return
+        finally:
+            self.busy.discard("renew")
+        self._set_beat_alarms()
+
+    def watch(self) -> None:
+        """Check time limits and lost leases, which needs no store."""
+        self.launcher.stop_expired()
+        self._set_beat_alarms()
+
+    def stop(self) -> None:
+        """Stop gracefully, as for a new release, and start again after a while."""
+        sim = self.sim
+        if self.busy:
+            # Production waits for the tick under way.
+            self.set_alarm("stop", sim.time.at + SECOND, self.stop)
+            return
+        holder, in_doubt = self.tick.holder, self.tick.has_unknown_grants
+        self.busy |= {"step", "settle", "renew"}
+        wait = timedelta(seconds=self.rng.choice((0, 2, 20)))
+        self.loop.stop(wait=wait, grace=timedelta(seconds=2))
+        # A grant whose answer was lost is unknown to every process; its lease expires.
+        if not self.loop.health.last_error and not in_doubt:
+            sim.record_event("stopped", holder)
+        sim.count("stopped gracefully")
+        self.on_exit()
+        self.alive = False
+        self.generation += 1
+        sim.backend.close_for(self)
+        sim.schedule(sim.time.at + self.rng.random_micros(1, 60), self.start)
+
+    def renew_soon(self) -> None:
+        """Renew soon: a run that may be here was cancelled."""
+        if len(self.launcher):
+            self.set_alarm("renew", self.sim.time.at + self.rng.random_micros(0, 1), self.renew)
+
+    def _poll(self, seconds: float) -> int:
+        """Lengthen short polls: with many instances they would be most of the simulated work."""
+        return int(seconds * SECOND) + (self.rng.randrange(int(MAX_POLL_S * SECOND)))
+
+    def _has_work(self) -> bool:
+        sim = self.sim
+        if self.seen_version == -1 or self.tick.has_unknown_grants:
+            return True
+        now = sim.now_micros()
+        outlook = sim.pending(now=now)
+        if (
+            outlook.deferred_at <= now
+            or outlook.lease_ends_at <= now
+            or (self.limits.admits and outlook.due_at <= now + EARLY_WORK_US)
+        ):
+            return True
+        if outlook.version == self.seen_version:
+            return False
+        waits = outlook.ready and self.tick.free_slots > 0 and sim.wakeups.has_startable_run()
+        return waits or self.rng.happens(sim.redundant_tick_rate)
+
+    def _set_beat_alarms(self) -> None:
+        """Set the renew and watch alarms, only while work is under way."""
+        launcher, clock = self.launcher, self.clock
+        if not len(launcher):
+            return
+        moment = clock.monotonic()
+        under_way = launcher.in_flight_runs()
+        renewal = min(f.lease_ends_at - f.lease.terms.lease.length.total_seconds() * 2 / 3 for f in under_way)
+        # After a failed renewal, retry at the next beat, as production does.
+        wait = renewal - moment if renewal > moment else 1.0
+        self._set_beat_alarm("renew", clock.to_true_micros(wait), self.renew)
+        if launcher._next_check_at <= moment:
+            # A renewed lease has a new deadline only after `watch` has read it.
+            launcher.stop_expired()
+        if launcher._next_check_at - moment < 1e9:
+            wait = max(launcher._next_check_at - moment, 0.001)
+            self._set_beat_alarm("watch", clock.to_true_micros(wait), self.watch)
+
+    def _set_beat_alarm(self, slot: str, wait: int, action: Callable[[], None]) -> None:
+        """Set an alarm, unless one is set for the same instant within the rounding error."""
+        at = self.sim.time.at + wait
+        if abs(self.alarms.get(slot, 0) - at) > ROUNDING_US:
+            self.set_alarm(slot, at, action)

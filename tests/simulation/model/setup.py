@@ -1,0 +1,65 @@
+"""Build a simulation: its actors, its initial objects, and its fault schedule."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from tests.simulation.faults.fault_schedule import start_faults
+from tests.simulation.model.actors import SimulatedInstance
+from tests.simulation.model.backends import StoreBackend
+from tests.simulation.model.external_holders import ExternalClient, QueueWorker, Reaper
+from tests.simulation.model.simulation import Simulation
+from tests.simulation.model.users import SimulatedUser
+from tests.simulation.workload.scenarios import GAP_SCHEDULE, NAMESPACES, QUEUES, Scenario
+from timewright.core.moments import format_instant
+
+
+def new_simulation(scenario: Scenario, base: StoreBackend, **options: Any) -> Simulation:
+    """A simulation with all its actors and objects, and with its faults scheduled."""
+    sim = Simulation(scenario, base, **options)
+    rng = sim.rng
+    for number in range(scenario.instances):
+        name = f"engine-{number}"
+        sim.add_actor(SimulatedInstance(sim, name, rng.fork(name), capacity=scenario.capacity))
+    for number in range(scenario.workers):
+        name = f"worker-{number}"
+        engine = SimulatedInstance(sim, name, rng.fork(name), admits=False, capacity=scenario.capacity)
+        sim.add_actor(engine)
+    queues = [(namespace, queue) for namespace in NAMESPACES for queue in QUEUES]
+    for number in range(scenario.holders):
+        name = f"holder-{number}"
+        sim.add_actor(QueueWorker(sim, name, rng.fork(name), queues))
+    for number in range(scenario.reapers):
+        name = f"reaper-{number}"
+        sim.add_actor(Reaper(sim, name, rng.fork(name)))
+    create_workload(sim)
+    sim.add_actor(
+        SimulatedUser(sim, "person", rng.fork("person"), actions_per_hour=scenario.user_actions_per_hour)
+    )
+    for actor in sim.actors:
+        actor.start()
+    start_faults(sim)
+    return sim
+
+
+def create_workload(sim: Simulation) -> None:
+    """Create the initial queues, limits, budgets and schedules."""
+    creator = ExternalClient(sim, "founder", sim.rng.fork("founder"))
+    creator.start()
+    scenario = sim.scenario
+    for namespace, queue, policy in scenario.queues:
+        creator.call("queue policy set", namespace, queue=queue, **policy)
+    for namespace, limit, most in scenario.limits:
+        creator.call("limit set", namespace, limit=limit, max=most)
+    for namespace, budget, terms in scenario.budgets:
+        creator.call("budget set", namespace, budget=budget, **terms)
+    for namespace, draft in scenario.schedules:
+        created = creator.call("schedule create", namespace, **draft)
+        sim.add_schedule(namespace, draft["name"])
+        if draft["name"] == GAP_SCHEDULE:
+            until = format_instant(sim.now() + timedelta(minutes=25))
+            creator.call("schedule pause", namespace, schedule=GAP_SCHEDULE, until=until)
+        if "zone" in draft:
+            sim.zones[created["schedule"]["id"]] = ZoneInfo(draft["zone"])

@@ -1,0 +1,369 @@
+"""Mutants: the protocol with one guard removed. A simulation must detect each of them."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from tests.simulation.mutants.dependency_mutants import DEPENDENCY_MUTANTS
+from tests.simulation.mutants.mutation import Mutant, Patches, combine, mutate_sql, original, without_index
+from timewright.core.policies.policies import CatchUp, Delivery
+from timewright.core.run import admission, lifecycle
+from timewright.core.run.catch_up import InFlightCounts
+from timewright.core.run.leasing import LimitUsage
+from timewright.core.run.run import Lost, Released
+from timewright.engine import launch
+from timewright.engine.tick import Tick
+from timewright.engine.waiting import InstantWait
+from timewright.ledger import admission_batch, admit, manual_runs, replan, run_ends, schedule_progress, settle
+from timewright.ledger.admission_batch import AdmissionBatch
+from timewright.stores.queries.leases import SqlLeaseQueries
+
+NO_FENCE = (r"runs\.fence = (\S+)", r"\1 IS NOT NULL")
+_ONCE = r"ON CONFLICT \([^)]*\) WHERE dedupe_scope <> id DO NOTHING"
+no_key = combine(
+    without_index("runs_occurrence"),
+    *(mutate_sql(name, _ONCE, "") for name in ("insert_runs", "insert_on_time_runs", "insert_leased_runs")),
+)
+
+
+def _split(*, cursor_first: bool) -> Patches:
+    """Admission in two transactions, with a possible crash in between."""
+    real = admit._write
+
+    def write(store: Any, work: Any) -> Any:
+        later: list[Any] = []
+
+        def first(tx: Any) -> Any:
+            later.clear()
+            name = "add_runs" if cursor_first else "save_progress"
+
+            def postpone(rows: Any) -> Any:
+                later.append(rows)
+                return {run.id for run in rows} if cursor_first else None
+
+            class Half:
+                def __getattr__(self, verb: str) -> Any:
+                    return postpone if verb == name else getattr(tx, verb)
+
+            return work(Half())
+
+        answer = real(store, first)
+        for rows in later:
+            store.write(lambda tx, rows=rows: tx.add_runs(rows) if cursor_first else tx.save_progress(rows))
+        return answer
+
+    # Use the general admission path, which has a query for each half.
+    return [(admit, "_write", write), (AdmissionBatch, "add_on_time_step", lambda *_: False)]
+
+
+def _stale_limits() -> Patches:
+    """Limits counted in an earlier transaction."""
+    real = SqlLeaseQueries.lock_limits
+    seen: dict[str, LimitUsage] = {}
+
+    def lock_limits(self: SqlLeaseQueries, keys: Any) -> dict[str, LimitUsage]:
+        found = real(self, keys)
+        before = {key: seen.get(key, usage) for key, usage in found.items()}
+        seen.update(found)
+        return before
+
+    return [(SqlLeaseQueries, "lock_limits", lock_limits)]
+
+
+def _limits_forgotten_at_admission() -> Patches:
+    real = original(admission_batch, "can_start_immediately")
+
+    def starts(schedule: Any) -> Any:
+        return real(replace(schedule, queue=None, limits=()))
+
+    # Use the general admission path, which keeps the limits of a run that starts at once.
+    return [
+        (admission_batch, "can_start_immediately", starts),
+        (AdmissionBatch, "add_on_time_step", lambda *_: False),
+    ]
+
+
+def _classify_with(**changes: Any) -> Patches:
+    real = lifecycle._classify
+
+    def verdict(outcome: Any, **terms: Any) -> Any:
+        return real(outcome, **{**terms, **changes})
+
+    return [(lifecycle, "_classify", verdict)]
+
+
+def _uncharged() -> Patches:
+    real = lifecycle._is_charged
+    return [
+        (
+            lifecycle,
+            "_is_charged",
+            lambda run, outcome, delivery: not isinstance(outcome, Lost) and real(run, outcome, delivery),
+        )
+    ]
+
+
+def _refunded() -> Patches:
+    real = original(settle, "settle_outcome")
+
+    def refunding(run: Any, outcome: Any, **terms: Any) -> Any:
+        return real(run, Released(reason="crash") if isinstance(outcome, Lost) else outcome, **terms)
+
+    return [(settle, "settle_outcome", refunding), (lifecycle, "MAX_REFUNDS", 10_000)]
+
+
+def _host_clock(stage: str) -> Patches:
+    """A tick stage that reads its host's clock instead of the store's."""
+    real = getattr(Tick, stage)
+
+    def local(self: Any, *, now: datetime, **given: Any) -> Any:
+        return real(self, now=self.store._actor.clock.now(), **given)
+
+    return [(Tick, stage, local)]
+
+
+def _random_jitter() -> Patches:
+    real, count = original(admission, "apply_jitter"), itertools.count()
+
+    def jittered(planned_at: datetime, **terms: Any) -> Any:
+        return real(planned_at, **{**terms, "seed": f"{terms['seed']} {next(count)}"})
+
+    return [(admission, "apply_jitter", jittered)]
+
+
+def _cursor_moved_back() -> Patches:
+    real = schedule_progress.progress_when_revised
+
+    def revised(*arguments: Any, **terms: Any) -> Any:
+        progress = real(*arguments, **terms)
+        return replace(progress, cursor=progress.cursor - timedelta(hours=1))
+
+    return [(replan, "progress_when_revised", revised)]
+
+
+def _overlap_ignored() -> Patches:
+    real = original(admission, "apply_overlap")
+
+    def overlapped(schedule: Any, chosen: Any, *, in_flight: Any) -> Any:
+        return real(schedule, chosen, in_flight=InFlightCounts())
+
+    return [(admission, "apply_overlap", overlapped)]
+
+
+def _choose(**changes: Any) -> Patches:
+    real = original(admission, "choose_occurrences")
+
+    def choose(schedule: Any, *arguments: Any, **terms: Any) -> Any:
+        return real(replace(schedule, **changes), *arguments, **terms)
+
+    return [(admission, "choose_occurrences", choose)]
+
+
+def _without_missed_rows() -> Patches:
+    """Missed occurrences leave no row."""
+    real = original(admission, "choose_occurrences")
+
+    def choose(*arguments: Any, **terms: Any) -> Any:
+        return replace(real(*arguments, **terms), skipped=())
+
+    return [(admission, "choose_occurrences", choose)]
+
+
+def _catch_up_despite_none() -> Patches:
+    real = original(admission, "choose_occurrences")
+
+    def choose(schedule: Any, *arguments: Any, **terms: Any) -> Any:
+        if schedule.catch_up is CatchUp.NONE:
+            schedule = replace(schedule, catch_up=CatchUp.ALL)
+        return real(schedule, *arguments, **terms)
+
+    return [(admission, "choose_occurrences", choose)]
+
+
+def _other_namespace() -> Patches:
+    real = original(admission_batch, "build_schedule_run")
+
+    def run_of(*arguments: Any, **terms: Any) -> Any:
+        return replace(real(*arguments, **terms), namespace="default")
+
+    return [(admission_batch, "build_schedule_run", run_of)]
+
+
+def _hints_without_end() -> Patches:
+    real = schedule_progress._add_hint
+
+    def add_hint(hints: Any, hint: Any, *, now: datetime) -> Any:
+        if hasattr(hint, "expires_at"):
+            hint = replace(hint, expires_at=now + timedelta(days=30))
+        return real(hints, hint, now=now)
+
+    return [(schedule_progress, "_add_hint", add_hint)]
+
+
+REPLACE_ATTEMPTS = mutate_sql("insert_attempts", "INSERT INTO", "INSERT OR REPLACE INTO")
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        name="the unique key is dropped, and the cursor is split",
+        broken_invariants=("I1", "I4", "I8"),
+        patches=lambda: _split(cursor_first=False),
+        change=no_key,
+    ),
+    Mutant(
+        name="the unique key is dropped",
+        change=no_key,
+        redundant="the schedule's row is locked from the read to the write, so no instant is decided twice",
+    ),
+    Mutant(
+        name="the cursor is split, runs first",
+        broken_invariants=("I7", "I8"),
+        patches=lambda: _split(cursor_first=False),
+    ),
+    Mutant(
+        name="the cursor is split, cursor first",
+        broken_invariants=("I3",),
+        patches=lambda: _split(cursor_first=True),
+    ),
+    Mutant(name="the limit is counted first", broken_invariants=("I14",), patches=_stale_limits),
+    Mutant(
+        name="the limit is forgotten at admission",
+        broken_invariants=("I14",),
+        patches=_limits_forgotten_at_admission,
+    ),
+    Mutant(
+        name="limit holds are never released",
+        broken_invariants=("I15",),
+        change=mutate_sql("delete_limit_holds", r"WHERE ", "WHERE 1 = 0 AND "),
+    ),
+    Mutant(
+        name="no fence at settle",
+        change=mutate_sql("settle_runs", *NO_FENCE),
+        redundant="attempts are unique per fence, so a second end of a lease rolls back its transaction",
+    ),
+    Mutant(
+        name="no fence at settle, and none in the attempts",
+        broken_invariants=("I11", "I13"),
+        change=combine(mutate_sql("settle_runs", *NO_FENCE), REPLACE_ATTEMPTS),
+    ),
+    Mutant(
+        name="settled in any state",
+        broken_invariants=("I9", "I11", "I13"),
+        change=combine(
+            mutate_sql("settle_runs", r"runs\.state \|\| '' = 'leased'", "runs.state <> ''"), REPLACE_ATTEMPTS
+        ),
+    ),
+    Mutant(
+        name="the fence is reused",
+        broken_invariants=("I10", "I11"),
+        change=mutate_sql("lease_runs", r"fence = runs\.fence \+ 1", "fence = runs.fence"),
+    ),
+    Mutant(
+        name="no fence at renewal", broken_invariants=("I11",), change=mutate_sql("renew_leases", *NO_FENCE)
+    ),
+    Mutant(
+        name="leased in any state",
+        change=combine(
+            mutate_sql("lease_runs", r"runs\.state \|\| '' = 'ready'", "runs.state <> ''"),
+            mutate_sql("ready_runs_of_bucket", r"state = 'ready'", "state IN ('ready', 'parked', 'failed')"),
+        ),
+        redundant="the lease plan takes only ready runs, whatever the statements allow",
+    ),
+    Mutant(name="no charge on expiry", broken_invariants=("I18",), patches=_uncharged),
+    Mutant(name="a crash is refunded", broken_invariants=("I18",), patches=_refunded),
+    Mutant(
+        name="the budget is ignored",
+        broken_invariants=("I18", "I19"),
+        patches=lambda: _classify_with(attempts=0),
+    ),
+    Mutant(
+        name="committed before its instant",
+        broken_invariants=("I5",),
+        patches=lambda: [(InstantWait, "__call__", lambda _: None)],
+    ),
+    Mutant(
+        name="admission reads the host clock", broken_invariants=("I5",), patches=lambda: _host_clock("admit")
+    ),
+    Mutant(
+        name="reclaim reads the host clock",
+        broken_invariants=("I16",),
+        patches=lambda: _host_clock("reclaim"),
+    ),
+    Mutant(
+        name="leasing reads the host clock", broken_invariants=("I5",), patches=lambda: _host_clock("lease")
+    ),
+    Mutant(
+        name="runs while paused",
+        broken_invariants=("I23",),
+        patches=lambda: [(replan, "progress_when_paused", lambda due, *a, **k: due.progress)],
+    ),
+    Mutant(name="the cursor goes back at an edit", broken_invariants=("I8",), patches=_cursor_moved_back),
+    Mutant(name="random jitter", broken_invariants=("I5", "I20"), patches=_random_jitter),
+    Mutant(
+        name="unfinished runs are pruned",
+        broken_invariants=("I31",),
+        change=combine(
+            mutate_sql("prunable_runs", r"state IN \([^)]*\)", "state <> 'leased'"),
+            mutate_sql("delete_runs", r"state IN \([^)]*\)", "state <> 'leased'"),
+        ),
+    ),
+    Mutant(
+        name="held runs are forgotten",
+        broken_invariants=("I27",),
+        patches=lambda: [
+            (run_ends, "release_held", lambda *a, **k: []),
+            (settle, "release_held", lambda *a, **k: []),
+        ],
+    ),
+    Mutant(
+        name="overlap is ignored",
+        broken_invariants=("I21",),
+        patches=_overlap_ignored,
+        change=without_index("runs_one_in_flight"),
+    ),
+    Mutant(
+        name="retries without backoff",
+        broken_invariants=("I20",),
+        patches=lambda: [(lifecycle, "_retry_at", lambda run, outcome, **t: t["now"])],
+    ),
+    Mutant(
+        name="at_most_once is leased again",
+        broken_invariants=("I19", "I26"),
+        patches=lambda: _classify_with(delivery=Delivery.AT_LEAST_ONCE),
+    ),
+    Mutant(
+        name="catch-up without a cap",
+        broken_invariants=("I22",),
+        patches=lambda: _choose(catch_up_limit=10_000),
+    ),
+    Mutant(
+        name="catch-up without a window",
+        broken_invariants=("I22",),
+        patches=lambda: _choose(catch_up_window=None),
+    ),
+    Mutant(name="catch_up none is caught up", broken_invariants=("I22",), patches=_catch_up_despite_none),
+    Mutant(name="missed occurrences leave no row", broken_invariants=("I3",), patches=_without_missed_rows),
+    Mutant(name="runs in another namespace", broken_invariants=("I32",), patches=_other_namespace),
+    Mutant(
+        name="client keys are forgotten",
+        broken_invariants=("I39",),
+        patches=lambda: [(manual_runs, "_find_by_client_key", lambda tx, schedule_id, key: None)],
+    ),
+    Mutant(name="hints never expire", broken_invariants=("I25",), patches=_hints_without_end),
+    Mutant(
+        name="released before its start time",
+        change=mutate_sql("wake_deferred_runs", r"fire_at <= \S+", "fire_at <= 9223372036854775807"),
+        redundant="the lease plan checks the start time of a run itself, deferred or not",
+    ),
+    Mutant(
+        name="work of lost leases is not stopped",
+        patches=lambda: [(launch.Launcher, "stop_lost", lambda self, run_id, fence: None)],
+        redundant="the watch ends work whose lease was not renewed, and the fence refuses its result",
+    ),
+    *DEPENDENCY_MUTANTS,
+)
+
+BY_NAME = {mutant.name: mutant for mutant in MUTANTS}

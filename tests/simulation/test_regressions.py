@@ -1,0 +1,256 @@
+"""Bugs that the simulation found, each as the smallest test that shows it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from timewright import every
+from timewright.core.moments import format_instant, to_micros
+from timewright.core.policies.policies import CatchUp, JitterSide
+from timewright.core.recurrence.triggers import Once, with_anchor
+from timewright.core.run.run import RunState
+from timewright.core.schedule.schedule import ScheduleState
+from timewright.errors import NotAllowed
+from timewright.ledger.replan import Actor, pause, resume, revise
+from timewright.operations import OperationContext, operations
+from timewright.operations.health.verify import read_history
+from timewright.ports import Renewal
+from timewright.stores.sqlite.store import SqliteStore
+from timewright.testing.bench import DEFAULT_START, Bench
+from timewright.testing.clock import ManualClock
+from timewright.testing.targets import fail, hang, succeed
+from timewright.verification.checker import check
+
+PERSON = Actor(name="person")
+HOUR = timedelta(hours=1)
+
+
+def test_an_edit_after_a_pause_plans_from_now_and_not_from_the_old_next_time() -> None:
+    bench = Bench()
+    schedule = bench.schedule("report", Once(bench.now + 6 * HOUR))
+    bench.advance(minutes=5)
+    pause(bench.store, schedule.id, until=None, by=PERSON, now=bench.now)
+    bench.advance(minutes=5)
+    resume(bench.store, schedule.id, ids=bench.ids, by=PERSON, now=bench.now)
+    hourly = replace(schedule, trigger=with_anchor(every("1h"), schedule.created_at))
+    revise(bench.store, hourly, ids=bench.ids, by=PERSON, now=bench.now)
+    assert bench.progress("report").next_at == schedule.created_at + HOUR
+
+
+def test_a_renewal_never_makes_a_lease_shorter() -> None:
+    bench = Bench()
+    bench.schedule("report", every("1h"))
+    bench.target.script("report", hang())
+    bench.advance(hours=1)
+    (run,) = [run for run in bench.runs("report") if run.state is RunState.LEASED]
+    assert run.lease_until is not None
+    shorter = Renewal(run.id, run.fence, run.lease_until - timedelta(seconds=30))
+    bench.store.write(lambda tx: tx.renew_leases([shorter], now=bench.now))
+    assert bench.store.read(lambda tx: tx.get_runs([run.id]))[run.id].lease_until == run.lease_until
+
+
+def ask(bench: Bench, operation: str, **payload: Any) -> Any:
+    context = OperationContext(store=bench.store, ids=bench.ids, notify=bench.loop.notify_observers)
+    return operations[operation](context, payload)
+
+
+def verified(bench: Bench) -> list[str]:
+    context = OperationContext(store=bench.store, ids=bench.ids, notify=bench.loop.notify_observers)
+    report = check(read_history(context, all_namespaces=True), now=to_micros(bench.now))
+    return [f"{violation.invariant} {violation.message}" for violation in report.violations]
+
+
+@pytest.mark.parametrize(
+    ("operation", "payload"),
+    [
+        ("schedule update", {"every": "2h"}),
+        ("schedule restore", {"to": 1}),
+        ("hint clear", {}),
+    ],
+)
+def test_an_archived_schedule_never_changes_again(operation: str, payload: dict[str, Any]) -> None:
+    bench = Bench()
+    bench.schedule("report", every("1h"), adaptive=True)
+    ask(bench, "schedule archive", schedule="report")
+    before = bench.progress("report")
+    with pytest.raises(NotAllowed) as caught:
+        ask(bench, operation, schedule="report", **payload)
+    assert caught.value.rule == "an archived schedule cannot be changed"
+    assert "schedule create" in str(caught.value.fix)
+    assert bench.progress("report") == before
+    ask(bench, "schedule create", name="report", every="2h", note="anew")
+    assert bench.progress("report").state is ScheduleState.ACTIVE
+
+
+def test_an_edit_after_a_skip_plans_the_instants_before_the_skipped_one() -> None:
+    bench = Bench()
+    bench.schedule("report", every("6h"))
+    bench.advance(minutes=10)
+    ask(bench, "schedule skip", schedule="report")
+    (left_out,) = bench.runs("report")
+    ask(bench, "schedule update", schedule="report", every="1h")
+    assert bench.progress("report").next_at == bench.now + timedelta(minutes=50)
+    bench.advance(hours=7)
+    runs = bench.runs("report")
+    assert len(runs) == 7
+    assert [run.planned_at for run in runs if run.state is RunState.SKIPPED] == [left_out.planned_at]
+    assert verified(bench) == []
+
+
+def test_an_edit_in_a_pause_after_a_skip_plans_the_instants_before_the_skipped_one() -> None:
+    bench = Bench()
+    bench.schedule("report", every("24h"))
+    ask(bench, "schedule skip", schedule="report", count=3)
+    ask(bench, "schedule pause", schedule="report", until=format_instant(bench.now + HOUR))
+    edited = bench.now
+    bench.advance(minutes=30)
+    ask(bench, "schedule update", schedule="report", every="10m")
+    bench.advance(hours=2)
+    planned = {run.planned_at: run.state for run in bench.runs("report") if run.planned_at > edited}
+    assert planned[edited + timedelta(minutes=50)] is RunState.SKIPPED
+    assert planned[edited + timedelta(minutes=90)] is RunState.SUCCEEDED
+    assert ask(bench, "verify")["holds"]
+
+
+def test_an_edit_of_other_fields_keeps_skipped_instants_skipped() -> None:
+    bench = Bench()
+    bench.schedule("report", every("1h"))
+    ask(bench, "schedule skip", schedule="report")
+    before = bench.progress("report").next_at
+    ask(bench, "schedule update", schedule="report", priority=7)
+    assert bench.progress("report").next_at == before
+
+
+def test_instants_due_at_an_edit_are_decided_under_the_old_revision() -> None:
+    bench = Bench()
+    bench.schedule("report", every("1h"))
+    bench.clock.advance(HOUR + timedelta(minutes=1))
+    ask(bench, "schedule update", schedule="report", every="25m", clamp={"min": "10m"})
+    (run,) = bench.runs("report")
+    assert (run.revision, run.state) == (1, RunState.READY)
+    bench.advance(hours=2)
+    assert verified(bench) == []
+
+
+def test_an_edit_in_a_hinted_pause_skips_no_instant() -> None:
+    bench = Bench()
+    bench.schedule("report", every("10m"), adaptive=True)
+    until = (bench.now + timedelta(minutes=50)).isoformat()
+    ask(bench, "hint pause", schedule="report", until=until, reason="night")
+    bench.advance(minutes=30)
+    ask(bench, "schedule update", schedule="report", priority=7)
+    bench.advance(minutes=40)
+    assert len(bench.runs("report")) == 7
+    assert verified(bench) == []
+
+
+def test_verify_accepts_an_edit_after_max_runs() -> None:
+    bench = Bench()
+    bench.schedule("report", every("1h"), max_runs=2)
+    bench.advance(hours=6)
+    assert bench.progress("report").state is ScheduleState.FINISHED
+    ask(bench, "schedule update", schedule="report", max_runs=4)
+    bench.advance(hours=6)
+    assert sum(run.state is RunState.SUCCEEDED for run in bench.runs("report")) == 4
+    assert verified(bench) == []
+
+
+def test_verify_accepts_a_reused_name_of_an_archived_schedule() -> None:
+    bench = Bench()
+    bench.schedule("report", every("1h"), max_runs=100)
+    bench.advance(hours=2)
+    ask(bench, "schedule archive", schedule="report")
+    bench.advance(hours=3)
+    ask(bench, "schedule create", name="report", every="2h", note="anew")
+    bench.advance(hours=3)
+    assert verified(bench) == []
+
+
+@pytest.mark.parametrize("stopped", ["paused", "parked"])
+def test_verify_accepts_an_edit_of_a_suspended_schedule(stopped: str) -> None:
+    bench = Bench()
+    bench.schedule("report", every("1h"), max_runs=100, disable_after=1)
+    bench.target.script("report", fail())
+    bench.advance(minutes=30)
+    if stopped == "paused":
+        ask(bench, "schedule pause", schedule="report")
+    bench.advance(hours=3)
+    assert bench.progress("report").state == stopped
+    ask(bench, "schedule update", schedule="report", every="50m")
+    bench.advance(hours=1)
+    ask(bench, "schedule resume", schedule="report")
+    bench.advance(hours=1)
+    assert verified(bench) == []
+
+
+def test_verify_accepts_a_hinted_interval_in_place_of_the_baseline() -> None:
+    bench = Bench()
+    bench.schedule("report", every("15m"), adaptive=True)
+    ask(bench, "hint interval", schedule="report", interval="3h", ttl="45m", reason="rarely")
+    bench.advance(minutes=15, seconds=1)
+    at = (bench.now + timedelta(minutes=20)).isoformat()
+    ask(bench, "hint once", schedule="report", at=at, reason="but then")
+    bench.advance(hours=1)
+    assert "ai-oneshot" in {run.source for run in bench.runs("report")}
+    assert verified(bench) == []
+
+
+def test_jitter_to_both_sides_does_not_wake_before_a_pause_ends() -> None:
+    bench = Bench()
+    bench.schedule(
+        "report", every("1h"), adaptive=True, jitter=timedelta(minutes=3), jitter_side=JitterSide.BOTH
+    )
+    until = bench.now + timedelta(minutes=50)
+    ask(bench, "hint pause", schedule="report", until=until.isoformat(), reason="night")
+    assert bench.progress("report").wake_at == until
+    bench.advance(hours=2)
+    assert verified(bench) == []
+
+
+def test_verify_accepts_a_run_jittered_to_before_a_pause() -> None:
+    bench = Bench()
+    names = [f"report-{number}" for number in range(8)]
+    for name in names:
+        bench.schedule(name, every("1h"), jitter=timedelta(minutes=20), jitter_side=JitterSide.BOTH)
+    bench.advance(minutes=55)
+    early = [name for name in names if bench.runs(name)]
+    assert early
+    for name in early:
+        ask(bench, "schedule pause", schedule=name)
+    bench.advance(hours=3)
+    for name in early:
+        ask(bench, "schedule resume", schedule=name)
+    assert verified(bench) == []
+
+
+def test_results_during_a_stop_are_not_dated_after_the_store_clock() -> None:
+    clock = ManualClock(DEFAULT_START)
+    store = SqliteStore(":memory:", clock=clock)
+    bench = Bench(clock=clock, store=store)
+    bench.schedule("report", every("1h"))
+    bench.target.script("report", hang())
+    bench.advance(hours=1)
+    clock.step(timedelta(minutes=-30))
+    clock.advance(minutes=5)
+    bench.loop.stop(wait=timedelta(0), grace=timedelta(0))
+    (run,) = bench.runs("report")
+    (ended,) = store.read(lambda tx: tx.get_attempts([run.id]))[run.id]
+    assert ended.ended_at <= store.now()
+
+
+def test_verify_accepts_a_resume_after_a_pause_has_ended() -> None:
+    bench = Bench()
+    bench.schedule("report", every("10m"), catch_up=CatchUp.ALL, catch_up_limit=1)
+    bench.target.script("report", succeed(after=timedelta(minutes=20)))
+    until = (bench.now + timedelta(minutes=25)).isoformat()
+    ask(bench, "schedule pause", schedule="report", until=until)
+    bench.clock.advance(timedelta(hours=2))
+    bench.advance(minutes=30)
+    assert bench.progress("report").state is ScheduleState.PAUSED
+    ask(bench, "schedule resume", schedule="report")
+    bench.advance(hours=4)
+    assert [broken for broken in verified(bench) if broken.startswith("I23")] == []

@@ -1,0 +1,207 @@
+"""The thread pool of calls, and the shared timers of time limits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.targets.kit import CallItem
+from timewright.targets.call import deadlines
+from timewright.targets.call.deadlines import Deadlines
+from timewright.targets.call.threads import CallThreadPool
+
+PATIENCE = 60.0
+
+
+def staying(began: threading.Event, until: threading.Event) -> Callable[[], object]:
+    """An item that reports its start and then blocks."""
+
+    def stay() -> None:
+        began.set()
+        until.wait(PATIENCE)
+
+    return stay
+
+
+def test_long_items_use_as_many_threads_as_allowed() -> None:
+    pool, together = CallThreadPool(limit=8), threading.Barrier(9)
+    for _ in range(8):
+        pool.submit(CallItem(lambda: together.wait(PATIENCE)))
+    together.wait(PATIENCE)
+    assert pool.count == 8
+    pool.close(grace=PATIENCE)
+    assert pool.count == 0
+
+
+def test_one_thread_runs_items_in_order() -> None:
+    pool, done = CallThreadPool(limit=1), list[int]()
+    over = threading.Event()
+    for number in range(1000):
+        pool.submit(CallItem(lambda number=number: done.append(number)))  # type: ignore[misc]
+    pool.submit(CallItem(over.set))
+    assert over.wait(PATIENCE)
+    assert done == list(range(1000))
+    pool.close(grace=PATIENCE)
+
+
+def test_an_idle_thread_is_reused_and_ends_after_the_idle_time() -> None:
+    pool = CallThreadPool(limit=4, idle_seconds=0.05)
+    names: list[str] = []
+    done = threading.Semaphore(0)
+
+    def note() -> None:
+        names.append(threading.current_thread().name)
+        done.release()
+
+    for number in range(3):
+        pool.submit(CallItem(note))
+        assert done.acquire(timeout=PATIENCE)
+        assert len(names) == number + 1
+    for thread in list(pool._threads):
+        thread.join(PATIENCE)
+    assert pool.count == 0
+    pool.submit(CallItem(note))
+    assert done.acquire(timeout=PATIENCE)
+    pool.close(grace=PATIENCE)
+
+
+def test_an_item_without_a_thread_is_refused_and_not_queued(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Refused(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    pool = CallThreadPool(limit=4)
+    monkeypatch.setattr(threading, "Thread", Refused)
+    with pytest.raises(RuntimeError):
+        pool.submit(CallItem(lambda: None))
+    assert (pool.count, len(pool._queue)) == (0, 0)
+
+
+def test_an_item_waits_for_a_running_thread_when_no_new_one_can_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, go_on, done = CallThreadPool(limit=4), threading.Event(), threading.Event()
+    pool.submit(CallItem(lambda: go_on.wait(PATIENCE)))
+
+    class Refused(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading, "Thread", Refused)
+    pool.submit(CallItem(done.set))
+    go_on.set()
+    assert done.wait(PATIENCE)
+    pool.close(grace=PATIENCE)
+
+
+def test_a_queued_item_can_be_cancelled() -> None:
+    pool, go_on, began = CallThreadPool(limit=1), threading.Event(), threading.Event()
+    pool.submit(CallItem(staying(began, go_on)))
+    assert began.wait(PATIENCE)
+    second = CallItem(lambda: None)
+    pool.submit(second)
+    assert pool.cancel_queued(second) is True
+    assert pool.cancel_queued(second) is False
+    go_on.set()
+    pool.close(grace=PATIENCE)
+
+
+def test_an_abandoned_thread_is_replaced_when_items_are_queued() -> None:
+    pool, never, began, done = (
+        CallThreadPool(limit=1),
+        threading.Event(),
+        threading.Event(),
+        threading.Event(),
+    )
+    stuck = CallItem(staying(began, never))
+    pool.submit(stuck)
+    assert began.wait(PATIENCE)
+    pool.submit(CallItem(done.set))
+    assert pool.abandon(stuck) is True
+    assert done.wait(PATIENCE)
+    assert pool.leaked == 1
+    never.set()
+    pool.close(grace=PATIENCE)
+
+
+# Time limits.
+
+
+class ManualIoThread:
+    """An I/O thread whose time is advanced by the test."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.timers: list[tuple[float, Callable[[], object]]] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, action: Callable[[], object]) -> None:
+        self.timers.append((self.now + seconds, action))
+
+    def advance_to(self, now: float) -> None:
+        while self.timers and min(self.timers)[0] <= now:
+            timer = min(self.timers, key=lambda entry: entry[0])
+            self.timers.remove(timer)
+            self.now = timer[0]
+            timer[1]()
+        self.now = now
+
+
+class TimedCall:
+    def __init__(self) -> None:
+        self.is_finished = False
+        self.ended_at: list[float] = []
+
+
+def timed_call(io_thread: ManualIoThread) -> Any:
+    one = TimedCall()
+    one.on_time_limit = lambda: one.ended_at.append(io_thread.now)  # type: ignore[attr-defined]
+    return one
+
+
+def test_calls_with_the_same_time_limit_share_one_timer() -> None:
+    io_thread = ManualIoThread()
+    time_limits = Deadlines(io_thread)  # type: ignore[arg-type]
+    calls = []
+    for second in range(5):
+        io_thread.advance_to(float(second))
+        calls.append(timed_call(io_thread))
+        time_limits.add(calls[-1], 60.0)
+    assert len(io_thread.timers) == 1
+    calls[1].is_finished = True
+    io_thread.advance_to(100.0)
+    assert [one.ended_at for one in calls] == [[60.0], [], [62.0], [63.0], [64.0]]
+    assert io_thread.timers == []
+    assert time_limits._queues == {}
+
+
+def test_each_time_limit_has_its_own_queue() -> None:
+    io_thread = ManualIoThread()
+    time_limits = Deadlines(io_thread)  # type: ignore[arg-type]
+    long, short = timed_call(io_thread), timed_call(io_thread)
+    time_limits.add(long, 60.0)
+    time_limits.add(short, 1.0)
+    io_thread.advance_to(2.0)
+    assert (short.ended_at, long.ended_at) == ([1.0], [])
+
+
+def test_finished_calls_are_removed_from_the_queue_of_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadlines, "_CLEANUP_THRESHOLD", 10)
+    io_thread = ManualIoThread()
+    time_limits = Deadlines(io_thread)  # type: ignore[arg-type]
+    slow = timed_call(io_thread)
+    time_limits.add(slow, 60.0)
+    for _ in range(1000):
+        quick = timed_call(io_thread)
+        time_limits.add(quick, 60.0)
+        quick.is_finished = True
+    assert len(time_limits._queues[60.0]) < 50
+    io_thread.advance_to(60.0)
+    assert slow.ended_at == [60.0]
