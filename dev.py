@@ -26,7 +26,7 @@ from pathlib import Path
 
 OLDEST = (3, 11)  # an older Python can still parse this file and print the error
 ROOT = Path(__file__).resolve().parent
-VENV = ROOT / ".venv"
+VENV = ROOT / os.environ.get("DEV_VENV", ".venv")
 STAMP = VENV / "timewright-install.json"
 CONSTRAINTS = ROOT / "constraints.txt"
 WINDOWS = os.name == "nt"
@@ -54,7 +54,8 @@ def up(arguments: list[str]) -> int:
 
 def test(arguments: list[str]) -> int:
     """Check, then run the tests; --full adds the long ones, other arguments go to pytest."""
-    prepare("test", *(["browser"] if find_browser() else []))
+    has_browser = find_browser()
+    prepare("test", *(["browser"] if has_browser else []))
     failed = run_checks()
     if failed:
         return failed
@@ -67,7 +68,23 @@ def test(arguments: list[str]) -> int:
     shared = ["-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal"]
     workers = [] if any(sets_workers(argument) for argument in chosen) else shared
     say("pytest")
-    return call(python(), "-m", "pytest", *workers, *chosen, environment=environment)
+    code = call(python(), "-m", "pytest", *workers, *chosen, environment=environment)
+    missing = "nothing" if has_browser else "the dashboard tests (no Chromium: apt install chromium)"
+    say(f"not run for want of a tool: {missing}")
+    return code
+
+
+def pythons(arguments: list[str]) -> int:
+    """Run `test` on every installed Python from 3.11 to 3.14, each in its own environment."""
+    found = [name for name in (f"python3.{minor}" for minor in range(11, 15)) if shutil.which(name)]
+    say(f"found {', '.join(found) or 'none'}")
+    codes = {}
+    for name in found:
+        environment = {**os.environ, "DEV_VENV": f".venv-{name.removeprefix('python')}"}
+        codes[name] = call(name, str(ROOT / "dev.py"), "test", *arguments, environment=environment)
+    for name, code in codes.items():
+        say(f"{name:<11} {'ok' if code == 0 else f'FAILED ({code})'}")
+    return max(codes.values(), default=1)
 
 
 def check(arguments: list[str]) -> int:
@@ -127,6 +144,7 @@ def lock(arguments: list[str]) -> int:
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "up": up,
     "test": test,
+    "pythons": pythons,
     "check": check,
     "bench": bench,
     "docs": docs,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ from timewright.core import facts
 from timewright.core.calendars import Calendar
 from timewright.core.moments import MAX_DURATION
 from timewright.core.policies.policies import QueuePolicy
+from timewright.core.recurrence.phrases import list_rules, parse_moment, parse_recurrence
+from timewright.core.recurrence.phrases.rules import INSTANT_RULES, RECURRENCE_RULES, SHARED_RULES
 from timewright.core.run.leasing import WaitReason
 from timewright.core.run.lifecycle import TRANSITIONS, RunEvent
 from timewright.core.run.run import Reason, RunState
@@ -52,6 +55,8 @@ from timewright.settings import Settings
 
 DOCS = Path(__file__).resolve().parent
 SAID: dict[str, dict[str, Any]] = tomllib.loads((DOCS / "sentences.toml").read_text("utf-8"))
+PHRASE_NOW = datetime(2026, 11, 17, 14, 30, tzinfo=UTC)
+PHRASE_ZONE = "Europe/Berlin"
 NOTE = "*Written by `docs/generate.py` from the code; a test keeps it true.*"
 
 
@@ -61,6 +66,7 @@ def pages() -> dict[str, str]:
         "reference/errors.md": errors_page(),
         "reference/facts.md": facts_page(),
         "reference/operations.md": operations_page(),
+        "reference/phrases.md": phrases_page(),
         "reference/schedule-fields.md": schedule_page(),
         "reference/settings.md": settings_page(),
         "reference/sources-and-states.md": states_page(),
@@ -129,6 +135,63 @@ def schedule_page() -> str:
     made_of = [*known, *(one for one in steps if one not in known)]
     overview = table("field", "type", "default", "says", rows=rows)
     return _page("schedule", overview, "## The parts", *map(part, made_of))
+
+
+def phrases_page() -> str:
+    """Every phrase rule with its meaning and how its examples are read; then refusals and the notation."""
+    rules = list_rules()
+    about = {group: [rule for rule in rules if rule.group == group] for group in ("recurrence", "instant")}
+    read = {
+        "recurrence": lambda text: parse_recurrence(text, zone=PHRASE_ZONE).read_as,
+        "instant": lambda text: parse_moment(text, now=PHRASE_NOW, zone=PHRASE_ZONE).read_as,
+    }
+    tables = {
+        group: table(
+            "written",
+            "read as",
+            "rule",
+            rows=[
+                (code(example), read[group](example), rule.meaning if example == rule.examples[0] else "")
+                for rule in found
+                for example in rule.examples
+            ],
+        )
+        for group, found in about.items()
+    }
+    refused = [
+        (code(text), *_refusal(text, read[kind]))
+        for kind, texts in SAID["phrases_refused"].items()
+        for text in texts
+    ]
+    words = [
+        (code(rule.name), ", ".join(map(code, rule.examples)), rule.meaning)
+        for rule in rules
+        if rule.group == "both"
+    ]
+    notation = "\n".join(
+        f"{rule.name} = {rule.notation}" for rule in (*SHARED_RULES, *RECURRENCE_RULES, *INSTANT_RULES)
+    )
+    return _page(
+        "phrases",
+        "## Recurrences",
+        tables["recurrence"],
+        f"## Points in time\n\nRead on {PHRASE_NOW:%A %Y-%m-%d at %H:%M} UTC.",
+        tables["instant"],
+        "## Times, lengths and days in both",
+        table("part", "written", "means", rows=words),
+        "## What is refused",
+        table("written", "why", "instead", rows=refused),
+        "## The grammar\n\nThe first alternative that fits is taken. `{a|b}` is one of these words, `NAME` a "
+        f'kind of token, `<name>` a rule, `!` means "not followed by".\n\n```text\n{notation}\n```',
+    )
+
+
+def _refusal(text: str, read: Callable[[str], str]) -> tuple[str, str]:
+    try:
+        read(text)
+    except errors.InvalidInput as error:
+        return error.message.partition(f"{text!a} ")[2], str(error.fix)
+    raise LookupError(f"phrases_refused: {text!r} is read")
 
 
 def operations_page() -> str:

@@ -46,7 +46,7 @@ def mail(ctx: Context) -> str:
 @app.on_completed
 def check(_: object) -> None:
     """Stop when each of the three has run."""
-    done = {run["schedule"] for run in app.runs.list(state="succeeded")["runs"]}
+    done = {run.schedule for run in app.runs.list(state="succeeded").runs}
     if {"report", "alarm", "mail"} <= done:
         enough.set()
 
@@ -55,8 +55,8 @@ def main() -> None:
     """Run them, then explain why the report ran."""
     with app:
         enough.wait(30)
-        newest = app.runs.list(schedule="report", state="succeeded")["runs"][0]
-        print(app.runs.explain(run=newest["id"])["because"][-1])
+        newest = app.runs.list(schedule="report", state="succeeded").runs[0]
+        print(app.runs.explain(run=newest.id).because[-1])
     print("done")
 
 

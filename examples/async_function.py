@@ -31,7 +31,7 @@ async def main() -> None:
     async with app:
         print("the sum is", await app.run_now(add, payload=[1, 2, 3]))
         await asyncio.wait_for(ran.wait(), 10)
-        print((await app.schedules.get("poll"))["progress"]["state"])
+        print((await app.schedules.get("poll")).progress.state)
     print("done")
 
 

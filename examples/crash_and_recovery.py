@@ -42,8 +42,8 @@ def main() -> None:
     finished = threading.Event()
     with build(store, crashes=False, finished=finished) as app:
         finished.wait(20)
-        (run,) = app.runs.list(schedule="import_orders", state="succeeded")["runs"]
-        outcomes = [attempt["outcome"] for attempt in app.runs.get(run=run["id"])["attempts"]]
+        (run,) = app.runs.list(schedule="import_orders", state="succeeded").runs
+        outcomes = [attempt.outcome for attempt in app.runs.get(run=run.id).attempts]
         print("attempts:", outcomes)
     print("done")
 

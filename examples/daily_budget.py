@@ -22,13 +22,13 @@ def summarise(ctx: Context) -> str:
 
 def waiting() -> list[str]:
     """The reasons of waiting runs."""
-    return [run["reason"] for run in app.runs.list(state="ready")["runs"] if run["reason"]]
+    return [run.reason for run in app.runs.list(state="ready").runs if run.reason]
 
 
 @app.on_completed
 def check(_: object) -> None:
     """Stop when three have run; the fourth is due a second later."""
-    if len(app.runs.list(state="succeeded")["runs"]) == 3:
+    if len(app.runs.list(state="succeeded").runs) == 3:
         enough.set()
 
 
@@ -41,7 +41,7 @@ def main() -> None:
                 break
             threading.Event().wait(0.1)
         print("waiting:", *waiting())
-        print("left in the budget:", app.budgets.get(budget="inference")["left"])
+        print("left in the budget:", app.budgets.get(budget="inference").left)
     print("done")
 
 

@@ -32,8 +32,8 @@ def main() -> None:
     """Run it twice, then list the stored runs."""
     with app:
         enough.wait(10)
-        for run in app.runs.list(schedule="refresh", state="succeeded")["runs"]:
-            print(run["state"], run["planned_at"])
+        for run in app.runs.list(schedule="refresh", state="succeeded").runs:
+            print(run.state, run.planned_at)
     print("done")
 
 

@@ -27,8 +27,8 @@ def main() -> None:
     started.wait(10)
     app.stop(wait=timedelta(seconds=0.2))
     later = Scheduler(store)
-    (run,) = later.runs.list(schedule="long_work", state="ready")["runs"]
-    print("released:", run["state"], "attempts used:", run["attempts"])
+    (run,) = later.runs.list(schedule="long_work", state="ready").runs
+    print("released:", run.state, "attempts used:", run.attempts)
     later.stop()
     print("done")
 

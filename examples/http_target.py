@@ -44,8 +44,8 @@ def main() -> None:
             target={"http": {"method": "POST", "url": url, "body": {"hello": 1}}},
         )
         finished.wait(10)
-        (run,) = app.runs.list(schedule="report", state="succeeded", limit=1)["runs"]
-        print(app.runs.get(run=run["id"])["attempts"][0]["result"]["body"])
+        (run,) = app.runs.list(schedule="report", state="succeeded", limit=1).runs
+        print(app.runs.get(run=run.id).attempts[0].result["body"])
     server.shutdown()
     print("done")
 

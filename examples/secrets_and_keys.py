@@ -33,11 +33,11 @@ def main() -> None:
         },
     )
     with app:
-        run = app.schedules.run(schedule="sync")["run"]["id"]
+        run = app.schedules.run(schedule="sync").run.id
         ended.wait(30)
-        print("recorded:", app.runs.get(run=run)["attempts"][0]["result"]["output"].strip())
+        print("recorded:", app.runs.get(run=run).attempts[0].result["output"].strip())
 
-        token = app.keys.create(key="grafana", role="viewer")["token"]
+        token = app.keys.create(key="grafana", role="viewer").token
         context = app.instance.context()
         grafana = context_for(context, authenticate(context, token))
         print("grafana sees", len(operations["run list"](grafana, {})["runs"]), "run")
@@ -45,7 +45,7 @@ def main() -> None:
             operations["schedule run"](grafana, {"schedule": "sync"})
         except Forbidden as error:
             print(error.message)
-        print("the audit log is intact:", app.call("audit verify")["intact"])
+        print("the audit log is intact:", app.audit.verify().intact)
     print("done")
 
 

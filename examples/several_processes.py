@@ -40,9 +40,9 @@ def main() -> None:
         process.wait(timeout=60)
     total = 0
     for name in NAMES:
-        runs = app.runs.list(schedule=name, limit=100)["runs"]
-        assert len({run["planned_at"] for run in runs}) == len(runs), "an occurrence was admitted twice"
-        total += sum(run["state"] == "succeeded" for run in runs)
+        runs = app.runs.list(schedule=name, limit=100).runs
+        assert len({run.planned_at for run in runs}) == len(runs), "an occurrence was admitted twice"
+        total += sum(run.state == "succeeded" for run in runs)
     print(f"{count} processes, {total >= len(NAMES)} that everything ran, no occurrence twice")
     app.stop()
     print("done")

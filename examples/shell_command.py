@@ -21,8 +21,8 @@ def main() -> None:
             name="report", trigger={"every": "1s"}, target={"shell": [sys.executable, "-c", program]}
         )
         finished.wait(10)
-        (run,) = app.runs.list(schedule="report", state="succeeded", limit=1)["runs"]
-        print(app.runs.get(run=run["id"])["attempts"][0]["result"])
+        (run,) = app.runs.list(schedule="report", state="succeeded", limit=1).runs
+        print(app.runs.get(run=run.id).attempts[0].result)
     print("done")
 
 

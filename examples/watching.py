@@ -35,9 +35,9 @@ def main() -> None:
         while not (found := [line for line in metric_lines() if "succeeded" in line]):
             counted.wait(0.05)
         print(found[0])
-        for finding in app.call("doctor")["findings"]:
-            if finding["check"] in ("due", "schedules"):
-                print(f"{finding['status']:<5} {finding['message'].partition(',')[0]}")
+        for finding in app.call("doctor").findings:
+            if finding.check in ("due", "schedules"):
+                print(f"{finding.status:<5} {finding.message.partition(',')[0]}")
     print("done")
 
 

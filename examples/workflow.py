@@ -56,15 +56,15 @@ def main() -> None:
     app.on_exhausted(ended)
     with app:
         app.workflows.put(name="orders", input={"day": "today"}, steps=STEPS)
-        run = app.workflows.run(workflow="orders", input={"day": "monday"})["run"]["id"]
+        run = app.workflows.run(workflow="orders", input={"day": "monday"}).run.id
         finished.wait(20)
-        print(app.workflows.graph(workflow="orders", run=run)["text"])
+        print(app.workflows.graph(workflow="orders", run=run).text)
         finished.clear()
         fixed.set()
         app.runs.retry(run=run)
         finished.wait(20)
-        print(app.workflows.graph(workflow="orders", run=run)["text"])
-        print("result:", app.runs.get(run=run)["attempts"][-1]["result"])
+        print(app.workflows.graph(workflow="orders", run=run).text)
+        print("result:", app.runs.get(run=run).attempts[-1].result)
     print("done")
 
 

@@ -411,3 +411,13 @@ def test_a_test_can_connect_to_this_machine() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as sock:
         sock.connect(server.getsockname())
         assert sock.getpeername() == server.getsockname()
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    """A name that two packages use for two things makes a reader guess."""
+    found: dict[str, set[str]] = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, set()).add(str(path.relative_to(SOURCE)))
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}

@@ -245,7 +245,7 @@ class SoakWorkload:
                 PauseHint(until=now + 3 * SECOND, actor="agent"),
             ]
         )
-        hint(self.store, kept.id, wish, by=ACTOR, now=now)
+        hint(self.store, kept.id, wish, ids=IDS, by=ACTOR, now=now)
 
     def _clear_hints(self) -> None:
         kept = self.random.choice([k for k in self.tracked.values() if k.schedule.adaptive])

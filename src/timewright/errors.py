@@ -54,9 +54,11 @@ class TimewrightError(Exception):
         self.value = value
         self.rule = rule
         self.fix = fix
-        # Notes appear below the traceback of an uncaught exception.
-        for line in self._details():
-            self.add_note(line)
+
+    def __str__(self) -> str:
+        """The message, followed by field, rule and fix on the same line."""
+        details = "; ".join(f"{label}: {text}" for label, text in self._details())
+        return f"{self.message} ({details})" if details else self.message
 
     def within(self, prefix: str) -> TimewrightError:
         """Return the same error with `prefix` in front of its field path."""
@@ -77,11 +79,11 @@ class TimewrightError(Exception):
 
     def explain(self) -> str:
         """Return the error on a few lines: message, field, rule and fix."""
-        return "\n".join([self.message, *self._details()])
+        return "\n".join([self.message, *(f"  {label:<7} {text}" for label, text in self._details())])
 
-    def _details(self) -> list[str]:
+    def _details(self) -> list[tuple[str, str]]:
         details = (("field", self.display_field), ("rule", self.rule), ("try", self.fix))
-        return [f"  {label:<7} {text}" for label, text in details if text]
+        return [(label, text) for label, text in details if text]
 
 
 class InvalidInput(TimewrightError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -21,6 +21,16 @@ Algorithm = Literal[
 
 
 Amount = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can connect to a server on the address."""
+    if address == "localhost":
+        return True
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 class AllowedNetwork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,6 +87,22 @@ class CommandRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     file_mb: Amount | None = None
     new_privileges: bool = True
     outlives_parent: bool = True
+
+
+class EnvironmentRules(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"passed": "pass"}
+):
+    """Which variables of this process its worker processes, and so functions, get: names, or `AWS_*`.
+
+    `deny` wins over `pass`. Paths, user, locale and time zone need no `pass`. `TIMEWRIGHT_` variables are
+    never passed, because they hold our own secrets; the variable with the key of the language model only if
+    `pass` has its full name.
+    """
+
+    passed: Annotated[tuple[Annotated[str, Meta(pattern=r"^[\w*]{1,255}$")], ...], Meta(max_length=1000)] = (
+        "*",
+    )
+    deny: Annotated[tuple[Annotated[str, Meta(pattern=r"^[\w*]{1,255}$")], ...], Meta(max_length=1000)] = ()
 
 
 class ScheduleDefaults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -155,6 +181,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Maximum number of finished runs; the oldest are deleted first."""
     keep_bytes: Annotated[int, Meta(ge=1_000_000, le=1_000_000_000_000_000)] | None = None
     """Maximum size of the store in bytes; above it, the oldest finished runs are deleted."""
+    environment: EnvironmentRules = EnvironmentRules()
+    """Variables of this process that functions in worker processes get: `pass`, `deny`, such as `AWS_*`."""
     shell: bool = False
     """Whether shell targets may run."""
     commands: CommandRules = CommandRules()
@@ -176,7 +204,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     metrics_port: Annotated[int, Meta(ge=0, le=65_535)] = 0
     """Separate port for metrics, for a process without the HTTP server; 0 means none."""
     metrics_host: Annotated[str, Meta(min_length=1, max_length=255)] = "127.0.0.1"
-    """The address that the metrics port listens on."""
+    """Address that the metrics port listens on; any address other than loopback needs an API key and TLS."""
     metric_schedules: Annotated[int, Meta(ge=0, le=1000)] = 0
     """Maximum number of schedules with their own metric labels; the others share one label."""
     trace: bool = False

@@ -59,6 +59,23 @@ def chatty(context: Context):
 
 
 @scheduler.task()
+def talkative(context: Context):
+    """Log 60 lines in about three seconds."""
+    for number in range(60):
+        context.log.info("line %s of 60", number)
+        time.sleep(0.05)
+
+
+@scheduler.task()
+def flaky():
+    """Fail the first time."""
+    mark = pathlib.Path("failed-once")
+    if not mark.exists():
+        mark.touch()
+        raise RuntimeError("not yet")
+
+
+@scheduler.task()
 def counted(context: Context):
     return {"rows": context.payload}
 

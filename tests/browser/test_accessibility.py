@@ -108,3 +108,64 @@ def test_a_state_is_never_shown_by_colour_alone(page: Page, site: Site) -> None:
     bare = "[...document.querySelectorAll('.dot, .badge')].filter(n => !n.textContent.trim()).length"
     assert page.evaluate(bare) == 0
     assert page.locator(".strip").first.get_attribute("aria-label")
+
+
+HEAT_CELLS = """() => {
+    const row = document.createElement('tr');
+    for (let level = 0; level <= 8; level++) {
+        const cell = document.createElement('td');
+        cell.className = `heat h${level}`;
+        cell.textContent = '12';
+        row.append(cell);
+    }
+    document.querySelector('table.heatmap tbody').append(row);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_level_of_the_heat_map_has_enough_contrast(browser: Browser, site: Site, scheme: Any) -> None:
+    for page in open_page(browser, site, color_scheme=scheme):
+        go(page, "/forecast")
+        page.evaluate(HEAT_CELLS)
+        assert page.evaluate(CONTRAST) == []
+
+
+NESTED = "document.querySelectorAll('[role=img] a, [role=img] button, a a, a button, button a').length"
+EMPTY_HEADERS = """[...document.querySelectorAll('th')]
+    .filter(node => !node.textContent.trim() && !node.querySelector('input')).length"""
+UNREACHABLE_SCROLL = """() => [...document.querySelectorAll('.scroll, pre')]
+    .filter(node => node.scrollWidth > node.clientWidth + 1 || node.scrollHeight > node.clientHeight + 1)
+    .filter(node => node.tabIndex < 0 && !node.querySelector('a, button, input')).length"""
+
+
+@pytest.mark.parametrize("width", [1440, 1024, 390])
+def test_controls_are_not_nested_headers_have_text_and_scroll_areas_take_the_focus(
+    browser: Browser, site: Site, width: int
+) -> None:
+    flow = {"steps": [{"name": "first", "target": {"kind": "note", "text": "a"}}]}
+    site.api("PUT", "workflows/graphed", flow)
+    site.api("POST", "workflows/graphed/run", {})
+    for page in open_page(browser, site, viewport={"width": width, "height": 900}):
+        for screen in (*screens_of(site), "workflows/graphed"):
+            go(page, f"/{screen}")
+            assert page.evaluate(NESTED) == 0, screen
+            assert page.evaluate(EMPTY_HEADERS) == 0, screen
+            assert page.evaluate(UNREACHABLE_SCROLL) == 0, screen
+
+
+LABELLED_FIRST_CELLS = """() => [...document.querySelectorAll('tbody tr')]
+    .map(row => [...row.cells].find(cell => cell.dataset.name))
+    .filter(cell => cell && getComputedStyle(cell, '::before').content !== 'none')
+    .map(cell => cell.dataset.name)"""
+
+
+def test_on_a_phone_the_first_column_has_no_label_and_the_others_have_theirs(
+    browser: Browser, site: Site
+) -> None:
+    for page in open_page(browser, site, viewport={"width": 390, "height": 800}):
+        for screen in screens_of(site):
+            go(page, f"/{screen}")
+            assert page.evaluate(LABELLED_FIRST_CELLS) == [], screen
+        go(page, "/runs")
+        label = "getComputedStyle(document.querySelector('td[data-name=Planned]'), '::before').content"
+        assert page.evaluate(label) == '"Planned"'

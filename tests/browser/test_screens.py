@@ -182,7 +182,7 @@ def test_the_workflow_graph_shows_the_states_of_a_run(page: Page, site: Site) ->
     ]
     site.api("PUT", f"workflows/{name}", {"steps": steps})
     go(page, f"/workflows/{name}")
-    drawn = page.get_by_role("img", name=f"steps of {name}")
+    drawn = page.get_by_role("group", name=f"steps of {name}")
     expect(drawn).to_contain_text("second")
     page.get_by_role("button", name="run now").click()
     confirm(page, "run now")
@@ -208,7 +208,7 @@ def test_dependencies_are_shown_upstream_and_downstream(page: Page, site: Site) 
     expect(page.get_by_label("Dependencies", exact=True)).to_contain_text(
         f"{second}runs after it, on success"
     )
-    drawn = page.get_by_role("img", name=f"dependencies of {first}")
+    drawn = page.get_by_role("group", name=f"dependencies of {first}")
     expect(drawn.locator("a")).to_have_count(2)
     expect(drawn.locator(".edge")).to_have_count(1)
 
@@ -224,7 +224,7 @@ def test_a_schedule_of_an_agent_starts_after_approval(page: Page, site: Site) ->
     page.get_by_label("Pending approvals").get_by_role("link", name=name).click()
     expect(page.get_by_label("Upcoming", exact=True)).to_contain_text("it starts after approval")
     page.get_by_role("button", name="approve", exact=True).click()
-    expect(page.locator("dialog code")).to_contain_text(f"timewright approval approve {name}")
+    expect(page.locator("dialog .command code")).to_contain_text(f"timewright approval approve {name}")
     confirm(page, "approve")
     expect(page.locator(".lead .badge")).to_contain_text("active")
 

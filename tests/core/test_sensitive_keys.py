@@ -10,7 +10,8 @@ from timewright.core.sensitive_keys import _KEY_VALUE, _URL_PASSWORD, redact_tex
 
 PIECES = (
     "password", "PASSWD", "Authorization", "proxy-authorization", "Set-Cookie", "client_secret",
-    "access-token", "apikey", "private_key", "secret", "Token", "pwd", ":", "=", "'", '"', " ", "\n",
+    "access-token", "apikey", "private_key", "Vault-Token", "auth_token", "secret", "Token",
+    "pwd", ":", "=", "'", '"', " ", "\n",
     "bearer ", "secret://x", "abc", "&", ",", "_", "-", "…", "ß", "https://u:p@h/", "://", "@",
     "pa\u017f\u017fword", "author\u0130zation", "to\u212aen",
 )  # fmt: skip
@@ -21,6 +22,8 @@ PIECES = (
     [
         ("password=hunter2 and more", "password=… and more"),
         ("Authorization: Bearer abc.def", "Authorization: Bearer …"),
+        ("Private-Token: glpat-1 sent", "Private-Token: … sent"),
+        ("X-Vault-Token: hvs.1, X-Auth-Token: 2", "X-Vault-Token: …, X-Auth-Token: …"),
         ('{"token": "abc", "n": 1}', '{"token": "…", "n": 1}'),
         ("a token of love", "a token of love"),
         ("postgres://ada:pw@db/x", "postgres://ada:…@db/x"),

@@ -187,8 +187,8 @@ def test_the_lead_time_follows_recent_passes_up_to_a_limit(bench: CommitLeadBenc
         )
         assert wait_for_instant is not None
         bench.clock.advance(seconds=took)
-        wait_for_instant()
-        wait_for_instant()
+        wait_for_instant(bench.store.now)
+        wait_for_instant(bench.store.now)
         return lead.lead_time.total_seconds()
 
     first = lead.lead_time.total_seconds()

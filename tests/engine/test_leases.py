@@ -30,7 +30,7 @@ from timewright.core.facts import (
     LeaseLost,
 )
 from timewright.core.policies.backoff import Constant
-from timewright.core.policies.policies import LeaseTerms, Retry
+from timewright.core.policies.policies import Delivery, LeaseTerms, Retry
 from timewright.core.recurrence.triggers import every
 from timewright.core.run.run import RunState, Succeeded
 from timewright.engine.launch import TIME_LIMIT_MARGIN_S
@@ -72,6 +72,16 @@ def test_work_whose_lease_cannot_be_renewed_is_stopped_before_it_expires(faulty:
     faulty.loop.step()
     (failed,) = attempts(faulty, "a")
     assert (failed.outcome, failed.charged, failed.error) == ("failed", True, "lease not renewed in time")
+
+
+def test_at_most_once_work_that_the_engine_gave_up_is_unknown(faulty: FaultyBench) -> None:
+    faulty.target.script("a", hang())
+    start_run(faulty, "a", delivery=Delivery.AT_MOST_ONCE)
+    faulty.clock.advance(seconds=29)
+    faulty.loop.launcher.stop_expired()
+    faulty.loop.step()
+    run = the_run(faulty, "a")
+    assert (run.state, run.reason, run.error) == (RunState.PARKED, "unknown", "lease not renewed in time")
 
 
 def test_a_lease_of_a_second_is_not_ended_before_it_could_be_renewed(bench: Bench) -> None:

@@ -155,8 +155,8 @@ def test_leaving_the_with_block_delivers_all_queued_facts(file: str) -> None:
 
     with app:
         app.schedules.create(name="a", manual={}, call="work", overlap="allow")
-        ids = [app.schedules.run(schedule="a")["run"]["id"] for _ in range(10)]
-        wait_until(lambda: len(app.runs.list(state="succeeded")["runs"]) == 10, "all to end")
+        ids = [app.schedules.run(schedule="a").run.id for _ in range(10)]
+        wait_until(lambda: len(app.runs.list(state="succeeded").runs) == 10, "all to end")
     assert sorted(heard) == sorted(ids)
 
 

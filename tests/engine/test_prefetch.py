@@ -354,6 +354,6 @@ def test_a_run_that_waits_for_a_limit_starts_when_the_previous_one_ends(file: st
         app.schedules.run(schedule="first")
         wait_until(lambda: order == ["first"], "the first run to start")
         app.schedules.run(schedule="second")
-        wait_until(lambda: app.runs.list(state="ready")["runs"], "the second run to wait")
+        wait_until(lambda: app.runs.list(state="ready").runs, "the second run to wait")
         go_on.set()
         wait_until(lambda: order == ["first", "second"], "the second run to start", seconds=45)

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from msgspec import inspect as mi
 
-from tests.interfaces.http.http_client import ApiTestClient, HttpTestClient, client_for
-from tests.interfaces.mcp.mcp_client import call
+from tests.interfaces.all_interfaces import Interfaces, Refusal, refusal_of
+from tests.interfaces.http.http_client import client_for
 from tests.interfaces.terminal import invoke
-from tests.operations.harness import OperationsHarness, dump, sample_harness
-from timewright import Scheduler
-from timewright.errors import TimewrightError
+from tests.operations.harness import dump, sample_harness
 from timewright.interfaces.cli.options import command_words
-from timewright.interfaces.mcp.tools import tool_name
 from timewright.operations import Operation, operations
 from timewright.operations.subjects import subject_of
 
@@ -36,52 +33,6 @@ WRONG = {
     mi.EnumType: "none-of-these",
     mi.LiteralType: "none-of-these",
 }
-
-
-class Refusal(NamedTuple):
-    """An error as one interface reports it."""
-
-    code: str
-    message: str
-    field: str | None
-    rule: str | None
-    fix: str | None
-
-
-class Interfaces:
-    """The four interfaces of one harness."""
-
-    def __init__(self, harness: OperationsHarness, client: HttpTestClient) -> None:
-        self.harness = harness
-        self._client = client
-        self._app = Scheduler(":memory:")
-        self._app._context = lambda: harness.context  # type: ignore[method-assign]
-
-    def python(self, one: Operation[Any], payload: Mapping[str, Any]) -> Any:
-        try:
-            return self._app.call(one.name, **payload)
-        except TimewrightError as error:
-            return Refusal(error.code, error.message, error.field, error.rule, error.fix)
-
-    def http(self, one: Operation[Any], payload: Mapping[str, Any]) -> Any:
-        wire = ApiTestClient(self._client)
-        try:
-            return wire.call(one.name, payload)
-        except AssertionError:
-            return _told({**wire.refusal, "message": wire.refusal["detail"]})
-
-    def agents(self, one: Operation[Any], payload: Mapping[str, Any]) -> Any:
-        said = call(self.harness.context, tool_name(one), payload)
-        assert said.structured_content is not None
-        return _told(said.structured_content["error"]) if said.is_error else said.structured_content
-
-    def terminal(self, one: Operation[Any], payload: Mapping[str, Any]) -> Any:
-        said = invoke(self.harness, *command_words(one, payload), "-o", "json")
-        return said.data if said.code == 0 else _told(json.loads(said.err))
-
-
-def _told(problem: Mapping[str, Any]) -> Refusal:
-    return Refusal(problem["code"], problem["message"], *(problem.get(n) for n in ("field", "rule", "fix")))
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +109,7 @@ def test_an_unknown_field_gets_the_same_error_everywhere(interfaces: Interfaces,
         named = {subject.field: payload[subject.field]} if subject is not None and subject.required else {}
         words = [*command_words(one, named), "--file", "-", "-o", "json"]
         said = invoke(interfaces.harness, *words, stdin=json.dumps(payload))
-        assert _told(json.loads(said.err)) == refusal
+        assert refusal_of(json.loads(said.err)) == refusal
     else:
         said = invoke(interfaces.harness, *command_words(one, one.examples[0]), "--dry-rum", "-o", "json")
         assert (said.code, said.out) == (2, "")

@@ -115,7 +115,7 @@ class LedgerHarness:
         return replan.revise(self.store, schedule, ids=self.ids, by=ADA, now=self.now, **options)
 
     def hint(self, schedule: Schedule, wish: Any) -> ChangeResult:
-        return replan.hint(self.store, schedule.id, wish, by=ADA, now=self.now)
+        return replan.hint(self.store, schedule.id, wish, ids=self.ids, by=ADA, now=self.now)
 
     def run_now(self, schedule: Schedule, **options: Any) -> Run:
         (run,) = self.made_now(schedule, **options).runs

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.ledger.ledger_kit import ADA, LedgerHarness, at, kinds
 from timewright.core.moments import HOUR, MINUTE
@@ -14,6 +15,7 @@ from timewright.core.recurrence.triggers import Every
 from timewright.core.schedule.hints import NO_HINTS, IntervalHint, OneShotHint, PauseHint
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.errors import NotAllowed
+from timewright.ledger.manual_runs import skip_next
 from timewright.ledger.replan import clear_hints
 
 
@@ -179,3 +181,46 @@ def test_every_hint_has_an_audit_entry(bench: LedgerHarness) -> None:
     bench.hint(job, often(5))
     clear_hints(bench.store, job.id, by=ADA, now=bench.now)
     assert [e.action for e in bench.audit()] == ["schedule.create", "schedule.hint", "schedule.clear_hints"]
+
+
+def test_what_came_due_before_an_interval_hint_is_decided_before_it(bench: LedgerHarness) -> None:
+    job = bench.schedule(adaptive=True, catch_up=CatchUp.NONE)
+    bench.move_to(3.5)
+    changed = bench.hint(job, often(30))
+    assert kinds(changed.facts)[:3] == ["RunSkipped", "RunSkipped", "RunAdmitted"]
+    assert bench.outcomes_of(job) == [(1, "missed"), (2, "missed"), (3, "ready")]
+    assert next_at(bench, job) == (at(4), "baseline-interval")
+
+
+def test_at_its_expiry_a_hint_ends_and_the_trigger_decides_again(bench: LedgerHarness) -> None:
+    job = adaptive(bench)
+    bench.hint(job, often(600, expires=70))
+    bench.move_to(60)
+    bench.admit()
+    bench.work()
+    assert (bench.progress(job).next_at, bench.progress(job).wake_at) == (at(660), at(70))
+    bench.move_to(70)
+    bench.admit()
+    assert next_at(bench, job) == (at(120), "baseline-interval")
+    assert bench.progress(job).hints == NO_HINTS
+
+
+def test_clearing_a_hint_while_its_instant_is_due_hides_no_later_instant(bench: LedgerHarness) -> None:
+    job = bench.schedule(adaptive=True, catch_up=CatchUp.NONE)
+    bench.hint(job, often(0.5))
+    bench.move_to(3.5)
+    clear_hints(bench.store, job.id, by=ADA, now=bench.now)
+    bench.move_to(5)
+    bench.admit()
+    assert [planned for planned, _ in bench.outcomes_of(job)] == [0.5, 4, 5]
+
+
+def test_what_a_clamp_displaced_is_recorded_before_an_edit_and_before_a_skip(bench: LedgerHarness) -> None:
+    job = bench.schedule(clamp=Clamp(min=3 * MINUTE))
+    bench.move_to(2.5)
+    bench.revise(replace(job, description="edited"))
+    assert bench.outcomes_of(job) == [(1, "clampedx2")]
+    skip_next(bench.store, job.id, ids=bench.ids, by=ADA, now=bench.now)
+    rows = bench.runs(job)
+    assert [(row.reason, row.dropped) for row in rows] == [("clamped", 2), ("clamped", 3), ("by_hand", 0)]
+    assert rows[-1].planned_at == at(5.5)

@@ -10,7 +10,6 @@ from functools import cache
 from itertools import count
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from timewright.access.keyring import derive_keyring
@@ -308,5 +307,6 @@ def instant(moment: datetime) -> str:
 
 def feed_events(text: str) -> list[Any]:
     """Parse the events of an iCalendar feed."""
-    icalendar = pytest.importorskip("icalendar")
+    import icalendar
+
     return list(icalendar.Calendar.from_ical(text).walk("VEVENT"))

@@ -328,7 +328,9 @@ def test_a_missing_key_is_a_warning_on_the_record(orders: OperationsHarness, end
     terms = AdvisorTerms(base_url=endpoint.url, model="m", key="secret://nobody")
     settings = Settings(planner="llm", advisor=terms)
     (made,) = build_planner(orders.context, settings, clock=orders.bench.clock).run_once()
-    assert made["warnings"][0] == "the advisor failed: NotFound: no secret nobody"
+    assert made["warnings"][0] == (
+        "the advisor failed: NotFound: no secret nobody (field: secret; try: secret set nobody)"
+    )
     assert endpoint.asked == []
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from timewright import every
 from timewright.core.facts import AttemptStarted, RunFailed, RunParked, ScheduleMoved, TickFinished
+from timewright.ports.schedule_names import ScheduleNames
 from timewright.telemetry.log import MAX_VALUE_CHARS, FactLog, LogFormat, new_logger
 from timewright.testing.bench import DEFAULT_START, Bench
 
@@ -51,6 +52,16 @@ def test_a_fact_is_one_line_for_people_with_its_values_by_name() -> None:
         "2026-03-10T12:00:00Z error   run-failed run_id=run_1 schedule_id=sch_1 fence=2 attempts=3"
         ' error="502 Bad Gateway"'
     )
+
+
+def test_a_line_names_the_schedule_before_its_id() -> None:
+    names = ScheduleNames({"sch_1": "refresh"}.__getitem__)
+    (line,) = written(FAILED, form="text", names=names)
+    assert line.startswith(
+        "2026-03-10T12:00:00Z error   run-failed schedule=refresh run_id=run_1 schedule_id=sch_1"
+    )
+    (line,) = written(FAILED, names=names)
+    assert json.loads(line)["schedule"] == "refresh"
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -18,6 +18,7 @@ from timewright.core.moments import MINUTE, SECOND
 from timewright.core.policies.policies import Retry
 from timewright.errors import NotAllowed, StoreUnavailable
 from timewright.ports import Store
+from timewright.ports.schedule_names import names_in
 from timewright.stores.postgres.store import PostgresStore
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.telemetry.live_metrics import LiveMetricsCollector
@@ -47,8 +48,8 @@ class Watched:
         self, *, schedules: int = 0, store: Store | None = None, clock: ManualClock | None = None
     ) -> None:
         self.clock = clock or ManualClock(DEFAULT_START)
-        self.metrics = Metrics(version="0", store="sqlite", schedules=schedules)
         inner = store or SqliteStore(":memory:", clock=self.clock)
+        self.metrics = Metrics(version="0", store="sqlite", schedules=schedules, names=names_in(inner))
         timed = TimedStore(inner, measure=self.metrics.observe_statement, monotonic=self.clock.monotonic)
         self.bench = Bench(store=timed, clock=self.clock)
         self.bench.loop.observers.append(self.metrics)
@@ -176,12 +177,12 @@ def test_no_schedule_is_a_label_unless_that_is_asked_for_and_then_only_so_many()
         assert all("sch_" not in str(key) or most for key in watched.values())
 
 
-def test_the_last_success_of_a_schedule_is_a_metric_if_enabled() -> None:
+def test_the_last_success_of_a_schedule_is_a_metric_by_its_name_if_enabled() -> None:
     watched = Watched(schedules=10)
-    schedule = watched.bench.schedule("hello", every("1m"))
+    watched.bench.schedule("hello", every("1m"))
     watched.bench.advance(minutes=2)
     last = watched.value(
-        "timewright_schedule_last_success_timestamp_seconds", namespace="default", schedule=schedule.id
+        "timewright_schedule_last_success_timestamp_seconds", namespace="default", schedule="hello"
     )
     assert last == (DEFAULT_START + 2 * MINUTE).timestamp()
 

@@ -92,7 +92,7 @@ def test_an_app_on_a_bench_runs_its_own_functions_by_the_benchs_clock(app: Sched
     ids = [run.id for run in bench.runs("report")]
     attempts = bench.store.read(lambda tx: tx.get_attempts(ids))
     assert [one.result for ended in attempts.values() for one in ended] == [{"sent": 1}, {"sent": 2}]
-    assert app.schedules.list()["schedules"] == [], "its own store is left alone"
+    assert app.schedules.list().schedules == (), "its own store is left alone"
 
 
 def test_an_exception_of_an_adopted_function_fails_its_run(app: Scheduler) -> None:

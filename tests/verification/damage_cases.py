@@ -228,7 +228,7 @@ DAMAGE: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "a decision nearer than its clamp": (
         "I24",
         "closer than its clamp",
-        (f"UPDATE runs SET planned_at = planned_at - {6 * MINUTE} WHERE id = ({run_of('clamped')})",),
+        (f"UPDATE runs SET planned_at = planned_at - {13 * MINUTE // 2} WHERE id = ({run_of('clamped')})",),
     ),
     "a hint without an actor": (
         "I25",

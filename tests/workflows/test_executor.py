@@ -255,8 +255,8 @@ def test_a_real_executor_is_asked_over_http_and_reports_back(engine: Engine, tmp
         assert (body["workflow_id"], body["version"], body["user_id"]) == ("flow", 1, "ada")
         assert key == f'"{body["idempotency_key"]}"' or key == body["idempotency_key"]
         pause = threading.Event()
-        while app.runs.get(run=body["run_id"])["run"]["holder"] != HELD_BY_EXECUTOR:
+        while app.runs.get(run=body["run_id"]).run.holder != HELD_BY_EXECUTOR:
             assert not pause.wait(0.02)
         app.runs.report(run=body["run_id"], fence=body["fence"], outcome="SUCCESS")
         assert ended.wait(60)
-        assert app.runs.get(run=body["run_id"])["run"]["state"] == "succeeded"
+        assert app.runs.get(run=body["run_id"]).run.state == "succeeded"

@@ -58,16 +58,16 @@ def test_a_workflow_outlives_a_worker_that_is_killed(database: Database, tmp_pat
     try:
         steps = [step("a"), *(step(name, "a", waits=True) for name in middle), step("c", *middle)]
         app.workflows.put(name="flow", steps=steps)
-        run = app.workflows.run(workflow="flow")["run"]["id"]
+        run = app.workflows.run(workflow="flow").run.id
         workers.append(worker(database.place, journal))
         until(lambda: len(lines(journal)) == 1 + WAITING)
         workers[0].send_signal(signal.SIGKILL)
         workers[0].wait(PATIENCE)
-        assert app.runs.get(run=run)["run"]["state"] == "leased"
+        assert app.runs.get(run=run).run.state == "leased"
         # Expire the leases of the killed worker now instead of waiting five minutes.
         database.sql("UPDATE runs SET lease_until = 1 WHERE state = 'leased' AND parent <> ''")
         workers.append(worker(database.place, journal))
-        until(lambda: app.runs.get(run=run)["run"]["state"] == "succeeded")
+        until(lambda: app.runs.get(run=run).run.state == "succeeded")
     finally:
         for one in workers:
             one.kill()

@@ -32,6 +32,6 @@ def test_a_chain_of_steps_does_not_wait_for_the_next_tick(tmp_path: Path) -> Non
     with app:
         app.workflows.put(name="chain", steps=steps)
         app.on_completed(lambda fact: done.set() if getattr(fact, "run_id", "") == run else None)
-        run = app.workflows.run(workflow="chain")["run"]["id"]
+        run = app.workflows.run(workflow="chain").run.id
         assert done.wait(45), "the engine rests up to a minute; nobody called it"
     assert order == names

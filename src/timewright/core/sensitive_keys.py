@@ -1,16 +1,17 @@
-"""Redacts values after sensitive keys in text: `password=…`, `Authorization: Bearer …`."""
+"""Redacts secrets in text: values after `password=`, `Authorization: Bearer`, and passwords in store URLs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 REDACTED = "…"
 
 # Keys that are always followed by a secret.
 _SENSITIVE = (
     "proxy-authorization|authorization|set-cookie|cookie|password|passwd|client[-_]secret|access[-_]token"
-    "|refresh[-_]token|api[-_]?key|private[-_]key"
+    "|refresh[-_]token|api[-_]?key|private[-_]key|(?:private|vault|auth|security|session)[-_]token"
 )
 # Ambiguous words: a key only if an equals sign or a quote follows.
 _AMBIGUOUS = "secret|token|pwd"
@@ -22,8 +23,8 @@ _URL_PASSWORD = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]{0,30}://[^\s/@:]{0,255}):[^
 
 # First letters of these keys, and letters that match them case-insensitively but do not lower to ASCII.
 _KEY_STARTS = (
-    "proxy-auth", "authorization", "set-cookie", "cookie", "passw", "client", "access", "refresh", "api",
-    "private", "secret", "token", "pwd",
+    "proxy-auth", "auth", "set-cookie", "cookie", "passw", "client", "access", "refresh", "api",
+    "private", "vault", "security", "session", "secret", "token", "pwd",
 )  # fmt: skip
 _CASE_FOLDING_LETTERS = "\u017f\u0130\u0131"
 
@@ -52,3 +53,13 @@ def _positions(word: str, text: str) -> Iterator[int]:
     while position >= 0:
         yield position
         position = text.find(word, position + 1)
+
+
+def redact_store_url(url: str) -> str:
+    """Return a store URL without its password and its options; a path is unchanged."""
+    if "://" not in url:
+        return url
+    split = urlsplit(url)
+    host = split.netloc.rpartition("@")[2]
+    user = f"{split.username}@" if split.username else ""
+    return f"{split.scheme}://{user}{host}{split.path}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -97,3 +98,19 @@ class Note(Struct, frozen=True, kw_only=True, tag="note", tag_field="kind", forb
 
 
 AnyTarget = Call | Http | Shell | Workflow | Handoff | Publish | Note
+
+
+# Words that only a shell interprets.
+SHELL_OPERATORS = frozenset(
+    {"|", "||", "|&", "&&", "&", ";", ">", ">>", "<", "<<", "2>", "2>>", "2>&1", "&>"}
+)
+
+
+def find_shell_operator(words: Sequence[str]) -> str | None:
+    """Return the first word that only a shell interprets, such as a pipe."""
+    return next((word for word in words if word in SHELL_OPERATORS), None)
+
+
+def shell_command(words: Sequence[str]) -> list[str]:
+    """The command that lets a shell interpret these words."""
+    return ["sh", "-c", " ".join(words)]

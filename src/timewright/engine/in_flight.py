@@ -70,7 +70,7 @@ def outcome_after_stop(outcome: Outcome, in_flight: InFlightRun) -> Outcome:
     if not isinstance(outcome, Cancelled):
         return outcome
     if in_flight.stop_reason in (REASON_LEASE_LOST, REASON_NOT_RENEWED):
-        return Failed(error=in_flight.stop_reason)
+        return Failed(error=in_flight.stop_reason, unknown=in_flight.is_started)
     if in_flight.stop_reason == REASON_TIME_LIMIT:
         return TimedOut()
     return Released(reason=REASON_RELEASED_AT_STOP) if in_flight.stop_reason == REASON_STOPPING else outcome

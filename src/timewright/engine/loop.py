@@ -126,12 +126,9 @@ class Loop:
         self.tick.admission_scope.renew_leadership(now=now)
         counts: Counter[type[Fact]] = Counter()
         due = self.tick.pending_work.last_read.schedule_due_at
-        wait_for_instant = None
-        if self.commit_lead is not None:
-            wait_for_instant = self.commit_lead.wait_if_near(
-                due, now=now, monotonic_now=self._store_clock.last_monotonic
-            )
-        if wait_for_instant is not None and due is not None:
+        lead, monotonic_now = self.commit_lead, self._store_clock.last_monotonic
+        wait = lead.wait_if_near(due, now=now, monotonic_now=monotonic_now) if lead is not None else None
+        if wait is not None and due is not None:
             # From here on the tick works as if it were the instant; only the commit waits for it.
             began += (due - now).total_seconds()
             now = self._sleeps_until = due
@@ -139,7 +136,7 @@ class Loop:
             now=now,
             monotonic_now=began,
             notify=partial(self.notify_and_count, counts),
-            wait_for_instant=wait_for_instant,
+            wait_for_instant=wait,
         )
         if len(self.launcher):
             self._wake_for_short_leases()
@@ -154,6 +151,8 @@ class Loop:
             self._notify_others_if_needed(min_interval_s=MIN_NOTIFY_INTERVAL_S)
             return 0.0
         self._notify_others_if_needed()
+        if wait is not None and wait.is_behind:
+            return RECHECK_DELAY_S
         if self.pruner is not None:
             self.pruner.run(now=now)
         return self._sleep_s()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from msgspec import Struct
 
@@ -106,16 +107,15 @@ class Tick:
         ahead, `wait_for_instant` waits for it, and only the announced schedules are decided before that.
         """
         is_known = self._due_is_known(now=now)
-        if wait_for_instant is not None and not is_known:
-            wait_for_instant()
+        if wait_for_instant is not None and not is_known and not wait_for_instant(self.store.now):
+            return False
         self.pending_work.begin_pass(now=now)
         if self.settles_inline:
             notify(self.settle(now=now))
-        admitted = AdmissionResult()
-        if is_known:
-            admitted = self._admit_and_launch(
-                now=now, monotonic_now=monotonic_now, notify=notify, wait_for_instant=wait_for_instant
-            )
+        start_due = partial(self._admit_and_launch, now=now, monotonic_now=monotonic_now, notify=notify)
+        admitted = start_due(wait_for_instant=wait_for_instant) if is_known else AdmissionResult()
+        if wait_for_instant is not None and wait_for_instant.is_behind:
+            return False
         if self._continue_admitting(admitted, now=now):
             return True
         if self._continue_leasing(now=now):
@@ -130,7 +130,7 @@ class Tick:
         if self._has_backlog and self.read_pending(now=now).has_runs_to_lease(now=now):
             leased = self._lease_and_launch(now=now, monotonic_now=monotonic_now, notify=notify)
         if not is_known and self.limits.admits and self.read_pending(now=now).has_due_schedule(now=now):
-            admitted = self._admit_and_launch(now=now, monotonic_now=monotonic_now, notify=notify)
+            admitted = start_due()
         self.more_due = admitted.more_due
         may_lease = not (leased.more or self._continue_admitting(admitted, now=now))
         if may_lease and self.read_pending(now=now).has_runs_to_lease(now=now):
@@ -252,8 +252,8 @@ class Tick:
             results.append(
                 self._admit_slice(part, free_slots=free_slots, now=now, wait_for_instant=wait_for_instant)
             )
-        if wait_for_instant is not None:
-            wait_for_instant()
+        if wait_for_instant is not None and not results:
+            wait_for_instant(self.store.now)
         return results[0] if len(results) == 1 else merge_results(results)
 
     def lease(self, *, now: datetime) -> LeaseResult:

@@ -20,6 +20,8 @@ LEAD_SLACK_S = 0.0008
 EWMA_WEIGHT_SLOWER = 0.25
 EWMA_WEIGHT_FASTER = 0.05
 LEAD_PER_SCHEDULE_S = 0.00005
+# After the wait, read the store's clock this often before giving up: it is microseconds behind, or frozen.
+MAX_CLOCK_READS = 2
 
 
 class EventWaker:
@@ -53,15 +55,29 @@ def yield_gil(delay_s: float = 0.0) -> None:
 
 
 class InstantWait:
-    """Waits until an instant; calls after the instant return at once."""
+    """Waits until the store's clock shows an instant; calls after the instant return at once."""
 
-    def __init__(self, wait: Callable[[float], None], *, until: float) -> None:
-        self.monotonic_deadline = until
-        self._wait = wait
+    def __init__(self, lead: CommitLead, instant: datetime, *, monotonic_deadline: float) -> None:
+        self.is_behind = False
+        self._lead = lead
+        self._instant = instant
+        self._monotonic_deadline = monotonic_deadline
 
-    def __call__(self) -> None:
-        """Block until the instant."""
-        self._wait(self.monotonic_deadline)
+    def __call__(self, read_clock: Callable[[], datetime]) -> bool:
+        """Block until the instant; return False if the store's clock does not get there.
+
+        The monotonic clock may run a little faster than the store's clock, so the rest is waited for. The
+        store's clock stands still after the host's was set back; then the caller tries again later.
+        """
+        self._lead.wait_until(self._monotonic_deadline)
+        for _ in range(MAX_CLOCK_READS):
+            left = self._instant - read_clock()
+            if left <= ZERO:
+                self.is_behind = False
+                return True
+            self._lead.wait_for(min(left.total_seconds(), MAX_LEAD_S))
+        self.is_behind = self._instant > read_clock()
+        return not self.is_behind
 
 
 class CommitLead:
@@ -100,13 +116,18 @@ class CommitLead:
         if due is None or not ZERO < due - now <= self.lead_time:
             return None
         self._began = self._monotonic()
-        return InstantWait(self._wait, until=monotonic_now + (due - now).total_seconds())
+        return InstantWait(self, due, monotonic_deadline=monotonic_now + (due - now).total_seconds())
 
-    def _wait(self, until: float) -> None:
+    def wait_until(self, deadline: float) -> None:
+        """Block until the monotonic clock shows `deadline`; the first call ends the measured pass."""
         monotonic_now = self._monotonic()
         if self._began is not None:
             difference = monotonic_now - self._began - self._average_s
             self._average_s += difference * (EWMA_WEIGHT_SLOWER if difference > 0 else EWMA_WEIGHT_FASTER)
             self._began, self._expected_schedules = None, 0
-        if monotonic_now < until:
-            self._sleep_exactly(until - monotonic_now)
+        if monotonic_now < deadline:
+            self._sleep_exactly(deadline - monotonic_now)
+
+    def wait_for(self, seconds: float) -> None:
+        """Block for this long."""
+        self._sleep_exactly(seconds)

@@ -91,7 +91,9 @@ class AdmissionBatch:
         self._on_time_steps.append(OnTimeStep(record, run_id, next_at, started))
         return True
 
-    def decide(self, record: ScheduleRecord, calendars: CalendarLookup) -> ScheduleProgress:
+    def decide(
+        self, record: ScheduleRecord, calendars: CalendarLookup, *, before_edit: bool = False
+    ) -> ScheduleProgress:
         """Decide all due occurrences of one schedule; an error parks this schedule and no other."""
         schedule, progress, in_flight = record.schedule, record.progress, record.in_flight
         follows = follows_upstream(schedule.trigger)
@@ -101,7 +103,14 @@ class AdmissionBatch:
             if follows:
                 return self._decide_follow_ups(record, calendars)
             named = calendars.for_schedule(schedule)
-            admission = admit_general(schedule, progress, in_flight=in_flight, now=self._now, calendars=named)
+            admission = admit_general(
+                schedule,
+                progress,
+                in_flight=in_flight,
+                now=self._now,
+                calendars=named,
+                before_edit=before_edit,
+            )
         except Exception as error:  # noqa: BLE001 - the decision is pure: nothing was written yet
             return self._update(record, parked_progress(record.progress, str(error)))
         self.more = self.more or admission.more

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -21,7 +22,15 @@ from timewright.ports import Ids, ScheduleRecord, Store, Transaction
 
 MAX_WRITE_ATTEMPTS = 3
 
-WaitForInstant = Callable[[], None]
+
+class WaitForInstant(Protocol):
+    """Blocks until a clock shows an instant; returns False and sets `is_behind` if it does not get there."""
+
+    is_behind: bool
+
+    def __call__(self, read_clock: Callable[[], datetime]) -> bool:
+        """Block until `read_clock` returns the instant or later."""
+        ...
 
 
 class AdmissionResult(Struct, frozen=True, kw_only=True):
@@ -48,7 +57,8 @@ def admit_due(
     """Decide every due occurrence of at most `limit` schedules.
 
     Only schedules of `shard` (k, n) that are overdue by `overdue_by` are decided. If `now` lies slightly
-    ahead, `wait_for_instant` waits for it after everything is written and before the commit.
+    ahead, `wait_for_instant` waits for it after everything is written and before the commit; if the store's
+    clock does not reach it, nothing is committed.
     """
     check_shard(shard)
     lease_batch = ids.new("lease", now=now) if local_capacity is not None else ""
@@ -76,14 +86,18 @@ def admit_due(
         )
         if wait_for_instant is not None:
             tx.prepare_commit()
-            wait_for_instant()
+            if not wait_for_instant(tx.now):
+                raise _ClockBehind
         return result
 
     try:
         return _write(store, work)
+    except _ClockBehind:
+        return AdmissionResult()
     except _TooEarly:
         assert wait_for_instant is not None
-        wait_for_instant()
+        if not wait_for_instant(store.now):
+            return AdmissionResult()
         return admit_due(
             store,
             ids=ids,
@@ -112,6 +126,10 @@ def merge_results(results: Sequence[AdmissionResult]) -> AdmissionResult:
         schedules_read=sum(one.schedules_read for one in results),
         more_due=any(one.more_due for one in results),
     )
+
+
+class _ClockBehind(Exception):
+    """The store's clock did not reach the instant that was decided ahead."""
 
 
 class _TooEarly(Exception):

@@ -13,13 +13,14 @@ from msgspec.structs import replace
 from timewright.core.facts import Fact
 from timewright.core.moments import check_storable, format_instant
 from timewright.core.recurrence.triggers import After
-from timewright.core.run.admission import Fire, Replace, Skip, Verdict
+from timewright.core.run.admission import Drop, Fire, Replace, Skip, Verdict, displaced_drops
 from timewright.core.run.build import build_schedule_run, build_standalone_run
 from timewright.core.run.catch_up import ChosenOccurrence, apply_overlap
 from timewright.core.run.following import follows_upstream
 from timewright.core.run.run import Reason, Run, RunState
 from timewright.core.schedule.decision import Decision, Source
-from timewright.core.schedule.governor import plan_next
+from timewright.core.schedule.due import displaced_by_decision
+from timewright.core.schedule.governor import baseline_source, plan_next
 from timewright.core.schedule.schedule import ScheduleProgress, ScheduleState, apply_decision
 from timewright.errors import Conflict, InvalidInput, NotAllowed, OutcomeUnknown
 from timewright.ledger.dependencies.follow_ups import use_first_follow_up
@@ -27,7 +28,7 @@ from timewright.ledger.fact_builders import new_run_facts, schedule_moved_fact, 
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.replacement import cancel_for_replacement
 from timewright.ledger.replan import Actor, ChangeResult, lock_schedule, schedule_audit_entry
-from timewright.ledger.schedule_progress import finish_if_nothing_left
+from timewright.ledger.schedule_progress import finish_if_nothing_left, pass_decided
 from timewright.ports import Ids, ProgressUpdate, ScheduleRecord, Store, Transaction
 
 _NOT_RUNNABLE = (ScheduleState.ARCHIVED, ScheduleState.PENDING_APPROVAL)
@@ -87,8 +88,8 @@ def skip_next(store: Store, schedule_id: str, *, ids: Ids, by: Actor, now: datet
 
     def work(tx: Transaction) -> ChangeResult:
         record = lock_schedule(tx, schedule_id)
-        run, progress = _skip_occurrence(tx, record, ids=ids, by=by, now=now)
-        add_schedule_runs(tx, record, [run], progress)
+        (*displaced, run), progress = _skip_occurrence(tx, record, ids=ids, by=by, now=now)
+        add_schedule_runs(tx, record, [*displaced, run], progress)
         tx.add_audit(
             [
                 schedule_audit_entry(
@@ -96,7 +97,8 @@ def skip_next(store: Store, schedule_id: str, *, ids: Ids, by: Actor, now: datet
                 )
             ]
         )
-        facts = (*new_run_facts(run, now=now), _next_fact(record, progress, now=now))
+        new = [fact for one in (*displaced, run) for fact in new_run_facts(one, now=now)]
+        facts = (*new, _next_fact(record, progress, now=now))
         return ChangeResult(schedule=record.schedule, progress=progress, facts=facts)
 
     return store.write(work)
@@ -113,19 +115,16 @@ def move_next(
 
     def work(tx: Transaction) -> CreatedRuns:
         record = lock_schedule(tx, schedule_id)
-        skipped, progress = _skip_occurrence(tx, record, ids=ids, by=by, now=now)
+        (*displaced, skipped), progress = _skip_occurrence(tx, record, ids=ids, by=by, now=now)
         fire = Fire(planned_at=to, fire_at=to, source=Source.MANUAL)
         run = replace(
             build_manual_run(record, fire, ids=ids, by=by, now=now, previous=skipped.id), exclusive=False
         )
-        add_schedule_runs(tx, record, [skipped, run], progress)
+        add_schedule_runs(tx, record, [*displaced, skipped, run], progress)
         moved = f"{format_instant(skipped.planned_at)} to {format_instant(to)}"
         tx.add_audit([schedule_audit_entry(record.schedule, "move", by=by, now=now, after=moved)])
-        facts = (
-            *new_run_facts(skipped, now=now),
-            *new_run_facts(run, now=now),
-            _next_fact(record, progress, now=now),
-        )
+        new = [fact for one in (*displaced, skipped, run) for fact in new_run_facts(one, now=now)]
+        facts = (*new, _next_fact(record, progress, now=now))
         return CreatedRuns(runs=(skipped, run), facts=facts)
 
     return store.write(work)
@@ -225,19 +224,30 @@ def build_manual_run(
 def add_schedule_runs(
     tx: Transaction, record: ScheduleRecord, runs: Sequence[Run], progress: ScheduleProgress
 ) -> None:
-    """Write consecutive runs, and the progress of their schedule."""
-    tx.add_runs(runs)
+    """Write consecutive runs, and the progress of their schedule; each must be new."""
+    new = tx.add_runs(runs)
+    if any(run.id not in new for run in runs):
+        raise Conflict(
+            f"an occurrence of {record.schedule.name} is decided already",
+            field="planned_at",
+            value=format_instant(runs[0].planned_at),
+            rule="one row for each occurrence",
+            fix="read the schedule and try again",
+        )
     tx.save_progress([ProgressUpdate(record.schedule.id, progress, runs[-1].id)])
 
 
 def _skip_occurrence(
     tx: Transaction, record: ScheduleRecord, *, ids: Ids, by: Actor, now: datetime
-) -> tuple[Run, ScheduleProgress]:
-    """The skipped row of the next occurrence, and the progress of the schedule without it.
+) -> tuple[list[Run], ScheduleProgress]:
+    """The rows up to the next occurrence, which is skipped, and the progress of the schedule without it.
 
-    If the schedule follows another, the upstream end is closed too; otherwise it would run at once.
+    Instants that the clamp moved to it have a row of their own. If the schedule follows another, the upstream
+    end is closed too; otherwise it would run at once.
     """
-    schedule, progress = record.schedule, record.progress
+    schedule = record.schedule
+    calendars = load_calendars(tx, [schedule])
+    progress = pass_decided(tx, schedule, record.progress, calendars)
     at = progress.next_at
     planned = progress.state is ScheduleState.ACTIVE and progress.source is not Source.PAUSED
     if not planned or at is None or at <= now:
@@ -250,21 +260,27 @@ def _skip_occurrence(
         )
     source = progress.source or Source.MANUAL
     skip = Skip(planned_at=at, reason=Reason.BY_HAND, source=source)
-    # The id contains the planned instant, so that runs sort by it.
-    run_id = ids.new("run", now=at)
-    run = build_schedule_run(schedule, skip, run_id=run_id, now=now, previous=record.last_run)
+    moved = displaced_by_decision(schedule, progress, calendars=calendars.for_schedule(schedule))
+    verdicts: list[Drop | Skip] = [*displaced_drops(moved, source=baseline_source(schedule.trigger)), skip]
+    rows: list[Run] = []
+    for verdict in verdicts:
+        # The id contains the planned instant, so that runs sort by it.
+        run_id = ids.new("run", now=verdict.planned_at)
+        previous = rows[-1].id if rows else record.last_run
+        row = build_schedule_run(schedule, verdict, run_id=run_id, now=now, previous=previous)
+        rows.append(replace(row, made_by=by.name))
+    run = rows[-1]
     progress = replace(progress, cursor=at, hints=progress.hints.after_run(now=at))
     if follows_upstream(schedule.trigger):
         decision = Decision(use_first_follow_up(tx, record, run), source)
     elif isinstance(schedule.trigger, After):
         decision = Decision(schedule.trigger.next_after(at), source)
     else:
-        calendars = load_calendars(tx, [schedule])
         decision = plan_next(schedule, progress, now=at, calendars=calendars.for_schedule(schedule))
     progress = finish_if_nothing_left(
         schedule, apply_decision(schedule, progress, decision), in_flight=record.in_flight
     )
-    return replace(run, made_by=by.name), progress
+    return rows, progress
 
 
 def _next_fact(record: ScheduleRecord, progress: ScheduleProgress, *, now: datetime) -> Fact:

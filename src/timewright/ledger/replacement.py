@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.facts import CancelRequested, Fact, RunCancelled
+from timewright.core.run.catch_up import RUNS_EVERY_MISSED
 from timewright.core.run.lifecycle import RunEvent, next_run_state
 from timewright.core.run.run import Reason, Run, RunState
 from timewright.core.schedule.schedule import Schedule
@@ -35,10 +36,19 @@ class Replacement(Struct, frozen=True):
 
 
 def cancel_for_replacement(tx: Transaction, schedule: Schedule, *, now: datetime) -> Replacement:
-    """Request a cancel of leased runs, within their grace; cancel ready runs; skip held ones."""
+    """Request a cancel of leased runs, within their grace; cancel ready runs; skip held ones.
+
+    Occurrences that were caught up in one pass are not replaced while some of them wait: the newer run waits
+    behind them.
+    """
     live = tx.live_runs([schedule.id])
     # Read again under lock: another process may have leased or released one of them since.
     current = list(tx.get_runs([run.id for run in live], lock=True).values()) if live else []
+    passes = {run.created_at for run in current if was_missed(schedule, run)}
+    backlog = [run for run in current if run.state is RunState.HELD and run.created_at in passes]
+    if backlog:
+        newer = [run for run in current if run.state is RunState.HELD and run.created_at not in passes]
+        return Replacement(False, tuple(_cancel_runs(tx, newer, now=now, reason=Reason.SUPERSEDED)))
     leased = [run for run in current if run.state is RunState.LEASED]
     requested = _request_cancel(tx, leased, schedule, now=now)
     requested += stop_workflows(tx, leased, reason=Reason.REPLACED.value, now=now).facts
@@ -47,6 +57,15 @@ def cancel_for_replacement(tx: Transaction, schedule: Schedule, *, now: datetime
     cancelled = _cancel_runs(tx, ready, now=now, reason=Reason.REPLACED)
     cancelled += _cancel_runs(tx, held, now=now, reason=Reason.SUPERSEDED)
     return Replacement(not leased, (*requested, *cancelled))
+
+
+def was_missed(schedule: Schedule, run: Run) -> bool:
+    """Whether a run is a missed occurrence: its successor was due too, or it was late beyond the grace."""
+    if schedule.catch_up not in RUNS_EVERY_MISSED or run.dedupe_scope:
+        return False
+    following = schedule.trigger.next_after(run.planned_at)
+    was_succeeded = following is not None and following <= run.created_at
+    return was_succeeded or run.created_at - run.planned_at > schedule.grace
 
 
 def cancel_unstarted(tx: Transaction, schedule_id: str, *, now: datetime) -> list[Fact]:

@@ -14,6 +14,7 @@ from timewright.core.facts import Fact, ScheduleChanged
 from timewright.core.moments import check_storable, format_instant
 from timewright.core.run.admission import resume_progress
 from timewright.core.schedule.decision import Decision, Source
+from timewright.core.schedule.hints import IntervalHint
 from timewright.core.schedule.schedule import (
     Schedule,
     ScheduleEvent,
@@ -32,7 +33,11 @@ from timewright.ledger.replacement import cancel_unstarted
 from timewright.ledger.schedule_progress import (
     HintRequest,
     as_paused,
+    describe_hint,
+    finish_if_nothing_left,
+    has_due_instant,
     has_undecided_instant,
+    pass_decided,
     progress_when_created,
     progress_when_paused,
     progress_when_revised,
@@ -133,10 +138,7 @@ def _revise(
 ) -> ChangeResult:
     record, facts = lock_schedule(tx, schedule.id), list[Fact]()
     if has_undecided_instant(record, schedule, now=now):
-        admission = AdmissionBatch(tx, ids=ids, now=now)
-        admission.decide(record, load_calendars(tx, [record.schedule]))
-        admission.write()
-        record, facts = lock_schedule(tx, schedule.id), admission.facts
+        record, facts = _decide_first(tx, record, ids=ids, now=now)
     last = record.schedule
     after = replace(
         schedule, revision=last.revision + 1, created_at=last.created_at, created_by=last.created_by
@@ -145,7 +147,12 @@ def _revise(
         check_no_dependents(tx, record, verb="renamed")
     if (after.budgets, after.estimate) != (last.budgets, last.estimate):
         check_budget_names(tx, [after])
-    progress = progress_when_revised(record, after, load_calendars(tx, [after]), now=now)
+    calendars = load_calendars(tx, [after])
+    progress = progress_when_revised(record, after, calendars, now=now)
+    if progress.cursor < record.progress.cursor:
+        # Instants ahead were skipped by hand: they keep their rows and do not become due again.
+        progress = pass_decided(tx, after, progress, calendars)
+        progress = finish_if_nothing_left(after, progress, in_flight=record.in_flight)
     expected = replaces if replaces is not None else last.revision
     tx.put_schedules(
         [
@@ -246,17 +253,24 @@ def archive(store: Store, schedule_id: str, *, by: Actor, now: datetime) -> Chan
 
 
 def hint(
-    store: Store, schedule_id: str, hint_request: HintRequest, *, by: Actor, now: datetime
+    store: Store, schedule_id: str, hint_request: HintRequest, *, ids: Ids, by: Actor, now: datetime
 ) -> ChangeResult:
-    """Store a hint: it may bring the next time forward at once; a pause moves the next time to its end."""
-    return _change(
-        store,
-        schedule_id,
-        lambda record, calendars: progress_with_hint(record, hint_request, calendars, now=now),
-        action="hint",
-        by=by,
-        now=now,
-    )
+    """Store a hint: it may bring the next time forward at once; a pause moves the next time to its end.
+
+    Instants that came due before an interval hint are decided first, because it replaces the trigger's.
+    """
+
+    def work(tx: Transaction) -> ChangeResult:
+        record, decided = lock_schedule(tx, schedule_id), list[Fact]()
+        if isinstance(hint_request, IntervalHint) and has_due_instant(record, now=now):
+            record, decided = _decide_first(tx, record, ids=ids, now=now)
+        calendars = load_calendars(tx, [record.schedule])
+        progress = progress_with_hint(record, hint_request, calendars, now=now)
+        written = describe_hint(hint_request)
+        changed = _write_change(tx, record, progress, action="hint", by=by, now=now, after=written)
+        return replace(changed, facts=(*decided, *changed.facts))
+
+    return store.write(work)
 
 
 def clear_hints(store: Store, schedule_id: str, *, by: Actor, now: datetime) -> ChangeResult:
@@ -312,13 +326,39 @@ def _change(
     def work(tx: Transaction) -> ChangeResult:
         record = lock_schedule(tx, schedule_id)
         progress = change(record, load_calendars(tx, [record.schedule]))
-        tx.save_progress([ProgressUpdate(schedule_id, progress)])
-        tx.add_audit([_state_entry(record, progress, action, by=by, now=now)])
-        changed = _changed_fact(record.schedule, action, by=by, now=now)
-        facts = (changed, *_progress_facts(record.schedule, record.progress, progress, now=now))
-        return ChangeResult(schedule=record.schedule, progress=progress, facts=facts)
+        return _write_change(tx, record, progress, action=action, by=by, now=now)
 
     return store.write(work)
+
+
+def _write_change(
+    tx: Transaction,
+    record: ScheduleRecord,
+    progress: ScheduleProgress,
+    *,
+    action: str,
+    by: Actor,
+    now: datetime,
+    after: str = "",
+) -> ChangeResult:
+    """Write the changed progress of a schedule with an audit entry; `after` replaces its new state."""
+    schedule = record.schedule
+    tx.save_progress([ProgressUpdate(schedule.id, progress)])
+    entry = _state_entry(record, progress, action, by=by, now=now)
+    tx.add_audit([replace(entry, after=after or entry.after)])
+    changed = _changed_fact(schedule, action, by=by, now=now)
+    facts = (changed, *_progress_facts(schedule, record.progress, progress, now=now))
+    return ChangeResult(schedule=schedule, progress=progress, facts=facts)
+
+
+def _decide_first(
+    tx: Transaction, record: ScheduleRecord, *, ids: Ids, now: datetime
+) -> tuple[ScheduleRecord, list[Fact]]:
+    """Decide what came due before a change; return the schedule after it, and the facts."""
+    admission = AdmissionBatch(tx, ids=ids, now=now)
+    admission.decide(record, load_calendars(tx, [record.schedule]), before_edit=True)
+    admission.write()
+    return lock_schedule(tx, record.schedule.id), admission.facts
 
 
 def _progress_facts(

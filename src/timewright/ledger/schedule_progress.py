@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from timewright.core.calendars import check_calendar_rule
+from timewright.core.moments import format_duration, format_instant
 from timewright.core.policies.policies import JitterSide
 from timewright.core.recurrence.triggers import After, Manual
 from timewright.core.run.admission import InFlightCounts
@@ -24,7 +25,7 @@ from timewright.core.schedule.schedule import (
 )
 from timewright.errors import NotAllowed
 from timewright.ledger.lookups import CalendarLookup
-from timewright.ports import ScheduleRecord
+from timewright.ports import ScheduleRecord, Transaction
 
 _MICROSECOND = timedelta(microseconds=1)
 # The fields that decide when a schedule runs.
@@ -65,10 +66,31 @@ def progress_when_revised(
 
 def has_undecided_instant(record: ScheduleRecord, schedule: Schedule, *, now: datetime) -> bool:
     """Whether an instant is due that the new definition cannot plan, because it counts from elsewhere."""
+    moved = bool(record.schedule.clamp.min)
+    return has_due_instant(record, now=now) and (moved or not is_trigger_only(schedule, record.progress))
+
+
+def has_due_instant(record: ScheduleRecord, *, now: datetime) -> bool:
+    """Whether an instant is due and not decided yet, or was displaced by the clamp."""
     progress = record.progress
+    if progress.state is not ScheduleState.ACTIVE:
+        return False
+    if record.schedule.clamp.min and progress.source is Source.CLAMPED_MIN and progress.cursor < now:
+        return True
     waits = progress.wake_at is not None and progress.wake_at <= now
-    is_active = progress.state is ScheduleState.ACTIVE
-    return is_active and waits and _is_due(progress, now=now) and not is_trigger_only(schedule, progress)
+    return waits and (_is_due(progress, now=now) or progress.hints.has_expired(now=now))
+
+
+def pass_decided(
+    tx: Transaction, schedule: Schedule, progress: ScheduleProgress, calendars: CalendarLookup
+) -> ScheduleProgress:
+    """The progress whose next time has no row yet: instants that were skipped by hand are passed."""
+    while progress.next_at is not None and progress.source is not Source.PAUSED:
+        if tx.find_occurrence(schedule.id, progress.next_at) is None:
+            break
+        at = progress.next_at
+        progress = _plan(schedule, replace(progress, cursor=at), calendars, now=at)
+    return progress
 
 
 def _cursor_after_edit(
@@ -156,6 +178,16 @@ def progress_with_hint(
     return apply_decision(schedule, progress, proposal)
 
 
+def describe_hint(request: HintRequest) -> str:
+    """The text of a hint in the audit log; `verify` reads it to know when a hint was in force."""
+    if isinstance(request, IntervalHint):
+        interval, until = format_duration(request.interval), format_instant(request.expires_at)
+        return f"interval {interval} until {until}"
+    if isinstance(request, OneShotHint):
+        return f"once at {format_instant(request.at)} until {format_instant(request.expires_at)}"
+    return f"pause until {format_instant(request.until)}"
+
+
 def progress_without_hints(
     record: ScheduleRecord, calendars: CalendarLookup, *, now: datetime
 ) -> ScheduleProgress:
@@ -163,8 +195,16 @@ def progress_without_hints(
     pause = record.progress.hints.pause
     ended_pause = replace(pause, until=min(pause.until, now)) if pause is not None else None
     progress = replace(record.progress, hints=Hints(pause=ended_pause))
-    if progress.state is not ScheduleState.ACTIVE or _is_due(progress, now=now):
+    if progress.state is not ScheduleState.ACTIVE:
         return progress
+    if _is_due(progress, now=now):
+        # The next admission needs to know until when the interval hint replaced the trigger.
+        interval = record.progress.hints.interval
+        ended = replace(interval, expires_at=min(interval.expires_at, now)) if interval is not None else None
+        return replace(progress, hints=replace(progress.hints, interval=ended))
+    if record.schedule.clamp.min and record.progress.hints.interval is not None:
+        # The trigger's instants before now are not displaced by the clamp: the hint replaced them.
+        progress = replace(progress, cursor=max(progress.cursor, now))
     if ended_pause is not None:
         # At the end of the pause, the next admission records its occurrences and plans the next time.
         return apply_decision(record.schedule, progress, Decision(now, Source.PAUSED))

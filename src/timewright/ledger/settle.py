@@ -22,7 +22,7 @@ from timewright.core.facts import (
 )
 from timewright.core.policies.policies import Delivery
 from timewright.core.run.lifecycle import RunEvent, Settlement, next_run_state, restart_run, settle_outcome
-from timewright.core.run.run import Cancelled, Lost, Reason, Run, RunState, Succeeded
+from timewright.core.run.run import Cancelled, Failed, Lost, Reason, Run, RunState, Succeeded
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import NotAllowed, NotFound, OutcomeUnknown
 from timewright.ledger.budgets.charges import may_change_budgets, settle_charges
@@ -224,9 +224,9 @@ def _settlement(
     if run.started_at is not None and result.started_at is None:
         run = replace(run, started_at=None)
     # After a requested cancel, any failure counts as cancelled. With at-most-once delivery a lost lease
-    # stays lost, because it is unknown whether the work was done.
-    is_unknown = isinstance(outcome, Lost) and terms.delivery is Delivery.AT_MOST_ONCE
-    if cancelled is not None and not is_unknown:
+    # stays lost, and so does work without a result, because it is unknown whether it was done.
+    is_lost = isinstance(outcome, Lost) or (isinstance(outcome, Failed) and outcome.unknown)
+    if cancelled is not None and not (is_lost and terms.delivery is Delivery.AT_MOST_ONCE):
         outcome = Cancelled(reason=cancelled.reason or Reason.BY_HAND.value, cost=outcome.cost)
     return settle_outcome(
         run,

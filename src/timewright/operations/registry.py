@@ -124,7 +124,7 @@ class Operation(Struct, Generic[R], frozen=True, kw_only=True):
     def perform_payload(self, context: OperationContext, payload: Mapping[str, Any]) -> Any:
         """Check the scope, parse the payload and perform; return the answer as a Struct."""
         require_scope(context.caller, self.scope, operation=self.name)
-        request = parse_request(payload, self.request_type)
+        request = parse_request(payload, self.request_type, now=context.now)
         try:
             return self._perform_checked(context, payload, request)
         finally:

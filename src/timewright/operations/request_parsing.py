@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar
 from unicodedata import normalize
@@ -16,6 +17,7 @@ from timewright.core.input.aliases import FIELD_ALIASES, snake_case
 from timewright.core.input.decode import decode
 from timewright.core.input.foreign_fields import REPLACEMENTS
 from timewright.core.input.input_errors import unknown_field
+from timewright.core.input.instant_text import instant_fields, resolve_instants
 from timewright.core.input.struct_decoder import canonical_fields, check_size, is_field_name, type_info
 from timewright.errors import TimewrightError, UnknownField
 
@@ -30,12 +32,23 @@ _NAME_FIELDS = frozenset(
 )
 
 
-def parse_request(payload: Mapping[str, Any], request: type[R]) -> R:
-    """Parse a request; an unknown field raises an error that names the most similar known field."""
+def parse_request(
+    payload: Mapping[str, Any],
+    request: type[R],
+    *,
+    now: Callable[[], datetime] | None = None,
+    zone: str = "UTC",
+) -> R:
+    """Parse a request; an unknown field raises an error that names the most similar known field.
+
+    With `now`, its points in time may be written in words, and without an offset they are read in `zone`.
+    """
     simple = _parse_simple(payload, request)
     if simple is not None:
         return simple
     try:
+        if now is not None and isinstance(payload, Mapping) and instant_fields(request):
+            payload = resolve_instants(payload, instant_fields(request), now=now(), zone=zone)
         parsed = _parse_fields(payload, request)
     except TimewrightError as error:
         raise _without_secret_value(error, getattr(request, "redacted_fields", ())) from None

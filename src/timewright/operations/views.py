@@ -43,7 +43,10 @@ class ScheduleSummary(Struct, frozen=True, kw_only=True):
     next_at: datetime | None
     source: Source | None
     paused_until: datetime | None
-    last_finished_at: datetime | None
+    last_run_at: datetime | None
+    """When its newest run started, by its trigger or by hand."""
+    last_state: str
+    """The state of that run."""
     failures: int
     runs: int
     revision: int
@@ -65,10 +68,12 @@ class ScheduleDetail(Struct, frozen=True, kw_only=True):
     downstream: tuple[Downstream, ...] = ()
     warnings: tuple[str, ...] = ()
     """Likely mistakes; set in the answer to a write."""
+    read_as: str = ""
+    """How the phrase of the trigger was read; set in the answer to a write."""
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):
-    """A run in a list; a queue entry has no schedule."""
+    """A run in a list; a queue entry has no schedule. `started_at` is the start of the last attempt."""
 
     id: str
     schedule: str
@@ -92,9 +97,13 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     last_of: datetime | None
     outcome_label: str
     error: str
+    first_started_at: datetime | None
 
 
-_RUN_FIELDS = tuple(name for name in RunSummary.__struct_fields__ if name != "schedule")
+# Skipped occurrences after the last start are passed over, up to this many.
+LAST_RUNS_READ = 10
+_ADDED_FIELDS = ("schedule", "first_started_at")
+_RUN_FIELDS = tuple(name for name in RunSummary.__struct_fields__ if name not in _ADDED_FIELDS)
 _get_run_fields = attrgetter(*_RUN_FIELDS)
 
 
@@ -206,8 +215,24 @@ def _planned_detail(record: ScheduleRecord) -> ScheduleDetail:
 
 @partial(cache_by_identity, max_entries=256)
 def summarize_schedules(found: Sequence[ScheduleListRow]) -> tuple[ScheduleSummary, ...]:
-    """Return schedules as a list shows them."""
+    """Return schedules as a list shows them, without their last runs."""
     return tuple(summarize_schedule(shown) for shown in found)
+
+
+def add_last_runs(tx: Transaction, rows: Sequence[ScheduleSummary]) -> tuple[ScheduleSummary, ...]:
+    """Add when each schedule last started, and the state of that run; skipped occurrences did not start."""
+    recent = tx.recent_runs([row.id for row in rows], limit_each=LAST_RUNS_READ)
+    last = {
+        schedule_id: max(started, key=lambda run: run.started_at or run.planned_at)
+        for schedule_id, runs in recent.items()
+        if (started := [run for run in runs if run.started_at is not None])
+    }
+    return tuple(
+        replace(row, last_run_at=last[row.id].started_at, last_state=last[row.id].state)
+        if row.id in last
+        else row
+        for row in rows
+    )
 
 
 @cache_by_identity
@@ -225,7 +250,8 @@ def summarize_schedule(shown: ScheduleListRow | ScheduleRecord) -> ScheduleSumma
         next_at=progress.next_at,
         source=progress.source,
         paused_until=progress.paused_until,
-        last_finished_at=progress.last_finished_at,
+        last_run_at=None,
+        last_state="",
         failures=progress.failures,
         runs=progress.runs,
         revision=schedule.revision,
@@ -234,15 +260,31 @@ def summarize_schedule(shown: ScheduleListRow | ScheduleRecord) -> ScheduleSumma
     )
 
 
-def summarize_run(run: Run, *, schedule: str) -> RunSummary:
-    """Return a run as a list shows it."""
-    return RunSummary(schedule=schedule, **dict(zip(_RUN_FIELDS, _get_run_fields(run), strict=True)))
+def summarize_run(run: Run, *, schedule: str, first_started_at: datetime | None = None) -> RunSummary:
+    """Return a run as a list shows it; a run that was started once has its first start itself."""
+    fields = dict(zip(_RUN_FIELDS, _get_run_fields(run), strict=True))
+    return RunSummary(schedule=schedule, first_started_at=first_started_at or run.started_at, **fields)
+
+
+def summarize_runs(tx: Transaction, runs: Sequence[Run]) -> tuple[RunSummary, ...]:
+    """Return runs as a list shows them, with the names of their schedules and their first starts."""
+    names, starts = schedule_names_of(tx, runs), first_starts_of(tx, runs)
+    return tuple(
+        summarize_run(run, schedule=names.get(run.schedule_id, ""), first_started_at=starts.get(run.id))
+        for run in runs
+    )
+
+
+def first_starts_of(tx: Transaction, runs: Iterable[Run]) -> Mapping[str, datetime]:
+    """Return the first starts of the runs that were leased more than once."""
+    leased_again = [run.id for run in runs if run.fence > 1]
+    return tx.first_starts(leased_again) if leased_again else {}
 
 
 def build_run_detail(tx: Transaction, run: Run) -> RunDetail:
     """Return a run with its attempts, charges and note."""
     return RunDetail(
-        run=summarize_run(run, schedule=schedule_names_of(tx, [run]).get(run.schedule_id, "")),
+        run=summarize_runs(tx, [run])[0],
         key=run_idempotency_key(run),
         dedupe_scope=run.dedupe_scope,
         lease_id=run.lease_id,

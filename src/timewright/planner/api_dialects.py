@@ -15,7 +15,7 @@ MAX_TEXT_CHARS = 100_000
 MAX_ARGUMENT_CHARS = 20_000
 
 
-class ToolCall(Struct, frozen=True, kw_only=True):
+class RequestedToolCall(Struct, frozen=True, kw_only=True):
     """A tool call by the model; `problem` says why it could not be parsed."""
 
     id: str
@@ -29,7 +29,7 @@ class ConversationTurn(Struct, frozen=True, kw_only=True):
 
     author: Literal["us", "model", "tools"]
     text: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
+    tool_calls: tuple[RequestedToolCall, ...] = ()
     answers: tuple[str, ...] = ()
 
 
@@ -45,7 +45,7 @@ class ModelReply(Struct, frozen=True, kw_only=True):
     """A model's reply with its token counts."""
 
     text: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
+    tool_calls: tuple[RequestedToolCall, ...] = ()
     tokens_in: int = 0
     tokens_out: int = 0
 
@@ -175,12 +175,12 @@ class MessagesDialect:
 DIALECTS: Mapping[str, ApiDialect] = {"openai": ChatCompletionsDialect(), "anthropic": MessagesDialect()}
 
 
-def parse_tool_call(text: str) -> ToolCall:
+def parse_tool_call(text: str) -> RequestedToolCall:
     """Parse the one JSON tool call in a text; anything else becomes a `problem`."""
     found = _objects(text[:MAX_TEXT_CHARS])
     if len(found) != 1:
         problem = f"expected exactly one JSON object, found {len(found)}"
-        return ToolCall(id="json", name="", problem=problem)
+        return RequestedToolCall(id="json", name="", problem=problem)
     return _tool_call("json", found[0].get("tool"), found[0].get("arguments", {}))
 
 
@@ -239,27 +239,27 @@ def _anthropic_message(turn: ConversationTurn) -> dict[str, Any]:
     return {"role": "assistant", "content": blocks or "(nothing)"}
 
 
-def _chat_tool_call(number: int, one: Any) -> ToolCall:
+def _chat_tool_call(number: int, one: Any) -> RequestedToolCall:
     function = _at(one, "function")
     call_id = _text(_at(one, "id")) or f"use-{number}"
     return _tool_call(call_id, _at(function, "name"), _at(function, "arguments"))
 
 
-def _tool_call(call_id: str, name: Any, arguments: Any) -> ToolCall:
+def _tool_call(call_id: str, name: Any, arguments: Any) -> RequestedToolCall:
     """A tool call by name, with arguments as an object or as JSON text."""
     tool_name = name[:100] if isinstance(name, str) else ""
     if isinstance(arguments, str):
         try:
             arguments = msgspec.json.decode(arguments[:MAX_ARGUMENT_CHARS] or "{}")
         except (msgspec.MsgspecError, RecursionError) as error:
-            return ToolCall(
+            return RequestedToolCall(
                 id=call_id[:200], name=tool_name, problem=f"the arguments are not JSON: {error}"[:300]
             )
     if arguments is None:
         arguments = {}
     if not isinstance(arguments, dict):
-        return ToolCall(id=call_id[:200], name=tool_name, problem="the arguments are not an object")
-    return ToolCall(id=call_id[:200], name=tool_name, arguments=arguments)
+        return RequestedToolCall(id=call_id[:200], name=tool_name, problem="the arguments are not an object")
+    return RequestedToolCall(id=call_id[:200], name=tool_name, arguments=arguments)
 
 
 def _at(value: Any, name: str) -> Any:

@@ -9,7 +9,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from timewright.planner.api_dialects import DIALECTS, ConversationTurn, ModelReply, ToolCall, parse_tool_call
+from timewright.planner.api_dialects import (
+    DIALECTS,
+    ConversationTurn,
+    ModelReply,
+    RequestedToolCall,
+    parse_tool_call,
+)
 from timewright.planner.model_client import ModelClient, ModelUnavailable
 from timewright.planner.prompts import JSON_TOOLS_PROMPT, SYSTEM_PROMPT, USE_A_TOOL_PROMPT, fence_data
 from timewright.planner.tool_session import MAX_TOOL_CALLS
@@ -134,7 +140,7 @@ class _Conversation:
             ConversationTurn(author="us", text="\n".join(answers)),
         ]
 
-    def _perform_call(self, one: ToolCall) -> str:
+    def _perform_call(self, one: RequestedToolCall) -> str:
         self.steps += 1
         if one.problem:
             # Recorded as a call too, so that the attempt appears in the analysis.

@@ -14,14 +14,14 @@ from timewright.planner.responses import latest_response, list_responses, siblin
 from timewright.planner.tools import (
     SUBMIT_TOOL,
     TOOLS,
-    ClearHints,
+    ClearHintsArguments,
     GetLatestResponse,
     GetResponseHistory,
     GetSiblingLatestResponses,
     PauseUntil,
     ProposeInterval,
     ProposeNextTime,
-    SubmitAnalysis,
+    SubmitAnalysisArguments,
     ToolArguments,
     decode_arguments,
 )
@@ -42,7 +42,7 @@ class ToolSession:
         self._group = group
         self.calls: list[dict[str, Any]] = []
         self.proposals: list[str] = []
-        self.submitted: SubmitAnalysis | None = None
+        self.submitted: SubmitAnalysisArguments | None = None
 
     @property
     def calls_left(self) -> int:
@@ -89,7 +89,7 @@ class ToolSession:
         return ""
 
     def _perform(self, arguments: ToolArguments) -> Mapping[str, Any]:
-        if isinstance(arguments, SubmitAnalysis):
+        if isinstance(arguments, SubmitAnalysisArguments):
             self.submitted = arguments
             return {"status": "analysis_complete"}
         if isinstance(arguments, GetLatestResponse):
@@ -131,7 +131,7 @@ def _hint_request(arguments: ToolArguments) -> tuple[str, dict[str, Any], str]:
             {"until": arguments.until.isoformat()},
             f"paused until {arguments.until.isoformat()}",
         )
-    assert isinstance(arguments, ClearHints | PauseUntil)
+    assert isinstance(arguments, ClearHintsArguments | PauseUntil)
     return "hint clear", {}, "no hints"
 
 

@@ -43,7 +43,7 @@ class PauseUntil(ToolArguments, frozen=True, kw_only=True):
     reason: Reason = ""
 
 
-class ClearHints(ToolArguments, frozen=True, kw_only=True):
+class ClearHintsArguments(ToolArguments, frozen=True, kw_only=True):
     """Clear every hint: the schedule returns to its own interval."""
 
     reason: Reason = ""
@@ -64,7 +64,7 @@ class GetSiblingLatestResponses(ToolArguments, frozen=True, kw_only=True):
     """Read the latest responses of the other schedules in its group."""
 
 
-class SubmitAnalysis(ToolArguments, frozen=True, kw_only=True):
+class SubmitAnalysisArguments(ToolArguments, frozen=True, kw_only=True):
     """End the analysis: what you saw, what you did, how sure you are, and when to analyse again.
 
     Always last.
@@ -82,11 +82,11 @@ TOOLS: Mapping[str, type[ToolArguments]] = {
     "propose_interval": ProposeInterval,
     "propose_next_time": ProposeNextTime,
     "pause_until": PauseUntil,
-    "clear_hints": ClearHints,
+    "clear_hints": ClearHintsArguments,
     "get_latest_response": GetLatestResponse,
     "get_response_history": GetResponseHistory,
     "get_sibling_latest_responses": GetSiblingLatestResponses,
-    "submit_analysis": SubmitAnalysis,
+    "submit_analysis": SubmitAnalysisArguments,
 }
 SUBMIT_TOOL = "submit_analysis"
 

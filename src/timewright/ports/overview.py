@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Struct)
 
 
 class RecentRun(Struct, frozen=True, kw_only=True):
-    """One occurrence in a strip of recent outcomes, with the id of its run."""
+    """One occurrence in a strip of recent outcomes, with the id of its run and its first start."""
 
     run: str
     schedule_id: str
@@ -31,7 +31,7 @@ class RecentRun(Struct, frozen=True, kw_only=True):
 
 
 class PastRun(Struct, frozen=True, gc=False):
-    """The state of a past occurrence and its start delay."""
+    """The state of a past occurrence and the delay of its first start."""
 
     state: str
     planned_at: datetime

@@ -148,6 +148,10 @@ class RunQueries(Protocol):
         """Return the ended attempts of runs, oldest first."""
         ...
 
+    def first_starts(self, run_ids: Iterable[str]) -> dict[str, datetime]:
+        """Return when the first ended attempt of each run started; a run without one is left out."""
+        ...
+
     def put_attempt_output(self, rows: Sequence[AttemptOutput]) -> None:
         """Write the output of attempts so far, replacing what was written before."""
         ...

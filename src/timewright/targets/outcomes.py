@@ -160,9 +160,9 @@ def with_output(outcome: Outcome, output: str) -> Outcome:
     return with_result(outcome, {"value": result, "output": output})
 
 
-def failed(error: str) -> Failed:
-    """Build a failed outcome from an error message."""
-    return Failed(error=to_storable_text(error, limit=MAX_ERROR_CHARS))
+def failed(error: str, *, unknown: bool = False) -> Failed:
+    """Build a failed outcome from an error message; `unknown` if the work may have been done."""
+    return Failed(error=to_storable_text(error, limit=MAX_ERROR_CHARS), unknown=unknown)
 
 
 def stop_reason(outcome: Outcome) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TextIO
 from timewright.core import facts
 from timewright.core.facts import Fact
 from timewright.core.input.encoding import encode
+from timewright.ports.schedule_names import ScheduleNames
 
 LogFormat = Literal["text", "json"]
 Redact = Callable[[str], str]
@@ -34,8 +35,11 @@ LEVELS: Mapping[type[Fact], int] = {
 class FactLog:
     """An observer that logs one line per fact. Facts below the level cost one comparison."""
 
-    def __init__(self, logger: logging.Logger, *, redact: Redact | None = None) -> None:
+    def __init__(
+        self, logger: logging.Logger, *, names: ScheduleNames | None = None, redact: Redact = str
+    ) -> None:
         self._logger = logger
+        self._names = names
         self._redact = redact
 
     def notify(self, fact: Fact) -> None:
@@ -43,10 +47,18 @@ class FactLog:
         level = LEVELS.get(type(fact), logging.INFO)
         if not self._logger.isEnabledFor(level):
             return
-        fields = _truncate({"fact": str(type(fact).__struct_config__.tag), **encode(fact)})
-        if self._redact is not None:
-            fields = {name: self._redact(v) if isinstance(v, str) else v for name, v in fields.items()}
+        fields = fact_fields(fact, names=self._names, redact=self._redact)
         self._logger.log(level, "%s", fields["fact"], extra={"fact": fields})
+
+
+def fact_fields(fact: Fact, *, names: ScheduleNames | None, redact: Redact) -> dict[str, Any]:
+    """The fields of a fact for a log record: the name of the schedule comes before its id."""
+    fields: dict[str, Any] = {"fact": str(type(fact).__struct_config__.tag)}
+    fields |= dict.fromkeys(("at", "namespace"))
+    schedule = names(getattr(fact, "schedule_id", "")) if names is not None else ""
+    fields |= {"schedule": schedule} if schedule else {}
+    fields |= encode(fact)
+    return {name: redact(v) if isinstance(v, str) else v for name, v in _truncate(fields).items()}
 
 
 class JsonFormatter(logging.Formatter):

@@ -16,6 +16,7 @@ from timewright.core import facts
 from timewright.core.facts import Fact
 from timewright.core.run.run import Reason
 from timewright.core.schedule.decision import Source
+from timewright.ports.schedule_names import ScheduleNames
 from timewright.telemetry.metric_definitions import (
     BUILD_INFO,
     EVENT_METRICS,
@@ -54,11 +55,14 @@ class LabelLimiter:
 class Metrics:
     """An observer that counts facts and renders them for a scraper."""
 
-    def __init__(self, *, version: str, store: str, schedules: int = 0) -> None:
+    def __init__(
+        self, *, version: str, store: str, schedules: int = 0, names: ScheduleNames | None = None
+    ) -> None:
         self.registry = CollectorRegistry()
         self._pairs = LabelLimiter(MAX_LABEL_SETS)
         self._namespaces = LabelLimiter(MAX_LABEL_SETS)
         self._schedules = LabelLimiter(schedules) if schedules else None
+        self._names = names
         self._started_at: OrderedDict[tuple[str, int], datetime] = OrderedDict()
         self._statements: dict[str, Callable[[float], None]] = {}
         self._rendering = threading.Lock()
@@ -125,8 +129,7 @@ class Metrics:
     def on_succeeded(self, fact: facts.RunSucceeded) -> None:
         """Count a success."""
         self._count_end(fact, "succeeded")
-        if self._schedules is not None and fact.schedule_id:
-            labels = self._schedules(fact.namespace, fact.schedule_id)
+        if (labels := self._schedule_labels(fact)) is not None:
             self.get("schedule_last_success_timestamp_seconds").labels(*labels).set(fact.at.timestamp())
 
     def on_failed(self, fact: facts.RunFailed | facts.RunParked) -> None:
@@ -163,9 +166,15 @@ class Metrics:
 
     def _count(self, fact: Any, outcome: str) -> None:
         self.get("runs").labels(*self._pairs(fact.namespace, fact.queue), outcome).inc()
-        if self._schedules is not None and fact.schedule_id:
-            labels = self._schedules(fact.namespace, fact.schedule_id)
+        if (labels := self._schedule_labels(fact)) is not None:
             self.get("schedule_runs").labels(*labels, outcome).inc()
+
+    def _schedule_labels(self, fact: Any) -> tuple[str, ...] | None:
+        """Namespace and name of the schedule, if schedules have their own metrics."""
+        if self._schedules is None or not fact.schedule_id:
+            return None
+        name = self._names(fact.schedule_id) if self._names is not None else ""
+        return self._schedules(fact.namespace, name or fact.schedule_id)
 
     def _record_duration(self, fact: Any) -> None:
         began = self._started_at.pop((fact.run_id, fact.fence), None)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from timewright.errors import InvalidInput, NotAllowed
 from timewright.ports import Clock, Observer, Store, Target
+from timewright.ports.schedule_names import ScheduleNames, names_in
 from timewright.settings import Settings
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from timewright.telemetry.live_metrics import HealthSource
     from timewright.telemetry.metrics import Metrics
     from timewright.telemetry.metrics_server import MetricsServer
@@ -21,30 +25,47 @@ Redact = Callable[[str], str]
 class Telemetry:
     """The observers that the settings enable; disabled ones are not imported."""
 
-    def __init__(self, settings: Settings, *, clock: Clock, redact: Redact | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, clock: Clock, redact: Redact = str, is_embedded: bool = False
+    ) -> None:
         self._settings = settings
         self._clock = clock
+        self._redact = redact
+        self._is_embedded = is_embedded
         self._metrics: Metrics | None = None
         self._tracing: Tracing | None = _tracing() if settings.trace else None
         self._server: MetricsServer | None = None
         self.observers: list[Observer] = []
-        if settings.log != "off":
-            from timewright.telemetry.log import FactLog, new_logger
 
-            logger = new_logger(settings.log, level=settings.log_level)
-            self.observers.append(FactLog(logger, redact=redact))
-
-    def wrap_store(self, store: Store) -> Store:
-        """Wrap the store to measure its queries, if metrics are on."""
+    def attach(self, store: Store) -> Store:
+        """Create the observers; return the store, wrapped to measure its queries if metrics are on."""
+        names = names_in(store)
+        self._add_log(store, names)
         if not (self._settings.metrics or self._settings.metrics_port):
             return store
         from timewright.telemetry.metrics import Metrics
         from timewright.telemetry.timed_store import TimedStore
 
         kind = "postgresql" if hasattr(store, "notify") else "sqlite"
-        self._metrics = Metrics(version=_version(), store=kind, schedules=self._settings.metric_schedules)
+        self._metrics = Metrics(
+            version=_version(), store=kind, schedules=self._settings.metric_schedules, names=names
+        )
         self.observers.append(self._metrics)
         return TimedStore(store, measure=self._metrics.observe_statement, monotonic=self._clock.monotonic)
+
+    def _add_log(self, store: Store, names: ScheduleNames) -> None:
+        """Add the log of the settings, else the application's own if the scheduler is embedded in one."""
+        if self._settings.log != "off":
+            from timewright.telemetry.log import FactLog, new_logger
+
+            logger = new_logger(self._settings.log, level=self._settings.log_level)
+            self.observers.append(FactLog(logger, names=names, redact=self._redact))
+        elif self._is_embedded:
+            from timewright.telemetry.application_log import ApplicationLog, stored_traceback
+
+            self.observers.append(
+                ApplicationLog(names, traceback_of=partial(stored_traceback, store), redact=self._redact)
+            )
 
     def register_live_metrics(self, store: Store, *, health: HealthSource) -> None:
         """Add the live metrics of the store and the engine's loop, if metrics are on."""
@@ -68,7 +89,7 @@ class Telemetry:
             )
         return self._metrics.text(monotonic_now=self._clock.monotonic())
 
-    def start(self) -> None:
+    def start(self, scrape: Callable[[str], str], *, tls: SSLContext | None = None) -> None:
         """Start the metrics server, if the settings have a port for it."""
         if not self._settings.metrics_port or self._metrics is None:
             return
@@ -76,7 +97,7 @@ class Telemetry:
 
         address, port = self._settings.metrics_host, self._settings.metrics_port
         try:
-            self._server = MetricsServer(address, port, text=self.metrics_text)
+            self._server = MetricsServer(address, port, scrape=scrape, tls=tls)
         except OSError as error:
             raise InvalidInput(
                 f"metrics cannot be served at {address}:{port}: {error.strerror or error}",

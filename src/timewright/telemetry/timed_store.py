@@ -44,7 +44,7 @@ class TimedStore:
     def nonblocking_reader(self) -> NonBlockingReader | None:
         """The store's non-blocking reader, measured, if it has one."""
         nonblocking_reader: NonBlockingReader | None = getattr(self._store, "nonblocking_reader", None)
-        return _TimedGlimpses(nonblocking_reader, self) if nonblocking_reader is not None else None
+        return _TimedReader(nonblocking_reader, self) if nonblocking_reader is not None else None
 
     def close(self) -> None:
         """Close every connection."""
@@ -66,7 +66,7 @@ class TimedStore:
             self._measure(TRANSACTION_LABELS[name], self._monotonic() - began)
 
 
-class _TimedGlimpses:
+class _TimedReader:
     """A measured non-blocking reader.
 
     Only whole reads are measured: timing each query costs as much as the query.

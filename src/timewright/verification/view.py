@@ -137,6 +137,23 @@ class HistoryView:
         return index
 
     @cached_property
+    def interval_hints(self) -> dict[str, list[tuple[int, int]]]:
+        """When an interval hint was in force: from its request to its expiry, replacement or removal."""
+        index: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        for subject, lines in self.audit.items():
+            hint: tuple[int, int] | None = None
+            for line in lines:
+                requested = _interval_hint_end(line)
+                if requested is None and line.action != "schedule.clear_hints":
+                    continue
+                if hint is not None:
+                    index[subject].append((hint[0], min(hint[1], line.at)))
+                hint = (line.at, requested) if requested is not None else None
+            if hint is not None:
+                index[subject].append(hint)
+        return index
+
+    @cached_property
     def pauses(self) -> dict[str, list[tuple[int, int]]]:
         """Manual pauses that lasted until a resume, or last still: start and end."""
         index: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -286,6 +303,15 @@ class HistoryView:
     @cached_property
     def _objects(self) -> dict[tuple[str, str, str], JsonObject]:
         return {(row.kind, row.namespace, row.name): row.body for row in self.history.objects}
+
+
+def _interval_hint_end(line: AuditRow) -> int | None:
+    """When an interval hint expires, by its audit entry; None for other entries."""
+    if line.action != "schedule.hint" or not line.after.startswith("interval "):
+        return None
+    with suppress(ValueError):
+        return parse_instant(line.after.rpartition(" until ")[2])
+    return None
 
 
 def parse_json_object(text: str) -> JsonObject | None:

@@ -10,6 +10,7 @@ from timewright.wiring.functions import (
     new_registry,
 )
 from timewright.wiring.instance import Instance, policy_file_watcher, target_tester
+from timewright.wiring.metrics_port import check_metrics_host, check_remote_key
 from timewright.wiring.store_urls import (
     build_auth_cache,
     copy_store,
@@ -25,6 +26,8 @@ __all__ = [
     "HOSTED_STORE_VARIABLE",
     "Instance",
     "build_auth_cache",
+    "check_metrics_host",
+    "check_remote_key",
     "check_target",
     "copy_store",
     "host_inspector",

@@ -28,6 +28,13 @@ from timewright.ports.host_info import HostInfo
 from timewright.settings import Settings
 from timewright.telemetry.telemetry import Telemetry
 from timewright.wiring.functions import check_target, new_registry
+from timewright.wiring.metrics_port import (
+    check_metrics_host,
+    check_remote_key,
+    is_private,
+    metrics_for,
+    metrics_tls,
+)
 from timewright.wiring.store_urls import change_listener_of, notifier_of, with_notifications
 from timewright.wiring.target_factory import TargetFactory
 
@@ -52,6 +59,7 @@ class Instance:
         observers: Sequence[Observer] = (),
         isolated: bool = False,
         own_process: bool = False,
+        is_embedded: bool = False,
         auth_cache: AuthCache | None = None,
         own_ports: Sequence[int] = (),
         own_addresses: Sequence[str] = (),
@@ -67,8 +75,10 @@ class Instance:
         self.waker = EventWaker()
         self.instance_id = self.ids.new("instance", now=store.now())
         self.redaction = SecretRedactor()
-        self.telemetry = Telemetry(settings, clock=self.clock, redact=self.redaction.redact_text)
-        self.store = self.telemetry.wrap_store(store)
+        self.telemetry = Telemetry(
+            settings, clock=self.clock, redact=self.redaction.redact_text, is_embedded=is_embedded
+        )
+        self.store = self.telemetry.attach(store)
         self.target_factory = TargetFactory(
             self.store,
             settings=settings,
@@ -105,6 +115,9 @@ class Instance:
         """The metrics of this instance in the Prometheus text format."""
         return self.telemetry.metrics_text()
 
+    def _scrape(self, authorization: str) -> str:
+        return metrics_for(self.context(), self.metrics_text(), authorization)
+
     def context(self) -> OperationContext:
         """The context for operations on this instance."""
         return OperationContext(
@@ -136,10 +149,13 @@ class Instance:
     def start(self) -> None:
         """Start the engine, after applying the policy file."""
         self.target_factory.check()
+        check_metrics_host(self.settings)
+        if not is_private(self.settings):
+            check_remote_key(self.context(), field="metrics_host")
         self.apply_policy_file()
         if self.registry.uses_entry_points:
             self.registry.load_entry_points()
-        self.telemetry.start()
+        self.telemetry.start(self._scrape, tls=metrics_tls(self.settings))
         self.loop.start()
 
     def stop(self, *, wait: timedelta | None = None) -> str:

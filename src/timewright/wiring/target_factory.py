@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -80,13 +81,20 @@ class TargetFactory:
 
     def _call(self) -> Target:
         from timewright.targets.call.target import CallTarget
+        from timewright.targets.processes.environment import function_environment
 
+        scheme, _, variable = self._settings.advisor.key.partition(":")
         return CallTarget(
             self._registry,
             isolation="process" if self._isolated else "inherit",
             threads=self._settings.threads,
             workers=self._settings.workers,
-            passed=(HOSTED_STORE_VARIABLE,) if self._isolated else (),
+            environment=partial(
+                function_environment,
+                self._settings.environment,
+                always=(HOSTED_STORE_VARIABLE,) if self._isolated else (),
+                withheld=(variable,) if scheme == "env" else (),
+            ),
             loop=self._call_loop(),
         )
 

@@ -200,7 +200,7 @@ def test_a_group_commit_continues_until_every_waiting_write_is_done(
     monkeypatch.setattr(sqlite, "MAX_GROUP_COMMITS", 2)
     first = [make_run() for _ in range(5)]
     for run in first:
-        store._waiting.append(sqlite._Job(partial(_add, run)))
+        store._waiting.append(sqlite._WriteJob(partial(_add, run)))
     last = make_run()
     assert add(store, last) == {last.id}
     assert count(store) == 6

@@ -6,13 +6,16 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.conformance.support.builders import (
     NOON,
     TICK,
     add,
     admit,
+    ended,
     get,
+    leased,
     make_progress,
     make_run,
     make_schedule,
@@ -20,6 +23,7 @@ from tests.conformance.support.builders import (
     pages,
     put,
     schedule_write,
+    settle,
     with_previous_runs,
 )
 from timewright.core.moments import DAY, HOUR, MINUTE
@@ -170,6 +174,22 @@ def test_recent_runs_follow_the_history_of_each_schedule(store: Store, nightly: 
         newest = find(store, schedule_id=schedule_id)[:3]
         assert [mark.run for mark in marks[schedule_id]] == newest[::-1]
     assert set(marks) == {nightly, other.id}
+
+
+def test_the_first_start_of_a_retried_run_is_that_of_its_first_attempt(store: Store, nightly: str) -> None:
+    run, unstarted = make_run(nightly, planned_at=NOON), make_run()
+    admit(store, nightly, run)
+    add(store, unstarted)
+    for n in range(2):
+        now = NOON + n * HOUR
+        (held,) = leased(store, get(store, run.id), at=now)
+        after, attempt = ended(held, RunState.READY, at=now + MINUTE)
+        settle(store, (replace(after, started_at=now), replace(attempt, started_at=now)))
+    assert store.read(lambda tx: tx.first_starts([run.id, unstarted.id])) == {run.id: NOON}
+    (mark,) = store.read(lambda tx: tx.recent_runs([nightly], limit_each=3))[nightly]
+    assert mark.started_at == NOON
+    past = store.read(lambda tx: tx.past_runs(run.namespace, since=NOON, limit=10))
+    assert [one.late_by for one in past if one.late_by is not None] == [0 * HOUR]
 
 
 def test_next_schedules_come_by_wake_up(store: Store) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from timewright.core.recurrence.phrase_grammar import parse_moment
+from timewright.core.recurrence.phrases import parse_moment
 from timewright.errors import InvalidInput, InvalidInstant, InvalidZone
 
 BERLIN = "Europe/Berlin"

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from timewright.core.input.decode import decode
-from timewright.core.recurrence.phrase_grammar import Recurrence, list_rules, parse_moment, parse_recurrence
-from timewright.core.recurrence.phrase_grammar.rules import GRAMMAR
-from timewright.core.recurrence.phrase_grammar.tokens import MONTH_NAMES, VOCABULARY, WEEKDAY_NAMES, split
+from timewright.core.recurrence.phrases import Recurrence, list_rules, parse_moment, parse_recurrence
+from timewright.core.recurrence.phrases.rules import GRAMMAR
+from timewright.core.recurrence.phrases.tokens import MONTH_NAMES, VOCABULARY, WEEKDAY_NAMES, split
 from timewright.core.recurrence.triggers import AnyTrigger, with_anchor
 from timewright.errors import TimewrightError
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from timewright.core.input.decode import decode
-from timewright.core.recurrence.phrase_grammar import Recurrence, list_rules, parse_moment, parse_recurrence
-from timewright.core.recurrence.phrase_grammar.rules import GRAMMAR
-from timewright.core.recurrence.phrase_grammar.tokens import split
+from timewright.core.recurrence.phrases import Recurrence, list_rules, parse_moment, parse_recurrence
+from timewright.core.recurrence.phrases.rules import GRAMMAR
+from timewright.core.recurrence.phrases.tokens import split
 from timewright.core.recurrence.triggers import AnyTrigger, with_anchor
 from timewright.errors import InvalidCron, InvalidInput, InvalidZone
 

@@ -149,7 +149,7 @@ def test_a_list_of_triggers_is_neither_empty_nor_endless() -> None:
         (After(MINUTE), "1m after the last run ended"),
         (Once(NOON), "once at 2026-03-10T12:00:00Z"),
         (Manual(), "only on request"),
-        (AnyOf((every("5m"), Once(NOON))), "every 5m or once at 2026-03-10T12:00:00Z"),
+        (AnyOf((every(5 * MINUTE), Once(NOON))), "every 5m or once at 2026-03-10T12:00:00Z"),
     ],
 )
 def test_every_trigger_has_a_description(trigger: AnyTrigger, words: str) -> None:

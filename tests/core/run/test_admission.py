@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -228,8 +229,7 @@ def test_beyond_a_thousand_skips_are_counted_in_one_row() -> None:
 def test_a_drop_never_spans_an_instant_that_has_a_row_of_its_own() -> None:
     made = schedule(
         Every(SECOND, NOON),
-        catch_up=CatchUp.ALL,
-        catch_up_limit=10_000,
+        catch_up=CatchUp.LAST,
         overlap=Overlap.REPLACE,
         grace=0 * SECOND,
     )
@@ -281,14 +281,11 @@ def test_caught_up_occurrences_are_carried_over_if_the_queue_is_full() -> None:
     assert first.progress.next_at == at(3)
 
 
-def test_replace_runs_only_the_newest_of_several() -> None:
+def test_under_replace_missed_occurrences_run_in_sequence_and_a_live_one_replaces() -> None:
     made = schedule(overlap=Overlap.REPLACE, catch_up=CatchUp.ALL)
-    assert verdict_rows(pass_at(made, 3, in_flight=BUSY)) == [
-        ("superseded", 1),
-        ("superseded", 2),
-        ("replace", 3),
-    ]
-    assert verdict_rows(pass_at(made, 3)) == [("superseded", 1), ("superseded", 2), ("fire", 3)]
+    assert verdict_rows(pass_at(made, 3, in_flight=BUSY)) == [("hold", 1), ("hold", 2), ("hold", 3)]
+    assert verdict_rows(pass_at(made, 3)) == [("fire", 1), ("hold", 2), ("hold", 3)]
+    assert verdict_rows(pass_at(made, 1, in_flight=BUSY)) == [("replace", 1)]
 
 
 def test_with_catch_up_all_a_single_missed_occurrence_is_held_behind_a_live_run() -> None:
@@ -401,10 +398,10 @@ def test_with_align_now_a_schedule_runs_at_the_end_of_its_pause() -> None:
     assert after.progress.next_at == at(17)
 
 
-def test_a_clamped_schedule_decides_again_at_the_end_of_its_pause() -> None:
+def test_under_a_clamp_the_instants_of_a_pause_are_skipped() -> None:
     made = schedule(Cron("*/5 * * * *"), clamp=Clamp(min=2 * MINUTE))
     after = pass_at(made, 7, progress=paused(made, 1, 7))
-    assert after.verdicts == ()
+    assert verdict_rows(after) == [("paused", 5)]
     assert after.progress.next_at == at(10)
 
 
@@ -553,7 +550,7 @@ def test_occurrences_displaced_by_a_hint_are_not_missed_after_it_expires() -> No
     assert verdict_rows(pass_at(made, 22, progress=paused_then)) == [("paused", 21), ("fire", 22)]
 
 
-def test_occurrences_displaced_by_a_ladder_are_not_missed_after_a_success() -> None:
+def test_what_came_due_during_the_run_that_ends_a_streak_is_caught_up_and_nothing_before_it() -> None:
     made = schedule(cadence=Ladder(steps=(5 * MINUTE,)), catch_up=CatchUp.ALL)
     failed = Run(id="r", planned_at=at(1), fire_at=at(1), state=RunState.FAILED, created_at=at(1))
     first = pass_at(made, 1)
@@ -561,10 +558,10 @@ def test_occurrences_displaced_by_a_ladder_are_not_missed_after_a_success() -> N
     assert progress.next_at == at(6.5)
     second = pass_at(made, 6.5, progress=progress)
     assert verdict_rows(second) == [("fire", 6.5)]
-    done = replace(failed, state=RunState.SUCCEEDED)
+    done = replace(failed, planned_at=at(6.5), state=RunState.SUCCEEDED)
     progress, _ = settle_schedule(made, second.progress, done, now=at(9.5))
-    assert progress.next_at == at(10)
-    assert verdict_rows(pass_at(made, 10, progress=progress)) == [("fire", 10)]
+    assert progress.next_at == at(7)
+    assert verdict_rows(pass_at(made, 9.5, progress=progress)) == [("fire", 7), ("hold", 8), ("hold", 9)]
 
 
 def test_an_expired_hint_does_not_hide_missed_occurrences() -> None:
@@ -572,6 +569,128 @@ def test_an_expired_hint_does_not_hide_missed_occurrences() -> None:
     old = Hints(interval=IntervalHint(interval=HOUR, expires_at=NOON))
     progress = replace(first_progress(made), hints=old)
     assert verdict_rows(pass_at(made, 3, progress=progress)) == [("missed", 1), ("missed", 2), ("fire", 3)]
+
+
+def hinted(made: Schedule, **hints: Any) -> ScheduleProgress:
+    """The progress of a schedule whose hints were given at noon."""
+    progress = replace(first_progress(made), hints=Hints(**hints))
+    return apply_decision(made, progress, plan_next(made, progress, now=NOON))
+
+
+def test_a_schedule_wakes_when_its_hint_expires_and_follows_its_trigger_again() -> None:
+    made = schedule(Every(5 * MINUTE, NOON), adaptive=True)
+    progress = hinted(made, interval=IntervalHint(interval=DAY, expires_at=at(10)))
+    assert (progress.next_at, progress.wake_at) == (NOON + DAY, at(10))
+    on_time = pass_at(made, 10, progress=progress)
+    assert verdict_rows(on_time) == [("fire", 10)]
+    early = replace(progress, hints=Hints(interval=IntervalHint(interval=DAY, expires_at=at(8))))
+    quiet = pass_at(made, 8, progress=early)
+    assert (quiet.verdicts, quiet.progress.next_at, quiet.progress.wake_at) == ((), at(10), at(10))
+
+
+def test_after_an_outage_the_trigger_decides_from_the_expiry_of_a_hint_on() -> None:
+    made = schedule(adaptive=True, catch_up=CatchUp.ALL, overlap=Overlap.ALLOW)
+    progress = hinted(made, interval=IntervalHint(interval=150 * SECOND, expires_at=at(5)))
+    late = pass_at(made, 7.5, progress=progress)
+    assert verdict_rows(late) == [("fire", 2.5), ("fire", 5), ("fire", 6), ("fire", 7)]
+    assert [v.source for v in late.verdicts][:2] == [Source.AI_INTERVAL, Source.BASELINE_INTERVAL]
+    assert late.progress.hints == Hints()
+
+
+def test_what_came_due_before_a_hint_is_an_occurrence_also_while_the_hint_is_in_force() -> None:
+    made = schedule(adaptive=True, catch_up=CatchUp.ALL, overlap=Overlap.ALLOW)
+    hint = IntervalHint(interval=HOUR, created_at=at(3.5), expires_at=at(90))
+    progress = replace(first_progress(made), hints=Hints(interval=hint))
+    after = pass_at(made, 6.5, progress=progress)
+    assert verdict_rows(after) == [("fire", 1), ("fire", 2), ("fire", 3)]
+    assert after.progress.next_at == at(66.5)
+
+
+def test_an_expired_hint_is_kept_while_its_occurrence_is_carried_over() -> None:
+    made = schedule(adaptive=True, catch_up=CatchUp.ALL, catch_up_limit=1)
+    progress = hinted(made, interval=IntervalHint(interval=150 * SECOND, expires_at=at(5)))
+    full = pass_at(made, 7.5, progress=progress, in_flight=InFlightCounts(live=1, held=1))
+    assert (full.verdicts, full.progress.next_at) == ((), at(2.5))
+    first = pass_at(made, 7.5, progress=full.progress)
+    second = pass_at(made, 7.5, progress=first.progress)
+    assert verdict_rows(first) + verdict_rows(second)[:1] == [("fire", 2.5), ("fire", 5)]
+
+
+def test_a_one_shot_hint_hides_no_instant_of_the_trigger_and_runs_after_an_outage() -> None:
+    made = schedule(Every(5 * MINUTE, NOON), adaptive=True, catch_up=CatchUp.ALL, overlap=Overlap.ALLOW)
+    progress = hinted(made, one_shot=OneShotHint(at=at(8), expires_at=at(30)))
+    assert (progress.next_at, progress.wake_at) == (at(5), at(5))
+    before = pass_at(made, 6, progress=progress)
+    assert (verdict_rows(before), before.progress.next_at) == ([("fire", 5)], at(8))
+    late = pass_at(made, 16, progress=progress)
+    assert verdict_rows(late) == [("fire", 5), ("fire", 8), ("fire", 10), ("fire", 15)]
+    assert late.progress.hints.one_shot is None
+
+
+def test_the_instants_that_a_minimum_displaces_are_one_row() -> None:
+    made = schedule(clamp=Clamp(min=150 * SECOND), catch_up=CatchUp.ALL, overlap=Overlap.ALLOW)
+    assert pass_at(made, 2, progress=first_progress(made)).verdicts == ()
+    after = pass_at(made, 5.5)
+    assert verdict_rows(after) == [("clamped", 1), ("fire", 2.5), ("clamped", 3), ("fire", 5)]
+    counts = [(v.count, v.last_of) for v in after.verdicts if isinstance(v, Drop)]
+    assert counts == [(2, at(2)), (2, at(4))]
+    assert (after.progress.cursor, after.progress.next_at) == (at(5), at(7.5))
+
+
+def test_a_maximum_adds_occurrences_and_displaces_none() -> None:
+    made = schedule(Every(5 * MINUTE, NOON), clamp=Clamp(max=2 * MINUTE), catch_up=CatchUp.ALL)
+    after = pass_at(made, 7.5)
+    assert [planned for _, planned in verdict_rows(after)] == [2, 4, 5, 7]
+    assert [v.source for v in after.verdicts][2:] == [Source.BASELINE_INTERVAL, Source.CLAMPED_MAX]
+
+
+def test_the_clamp_counts_from_a_one_shot_hint() -> None:
+    made = schedule(Every(5 * MINUTE, NOON), adaptive=True, clamp=Clamp(min=2 * MINUTE))
+    after = pass_at(made, 4, progress=hinted(made, one_shot=OneShotHint(at=at(4), expires_at=at(30))))
+    assert (verdict_rows(after), after.progress.next_at) == ([("fire", 4)], at(6))
+    assert verdict_rows(pass_at(made, 6, progress=after.progress)) == [("clamped", 5), ("fire", 6)]
+
+
+def test_before_an_edit_displaced_instants_are_recorded_up_to_now() -> None:
+    made = schedule(clamp=Clamp(min=5 * MINUTE))
+    edited = admit_general(made, first_progress(made), in_flight=IDLE, now=at(3.5), before_edit=True)
+    (drop,) = edited.verdicts
+    assert isinstance(drop, Drop)
+    assert (drop.planned_at, drop.last_of, drop.count) == (at(1), at(3), 3)
+    assert (edited.progress.cursor, edited.progress.next_at) == (at(3), at(5))
+
+
+@given(
+    trigger=triggers,
+    low=st.none() | st.integers(1, 600).map(lambda n: n * SECOND),
+    high=st.none() | st.integers(601, 1200).map(lambda n: n * SECOND),
+    steps=st.lists(st.integers(1, 900), min_size=1, max_size=12),
+)
+def test_under_a_clamp_every_instant_is_accounted_for_however_late_the_engine_is(
+    trigger: AnyTrigger, low: timedelta | None, high: timedelta | None, steps: list[int]
+) -> None:
+    made = schedule(trigger, clamp=Clamp(min=low, max=high), catch_up=CatchUp.NONE, overlap=Overlap.ALLOW)
+    progress, now, rows = first_progress(made), NOON, list[Verdict]()
+    for step in steps:
+        now += step * SECOND
+        admission = admit(made, progress, in_flight=IDLE, now=now)
+        progress, rows = admission.progress, [*rows, *admission.verdicts]
+    prompt = admit(made, first_progress(made), in_flight=IDLE, now=now).verdicts
+    assert [v.planned_at for v in rows] == [v.planned_at for v in prompt]
+    counted = sum(v.count for v in rows if isinstance(v, Drop))
+    planned = set(instants(made, NOON, progress.cursor))
+    own_rows = {v.planned_at for v in rows if not isinstance(v, Drop)}
+    assert counted + len(own_rows & planned) == len(planned)
+
+
+def test_occurrences_due_before_a_failure_are_decided_before_its_cadence() -> None:
+    made = schedule(cadence=Ladder(steps=(5 * MINUTE,)), catch_up=CatchUp.ALL, overlap=Overlap.ALLOW)
+    failed = Run(id="r", planned_at=at(1), fire_at=at(1), state=RunState.FAILED, created_at=at(1))
+    progress, decision = settle_schedule(made, pass_at(made, 1).progress, failed, now=at(3.5))
+    assert (decision, progress.next_at) == (None, at(2))
+    after = pass_at(made, 4.5, progress=progress)
+    assert verdict_rows(after) == [("fire", 2), ("fire", 3)]
+    assert after.progress.next_at == at(8.5)
 
 
 # Jitter
@@ -618,12 +737,23 @@ def test_jitter_stays_in_its_bounds_and_below_the_next_occurrence(
     catch_up=st.sampled_from(CatchUp),
     steps=st.lists(st.integers(1, 400), min_size=1, max_size=20),
     busy=st.booleans(),
+    clamp=st.sampled_from([Clamp(), Clamp(min=2 * MINUTE), Clamp(max=10 * MINUTE)]),
+    hint=st.sampled_from([None, 90 * SECOND, HOUR]),
 )
 def test_the_fast_path_agrees_with_general_admission(
-    trigger: AnyTrigger, overlap: Overlap, catch_up: CatchUp, steps: list[int], busy: bool
+    *,
+    trigger: AnyTrigger,
+    overlap: Overlap,
+    catch_up: CatchUp,
+    steps: list[int],
+    busy: bool,
+    clamp: Clamp,
+    hint: timedelta | None,
 ) -> None:
-    made = schedule(trigger, overlap=overlap, catch_up=catch_up)
+    made = schedule(trigger, overlap=overlap, catch_up=catch_up, clamp=clamp, adaptive=hint is not None)
     progress, now, in_flight = first_progress(made), NOON, InFlightCounts(live=int(busy))
+    if hint is not None:
+        progress = hinted(made, interval=IntervalHint(interval=hint, expires_at=at(10)))
     for step in steps:
         now += step * SECOND
         short = admit_on_time(made, progress, in_flight=in_flight, now=now)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from tests.faults.tools.worker_fleet import wait_until
 from timewright import Scheduler
+from timewright.operations.views import RunDetail
 
 DONE = ("succeeded", "failed", "parked", "cancelled", "skipped")
 QUICK = {"max_attempts": 2, "backoff": {"kind": "constant", "wait": "0.05s"}}
@@ -46,13 +46,13 @@ def ours() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("timewright-")]
 
 
-def finish(app: Scheduler, name: str) -> dict[str, Any]:
+def finish(app: Scheduler, name: str) -> RunDetail:
     """Run a schedule now and wait for its end; return the run with its attempts."""
-    run_id = app.schedules.run(schedule=name)["run"]["id"]
+    run_id = app.schedules.run(schedule=name).run.id
 
-    def look() -> dict[str, Any] | None:
-        found: dict[str, Any] = app.runs.get(run=run_id)
-        return found if found["run"]["state"] in DONE else None
+    def look() -> RunDetail | None:
+        found = app.runs.get(run=run_id)
+        return found if found.run.state in DONE else None
 
-    found: dict[str, Any] = wait_until(look, f"{name} to end")
+    found: RunDetail = wait_until(look, f"{name} to end")
     return found

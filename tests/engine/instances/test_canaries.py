@@ -21,6 +21,7 @@ from tests.interfaces.terminal import invoke
 from tests.targets.http.scripted_server import ScriptedServer, ServerConnection, respond
 from timewright import Scheduler
 from timewright.operations import operations
+from timewright.operations.views import RunDetail
 from timewright.settings import Settings
 from timewright.wiring import copy_store
 
@@ -64,14 +65,14 @@ def app(
     app.stop(wait=timedelta(0))
 
 
-def finish(app: Scheduler, name: str) -> dict[str, Any]:
-    run_id = app.schedules.run(schedule=name)["run"]["id"]
+def finish(app: Scheduler, name: str) -> RunDetail:
+    run_id = app.schedules.run(schedule=name).run.id
 
-    def look() -> dict[str, Any] | None:
-        found: dict[str, Any] = app.runs.get(run=run_id)
-        return found if found["run"]["state"] in DONE else None
+    def look() -> RunDetail | None:
+        found = app.runs.get(run=run_id)
+        return found if found.run.state in DONE else None
 
-    found: dict[str, Any] = wait_until(look, f"{name} to end")
+    found: RunDetail = wait_until(look, f"{name} to end")
     return found
 
 
@@ -118,16 +119,16 @@ def test_secrets_reach_the_target_and_nothing_else(
     assert b'canary \\"body\\" & 7b52009b' in heard.body
     assert b'"plain":"secret://"' in heard.body
 
-    answered = called["attempts"][0]["result"]
+    answered = called.attempts[0].result
     assert "secret://header" in answered["body"]
     assert "secret://query" in answered["body"]
     assert "secret://body" in answered["body"]
     assert answered["headers"]["x-request-id"] == "Bearer secret://header"
-    output = ran["attempts"][0]["result"]
+    output = ran.attempts[0].result
     assert output["exit"] == 3
     assert output["output"].startswith("secret://environment\n")
     assert "bytes left out" in output["output"]
-    assert missing["attempts"][0]["error"] == "secret://nobody is needed but could not be read"
+    assert missing.attempts[0].error == "secret://nobody is needed but could not be read"
 
     said = everything_said(app, place)
     app.stop(wait=timedelta(0))
@@ -148,7 +149,7 @@ def spellings(canary: str) -> set[str]:
 
 def everything_said(app: Scheduler, place: str) -> str:
     """The answers of the Python and command line interfaces to every read operation."""
-    runs = [row["id"] for row in app.runs.list()["runs"]]
+    runs = [row.id for row in app.runs.list().runs]
     asked: list[tuple[str, dict[str, Any]]] = [
         ("run list", {}),
         ("schedule list", {}),

@@ -69,7 +69,7 @@ def test_a_write_through_another_store_object_ends_a_sleep(place: str) -> None:
         wait_until(lambda: app.instance.loop._sleeps_until.year < 9999, "the rest to begin")
         other = Scheduler(place)
         other.schedules.create(name="soon", every="1s", note="now")
-        wait_until(lambda: other.runs.list(state="succeeded")["runs"], "the rest to end", seconds=45)
+        wait_until(lambda: other.runs.list(state="succeeded").runs, "the rest to end", seconds=45)
         other.stop()
 
 
@@ -80,7 +80,7 @@ def test_a_write_by_the_command_line_ends_a_sleep(place: str) -> None:
         command = [sys.executable, "-m", "timewright", "schedule", "run", "by-hand", "--store", place]
         paths = os.pathsep.join(path for path in sys.path if path)
         subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": paths})
-        wait_until(lambda: app.runs.list(state="succeeded")["runs"], "the rest to end", seconds=45)
+        wait_until(lambda: app.runs.list(state="succeeded").runs, "the rest to end", seconds=45)
 
 
 # SQLite.

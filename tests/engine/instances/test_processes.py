@@ -32,7 +32,7 @@ def test_a_worker_that_is_killed_costs_an_attempt_and_another_does_its_work(flee
     first.send_signal(signal.SIGKILL)
     done = fleet.wait_for_state(run)
     assert outcomes(done) == [("lost", 1, True), ("succeeded", 2, False)]
-    assert done["run"]["attempts"] == 1
+    assert done.run.attempts == 1
     again = fleet.wait_for_line("began", schedule="work", fence=2)
     assert (again.pid, again.key) == (second.pid, began.key)
     assert second.output_starting("lease-lost") == [f"lease-lost {run} 1"]
@@ -63,7 +63,7 @@ def test_a_worker_that_wakes_after_its_lease_expired_changes_nothing(
         assert outcomes(fleet.get(run)) == [("lost", 1, True), ("succeeded", 2, False)]
         assert fleet.wait_for_line("began", schedule=name, fence=2).pid == second.pid
     assert len({line.key for line in fleet.journal_lines("began")}) == 2, "each run kept its key"
-    assert fleet.get(runs["deaf"])["attempts"][1]["result"] == "fence 2"
+    assert fleet.get(runs["deaf"]).attempts[1].result == "fence 2"
     assert not first.has_ended, "it goes on with other work"
 
 
@@ -84,10 +84,10 @@ def test_a_worker_that_is_stopped_finishes_or_releases_its_runs(fleet: WorkerFle
     assert outcomes(fleet.get(brief)) == [("succeeded", 1, False)], "it waited for what was nearly done"
     given_back = fleet.get(long)
     assert outcomes(given_back) == [("released", 1, False)]
-    assert given_back["attempts"][0]["error"] == "released at stop"
-    assert (given_back["run"]["state"], given_back["run"]["attempts"]) == ("ready", 0)
+    assert given_back.attempts[0].error == "released at stop"
+    assert (given_back.run.state, given_back.run.attempts) == ("ready", 0)
     assert [line.event for line in fleet.journal_lines("cancelled")] == ["cancelled:_stopping"]
-    assert (fleet.get(late)["run"]["state"], fleet.get(late)["run"]["fence"]) == ("ready", 0)
+    assert (fleet.get(late).run.state, fleet.get(late).run.fence) == ("ready", 0)
     fleet.start()
     assert outcomes(fleet.wait_for_state(long)) == [("released", 1, False), ("succeeded", 2, False)]
     fleet.wait_for_state(late)
@@ -213,7 +213,7 @@ def test_a_function_that_holds_the_interpreter_loses_no_lease_in_a_process_of_it
         assert fleet.wait_for_line("began", schedule="grind").pid != worker.pid
         done = fleet.wait_for_state(run)
         assert outcomes(done) == [("succeeded", 1, False)]
-        assert done["attempts"][0]["result"] >= 2.0, "one call was as long as the lease"
+        assert done.attempts[0].result >= 2.0, "one call was as long as the lease"
         assert worker.output_starting("lease-lost") == []
 
 
@@ -230,7 +230,7 @@ def test_a_function_that_holds_the_gil_may_lose_its_lease_but_is_settled_once(
     else:
         # It resumed before the run could be reclaimed: suspended inside a write, it locks the file.
         assert ended[0] == ("failed", 1, True)
-        assert "lease" in file_fleet.get(run)["attempts"][0]["error"]
+        assert "lease" in file_fleet.get(run).attempts[0].error
     assert outcomes(file_fleet.get(run)) == [ended[0], ("succeeded", 2, False)]
     assert [line.fence for line in file_fleet.journal_lines("began")] == [1, 2]
 

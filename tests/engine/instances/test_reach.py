@@ -13,7 +13,7 @@ import pytest
 
 from tests.targets.http.scripted_server import ScriptedServer, respond
 from timewright import Scheduler
-from timewright.core.input.decode import decode
+from timewright.core.input.decode import decode, encode
 from timewright.errors import InvalidInput, TimewrightError
 from timewright.settings import Settings
 from timewright.targets.call.target import CallTarget
@@ -35,9 +35,11 @@ def running(file: str, **settings: Any) -> Iterator[Scheduler]:
 
 def tried(app: Scheduler, **target: Any) -> dict[str, Any]:
     """The outcome of a target that is launched without a run."""
-    name = f"job-{len(app.schedules.list()['schedules'])}"
+    name = f"job-{len(app.schedules.list().schedules)}"
     app.schedules.create(name=name, manual=True, **target)
-    return dict(app.call("schedule test", schedule=name)["outcome"])
+    outcome = app.schedules.test(name).outcome
+    assert outcome is not None
+    return encode(outcome)
 
 
 def test_only_the_programs_that_are_listed_may_be_commands(file: str) -> None:
@@ -141,7 +143,7 @@ def test_history_is_limited_to_the_configured_number_of_runs(file: str) -> None:
             loop.step()
         assert loop.pruner is not None
         loop.pruner.run(now=app.instance.store.now() + timedelta(minutes=2))
-        assert len(app.runs.list()["runs"]) == 3
+        assert len(app.runs.list().runs) == 3
 
 
 @pytest.mark.parametrize(

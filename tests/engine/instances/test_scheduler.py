@@ -14,7 +14,7 @@ import pytest
 
 from tests.engine.instances.scheduler_kit import app, finish, nothing_left, ours
 from tests.faults.tools.worker_fleet import wait_until
-from timewright import Context, Cron, LeaseTerms, Manual, Scheduler, every
+from timewright import Call, Context, Cron, LeaseTerms, Manual, Scheduler, every
 from timewright.errors import (
     Conflict,
     InvalidInput,
@@ -38,7 +38,7 @@ def test_a_decorated_function_is_a_schedule_of_its_name_and_is_told_its_run(app:
     with app:
         done = finish(app, "refresh")
     (ctx,) = seen
-    assert (ctx.schedule_name, ctx.run_id, ctx.key) == ("refresh", done["run"]["id"], done["key"])
+    assert (ctx.schedule_name, ctx.run_id, ctx.key) == ("refresh", done.run.id, done.key)
     assert (ctx.attempt, ctx.fence, ctx.namespace) == (1, 1, "default")
     assert ctx.remaining <= timedelta(seconds=300)
     assert not ctx.cancelled
@@ -57,7 +57,7 @@ def test_a_function_may_have_another_name_and_more_than_one_schedule(app: Schedu
     with app:
         finish(app, "mornings")
         finish(app, "by-hand")
-        assert [row["name"] for row in app.schedules.list()["schedules"]] == ["by-hand", "mornings"]
+        assert [row.name for row in app.schedules.list().schedules] == ["by-hand", "mornings"]
     assert calls == ["mornings", "by-hand"]
 
 
@@ -95,11 +95,11 @@ def test_policies_are_words_numbers_or_values(app: Scheduler) -> None:
     def report() -> None: ...
 
     with app:
-        kept = app.schedules.get(schedule="report")["schedule"]
-    assert (kept["overlap"], kept["catch_up"], kept["priority"]) == ("skip", "all", 50)
-    assert kept["retry"]["max_attempts"] == 3
-    assert (kept["lease"]["length"], kept["grace"], kept["tags"]) == ("20s", "5m", ["a"])
-    assert kept["target"]["name"] == "report"
+        kept = app.schedules.get(schedule="report").schedule
+    assert (kept.overlap, kept.catch_up, kept.priority) == ("skip", "all", 50)
+    assert kept.retry.max_attempts == 3
+    assert (kept.lease.length, kept.grace) == (timedelta(seconds=20), timedelta(minutes=5))
+    assert (kept.tags, kept.target) == (("a",), Call(name="report"))
 
 
 def declare(place: str, seconds: int) -> Scheduler:
@@ -119,18 +119,18 @@ def test_the_same_declaration_again_changes_nothing_and_another_makes_a_revision
     for seconds in (3600, 3600, 1800):
         with declare(place, seconds) as app:
             shown = [app.schedules.get(schedule=name) for name in ("refresh", "mornings")]
-            kept.append([each["schedule"] for each in shown])
+            kept.append([each.schedule for each in shown])
     assert kept[0] == kept[1]
-    assert [each["revision"] for each in kept[1]] == [1, 1]
-    assert [each["revision"] for each in kept[2]] == [2, 1]
-    assert kept[2][0]["id"] == kept[0][0]["id"]
+    assert [each.revision for each in kept[1]] == [1, 1]
+    assert [each.revision for each in kept[2]] == [2, 1]
+    assert kept[2][0].id == kept[0][0].id
 
 
 def test_a_pause_by_hand_outlasts_a_restart_of_the_program(file: str) -> None:
     with declare(file, 3600) as app:
         app.schedules.pause(schedule="refresh", reason="maintenance")
     with declare(file, 3600) as app:
-        assert app.schedules.get(schedule="refresh")["progress"]["state"] == "paused"
+        assert app.schedules.get(schedule="refresh").progress.state == "paused"
 
 
 def test_a_schedule_that_is_declared_while_it_runs_begins_at_once(app: Scheduler) -> None:
@@ -156,7 +156,7 @@ def test_one_declaration_that_is_refused_keeps_none_of_them(app: Scheduler) -> N
     with pytest.raises(InvalidInput, match="is in the past") as refusal:
         app.start()
     assert refusal.value.__notes__[-1] == "  in      schedule 'bad'"
-    assert app.schedules.list()["schedules"] == []
+    assert app.schedules.list().schedules == ()
     assert ours() == []
 
 
@@ -183,14 +183,14 @@ def test_a_scheduler_that_never_began_can_be_asked_and_ended(file: str) -> None:
     app.schedules.create(name="a", manual={}, note="hello")
     app.stop()
     with Scheduler(file) as later:
-        assert finish(later, "a")["attempts"][0]["result"] == "hello"
+        assert finish(later, "a").attempts[0].result == "hello"
 
 
 def test_an_edit_wakes_a_sleeping_scheduler(app: Scheduler) -> None:
     app.start()
     wait_until(lambda: app.instance.loop.health.ticks, "the first tick")
     app.schedules.create(name="soon", every="1s", note="now")
-    wait_until(lambda: app.runs.list(state="succeeded")["runs"], "the rest of a minute to end", seconds=45)
+    wait_until(lambda: app.runs.list(state="succeeded").runs, "the rest of a minute to end", seconds=45)
 
 
 def test_runs_in_flight_at_stop_are_finished_or_released(file: str) -> None:
@@ -214,12 +214,12 @@ def test_runs_in_flight_at_stop_are_finished_or_released(file: str) -> None:
         threading.Timer(0.1, go_on.set).start()
         app.stop(wait=timedelta(seconds=1))
     later = Scheduler(file)
-    states = {row["schedule"]: row for row in later.runs.list()["runs"]}
+    states = {row.schedule: row for row in later.runs.list().runs}
     later.stop()
-    assert (states["brief"]["state"], states["brief"]["outcome_label"]) == ("succeeded", "noop")
+    assert (states["brief"].state, states["brief"].outcome_label) == ("succeeded", "noop")
     given_back = states["endless"]
-    assert (given_back["state"], given_back["reason"]) == ("ready", "released at stop")
-    assert (given_back["fence"], given_back["attempts"]) == (1, 0)
+    assert (given_back.state, given_back.reason) == ("ready", "released at stop")
+    assert (given_back.fence, given_back.attempts) == (1, 0)
 
 
 PROGRAM = """
@@ -270,7 +270,7 @@ def test_a_function_of_ours_may_end_the_scheduler_it_runs_in(file: str) -> None:
 
     app.run()
     with Scheduler(file) as later:
-        assert [row["state"] for row in later.runs.list()["runs"]][-1] == "succeeded"
+        assert [row.state for row in later.runs.list().runs][-1] == "succeeded"
 
 
 def test_a_listener_may_end_the_scheduler_it_listens_to(file: str) -> None:

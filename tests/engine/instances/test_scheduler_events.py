@@ -72,8 +72,8 @@ def test_skipped_and_cancelled_runs_are_reported_too(app: Scheduler) -> None:
         ctx.cancelled.wait(30)
 
     with app:
-        run = app.schedules.run(schedule="long")["run"]["id"]
-        wait_until(lambda: app.runs.get(run=run)["run"]["state"] == "leased", "it to begin")
+        run = app.schedules.run(schedule="long").run.id
+        wait_until(lambda: app.runs.get(run=run).run.state == "leased", "it to begin")
         app.schedules.run(schedule="long")
         app.runs.cancel(run=run, reason="enough")
         wait_until(lambda: len(heard) == 2, "both facts")
@@ -111,22 +111,22 @@ def test_every_operation_is_a_method_of_its_noun(app: Scheduler) -> None:
     assert len(named) > 40
     for operation in named:
         noun, method = getattr(app, PLURALS[operation.noun]), operation.verb.replace(" ", "_")
-        assert getattr(noun, method).__doc__ == operation.summary
+        assert getattr(noun, method).__doc__.startswith(f"{operation.summary}\n")
         assert method in dir(noun)
 
 
 def test_methods_do_what_the_operations_do(app: Scheduler) -> None:
     app.schedules.create(name="a", every="1h", note="hello")
-    assert app.schedules.pause(schedule="a")["progress"]["state"] == "paused"
-    assert app.schedules.resume(schedule="a")["progress"]["state"] == "active"
-    assert app.schedules.get(schedule="a")["schedule"]["revision"] == 1
+    assert app.schedules.pause(schedule="a").progress.state == "paused"
+    assert app.schedules.resume(schedule="a").progress.state == "active"
+    assert app.schedules.get(schedule="a").schedule.revision == 1
     app.schedules.update(schedule="a", overlap="queue")
-    assert app.schedules.get(schedule="a")["schedule"]["revision"] == 2
-    assert len(app.schedules.next(schedule="a", count=3)["next"]) == 3
+    assert app.schedules.get(schedule="a").schedule.revision == 2
+    assert len(app.schedules.next(schedule="a", count=3).next) == 3
     app.queues.policy_set(queue="mail", max_concurrent=2)
-    assert app.queues.policy_show(queue="mail")["policy"]["max_concurrent"] == 2
-    assert app.call("health")["alive"] is True
-    assert [line["action"] for line in app.call("audit list", limit=1)["entries"]]
+    assert app.queues.policy_show(queue="mail").policy.max_concurrent == 2
+    assert app.call("health").alive is True
+    assert [line.action for line in app.call("audit list", limit=1).entries]
 
 
 @pytest.mark.parametrize(

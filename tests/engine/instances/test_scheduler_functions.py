@@ -46,8 +46,8 @@ def test_a_return_value_is_the_outcome_label_or_the_result(
     app.schedule(Manual(), name="a")(lambda: answer)
     with app:
         done = finish(app, "a")
-    assert (done["run"]["state"], done["run"]["outcome_label"]) == ("succeeded", word)
-    assert done["attempts"][0]["result"] == result
+    assert (done.run.state, done.run.outcome_label) == ("succeeded", word)
+    assert done.attempts[0].result == result
 
 
 def test_results_that_no_store_can_keep_as_they_are_hold_up_nothing(place: str) -> None:
@@ -62,7 +62,7 @@ def test_results_that_no_store_can_keep_as_they_are_hold_up_nothing(place: str) 
         for name, answer in strange.items():
             app.schedule(Manual(), name=name)(lambda answer=answer: answer)
         for name in strange:
-            assert finish(app, name)["run"]["state"] == "succeeded"
+            assert finish(app, name).run.state == "succeeded"
         assert app.instance.loop.health.errors == 0
 
 
@@ -73,17 +73,17 @@ def test_a_function_that_raises_fails_with_its_message_and_traceback(app: Schedu
     app.schedule(Manual(), retry=1)(broken)
     with app:
         done = finish(app, "broken")
-    (attempt,) = done["attempts"]
-    assert (done["run"]["state"], done["run"]["reason"]) == ("failed", "exhausted")
-    assert attempt["error"].startswith("KeyError: ")
-    assert "in broken" in attempt["result"]["traceback"]
-    assert "timewright/targets" not in attempt["result"]["traceback"]
+    (attempt,) = done.attempts
+    assert (done.run.state, done.run.reason) == ("failed", "exhausted")
+    assert attempt.error.startswith("KeyError: ")
+    assert "in broken" in attempt.result["traceback"]
+    assert "timewright/targets" not in attempt.result["traceback"]
 
 
 def test_a_function_that_leaves_the_program_fails_and_the_program_stays(app: Scheduler) -> None:
     app.schedule(Manual(), name="leaves", retry=1)(sys.exit)
     with app:
-        assert finish(app, "leaves")["run"]["error"].startswith("SystemExit")
+        assert finish(app, "leaves").run.error.startswith("SystemExit")
 
 
 def test_a_function_may_ask_to_be_called_later(app: Scheduler) -> None:
@@ -96,9 +96,9 @@ def test_a_function_may_ask_to_be_called_later(app: Scheduler) -> None:
     asked = wishes[0].at
     with app:
         done = finish(app, "not_yet")
-    first, second = done["attempts"]
-    assert (first["outcome"], second["outcome"]) == ("failed", "succeeded")
-    assert datetime.fromisoformat(second["leased_at"]) >= asked
+    first, second = done.attempts
+    assert (first.outcome, second.outcome) == ("failed", "succeeded")
+    assert second.leased_at >= asked
 
 
 def test_an_unknown_function_parks_its_schedule_after_its_attempts(app: Scheduler) -> None:
@@ -106,11 +106,11 @@ def test_an_unknown_function_parks_its_schedule_after_its_attempts(app: Schedule
     app.task("send-mail")(lambda: None)
     with app:
         done = finish(app, "a")
-        assert [attempt["outcome"] for attempt in done["attempts"]] == ["failed", "failed"]
-        assert "did you mean 'send-mail'?" in done["run"]["error"]
-        progress = app.schedules.get(schedule="a")["progress"]
-    assert progress["state"] == "parked"
-    assert progress["reason"].startswith("target does not resolve: no function is registered as")
+        assert [attempt.outcome for attempt in done.attempts] == ["failed", "failed"]
+        assert "did you mean 'send-mail'?" in done.run.error
+        progress = app.schedules.get(schedule="a").progress
+    assert progress.state == "parked"
+    assert progress.reason.startswith("target does not resolve: no function is registered as")
 
 
 def test_how_a_schedule_does_can_be_asked(app: Scheduler) -> None:
@@ -124,16 +124,16 @@ def test_how_a_schedule_does_can_be_asked(app: Scheduler) -> None:
         for _ in range(3):
             finish(app, "sometimes")
         health = app.schedules.health(schedule="sometimes")
-        assert health["failures"] == 1
-        assert health["windows"]["1h"]["outcomes"] == {"succeeded": 2, "failed": 1}
+        assert health.failures == 1
+        assert health.windows["1h"].outcomes == {"succeeded": 2, "failed": 1}
         finish(app, "sometimes")
-        assert app.schedules.health(schedule="sometimes")["failures"] == 0
+        assert app.schedules.health(schedule="sometimes").failures == 0
 
 
 def test_namespaces_do_not_see_each_other(file: str) -> None:
     ours, theirs = Scheduler(file, namespace="ours"), Scheduler(file, namespace="theirs")
     ours.schedules.create(name="a", manual={}, note="x")
-    assert theirs.schedules.list()["schedules"] == []
+    assert theirs.schedules.list().schedules == ()
     with pytest.raises(NotFound):
         theirs.schedules.pause(schedule="a")
     theirs.schedules.create(name="a", manual={}, note="y")
@@ -172,14 +172,14 @@ def test_an_async_program_awaits_the_same_scheduler(file: str) -> None:
         loop, done = asyncio.get_running_loop(), asyncio.Event()
         app.on_completed(lambda _: loop.call_soon_threadsafe(done.set))
         async with app:
-            run = (await app.call("schedule run", schedule="poll"))["run"]["id"]
+            run = (await app.call("schedule run", schedule="poll")).run.id
             await done.wait()
             with pytest.raises(NotFound):
                 await app.call("schedule pauze")
             return await app.call("run get", run=run)
 
     found = asyncio.run(asyncio.wait_for(main(), 60))
-    assert found["attempts"][0]["result"] == "poll"
+    assert found.attempts[0].result == "poll"
     with pytest.raises(StoreUnavailable):
         asyncio.run(app.call("schedule list"))
 
@@ -197,10 +197,10 @@ def test_an_async_function_is_cancelled_when_its_run_is(app: Scheduler) -> None:
             raise
 
     with app:
-        run = app.schedules.run(schedule="sleeper")["run"]["id"]
+        run = app.schedules.run(schedule="sleeper").run.id
         wait_until(lambda: seen, "it to begin")
         app.runs.cancel(run=run, reason="enough")
-        wait_until(lambda: app.runs.get(run=run)["run"]["state"] == "cancelled", "the cancel")
+        wait_until(lambda: app.runs.get(run=run).run.state == "cancelled", "the cancel")
     assert seen == ["began", "cancelled"]
 
 
@@ -214,6 +214,6 @@ def test_a_scheduler_that_another_process_runs_opens_nothing_and_does_not_start(
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(NotAllowed, match="run by the process that loads it"):
         app.start()
-    assert app.schedules.list()["schedules"] == []
+    assert app.schedules.list().schedules == ()
     assert {path.name.partition("-")[0] for path in tmp_path.iterdir()} == {"host.db"}
     app.stop()

@@ -35,7 +35,7 @@ def clock_stepped(environment: FaultEnvironment) -> str:
         fleet.stop()
         keys = [line.key for line in fleet.journal_lines("began")]
         expect(len(keys) == len(set(keys)), "no occurrence run twice")
-        missed = sum(row["dropped"] for row in fleet.rows("tick"))
+        missed = sum(row.dropped for row in fleet.rows("tick"))
         expect(missed > HOUR - 60, f"the skipped hour recorded as missed, not {missed} s of it")
         return f"{missed} s counted as missed, {len(keys)} calls, none twice"
 

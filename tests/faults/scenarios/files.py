@@ -18,6 +18,7 @@ from tests.faults.tools.tick_schedules import (
 from tests.faults.tools.up_process import timewright_up
 from tests.faults.tools.worker_fleet import assert_verified, expect, wait_until
 from timewright import Scheduler
+from timewright.operations.views import RunSummary
 
 STILL_FOR_S = 3.0
 
@@ -46,7 +47,7 @@ def wait_until_writes_stop(app: Scheduler, names: list[str]) -> int:
     seen: list[int] = []
 
     def is_still() -> bool:
-        seen.append(sum(len(app.runs.list(schedule=name, limit=1000)["runs"]) for name in names))
+        seen.append(sum(len(app.runs.list(schedule=name, limit=1000).runs) for name in names))
         return len(seen) > STILL_FOR_S / 0.02 and seen[-1] == seen[-int(STILL_FOR_S / 0.02)]
 
     wait_until(is_still, "writes to stop")
@@ -149,9 +150,9 @@ def two_processes(environment: FaultEnvironment) -> str:
     expect(codes == (0, 0), f"both to exit with 0, not {codes}")
     app = Scheduler(path)
     try:
-        rows = app.runs.list(schedule="hello", limit=1000)["runs"]
-        expect(len({row["planned_at"] for row in rows}) == len(rows), "one row for every instant")
-        expect({row["fence"] for row in succeeded(app)} == {1}, "one lease for every run")
+        rows = app.runs.list(schedule="hello", limit=1000).runs
+        expect(len({row.planned_at for row in rows}) == len(rows), "one row for every instant")
+        expect({row.fence for row in succeeded(app)} == {1}, "one lease for every run")
     finally:
         app.stop()
     assert_verified(str(path))
@@ -165,10 +166,9 @@ def create_store(path: Path) -> None:
     app.stop()
 
 
-def succeeded(app: Scheduler) -> list[dict[str, object]]:
+def succeeded(app: Scheduler) -> tuple[RunSummary, ...]:
     """The runs that succeeded."""
-    found: list[dict[str, object]] = app.runs.list(schedule="hello", state="succeeded", limit=1000)["runs"]
-    return found
+    return app.runs.list(schedule="hello", state="succeeded", limit=1000).runs
 
 
 SCENARIOS = (

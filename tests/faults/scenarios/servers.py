@@ -78,7 +78,7 @@ def stalled_connection(environment: FaultEnvironment) -> str:
         expect(ended < LEASE_S, f"work ended before its lease, not after {ended:.1f} s of {LEASE_S:g} s")
         proxy.drop_connections()
         wait_for_catch_up(fleet, names)
-        fences = [attempt["fence"] for attempt in fleet.wait_for_state(run)["attempts"]]
+        fences = [attempt.fence for attempt in fleet.wait_for_state(run).attempts]
         expect(fences == [1, 2], f"one lease lost and one kept, not {fences}")
         fleet.stop()
         assert_each_instant_once(fleet, names, skipped={"overlap"})

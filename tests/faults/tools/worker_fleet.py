@@ -11,12 +11,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from timewright import Scheduler
+from timewright.operations.views import RunDetail, RunSummary
 
 TIMEOUT_S = 60.0
 POLL_S = 0.02
@@ -163,7 +164,7 @@ class WorkerFleet:
 
     def run(self, name: str) -> str:
         """Run a schedule now; return the run's id."""
-        return str(self.app.schedules.run(schedule=name)["run"]["id"])
+        return str(self.app.schedules.run(schedule=name).run.id)
 
     def journal_lines(self, event: str = "", *, schedule: str = "") -> list[JournalLine]:
         """The lines of the journal, in order."""
@@ -186,26 +187,25 @@ class WorkerFleet:
         )
         return found[0]
 
-    def get(self, run: str) -> dict[str, Any]:
+    def get(self, run: str) -> RunDetail:
         """A run with its attempts."""
-        found: dict[str, Any] = self.app.runs.get(run=run)
-        return found
+        return self.app.runs.get(run=run)
 
-    def wait_for_state(self, run: str, state: str = "succeeded") -> dict[str, Any]:
+    def wait_for_state(self, run: str, state: str = "succeeded") -> RunDetail:
         """Wait until a run is in a state; return it with its attempts."""
 
-        def in_state() -> dict[str, Any] | None:
+        def in_state() -> RunDetail | None:
             found = self.get(run)
-            return found if found["run"]["state"] == state else None
+            return found if found.run.state == state else None
 
-        found: dict[str, Any] = wait_until(in_state, f"{run} to be {state}")
+        found: RunDetail = wait_until(in_state, f"{run} to be {state}")
         return found
 
-    def rows(self, name: str) -> list[dict[str, Any]]:
+    def rows(self, name: str) -> list[RunSummary]:
         """Every run of a schedule, oldest first."""
         page = self.app.runs.list(schedule=name, limit=1000)
-        expect(not page["cursor"], f"{name} to have fewer than a thousand rows")
-        return sorted(page["runs"], key=lambda run: run["planned_at"])
+        expect(not page.cursor, f"{name} to have fewer than a thousand rows")
+        return sorted(page.runs, key=lambda run: run.planned_at)
 
     def _dump_stacks(self) -> None:
         for worker in (worker for worker in self.workers if not worker.has_ended):
@@ -230,13 +230,13 @@ def assert_verified(store_url: str) -> None:
         report = app.call("verify")
     finally:
         app.stop()
-    broken = [f"{one['promise']} {one['message']}" for one in report["violations"]]
-    expect(report["holds"], f"verify to hold, but {'; '.join(broken)}")
+    broken = [f"{one.promise} {one.message}" for one in report.violations]
+    expect(report.holds, f"verify to hold, but {'; '.join(broken)}")
 
 
-def outcomes(found: dict[str, Any]) -> list[tuple[str, int, bool]]:
+def outcomes(found: RunDetail) -> list[tuple[str, int, bool]]:
     """How the leases of a run ended: outcome, fence, and whether an attempt was charged."""
-    return [(each["outcome"], each["fence"], each["charged"]) for each in found["attempts"]]
+    return [(each.outcome, each.fence, each.charged) for each in found.attempts]
 
 
 def duplicate_leases(lines: list[JournalLine]) -> list[tuple[str, int]]:
@@ -245,7 +245,6 @@ def duplicate_leases(lines: list[JournalLine]) -> list[tuple[str, int]]:
     return [lease for lease, count in counts.items() if count > 1]
 
 
-def gaps_between(rows: list[dict[str, Any]]) -> set[timedelta]:
+def gaps_between(rows: list[RunSummary]) -> set[timedelta]:
     """The distances between consecutive planned instants."""
-    instants = [datetime.fromisoformat(row["planned_at"]) for row in rows]
-    return {later - earlier for earlier, later in pairwise(instants)}
+    return {later.planned_at - earlier.planned_at for earlier, later in pairwise(rows)}

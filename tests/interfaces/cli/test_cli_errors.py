@@ -82,7 +82,7 @@ def test_an_unknown_command_gets_suggestions(words: list[str], tries: str) -> No
         (["limit", "set", "x"], "missing option '--max'"),
         (["-o", "xml", "schedule", "list"], "invalid value for '-o' / '--output'"),
         (["schedule", "get", "a", "b"], "got unexpected extra argument (b)"),
-        (["schedule", "create", "x", "--http", "GET"], "option '--http' requires 2 arguments"),
+        (["schedule", "create", "x", "--http", "GET"], "--http takes METHOD URL or URL, not 'GET' alone"),
     ],
 )
 def test_wrong_usage_has_exit_code_2(words: list[str], message: str) -> None:

@@ -167,15 +167,12 @@ def test_explain_reports_an_unplanned_instant(harness: OperationsHarness) -> Non
     assert "next" in said.out
 
 
-def test_a_time_of_day_is_today_and_a_date_needs_an_offset(
-    harness: OperationsHarness,
-) -> None:
+def test_a_time_and_a_date_without_an_offset_are_local(harness: OperationsHarness) -> None:
     words = ["schedule", "pause", "nightly-report", "--dry-run", "--until"]
     said = invoke(harness, *words, "18:00", TZ="Europe/Berlin")
     assert "until Tue 2026-03-10 18:00 +01:00" in said.out
-    refused = invoke(harness, *words, "2026-03-11 18:00", TZ="Europe/Berlin")
-    assert refused.code == 1
-    assert "try     2026-03-11 18:00Z, or with an offset: 2026-03-11 18:00+01:00" in refused.err
+    said = invoke(harness, *words, "2026-03-11 18:00", TZ="Europe/Berlin")
+    assert "until Wed 2026-03-11 18:00 +01:00" in said.out
 
 
 def test_an_unreadable_row_is_reported_as_a_note(harness: OperationsHarness) -> None:

@@ -76,6 +76,7 @@ def test_every_setting_can_be_set_in_each_way(monkeypatch: pytest.MonkeyPatch, h
         "trace": "off",
         "secret_key_file": "/run/secrets/timewright",
         "zones": "[UTC, Europe/Berlin]",
+        "environment": "{pass: [DATABASE_URL], deny: ['AWS_*']}",
         "egress": "{allow: [{cidr: 10.0.0.0/8, host: crm.internal, port: 443}], ports: [443]}",
         "publish": "[celery, 'redis://127.0.0.1:6379']",
         "port": "7",

@@ -10,9 +10,10 @@ import pytest
 from tests.interfaces.terminal import invoke
 from tests.operations.harness import OperationsHarness
 from timewright.core.moments import parse_duration
-from timewright.errors import InvalidDuration
+from timewright.errors import InvalidDuration, InvalidInstant
 from timewright.interfaces.cli.output.times import localize_times, shorten_duration
-from timewright.interfaces.cli.time_input import parse_instant_words
+from timewright.interfaces.cli.time_input import resolve_instants
+from timewright.operations import operations
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)  # a Tuesday
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -21,42 +22,38 @@ BERLIN = ZoneInfo("Europe/Berlin")
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
-        ("now", "2026-03-10T12:00:00+00:00"),
-        ("in 2h", "2026-03-10T14:00:00+00:00"),
-        ("in 90 minutes", "2026-03-10T13:30:00+00:00"),
-        ("in 2 days", "2026-03-12T12:00:00+00:00"),
-        ("1 week ago", "2026-03-03T12:00:00+00:00"),
-        ("yesterday", "2026-03-08T23:00:00+00:00"),
-        ("Tomorrow 9:00", "2026-03-11T08:00:00+00:00"),
-        ("tomorrow at 09:00:30", "2026-03-11T08:00:30+00:00"),
-        ("17:30", "2026-03-10T16:30:00+00:00"),
-        ("fri 17:30", "2026-03-13T16:30:00+00:00"),
-        ("tuesday", "2026-03-16T23:00:00+00:00"),
+        ("now", "2026-03-10T12:00:00Z"),
+        ("in 2h", "2026-03-10T14:00:00Z"),
+        ("in 90 minutes", "2026-03-10T13:30:00Z"),
+        ("in 2 days", "2026-03-12T12:00:00Z"),
+        ("Tomorrow 9:00", "2026-03-11T08:00:00Z"),
+        ("tomorrow at 09:00:30", "2026-03-11T08:00:30Z"),
+        ("17:30", "2026-03-10T16:30:00Z"),
+        ("fri 17:30", "2026-03-13T16:30:00Z"),
+        ("tuesday", "2026-03-16T23:00:00Z"),
+        ("2026-03-12 09:00", "2026-03-12T08:00:00Z"),
+        ("2026-03-12", "2026-03-11T23:00:00Z"),
+        ("2026-03-12T09:00:00Z", "2026-03-12T09:00:00Z"),
     ],
 )
-def test_relative_times_use_the_local_zone(text: str, meant: str) -> None:
-    said = parse_instant_words(text, now=NOON, zone=BERLIN)
-    assert said is not None
-    assert said.isoformat() == meant
+def test_times_use_the_local_zone(text: str, meant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    request = resolve_instants(operations["schedule pause"], {"until": text}, now=NOON)
+    assert request["until"] == meant
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "whenever",
-        "",
-        "25:00",
-        "tomorrow 9",
-        "in",
-        "in 2h ago",
-        "mo",
-        "2026-03-12T09:00:00Z",
-        "2026-03-12 09:00",
-        "2026-03-12",
-    ],
-)
-def test_other_text_is_left_to_the_operation(text: str) -> None:
-    assert parse_instant_words(text, now=NOON, zone=BERLIN) is None
+@pytest.mark.parametrize("text", ["whenever", "25:00", "tomorrow 9", "in", "in 2h ago", "mo", "01/02/2027"])
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInstant) as refusal:
+        resolve_instants(operations["schedule pause"], {"until": text}, now=NOON)
+    assert refusal.value.field == "until"
+    assert refusal.value.fix
+
+
+def test_a_question_about_the_past_takes_the_last_such_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    request = resolve_instants(operations["run list"], {"since": "friday 9am", "until": "18:00"}, now=NOON)
+    assert request == {"since": "2026-03-06T08:00:00Z", "until": "2026-03-09T17:00:00Z"}
 
 
 def test_every_instant_option_accepts_relative_times(harness: OperationsHarness) -> None:

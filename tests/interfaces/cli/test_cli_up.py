@@ -35,6 +35,19 @@ def add(a, b=1):
     return a + b
 """
 
+ENVIRONMENT_APP = """
+import os
+from timewright import Scheduler, every
+
+app = Scheduler("timewright.db")
+AT_IMPORT = os.environ["DATABASE_URL"]
+
+
+@app.schedule(every("1s"))
+def read(ctx):
+    return {"at_import": AT_IMPORT, "names": sorted(os.environ)}
+"""
+
 
 # A first run may be at midnight, and on a machine that has other things to do.
 TIME = r"[^,(]*\d\d:\d\d[^,(]*"
@@ -52,7 +65,7 @@ def heard(fact):
 
 @app.schedule(every("1s"))
 def look(ctx):
-    return {"schedules": [row["name"] for row in app.schedules.list()["schedules"]]}
+    return {"schedules": [row.name for row in app.schedules.list().schedules]}
 """
 
 
@@ -151,6 +164,26 @@ def test_an_app_runs_its_declared_schedules_in_worker_processes(
     attempts = invoke(None, "run", "get", beat, "-o", "json").data["attempts"]
     assert attempts[0]["result"]["pid"] not in (engine.pid, os.getpid())
     assert invoke(None, "run", "get", total, "-o", "json").data["attempts"][0]["result"] == 5
+
+
+def test_functions_get_the_environment_of_up_without_our_secrets(here: Path) -> None:
+    (here / "envapp.py").write_text(ENVIRONMENT_APP, encoding="utf-8")
+    (here / "timewright.toml").write_text('[environment]\ndeny = ["CLOUD_*"]\n', encoding="utf-8")
+    (here / "timewright.toml").chmod(0o600)
+    variables = {
+        "DATABASE_URL": "postgresql://db/app",
+        "CLOUD_TOKEN": "denied",
+        "TIMEWRIGHT_KEY": "ours",
+        "TIMEWRIGHT_SECRET_KEY": "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
+    }
+    with running(here, "up", "--app", "envapp:app", **variables) as engine:
+        read_until(engine.stderr, "ready")
+        run_id = await_state("succeeded", "read")
+        stop_process(engine, signal.SIGTERM)
+    result = invoke(None, "run", "get", run_id, "-o", "json").data["attempts"][0]["result"]
+    assert result["at_import"] == "postgresql://db/app"
+    assert {"DATABASE_URL", "PATH", "TZ"} <= set(result["names"])
+    assert not {"CLOUD_TOKEN", "TIMEWRIGHT_KEY", "TIMEWRIGHT_SECRET_KEY"} & set(result["names"])
 
 
 def test_a_missing_app_is_refused_before_the_store_is_created(here: Path) -> None:

@@ -103,6 +103,23 @@ def test_facts_come_in_order_with_ids_and_their_kind(harness: OperationsHarness)
     tell(story)
 
 
+def test_an_event_names_the_schedule_before_its_id(harness: OperationsHarness) -> None:
+    async def story() -> None:
+        hub = EventHub("one")
+        hub.watch_store(harness.context.store, lambda: None)
+        created = harness.ask("schedule create", name="hello", trigger={"every": "1h"}, target={"note": "x"})
+        stream = Stream(hub, harness)
+        await stream.until(lambda: len(stream.told) == 1)
+        hub.notify(RunFreed(at=NOON, run_id="run_1", schedule_id=created["schedule"]["id"]))
+        await stream.until(lambda: len(stream.told) == 2)
+        data = json.loads(stream.told[1]["data"])
+        assert data["schedule"] == "hello"
+        assert list(data).index("schedule") < list(data).index("schedule_id")
+        await stream.leave()
+
+    tell(story)
+
+
 def test_a_stream_only_has_facts_of_its_namespace_and_kinds(
     harness: OperationsHarness,
 ) -> None:
@@ -268,7 +285,7 @@ def test_writes_of_other_processes_are_reported_at_a_limited_rate(
 
     async def story() -> None:
         hub = EventHub("one")
-        hub.watch_store(new_ear)
+        hub.watch_store(harness.context.store, new_ear)
         assert ears == []
         stream = Stream(hub, harness)
         await stream.until(lambda: len(stream.told) == 1)
@@ -297,7 +314,7 @@ def test_writes_of_other_processes_are_reported_at_a_limited_rate(
 def test_a_private_store_has_no_change_listener(harness: OperationsHarness) -> None:
     async def story() -> None:
         hub = EventHub("one")
-        hub.watch_store(lambda: None)
+        hub.watch_store(harness.context.store, lambda: None)
         stream = Stream(hub, harness)
         await stream.until(lambda: len(stream.told) == 1)
         await stream.leave()

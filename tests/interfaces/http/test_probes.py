@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.interfaces.http.http_client import ADMIN, HttpTestClient, client_for
 from tests.operations.harness import OperationsHarness
 from timewright.engine.loop import LoopHealth
-from timewright.interfaces.http.endpoints.probes import filter_metrics
+from timewright.wiring.metrics_port import filter_metrics
 
 
 def test_healthz_works_without_a_store(harness: OperationsHarness) -> None:

@@ -13,9 +13,10 @@ import pytest
 from tests.faults.tools.worker_fleet import wait_until
 from tests.interfaces.terminal import invoke, read_until, running
 from tests.operations.harness import OperationsHarness
-from timewright import Scheduler
+from timewright import Call, Scheduler
 from timewright.engine.maintenance import Heartbeat
 from timewright.errors import InvalidInput, NotFound
+from timewright.operations.views import ScheduleDetail
 from timewright.settings import Settings
 
 CODE = "import os\ndef greet(name='you'):\n    return {'hello': name, 'pid': os.getpid()}\n"
@@ -50,8 +51,8 @@ def app(installed: Path) -> Iterator[Scheduler]:
     app.stop(wait=timedelta(0))
 
 
-def create(app: Scheduler, target: Any) -> dict[str, Any]:
-    return dict(app.schedules.create(name="job", manual=True, call=target))
+def create(app: Scheduler, target: Any) -> ScheduleDetail:
+    return app.schedules.create(name="job", manual=True, call=target)
 
 
 def test_a_worker_calls_functions_of_installed_packages_and_reports_broken_ones(installed: Path) -> None:
@@ -75,7 +76,7 @@ def test_a_worker_calls_functions_of_installed_packages_and_reports_broken_ones(
 
 
 def test_own_functions_win_over_installed_ones(app: Scheduler) -> None:
-    assert create(app, "greet")["warnings"] == []
+    assert create(app, "greet").warnings == ()
 
     @app.task("greet")
     def mine() -> str:
@@ -96,9 +97,9 @@ def test_a_broken_entry_point_is_reported_and_others_work(
 
 def test_doctor_reports_broken_entry_points(app: Scheduler) -> None:
     app.registry.load_entry_points()
-    found = [one for one in app.call("doctor")["findings"] if one["check"] == "functions"]
-    assert [one["status"] for one in found] == ["warn"]
-    assert "gifts: AttributeError" in found[0]["message"]
+    found = [one for one in app.call("doctor").findings if one.check == "functions"]
+    assert [one.status for one in found] == ["warn"]
+    assert "gifts: AttributeError" in found[0].message
 
 
 def test_a_name_registered_by_two_packages_is_not_used(installed: Path, app: Scheduler) -> None:
@@ -120,7 +121,7 @@ def test_an_unknown_function_gets_a_suggestion(app: Scheduler) -> None:
         create(app, "tidi")
     assert refusal.value.field == "target.name"
     assert refusal.value.fix == "did you mean 'tidy'?"
-    assert app.schedules.list()["schedules"] == []
+    assert app.schedules.list().schedules == ()
 
 
 def test_wrong_arguments_are_refused_when_the_schedule_is_written(app: Scheduler) -> None:
@@ -129,7 +130,7 @@ def test_wrong_arguments_are_refused_when_the_schedule_is_written(app: Scheduler
     assert refusal.value.field == "target.args"
     create(app, {"name": "tidy", "args": {"rooms": 2}})
     edited = app.schedules.update(schedule="job", call={"name": "tidy", "args": {"rooms": 3}})
-    assert edited["schedule"]["target"]["args"] == {"rooms": 3}
+    assert edited.schedule.target == Call(name="tidy", args={"rooms": 3})
     with pytest.raises(InvalidInput, match="does not take 'flats'"):
         app.schedules.update(schedule="job", call={"name": "tidy", "args": {"flats": 1}})
 
@@ -143,7 +144,7 @@ def test_a_workflow_step_with_an_unknown_function_is_refused(app: Scheduler) -> 
         app.workflows.put(name="clean", steps=steps)
     assert refusal.value.field == "steps[1].target.name"
     steps[1]["target"] = "tidy"
-    assert app.workflows.put(name="clean", steps=steps)["change"] == "created"
+    assert app.workflows.put(name="clean", steps=steps).change == "created"
 
 
 def test_a_process_without_functions_only_warns() -> None:

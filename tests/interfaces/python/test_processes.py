@@ -51,9 +51,9 @@ CELL = {cell!r}
 exec(CELL.format(trigger="every 1h", result=1))
 exec(CELL.format(trigger="every 2h", result=2))
 with app:
-    print(app.run_now("work"), app.schedules.get("work")["schedule"]["trigger"]["interval"])
+    print(app.run_now("work"), app.schedules.get("work").schedule.trigger.interval)
     exec(CELL.format(trigger="every 3h", result=3))
-    print(app.run_now("work"), app.schedules.get("work")["schedule"]["trigger"]["interval"])
+    print(app.run_now("work"), app.schedules.get("work").schedule.trigger.interval)
 """
 
 TWICE = """
@@ -95,7 +95,7 @@ def test_a_fork_can_create_its_own_scheduler(tmp_path: Path) -> None:
 
 
 def test_a_fork_can_open_a_closed_store(tmp_path: Path) -> None:
-    inside = "print(len(Scheduler('app.db').schedules.list()['schedules']), flush=True)"
+    inside = "print(len(Scheduler('app.db').schedules.list().schedules), flush=True)"
     assert told(tmp_path, FORKED.format(before="app.start(); app.stop()", inside=inside, after="")) == ["1"]
 
 
@@ -108,14 +108,14 @@ def test_a_fork_does_not_affect_the_running_parent(tmp_path: Path) -> None:
 def test_runs_are_released_when_a_program_exits_without_stop(tmp_path: Path) -> None:
     assert told(tmp_path, UNSTOPPED) == []
     later = Scheduler(tmp_path / "app.db")
-    (run,) = later.runs.list(schedule="work")["runs"]
-    (instance,) = later.instances.list()["instances"]
+    (run,) = later.runs.list(schedule="work").runs
+    (instance,) = later.instances.list().instances
     later.stop()
-    assert (run["state"], run["attempts"], instance["state"]) == ("ready", 0, "stopped")
+    assert (run.state, run.attempts, instance.state) == ("ready", 0, "stopped")
 
 
 def test_a_notebook_cell_can_be_run_again(tmp_path: Path) -> None:
-    assert told(tmp_path, NOTEBOOK.format(cell=CELL), file=False) == ["2 2h", "3 3h"]
+    assert told(tmp_path, NOTEBOOK.format(cell=CELL), file=False) == ["2 2:00:00", "3 3:00:00"]
 
 
 def test_two_functions_of_one_name_in_a_file_are_refused(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_run_now_returns_the_result_of_the_function(app: Scheduler) -> None:
         assert app.run_now("add", payload=[1, 2]) == {"of": [1, 2]}
         assert app.run_now(add) == {"of": None}
         assert app.run_now("word") == "useful"
-        assert app.result(app.schedules.run("add")["run"]["id"]) == {"of": None}
+        assert app.result(app.schedules.run("add").run.id) == {"of": None}
 
 
 def test_run_now_raises_the_error_with_its_traceback(app: Scheduler) -> None:
@@ -60,7 +60,7 @@ def test_run_now_raises_the_error_with_its_traceback(app: Scheduler) -> None:
     told = "".join(traceback.format_exception_only(no.value))
     assert 'raise ValueError("the disk is full")' in told
     assert no.value.run is not None
-    assert no.value.run["run"]["state"] == "failed"
+    assert no.value.run.run.state == "failed"
     assert f"app.runs.retry('{no.value.value}')" in str(no.value.fix)
 
 
@@ -74,7 +74,7 @@ def test_a_run_continues_after_the_timeout_of_run_now(app: Scheduler) -> None:
         with pytest.raises(RunNotSucceeded, match="was skipped: overlap") as skipped:
             app.run_now("slow")
         go.set()
-        assert app.result(str(no.value.run and no.value.run["run"]["id"])) == 5
+        assert app.result(str(no.value.run and no.value.run.run.id)) == 5
     assert skipped.value.fix == "wait for the run in progress, or pass force=True"
 
 
@@ -82,7 +82,7 @@ def test_run_now_needs_a_live_instance(app: Scheduler) -> None:
     app.schedules.create("hello", manual=True, note="hello")
     with pytest.raises(NotAllowed, match="no instance can run 'hello'"):
         app.run_now("hello")
-    assert app.runs.list()["runs"] == [], "and none is left behind for later"
+    assert app.runs.list().runs == (), "and none is left behind for later"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_run_now_refuses_unknown_schedules(
     with app:
         with pytest.raises(error):
             app.run_now(asked, **options)
-        assert app.runs.list()["runs"] == []
+        assert app.runs.list().runs == ()
 
 
 # Events.
@@ -306,7 +306,7 @@ def test_context_log_is_callable(app: Scheduler, caplog: pytest.LogCaptureFixtur
 
     with app, caplog.at_level(logging.INFO, "timewright.run"):
         app.run_now("work")
-        (run,) = app.runs.list()["runs"]
-        said = app.runs.logs(run["id"])["attempts"][0]["streams"]["output"].splitlines()
+        (run,) = app.runs.list().runs
+        said = app.runs.logs(run.id).attempts[0].streams["output"].splitlines()
     assert [line.partition(" ")[2] for line in said] == ["INFO half of 8", "WARNING nearly"]
     assert {record.funcName for record in caplog.records} == {"work"}

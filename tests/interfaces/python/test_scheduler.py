@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from docs import verbs
-from timewright import AsyncScheduler, Cron, LeaseTerms, NotBefore, Once, Retry, Scheduler, after, every
+from timewright import AsyncScheduler, Call, Cron, LeaseTerms, NotBefore, Once, Retry, Scheduler, after, every
 from timewright.errors import (
     Conflict,
     InvalidCron,
@@ -41,7 +41,7 @@ def work() -> None: ...
 
 def kept(app: Scheduler) -> dict[str, str]:
     app.start()
-    return {row["name"]: row["trigger"] for row in app.schedules.list()["schedules"]}
+    return {row.name: row.trigger for row in app.schedules.list().schedules}
 
 
 # Declaring.
@@ -66,7 +66,7 @@ def test_triggers_by_keyword_and_function_arguments(app: Scheduler) -> None:
     app.schedule(cron="0 9 * * *", zone="Europe/Berlin", args={"team": "finance"})(report)
     app.schedule(every="5 minutes")(work)
     assert kept(app) == {"report": "at 09:00 every day, Europe/Berlin time", "work": "every 5m"}
-    assert app.schedules.get("report")["schedule"]["target"]["args"] == {"team": "finance"}
+    assert app.schedules.get("report").schedule.target == Call(name="report", args={"team": "finance"})
 
 
 def test_a_second_declaration_of_a_name_is_refused(app: Scheduler) -> None:
@@ -116,8 +116,7 @@ def test_an_invalid_declaration_is_refused_by_the_decorator(
 def test_a_traceback_ends_with_the_fix(app: Scheduler) -> None:
     with pytest.raises(InvalidCron) as refusal:
         app.schedule("0 9 * *")(work)
-    assert traceback.format_exception_only(refusal.value)[-1] == "  try     '0 9 * * *'\n"
-    assert str(refusal.value) == refusal.value.message
+    assert traceback.format_exception_only(refusal.value)[-1].endswith("; try: '0 9 * * *')\n")
 
 
 def test_a_decorator_without_a_trigger_shows_an_example(app: Scheduler) -> None:
@@ -209,7 +208,7 @@ def test_a_number_is_not_an_interval(length: Any) -> None:
     with pytest.raises(InvalidDuration):
         after("load", delay=length)
     with pytest.raises(InvalidDuration) as refusal:
-        every(5)  # type: ignore[arg-type]
+        every(5)  # type: ignore[call-overload]
     assert refusal.value.fix == "5s for seconds or 5m for minutes"
 
 
@@ -237,9 +236,9 @@ def test_an_unknown_upstream_result_is_refused_with_the_valid_ones() -> None:
 
 def test_the_object_can_be_the_first_positional_argument(app: Scheduler) -> None:
     app.schedules.create("a", every="1h", note="hello")
-    assert app.schedules.pause("a", reason="maintenance")["progress"]["state"] == "paused"
-    assert app.schedules.get("a")["schedule"]["name"] == "a"
-    assert app.queues.policy_set("mail", max_concurrent=2)["policy"]["max_concurrent"] == 2
+    assert app.schedules.pause("a", reason="maintenance").progress.state == "paused"
+    assert app.schedules.get("a").schedule.name == "a"
+    assert app.queues.policy_set("mail", max_concurrent=2).policy.max_concurrent == 2
     untyped: Any = app.schedules
     with pytest.raises(TypeError, match="takes only schedule by position; pass the rest by keyword"):
         untyped.pause("a", "maintenance")
@@ -260,9 +259,9 @@ def test_hasattr_works_on_resources(app: Scheduler) -> None:
 
 def test_reminders_instances_and_audit_are_resources(app: Scheduler) -> None:
     app.reminders.set(text="stretch", every="2h")
-    assert [row["text"] for row in app.reminders.list()["reminders"]] == ["stretch"]
-    assert app.instances.list()["instances"] == []
-    assert app.audit.list()["entries"]
+    assert [row.text for row in app.reminders.list().reminders] == ["stretch"]
+    assert app.instances.list().instances == ()
+    assert app.audit.list().entries
     assert "policy_set" in dir(app.queues)
 
 
@@ -276,9 +275,9 @@ def test_async_resources_are_awaitable(tmp_path: Path) -> None:
         app = AsyncScheduler(tmp_path / "app.db")
         await app.start()
         await app.schedules.create("a", every="1h", note="hello")
-        state = (await app.schedules.pause("a"))["progress"]["state"]
-        listed = (await app.schedules.list())["schedules"]
+        state = (await app.schedules.pause("a")).progress.state
+        listed = (await app.schedules.list()).schedules
         await app.stop(wait=timedelta(0))
-        return state, [row["name"] for row in listed]
+        return state, [row.name for row in listed]
 
     assert asyncio.run(main()) == ("paused", ["a"])

@@ -282,6 +282,8 @@ def test_the_audit_log_is_filtered_by_actor_origin_and_time(harness: OperationsH
     [
         ({"kind": "http", "headers": {"Authorization": "Bearer canary"}}, "target.headers.Authorization"),
         ({"kind": "http", "headers": {"x-api-key": "canary"}}, "target.headers.x-api-key"),
+        ({"kind": "http", "headers": {"Private-Token": "canary"}}, "target.headers.Private-Token"),
+        ({"kind": "http", "headers": {"X-Vault-Token": "canary"}}, "target.headers.X-Vault-Token"),
         ({"kind": "http", "headers": {"Cookie": "sid=canary"}}, "target.headers.Cookie"),
         ({"kind": "shell", "env": {"DB_PASSWORD": "canary"}}, "target.env.DB_PASSWORD"),
         ({"kind": "shell", "env": {"TOKEN": "canary"}}, "target.env.TOKEN"),
@@ -306,6 +308,39 @@ def test_a_remote_caller_cannot_store_a_plain_text_secret_in_a_schedule(
         assert error.value.field == field
         assert "canary" not in error.value.explain()
     harness.ask("schedule create", request)
+
+
+@pytest.mark.parametrize("executor", [False, True])
+@pytest.mark.parametrize(
+    ("target", "field"),
+    [
+        ({"kind": "http", "headers": {"Authorization": "Bearer canary"}}, "headers.Authorization"),
+        ({"kind": "http", "headers": {"Private-Token": "canary"}}, "headers.Private-Token"),
+        ({"kind": "shell", "env": {"DB_PASSWORD": "canary"}}, "env.DB_PASSWORD"),
+        ({"kind": "http", "headers": {"X-Vault-Token": "secret://vault"}}, ""),
+        ({"kind": "shell", "env": {"DB_PASSWORD": "secret://db"}}, ""),
+    ],
+)
+def test_a_remote_caller_cannot_store_a_plain_text_secret_in_a_workflow(
+    target: dict[str, Any], field: str, *, executor: bool
+) -> None:
+    if executor and target["kind"] == "shell":
+        return
+    harness = OperationsHarness()
+    remote = context_for(harness.context, Caller(actor="ci", scopes=ALL_SCOPES, key="aaaaaaaaaaaa"))
+    whole = {"url": "https://example.com"} if target["kind"] == "http" else {"command": ["true"]}
+    note = {"name": "first", "target": {"kind": "note", "text": "x"}}
+    parts: dict[str, Any] = {"executor": {**whole, **target}, "steps": [note]}
+    if not executor:
+        parts = {"steps": [note, {"name": "second", "target": {**whole, **target}}]}
+    if not field:
+        operations["workflow put"](remote, {"name": "flow", **parts})
+        return
+    with pytest.raises(InvalidInput) as error:
+        operations["workflow put"](remote, {"name": "flow", **parts})
+    assert error.value.field == f"{'executor' if executor else 'steps[1].target'}.{field}"
+    assert "canary" not in error.value.explain()
+    harness.ask("workflow put", {"name": "flow", **parts})
 
 
 def test_reasons_and_errors_are_stored_without_secrets() -> None:

@@ -46,6 +46,21 @@ def test_the_bins_of_the_overview_add_up_to_all_runs(
     assert seen["more"] is False
 
 
+def test_a_retry_is_part_of_the_duration_and_not_of_the_start_delay(harness: OperationsHarness) -> None:
+    retry = {"max_attempts": 2, "backoff": {"kind": "constant", "wait": "5m"}}
+    harness.ask("schedule create", name="flaky", every="30m", call="flaky", retry=retry)
+    harness.bench.target.script("flaky", fail("once"), succeed())
+    harness.bench.advance(minutes=40)
+    (run,) = harness.ask("run list", schedule="flaky", state="succeeded")["runs"]
+    assert run["first_started_at"] == run["planned_at"]
+    assert harness.ask("run get", run=run["id"])["run"]["first_started_at"] == run["planned_at"]
+    (recent,) = harness.ask("schedule outcomes", schedules=["flaky"])["outcomes"]
+    assert (recent["delay"]["longest"], recent["duration"]["longest"]) == ("0s", "5m")
+    window = harness.ask("schedule health", schedule="flaky")["windows"]["1h"]
+    assert (window["delay"]["longest"], window["duration"]["longest"]) == ("0s", "5m")
+    assert harness.ask("now")["delay"]["longest"] == "0s"
+
+
 def test_a_cut_overview_reports_more(harness: OperationsHarness) -> None:
     harness.ask("queue add", queue="long", payloads=list(range(1000)))
     harness.ask("queue add", queue="long", payload="one more")

@@ -47,6 +47,24 @@ def runs(harness: OperationsHarness, name: str = "poll") -> list[Any]:
     return list(harness.ask("run list", schedule=name)["runs"])
 
 
+def test_an_approval_request_shows_the_whole_target_the_budgets_and_five_occurrences(
+    guarded: OperationsHarness,
+) -> None:
+    guarded.ask("budget set", budget="tokens", unit="tokens", limit=1000)
+    request = {"method": "POST", "url": "https://example.com/wipe", "body": {"all": True}}
+    agent(guarded).ask(
+        "schedule create", {"name": "wipe", "every": "5m", "http": request, "budgets": ["tokens"]}
+    )
+    (pending,) = guarded.ask("approval list")["approvals"]
+    assert (pending["target"]["url"], pending["target"]["body"]) == (request["url"], request["body"])
+    assert pending["budgets"] == ["tokens"]
+    assert len(pending["next"]) == 5
+    assert pending["next"][0] == pending["first_at"]
+    guarded.ask("approval approve", schedule="wipe")
+    planned = guarded.ask("schedule next", schedule="wipe", count=5)["next"]
+    assert [one["planned_at"] for one in planned] == pending["next"]
+
+
 def test_an_agents_schedule_does_not_run_before_a_person_approves_it(guarded: OperationsHarness) -> None:
     made = make(agent(guarded))
     assert made["progress"]["state"] == "pending_approval"

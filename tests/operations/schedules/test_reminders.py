@@ -70,13 +70,20 @@ def test_a_schedule_that_is_no_reminder_is_not_cancelled_as_one(harness: Operati
     [
         {},
         {"at": "2026-03-10T13:00:00Z", "every": "1h"},
-        {"every": "1h", "zone": "Europe/Berlin"},
         {"zone": "UTC"},
     ],
 )
 def test_a_reminder_needs_exactly_one_time(harness: OperationsHarness, when: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="exactly one time"):
         harness.ask("reminder set", text="x", **when)
+
+
+def test_a_zone_beside_an_interval_is_refused_and_beside_a_phrase_is_used(harness: OperationsHarness) -> None:
+    with pytest.raises(InvalidInput) as error:
+        harness.ask("reminder set", text="x", every="1h", zone="Europe/Berlin")
+    assert error.value.field == "trigger.zone"
+    made = harness.ask("reminder set", text="x", every="weekday at 9", zone="Europe/Berlin")
+    assert made["when"] == "at 09:00 on Monday through Friday, Europe/Berlin time"
 
 
 def test_a_reminder_in_a_zone_follows_its_clocks(harness: OperationsHarness) -> None:

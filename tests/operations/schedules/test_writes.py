@@ -119,7 +119,7 @@ def test_a_refused_draft_leaves_nothing_behind(empty: OperationsHarness) -> None
         {"zone": "Mars/Olympus"},
         {"every": "0s", "cron": None},
         {"grace": "1 fortnight"},
-        {"start_at": "2026-03-10T12:00:00"},
+        {"start_at": "2026-03-10T25:00:00"},
         {"calendar": {"only": ["nobody-made-it"]}},
     ):
         with pytest.raises(TimewrightError) as error:

@@ -90,7 +90,8 @@ class RecordingTransaction(SqlTransaction):
 
     def _is_early(self, run: Run) -> bool:
         """Whether a run may not be early: not skipped by hand, and without jitter to both sides."""
-        by_hand = run.dedupe_scope or run.reason == Reason.BY_HAND.value
+        # A skip by hand also records what the clamp moved to the skipped instant.
+        by_hand = run.dedupe_scope or run.reason == Reason.BY_HAND.value or run.made_by
         return not by_hand and run.schedule_id not in self._may_be_early
 
     def lease_runs(self, grants: Sequence[Grant]) -> list[Run]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.simulation.mutants.dependency_mutants import DEPENDENCY_MUTANTS
 from tests.simulation.mutants.mutation import Mutant, Patches, combine, mutate_sql, original, without_index
 from timewright.core.policies.policies import CatchUp, Delivery
-from timewright.core.run import admission, lifecycle
+from timewright.core.run import admission, due_verdicts, lifecycle
 from timewright.core.run.catch_up import InFlightCounts
 from timewright.core.run.leasing import LimitUsage
 from timewright.core.run.run import Lost, Released
@@ -127,12 +127,12 @@ def _host_clock(stage: str) -> Patches:
 
 
 def _random_jitter() -> Patches:
-    real, count = original(admission, "apply_jitter"), itertools.count()
+    real, count = original(due_verdicts, "apply_jitter"), itertools.count()
 
     def jittered(planned_at: datetime, **terms: Any) -> Any:
         return real(planned_at, **{**terms, "seed": f"{terms['seed']} {next(count)}"})
 
-    return [(admission, "apply_jitter", jittered)]
+    return [(due_verdicts, "apply_jitter", jittered)]
 
 
 def _cursor_moved_back() -> Patches:
@@ -146,12 +146,12 @@ def _cursor_moved_back() -> Patches:
 
 
 def _overlap_ignored() -> Patches:
-    real = original(admission, "apply_overlap")
+    real = original(due_verdicts, "apply_overlap")
 
     def overlapped(schedule: Any, chosen: Any, *, in_flight: Any) -> Any:
         return real(schedule, chosen, in_flight=InFlightCounts())
 
-    return [(admission, "apply_overlap", overlapped)]
+    return [(due_verdicts, "apply_overlap", overlapped)]
 
 
 def _choose(**changes: Any) -> Patches:
@@ -282,7 +282,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="committed before its instant",
         broken_invariants=("I5",),
-        patches=lambda: [(InstantWait, "__call__", lambda _: None)],
+        patches=lambda: [(InstantWait, "__call__", lambda *_: True)],
     ),
     Mutant(
         name="admission reads the host clock", broken_invariants=("I5",), patches=lambda: _host_clock("admit")

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -19,6 +18,7 @@ from tests.targets.publish.real_brokers import BROKER_NAMES, STARTED_BROKERS, Re
 from tests.targets.publish.servers import connected
 from timewright import Publish, Scheduler, Settings
 from timewright.core.run.run import Cancelled, Failed, Released, Succeeded, TimedOut
+from timewright.operations.views import RunDetail
 from timewright.targets.loop_thread import LoopThread
 from timewright.targets.publish.target import PublishTarget
 
@@ -86,18 +86,19 @@ def test_a_run_with_an_unreachable_broker_backs_off_parks_and_is_sent_once_later
         app.schedules.create(name="tell", manual=True, target=msgspec.to_builtins(what), retry=TWICE)
         real_broker.server.stop()
         try:
-            asked = app.schedules.run(schedule="tell")["run"]["id"]
-            run = wait_until(lambda: over(app, asked))
+            asked = app.schedules.run(schedule="tell").run.id
+            ended = wait_until(lambda: over(app, asked))
         finally:
             real_broker.server.start()
-        assert run["state"] == "parked"
-        assert [one["outcome"] for one in run["attempts"]] == ["failed", "failed"]
+        assert ended is not None
+        assert ended.run.state == "parked"
+        assert [one.outcome for one in ended.attempts] == ["failed", "failed"]
         real_broker.prepare(what.name.removesuffix(".fifo"))
-        app.runs.reset(run=run["id"])
-        run = wait_until(lambda: over(app, asked, ("succeeded", "failed")))
-        assert run["state"] == "succeeded"
+        app.runs.reset(run=asked)
+        assert wait_until(lambda: over(app, asked, ("succeeded", "failed")))
+        assert app.runs.get(run=asked).run.state == "succeeded"
     (message,) = real_broker.read_messages(what)
-    assert message["timewright-run"] == run["id"]
+    assert message["timewright-run"] == asked
 
 
 @our_brokers
@@ -189,7 +190,7 @@ def silence() -> Iterator[int]:
                 one.close()
 
 
-def over(app: Scheduler, run: str, states: tuple[str, ...] = OVER) -> dict[str, Any]:
+def over(app: Scheduler, run: str, states: tuple[str, ...] = OVER) -> RunDetail | None:
     """The run and its attempts once it is in one of these states; None before."""
     found = app.runs.get(run=run)
-    return {**found["run"], "attempts": found["attempts"]} if found["run"]["state"] in states else {}
+    return found if found.run.state in states else None

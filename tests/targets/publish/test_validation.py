@@ -78,7 +78,7 @@ def test_a_missing_package_is_refused_when_the_schedule_is_written(
             app.schedules.create(
                 name="tell", manual=True, target={"publish": {"to": "redis", "name": "orders", "url": REDIS}}
             )
-        assert app.schedules.list()["schedules"] == []
+        assert app.schedules.list().schedules == ()
 
 
 def test_a_removed_package_makes_the_outcome_unresolved(

@@ -109,13 +109,13 @@ def test_work_that_failed_is_sent_again_by_the_next_attempt(
     app = Scheduler(tmp_path / "store.db", settings=Settings(publish=(engine_of.url.removesuffix("/0"),)))
     with app:
         app.schedules.create(name="tell", manual=True, target=msgspec.to_builtins(what), retry=TWICE)
-        run = app.schedules.run(schedule="tell")["run"]["id"]
-        wait_until(lambda: app.runs.get(run=run)["run"]["state"] in ("succeeded", "failed"))
-        first, second = app.runs.get(run=run)["attempts"]
-    assert (first["outcome"], second["outcome"]) == ("failed", "succeeded")
-    assert "ValueError" in first["error"]
-    assert "not the first time" in first["error"]
-    assert second["result"]["value"] == "the second time"
+        run = app.schedules.run(schedule="tell").run.id
+        wait_until(lambda: app.runs.get(run=run).run.state in ("succeeded", "failed"))
+        first, second = app.runs.get(run=run).attempts
+    assert (first.outcome, second.outcome) == ("failed", "succeeded")
+    assert "ValueError" in first.error
+    assert "not the first time" in first.error
+    assert second.result["value"] == "the second time"
 
 
 @both_engines
@@ -158,14 +158,14 @@ def test_remote_work_survives_a_scheduler_stop_and_its_result_is_found_later(
     app = Scheduler(place, settings=settings)
     app.start()
     app.schedules.create(name="tell", manual=True, target=msgspec.to_builtins(what))
-    run = app.schedules.run(schedule="tell")["run"]["id"]
+    run = app.schedules.run(schedule="tell").run.id
     wait_until(lambda: engine_of.calls(who) == 1)
     app.stop(wait=timedelta(0))
     with Scheduler(place, settings=settings) as again:
-        wait_until(lambda: again.runs.get(run=run)["run"]["state"] == "succeeded")
-        last = again.runs.get(run=run)["attempts"][-1]
-    assert last["result"]["value"] == "slept"
-    assert last["result"]["duplicate"] is True
+        wait_until(lambda: again.runs.get(run=run).run.state == "succeeded")
+        last = again.runs.get(run=run).attempts[-1]
+    assert last.result["value"] == "slept"
+    assert last.result["duplicate"] is True
     assert engine_of.calls(who) == 1
 
 

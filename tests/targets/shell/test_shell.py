@@ -132,6 +132,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
             "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "PATH", "PYTHONPATH", "PYTHONSTARTUP",
             "BASH_ENV", "ENV", "IFS", "SHELLOPTS", "PERL5OPT", "NODE_OPTIONS", "RUBYOPT", "GLIBC_TUNABLES",
             "TIMEWRIGHT_RUN_KEY", "TIMEWRIGHT_CHILD", "GIT_SSH_COMMAND", "JAVA_TOOL_OPTIONS",
+            "MAKEFLAGS", "LUA_INIT", "LUA_INIT_5_4", "PHPRC", "XDG_CONFIG_HOME", "CURL_HOME",
         )
     ],
 ]  # fmt: skip

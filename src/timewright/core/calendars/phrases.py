@@ -7,7 +7,7 @@ from typing import Any
 
 from timewright.core.input.input_errors import input_error
 
-_RULE = re.compile(r"\s*(only|except|without)\s+(\S.{0,999}?)\s*", re.IGNORECASE)
+_RULE = re.compile(r"(only|except|without)\s+(\S.*)", re.IGNORECASE)
 MAX_RULE_LENGTH = 1_024
 MAX_HOURS_LENGTH = 200
 _TIME = "[0-9]{1,2}:[0-9]{2}"
@@ -20,7 +20,7 @@ _SETS = {"daily": (0, 6), "weekdays": (0, 4), "weekday": (0, 4), "weekend": (5, 
 
 def parse_rule_phrase(text: str, path: str) -> dict[str, Any]:
     """Parse a calendar rule: `only office` or `except holidays, quiet`."""
-    found = _RULE.fullmatch(text) if len(text) <= MAX_RULE_LENGTH else None
+    found = _RULE.fullmatch(text.strip()) if len(text) <= MAX_RULE_LENGTH else None
     if found is None:
         rule = (
             f"only or except, and the names of calendars, at most {MAX_RULE_LENGTH} characters; or a mapping"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from timewright.core.input.aliases import FIELD_ALIASES, snake_case
 from timewright.core.input.encoding import encode, to_json_value
 from timewright.core.input.input_errors import input_error, raise_at_path
+from timewright.core.input.instant_text import resolve_schedule_instants, zone_in
 from timewright.core.input.names import check_name
 from timewright.core.input.queue_file import QueueEntry, decode_queue_file
-from timewright.core.input.shorthand import expand_trigger, with_hash_key
+from timewright.core.input.shorthand import expand_trigger, names_trigger, with_hash_key
 from timewright.core.input.struct_decoder import (
     canonical_fields,
     check_size,
@@ -28,10 +29,23 @@ from timewright.core.input.struct_decoder import (
 from timewright.core.moments import SECOND, as_instant, check_storable
 from timewright.core.policies.policies import Floor, QueuePolicy
 from timewright.core.policies.presets import FLOORS, PRESETS
-from timewright.core.recurrence.triggers import After, AnyOf, AnyTrigger, Every, Rrule, with_anchor
+from timewright.core.recurrence.triggers import (
+    ZONED_TRIGGERS,
+    After,
+    AnyOf,
+    AnyTrigger,
+    Every,
+    Once,
+    Rrule,
+    with_anchor,
+)
 from timewright.core.schedule.schedule import Preset, Schedule, check_new_schedule
 from timewright.core.target import Http
+from timewright.core.zones import load_zone
 from timewright.errors import TimewrightError
+
+if TYPE_CHECKING:
+    from timewright.core.recurrence.phrases import Recurrence
 
 __all__ = [
     "QueueEntry",
@@ -41,6 +55,7 @@ __all__ = [
     "decode_policy",
     "decode_queue_file",
     "decode_schedule",
+    "describe_phrase",
     "encode",
     "to_json_value",
 ]
@@ -76,6 +91,7 @@ def decode_schedule(
     now: datetime,
     floor: Floor = Floor(),  # noqa: B008 - a frozen value
     defaults: Mapping[str, Any] | None = None,
+    zone: str = "UTC",
     namespace: str = "default",
     revision: int = 1,
     created_by: str = "",
@@ -89,10 +105,11 @@ def decode_schedule(
     check_size(raw)
     given = canonical_fields(_http_timeout(raw), Schedule)
     _refuse_system_fields(given, id=id)
+    given = resolve_schedule_instants(given, Schedule, now=as_instant(now, field="now"), zone=zone)
     preset = read_value(given.get("preset"), type_info(Preset | None), "preset")
     base = {"namespace": namespace, **(defaults or {}), **PRESETS.get(preset or "", {})}
     if "trigger" in given:
-        given["trigger"] = _expand_with_key(given["trigger"], key=id)
+        given = _read_trigger(given, key=id)
     fields = {
         **_check_names(given),
         "id": id,
@@ -116,6 +133,7 @@ def decode_changes(
     of: Schedule,
     now: datetime,
     floor: Floor = Floor(),  # noqa: B008 - a frozen value
+    zone: str = "UTC",
 ) -> Schedule:
     """Decode an edit of a schedule: given fields change, missing ones keep their value.
 
@@ -125,11 +143,12 @@ def decode_changes(
     check_size(raw)
     given = canonical_fields(_http_timeout(raw), Schedule)
     _refuse_system_fields(given, id=of.id)
+    given = resolve_schedule_instants(given, Schedule, now=as_instant(now, field="now"), zone=zone)
     for part in ("trigger", "target"):
         if part in given:
             given[part] = _with_current_kind(given[part], getattr(of, part))
     if "trigger" in given:
-        given["trigger"] = _expand_with_key(given["trigger"], key=of.id)
+        given = _read_trigger(given, key=of.id)
     preset = read_value(given.get("preset"), type_info(Preset | None), "preset")
     base = {name: getattr(of, name) for name in Schedule.__struct_fields__} | dict(
         PRESETS.get(preset or "", {})
@@ -193,10 +212,54 @@ def _refuse_system_fields(given: Mapping[str, Any], *, id: str) -> None:  # noqa
         )
 
 
-def _expand_with_key(trigger: Any, *, key: str) -> Any:
-    return (
-        with_hash_key(expand_trigger(trigger, "trigger"), key) if not isinstance(trigger, Struct) else trigger
+def describe_phrase(raw: Any, schedule: Schedule, *, zone: str = "UTC") -> str:
+    """Return how the text of a trigger was read, with the zone of the schedule; empty if it was no text."""
+    trigger = canonical_fields(_http_timeout(raw), Schedule).get("trigger")
+    if not isinstance(trigger, str | list | tuple) and not names_trigger(trigger):
+        return ""
+    named = zone_in(trigger) or next(
+        (part.zone for part in _trigger_parts(schedule.trigger) if isinstance(part, ZONED_TRIGGERS)), None
     )
+    if isinstance(schedule.trigger, Once):
+        from timewright.core.recurrence.phrases import describe_moment
+
+        return describe_moment(schedule.trigger.at, load_zone(named or zone), named or zone)
+    readings: list[Recurrence] = []
+    expand_trigger(_with_zone(trigger, named), "trigger", readings)
+    return "; ".join(dict.fromkeys(reading.read_as for reading in readings))
+
+
+def _with_zone(trigger: Any, zone: str | None) -> Any:
+    """Return the trigger with the zone that the schedule was given, so that its description names it."""
+    if isinstance(trigger, list | tuple):
+        return [_with_zone(one, zone) for one in trigger]
+    if zone is None or zone_in(trigger) is not None:
+        return trigger
+    return {"cron": trigger, "zone": zone} if isinstance(trigger, str) else {**trigger, "zone": zone}
+
+
+def _read_trigger(given: Mapping[str, Any], *, key: str) -> dict[str, Any]:
+    """Expand the trigger; the calendars that its phrase names are added to the calendar rule."""
+    if isinstance(given["trigger"], Struct):
+        return dict(given)
+    readings: list[Recurrence] = []
+    trigger = with_hash_key(expand_trigger(given["trigger"], "trigger", readings), key)
+    named = {
+        "except": [name for reading in readings for name in reading.excluded],
+        "only": [name for reading in readings for name in reading.only],
+    }
+    if not any(named.values()):
+        return {**given, "trigger": trigger}
+    if given.get("calendar") is not None:
+        rule = "one calendar rule, in the phrase or in its field"
+        raise input_error(
+            "calendar", given["calendar"], "is given twice", rule=rule, fix="remove one of them"
+        )
+    return {**given, "trigger": trigger, "calendar": {word: names for word, names in named.items() if names}}
+
+
+def _trigger_parts(trigger: AnyTrigger) -> tuple[Any, ...]:
+    return trigger.triggers if isinstance(trigger, AnyOf) else (trigger,)
 
 
 def _with_current_kind(raw: Any, base: Struct) -> Any:

@@ -6,28 +6,29 @@ This module only finds out which kind is meant; the fields are decoded and check
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from timewright.core.input.aliases import normalize_choice, snake_case
 from timewright.core.input.input_errors import input_error, raise_at_path, show_value
 from timewright.core.moments import parse_duration
-from timewright.core.recurrence.cron.grammar import needs_key
-from timewright.core.recurrence.phrases import is_calendar_phrase, parse_calendar_phrase
-from timewright.errors import InvalidInput, TimewrightError
+from timewright.core.recurrence.cron.grammar import is_valid, needs_key
+from timewright.core.target import find_shell_operator, shell_command
+from timewright.errors import InvalidCron, InvalidInput, InvalidZone, TimewrightError
+
+if TYPE_CHECKING:
+    # The grammar is loaded when a phrase is read, so that `import timewright` stays light.
+    from timewright.core.recurrence.phrases import Recurrence
 
 TaggedFields = dict[str, Any]
 
-_TEXT_TRIGGER = re.compile(r"\s*@?(every|after)\s+(\S.*?)\s*", re.IGNORECASE)
-_NEED = re.compile(
-    r"(?P<schedule>.+?)(?:\s*:\s*|\s+within\s+)(?P<within>[^\s:]+)"
-    r"(?:\s+on\s+(?P<on>\w+))?(?:\s+wait\s+(?P<wait>\S+))?(?:\s+else\s+(?P<else>\w+))?"
-)
-# Longer text is not a trigger in words; the regular expression takes quadratic time.
+_TEXT_AFTER = re.compile(r"after\s+(\S.*)", re.IGNORECASE)
+# Longer text is not a trigger in words.
 _MAX_TRIGGER_TEXT_LENGTH = 256
+_ZONE_NAMES = ("zone", "timezone", "time_zone", "tz")
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _TRIGGER_RULE = "exactly one of cron, every, rrule, after, once and manual, or a list of them"
 _TRIGGER_FIX = "cron: '0 9 * * 1-5', or every: 15m"
@@ -83,21 +84,6 @@ _TARGET_KIND_BY_FIELD = {
 }
 _BACKOFF_VALUE_FIELDS = {"exponential": "base", "ladder": "steps", "constant": "wait"}
 _CADENCE_KINDS = {"none": "none", "steady": "none", "stretch": "stretch", "ladder": "ladder"}
-_OUTCOMES = {
-    "success": "succeeded",
-    "succeeded": "succeeded",
-    "completed": "succeeded",
-    "failed": "failed",
-    "error": "failed",
-    "timeout": "timed_out",
-    "timed_out": "timed_out",
-    "lost": "lost",
-    "cancelled": "cancelled",
-    "canceled": "cancelled",
-    "released": "released",
-    "started": "started",
-}
-_OUTCOME_LABELS = frozenset({"useful", "noop", "skipped"})
 
 
 class Milliseconds(Struct, frozen=True):
@@ -106,34 +92,47 @@ class Milliseconds(Struct, frozen=True):
     value: Any
 
 
-def expand_trigger(raw: Any, path: str) -> Any:
-    """Expand a trigger from text, a list, or a mapping whose fields show its kind."""
+def expand_trigger(raw: Any, path: str, readings: list[Recurrence] | None = None) -> Any:
+    """Expand a trigger from text, a list, or a mapping whose fields show its kind.
+
+    How each phrase was read is added to `readings`. Without it, a phrase that names a calendar is refused,
+    because only a schedule has calendars.
+    """
     if isinstance(raw, str):
-        return _parse_trigger_text(raw, path)
+        return _expand_text(raw, path, {}, readings)
     if isinstance(raw, list | tuple):
-        return expand_trigger(raw[0], path) if len(raw) == 1 else {"kind": "any_of", "triggers": list(raw)}
+        if len(raw) == 1:
+            return expand_trigger(raw[0], path, readings)
+        return {"kind": "any_of", "triggers": _expand_list(raw, path, readings)}
     if not isinstance(raw, Mapping):
         raise input_error(path, raw, "is not a trigger", rule=_TRIGGER_RULE, fix=_TRIGGER_FIX)
     given = {key: value for key, value in raw.items() if value is not None}
     words = {snake_case(str(key)).removesuffix("_ms"): value for key, value in given.items()}
-    if words.get("manual") is False:
-        given = {key: value for key, value in given.items() if snake_case(str(key)) != "manual"}
     kind = _trigger_kind(words, path)
-    if kind == "manual":
+    if kind == "manual" or words.get("manual") is False:
         given = {key: value for key, value in given.items() if snake_case(str(key)) != "manual"}
-    phrase = words.get("every", words.get("interval"))
-    if kind == "every" and isinstance(phrase, str) and is_calendar_phrase(phrase):
-        return {"kind": "rrule", **_parse_phrase(phrase, path), **_without_fields(given, _TRIGGER_KEYS)}
-    text = words.get("cron", words.get("expression"))
-    if kind == "cron" and isinstance(text, str) and _match_trigger_text(text) is not None:
-        return {**_parse_trigger_text(text, path), **_without_fields(given, _TRIGGER_KEYS)}
+    if kind == "any_of":
+        return _expand_any_of(given, path, readings)
+    phrase = _phrase_of(kind, words)
+    rest = _without_fields(given, _TRIGGER_KEYS)
+    if phrase is not None:
+        return _expand_text(phrase, path, rest, readings, key=kind)
     if kind == "after" and not isinstance(words.get("after"), type(None) | timedelta):
-        return {**_without_fields(given, _TRIGGER_KEYS), **_expand_after(words["after"], given), "kind": kind}
+        return {**rest, **_expand_after(words["after"], given), "kind": kind}
     once = words.get("once", words.get("at"))
     if kind == "once" and isinstance(once, int | float) and not isinstance(once, bool):
         # Desktop schedulers write a bare number: milliseconds since 1970.
-        return {"kind": kind, **_without_fields(given, _TRIGGER_KEYS), "at": Milliseconds(once)}
+        return {"kind": kind, **rest, "at": Milliseconds(once)}
     return {**given, "kind": kind}
+
+
+def names_trigger(raw: Any) -> bool:
+    """Whether a mapping has a field that shows the kind of a trigger."""
+    return isinstance(raw, Mapping) and any(
+        snake_case(str(key)).removesuffix("_ms") in _TRIGGER_KEYS
+        for key, value in raw.items()
+        if value is not None
+    )
 
 
 def with_hash_key(trigger: Any, key: str) -> Any:
@@ -169,17 +168,6 @@ def expand_target(raw: Any, path: str) -> Any:
     return {**raw, "kind": implied.pop()}
 
 
-def expand_need(raw: Any, path: str) -> Any:
-    """Expand a need from text: `nightly-load:2h`, optionally followed by `on`, `wait` and `else`."""
-    if not isinstance(raw, str):
-        return raw
-    found = _NEED.fullmatch(raw.strip()) if len(raw) <= 512 else None
-    if found is None:
-        rule = "the name of a schedule, and the maximum age of its last run"
-        raise input_error(path, raw, "has no maximum age", rule=rule, fix=f"{raw.strip()[:60]}:2h")
-    return {name: value for name, value in found.groupdict().items() if value is not None}
-
-
 def expand_backoff(raw: Any, path: str, base: object = None) -> Any:
     """Expand a backoff; without a `kind` it keeps the kind of `base`."""
     fallback = _tag(base) or "exponential"
@@ -212,35 +200,81 @@ def expand_cadence(raw: Any, path: str, base: object = None) -> Any:
     return _with_kind(raw, path, value_fields=value_fields, fallback=_tag(base) or "none")
 
 
-def expand_outcome(raw: Any, path: str) -> Any:
-    """Expand an outcome from a status such as `SUCCESS`, or a mapping with one."""
-    given = {"status": raw} if isinstance(raw, str) else raw
-    rule = "succeeded, failed, timed_out, lost, cancelled or released"
-    if not isinstance(given, Mapping):
-        raise input_error(path, raw, "is not an outcome", rule=rule, fix="succeeded")
-    words = {snake_case(str(key)): value for key, value in given.items()}
-    word = next((words.pop(name) for name in ("kind", "status", "outcome") if name in words), None)
-    plain = normalize_choice(word) if isinstance(word, str) else ""
-    if plain in _OUTCOME_LABELS:
-        return {**words, "kind": "succeeded", "outcome_label": plain}
-    if plain not in _OUTCOMES:
-        raise input_error(path, word, "is not an outcome", rule=rule, fix="succeeded")
-    kind = _OUTCOMES[plain]
-    return {"error": "failed", **words, "kind": kind} if kind == "failed" else {**words, "kind": kind}
+def _phrase_of(kind: str, words: Mapping[str, Any]) -> str | None:
+    """Return the text of an `every` or a `cron` that is a phrase, not a duration or a cron expression."""
+    text = next(
+        (words[word] for word, found in _TRIGGER_KEYS.items() if found == kind and word in words), None
+    )
+    if not isinstance(text, str) or kind not in ("every", "cron"):
+        return None
+    plain = _is_length(text) if kind == "every" else is_valid(text, "any")
+    return None if plain else text
 
 
-def _match_trigger_text(text: str) -> re.Match[str] | None:
-    return _TEXT_TRIGGER.fullmatch(text) if len(text) <= _MAX_TRIGGER_TEXT_LENGTH else None
+def _expand_text(
+    text: str, path: str, rest: TaggedFields, readings: list[Recurrence] | None, *, key: str = ""
+) -> TaggedFields:
+    is_short = len(text) <= _MAX_TRIGGER_TEXT_LENGTH
+    after = _TEXT_AFTER.fullmatch(text.strip()) if is_short and key != "every" else None
+    if after is not None:
+        return {"kind": "after", **_expand_after(after[1], {}), **rest}
+    return _expand_phrase(text, path, rest, readings, key=key)
 
 
-def _parse_trigger_text(text: str, path: str) -> TaggedFields:
-    found = _match_trigger_text(text)
-    if found is None:
-        return {"kind": "cron", "expression": text}
-    word = found[1].lower()
-    if word == "every" and is_calendar_phrase(found[2]):
-        return {"kind": "rrule", **_parse_phrase(found[2], path)}
-    return {"kind": word, **({"interval": found[2]} if word == "every" else _expand_after(found[2], {}))}
+def _expand_list(raw: Sequence[Any], path: str, readings: list[Recurrence] | None) -> list[Any]:
+    """Expand the texts of a list; one that needs several triggers adds all of them."""
+    parts: list[Any] = []
+    for number, one in enumerate(raw):
+        is_short = isinstance(one, str | Mapping)
+        found = expand_trigger(one, f"{path}.triggers[{number}]", readings) if is_short else one
+        parts += (
+            found["triggers"] if is_short and found["kind"] == "any_of" and "triggers" in found else [found]
+        )
+    return parts
+
+
+def _expand_any_of(given: Mapping[str, Any], path: str, readings: list[Recurrence] | None) -> TaggedFields:
+    fields: TaggedFields = {}
+    for key, value in given.items():
+        is_list = isinstance(value, list | tuple) and snake_case(str(key)) in ("triggers", "any_of")
+        fields[key] = _expand_list(value, path, readings) if is_list else value
+    return {**fields, "kind": "any_of"}
+
+
+def _expand_phrase(
+    text: str, path: str, rest: TaggedFields, readings: list[Recurrence] | None, *, key: str
+) -> TaggedFields:
+    """Return the triggers of a phrase, each with the other fields of the mapping (`zone`, `dst`)."""
+    from timewright.core.recurrence.phrases import parse_recurrence
+
+    zone = next((value for name, value in rest.items() if snake_case(str(name)) in _ZONE_NAMES), None)
+    field = f"{path}.{key}" if key else path
+    try:
+        found = parse_recurrence(
+            text, zone=zone if isinstance(zone, str) else None, field=field, after_every=key == "every"
+        )
+    except (InvalidCron, InvalidZone) as error:
+        raise_at_path(path, error)
+    if readings is not None:
+        readings.append(found)
+    elif found.excluded or found.only:
+        rule = "a calendar belongs to a schedule, not to its trigger"
+        raise input_error(field, text, "names a calendar", rule=rule, fix="calendar: except holidays")
+    if isinstance(zone, str) and any(spec.zone not in (None, zone) for spec in found.triggers):
+        rule = "one zone, in the phrase or beside it"
+        raise input_error(field, text, f"has another zone than {zone}", rule=rule, fix="remove one of them")
+    # The zone is in the fields of each trigger that has one.
+    others = {name: value for name, value in rest.items() if snake_case(str(name)) not in _ZONE_NAMES}
+    parts = [{**spec.fields(), **(others if spec.zone else rest)} for spec in found.triggers]
+    return parts[0] if len(parts) == 1 else {"kind": "any_of", "triggers": parts}
+
+
+def _is_length(text: str) -> bool:
+    try:
+        parse_duration(text)
+    except TimewrightError:
+        return False
+    return True
 
 
 def _expand_after(value: Any, given: Mapping[str, Any]) -> TaggedFields:
@@ -261,13 +295,6 @@ def _is_duration(text: str) -> bool:
     except TimewrightError:
         return text.strip()[:1] in "0123456789.+-"
     return True
-
-
-def _parse_phrase(text: str, path: str) -> TaggedFields:
-    try:
-        return parse_calendar_phrase(text)
-    except TimewrightError as error:
-        raise_at_path(path, error)
 
 
 def _trigger_kind(words: Mapping[str, Any], path: str) -> str:
@@ -315,7 +342,8 @@ def _expand_target_value(kind: str, value: Any, path: str) -> TaggedFields:
     if kind == "handoff" and value is True:
         return {"kind": kind}
     if kind == "shell" and isinstance(value, str):
-        fix = f"shell: {value.split()[:8]}"
+        words = value.split()
+        fix = f"shell: {shell_command(words) if find_shell_operator(words) else words[:8]}"
         raise input_error(
             path, value, "is a shell command line", rule="a command is a list of arguments", fix=fix
         )

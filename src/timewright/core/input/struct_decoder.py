@@ -6,6 +6,7 @@ The type annotations define what is allowed; this module only walks them. A miss
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import cache
@@ -42,8 +43,6 @@ from timewright.core.input.shorthand import (
     Milliseconds,
     expand_backoff,
     expand_cadence,
-    expand_need,
-    expand_outcome,
     expand_target,
     expand_trigger,
 )
@@ -54,6 +53,55 @@ from timewright.core.run.run import Cancelled, Failed, Lost, Released, Started, 
 from timewright.core.schedule.upstream import Need
 from timewright.core.target import Call, Handoff, Http, Note, Publish, Shell, Workflow
 from timewright.errors import TimewrightError, UnknownField
+
+_NEED = re.compile(
+    r"(?P<schedule>.+?)(?:\s*:\s*|\s+within\s+)(?P<within>[^\s:]+)"
+    r"(?:\s+on\s+(?P<on>\w+))?(?:\s+wait\s+(?P<wait>\S+))?(?:\s+else\s+(?P<else>\w+))?"
+)
+_OUTCOMES = {
+    "success": "succeeded",
+    "succeeded": "succeeded",
+    "completed": "succeeded",
+    "failed": "failed",
+    "error": "failed",
+    "timeout": "timed_out",
+    "timed_out": "timed_out",
+    "lost": "lost",
+    "cancelled": "cancelled",
+    "canceled": "cancelled",
+    "released": "released",
+    "started": "started",
+}
+_OUTCOME_LABELS = frozenset({"useful", "noop", "skipped"})
+
+
+def expand_need(raw: Any, path: str) -> Any:
+    """Expand a need from text: `nightly-load:2h`, optionally followed by `on`, `wait` and `else`."""
+    if not isinstance(raw, str):
+        return raw
+    found = _NEED.fullmatch(raw.strip()) if len(raw) <= 512 else None
+    if found is None:
+        rule = "the name of a schedule, and the maximum age of its last run"
+        raise input_error(path, raw, "has no maximum age", rule=rule, fix=f"{raw.strip()[:60]}:2h")
+    return {name: value for name, value in found.groupdict().items() if value is not None}
+
+
+def expand_outcome(raw: Any, path: str) -> Any:
+    """Expand an outcome from a status such as `SUCCESS`, or a mapping with one."""
+    given = {"status": raw} if isinstance(raw, str) else raw
+    rule = "succeeded, failed, timed_out, lost, cancelled or released"
+    if not isinstance(given, Mapping):
+        raise input_error(path, raw, "is not an outcome", rule=rule, fix="succeeded")
+    words = {snake_case(str(key)): value for key, value in given.items()}
+    word = next((words.pop(name) for name in ("kind", "status", "outcome") if name in words), None)
+    plain = normalize_choice(word) if isinstance(word, str) else ""
+    if plain in _OUTCOME_LABELS:
+        return {**words, "kind": "succeeded", "outcome_label": plain}
+    if plain not in _OUTCOMES:
+        raise input_error(path, word, "is not an outcome", rule=rule, fix="succeeded")
+    kind = _OUTCOMES[plain]
+    return {"error": "failed", **words, "kind": kind} if kind == "failed" else {**words, "kind": kind}
+
 
 MAX_DEPTH = 64
 MAX_PARTS = 100_000

@@ -6,6 +6,7 @@ All have the methods of `Trigger`, and none reads a clock.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, overload
 
 from timewright.core.moments import (
     EPOCH,
@@ -15,13 +16,17 @@ from timewright.core.moments import (
     check_duration,
     format_duration,
     format_instant,
+    parse_duration,
 )
 from timewright.core.recurrence.cron import Cron
-from timewright.core.recurrence.phrases import is_calendar_phrase
 from timewright.core.recurrence.rrule import Rrule
 from timewright.core.recurrence.trigger import Trigger
 from timewright.core.schedule.upstream import EndKind, end_verb
 from timewright.errors import InvalidDuration, InvalidInput
+
+if TYPE_CHECKING:
+    # The grammar is loaded when a phrase is read, so that `import timewright` stays light.
+    from timewright.core.recurrence.phrases import TriggerSpec
 
 __all__ = [
     "After",
@@ -219,19 +224,37 @@ ZONED_TRIGGERS = (Cron, Rrule)
 _ANCHORED = (Every, Rrule)
 
 
-def every(interval: str | timedelta, anchor: datetime | None = None) -> Every:
-    """Build a grid trigger: `every("5m")`."""
-    if isinstance(interval, str) and is_calendar_phrase(interval):
-        fix = f'"every {interval}" as text, which is also a trigger; or a duration such as 7d'
-        rule = "every() needs a fixed duration; calendar units vary in length"
-        raise InvalidDuration(
-            f"every {interval!r} is a calendar unit, not a duration",
+@overload
+def every(interval: timedelta, anchor: datetime | None = None) -> Every: ...
+@overload
+def every(interval: str, anchor: datetime | None = None) -> Every | Cron | Rrule | AnyOf: ...
+def every(interval: str | timedelta, anchor: datetime | None = None) -> Every | Cron | Rrule | AnyOf:
+    """Build a trigger from an interval or a phrase: `every("5m")`, `every("weekday at 9am UTC")`."""
+    try:
+        return Every(as_duration(interval, field="every"), anchor)
+    except InvalidDuration:
+        if not isinstance(interval, str):
+            raise
+    from timewright.core.recurrence.phrases import parse_recurrence
+
+    found = parse_recurrence(interval, after_every=True)
+    if found.excluded or found.only:
+        raise InvalidInput(
+            f"every {interval!r} names a calendar",
             field="every",
             value=interval,
-            rule=rule,
-            fix=fix,
+            rule="a calendar belongs to a schedule, not to its trigger",
+            fix="calendar='except holidays' beside the trigger",
         )
-    return Every(as_duration(interval, field="every"), anchor)
+    parts = tuple(_build(spec, anchor) for spec in found.triggers)
+    return parts[0] if len(parts) == 1 else AnyOf(parts)
+
+
+def _build(spec: TriggerSpec, anchor: datetime | None) -> Every | Cron | Rrule:
+    zone = spec.zone or "UTC"
+    if spec.kind == "every":
+        return Every(parse_duration(spec.text), anchor)
+    return Cron(spec.text, zone) if spec.kind == "cron" else Rrule(spec.text, zone, anchor=anchor)
 
 
 def after(schedule: str, on: str | EndKind = EndKind.SUCCESS, delay: str | timedelta = ZERO) -> After:

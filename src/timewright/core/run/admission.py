@@ -11,18 +11,15 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from timewright.core.calendars import Calendar, allowed_after, occurrence_after
+from timewright.core.calendars import Calendar, allowed_after
 from timewright.core.moments import SECOND, ZERO
-from timewright.core.policies.jitter import apply_jitter, occurrence_seed
-from timewright.core.policies.policies import JitterSide, Offset
-from timewright.core.recurrence.triggers import After, AnyOf, Every, Manual
+from timewright.core.recurrence.triggers import After, Manual
 from timewright.core.run.catch_up import (
     CatchUpChoice,
-    ChosenOccurrence,
     InFlightCounts,
-    apply_overlap,
     choose_occurrences,
 )
+from timewright.core.run.due_verdicts import displaced_drops, split_skipped, start_verdicts
 from timewright.core.run.fast_path import admit_on_time
 from timewright.core.run.run import Reason
 from timewright.core.run.verdicts import (
@@ -37,24 +34,18 @@ from timewright.core.run.verdicts import (
     collapse_skips,
 )
 from timewright.core.schedule.decision import Decision, Source
-from timewright.core.schedule.due import (
-    MAX_SCANNED,
-    NO_PAUSES,
-    DueInstants,
-    Pauses,
-    clear_pauses,
-    find_due,
-    list_occurrences,
-    unrecorded_pauses,
-)
+from timewright.core.schedule.due import MAX_SCANNED, DueInstants, find_due
 from timewright.core.schedule.governor import (
     NO_CALENDARS,
     counts_from_last_start,
+    follows_trigger,
     has_used_max_runs,
-    is_trigger_only,
     pause_end,
     plan_next,
+    pull_forward,
 )
+from timewright.core.schedule.hints import Hints
+from timewright.core.schedule.pauses import NO_PAUSES, Pauses, clear_pauses, unrecorded_pauses
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState, apply_decision
 
 __all__ = [
@@ -71,6 +62,7 @@ __all__ = [
     "admit",
     "admit_general",
     "admit_on_time",
+    "displaced_drops",
     "resume_progress",
 ]
 
@@ -101,8 +93,13 @@ def admit_general(
     in_flight: InFlightCounts,
     now: datetime,
     calendars: Mapping[str, Calendar] = NO_CALENDARS,
+    before_edit: bool = False,
 ) -> Admission:
-    """Decide every due occurrence, in all cases."""
+    """Decide every due occurrence, in all cases.
+
+    Instants that the clamp displaced are recorded with the occurrence that they moved to; `before_edit`
+    records those up to now, because that occurrence may change.
+    """
     has_pause = progress.state is ScheduleState.PAUSED and progress.paused_until is not None
     if progress.state is not ScheduleState.ACTIVE and not has_pause:
         decision = Decision(None, Source.PAUSED)
@@ -111,15 +108,19 @@ def admit_general(
         decision = plan_next(schedule, progress, now=now, calendars=calendars)
         return Admission((), apply_decision(schedule, progress, decision), decision)
     pauses = unrecorded_pauses(progress)
-    if progress.hints.interval is not None or progress.hints.one_shot is not None:
-        # Expired hints do not affect what is due, but an expired pause must still be recorded.
-        hints = replace(progress.hints.unexpired(now=now), pause=progress.hints.pause)
-        progress = replace(progress, hints=hints)
-    if pauses.spans and not is_trigger_only(schedule, progress):
+    if pauses.spans and not follows_trigger(schedule, progress, now=now):
         return _admit_after_pause(
             schedule, progress, pauses, in_flight=in_flight, now=now, calendars=calendars
         )
-    return _admit_due(schedule, progress, pauses=pauses, in_flight=in_flight, now=now, calendars=calendars)
+    return _admit_due(
+        schedule,
+        progress,
+        pauses=pauses,
+        in_flight=in_flight,
+        now=now,
+        calendars=calendars,
+        before_edit=before_edit,
+    )
 
 
 def resume_progress(progress: ScheduleProgress, *, now: datetime) -> ScheduleProgress:
@@ -185,18 +186,48 @@ def _admit_due(
     in_flight: InFlightCounts,
     now: datetime,
     calendars: Mapping[str, Calendar],
+    before_edit: bool = False,
 ) -> Admission:
-    due = find_due(schedule, progress, now=now, calendars=calendars)
-    if due.occurrences:
+    due = find_due(schedule, progress, now=now, calendars=calendars, before_edit=before_edit)
+    if due.occurrences or due.displaced:
         return _decide_due(
             schedule, progress, due, pauses=pauses, in_flight=in_flight, now=now, calendars=calendars
         )
     decision = Decision(progress.next_at, progress.source or Source.PAUSED, progress.trail)
     if pauses.spans or decision.at is None or decision.at <= max(now, progress.cursor):
         progress = clear_pauses(progress)
-        decision = plan_next(schedule, progress, now=now, calendars=calendars)
+        decision = due.following or plan_next(schedule, progress, now=now, calendars=calendars)
+    elif progress.hints.has_expired(now=now):
+        decision = _decide_without_expired(schedule, progress, due, now=now, calendars=calendars)
+        progress = replace(progress, cursor=_cursor_after_hint(progress, now=now))
     idle = not in_flight.live and not in_flight.held
-    return _complete_pass(schedule, progress, (), decision, idle=idle)
+    return _complete_pass(schedule, progress, (), decision, now=now, idle=idle)
+
+
+def _decide_without_expired(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    due: DueInstants,
+    *,
+    now: datetime,
+    calendars: Mapping[str, Calendar],
+) -> Decision:
+    """Decide again when a hint has expired: the earlier of what was decided and what the trigger says."""
+    decision = Decision(progress.next_at, progress.source or Source.PAUSED, progress.trail)
+    if due.following is not None:
+        return due.following
+    base = progress.last_finished_at if counts_from_last_start(schedule) else None
+    proposal = plan_next(schedule, progress, now=now, base=base, calendars=calendars)
+    return pull_forward(decision, proposal)
+
+
+def _cursor_after_hint(progress: ScheduleProgress, *, now: datetime) -> datetime:
+    """Return the cursor when an interval hint has expired: the trigger's instants before it had no row."""
+    hint = progress.hints.interval
+    if hint is None or hint.expires_at > now:
+        return progress.cursor
+    until = hint.expires_at if progress.next_at is None else min(hint.expires_at, progress.next_at)
+    return max(progress.cursor, until - _MICROSECOND)
 
 
 def _complete_pass(
@@ -205,9 +236,14 @@ def _complete_pass(
     verdicts: Iterable[Verdict],
     decision: Decision,
     *,
+    now: datetime,
     idle: bool,
 ) -> Admission:
     """Complete a pass; a schedule with nothing in flight and no next instant is finished."""
+    if progress.hints.has_expired(now=now):
+        # An expired pause stays until it is recorded.
+        hints = replace(progress.hints.unexpired(now=now), pause=progress.hints.pause)
+        progress = replace(progress, hints=hints)
     progress = apply_decision(schedule, progress, decision)
     if decision.at is None and idle and not isinstance(schedule.trigger, Manual | After):
         excluded = any(lost.why == ALL_EXCLUDED for lost in decision.trail)
@@ -243,25 +279,25 @@ def _decide_due(
     calendars: Mapping[str, Calendar],
 ) -> Admission:
     """Give every due occurrence a verdict, up to where a limit makes the rest wait."""
-    runnable, skips = _split_skipped(schedule, due, pauses=pauses, now=now)
+    runnable, skips = split_skipped(schedule, due, pauses=pauses, now=now)
     choice = choose_occurrences(schedule, runnable, in_flight=in_flight, more=due.more, now=now)
-    skips += [Skip(planned_at=at, reason=Reason.MISSED, source=due.source) for at in choice.skipped]
+    skips += [Skip(planned_at=at, reason=Reason.MISSED, source=due.source_of(at)) for at in choice.skipped]
+    displaced = displaced_drops(due.displaced, source=due.source)
     if choice.carried is not None:
         skips = [skip for skip in skips if skip.planned_at < choice.carried]
-    started = _start_verdicts(
-        schedule, progress, due, choice, skips, in_flight=in_flight, calendars=calendars
-    )
+        displaced = [drop for drop in displaced if drop.last_of < choice.carried]
+    started = start_verdicts(schedule, progress, due, choice, skips, in_flight=in_flight, calendars=calendars)
     progress = _advance_progress(progress, due, choice, skips, started, now=now)
-    verdicts: list[Verdict] = [*skips, *started]
+    verdicts: list[Verdict] = [*skips, *displaced, *started]
     if has_used_max_runs(schedule, progress):
         last = max((v.planned_at for v in started if not isinstance(v, Skip)), default=progress.cursor)
         verdicts = [verdict for verdict in verdicts if verdict.planned_at <= last]
     elif due.more or choice.carried is not None:
         delay = SECOND if choice.carried is not None and not choice.runs else ZERO
-        return _carry_over(schedule, progress, verdicts, now=now, delay=delay, calendars=calendars)
+        return _carry_over(schedule, progress, due, verdicts, now=now, delay=delay)
     progress = clear_pauses(progress)
     if due.following is not None and not has_used_max_runs(schedule, progress):
-        decision = Decision(due.following, due.source)
+        decision = due.following
     else:
         decision = plan_next(schedule, progress, now=now, calendars=calendars)
     if any(skip.reason is Reason.EXCLUDED for skip in skips):
@@ -270,66 +306,7 @@ def _decide_due(
     if isinstance(schedule.trigger, After) and idle and decision.at is None:
         # Nothing is running whose end could set the next instant.
         decision = Decision(schedule.trigger.next_after(now), due.source)
-    return _complete_pass(schedule, progress, verdicts, decision, idle=idle)
-
-
-def _split_skipped(
-    schedule: Schedule, due: DueInstants, *, pauses: Pauses, now: datetime
-) -> tuple[list[datetime], list[Skip]]:
-    """Split the due occurrences into those that may run and those skipped before catch-up is applied."""
-    runnable: list[datetime] = []
-    skips: list[Skip] = []
-    for occurrence in due.occurrences:
-        at, reason = occurrence.at, None
-        if pauses.contains(at):
-            reason = Reason.PAUSED
-        elif occurrence.excluded:
-            reason = Reason.EXCLUDED
-        elif schedule.deadline is not None and now - at > schedule.deadline:
-            reason = Reason.DEADLINE
-        if reason is None:
-            runnable.append(at)
-        else:
-            skips.append(Skip(planned_at=at, reason=reason, source=due.source))
-    return runnable, skips
-
-
-def _start_verdicts(
-    schedule: Schedule,
-    progress: ScheduleProgress,
-    due: DueInstants,
-    choice: CatchUpChoice,
-    skips: Sequence[Skip],
-    *,
-    in_flight: InFlightCounts,
-    calendars: Mapping[str, Calendar],
-) -> list[Fire | Hold | Replace | Skip]:
-    """Apply the overlap policy to the chosen occurrences, up to `max_runs`."""
-    remaining = MAX_SCANNED if schedule.max_runs is None else schedule.max_runs - progress.runs
-    missed = progress.missed + sum(skip.reason is Reason.MISSED for skip in skips)
-    verdicts: list[Fire | Hold | Replace | Skip] = []
-    for one, result in zip(
-        choice.runs, apply_overlap(schedule, choice.runs, in_flight=in_flight), strict=True
-    ):
-        if isinstance(result, Reason):
-            verdicts.append(Skip(planned_at=one.planned_at, reason=result, source=due.source))
-        elif remaining > 0:
-            verdicts.append(
-                result(
-                    planned_at=one.planned_at,
-                    fire_at=_fire_at(schedule, one, calendars=calendars),
-                    source=due.source,
-                    trail=due.trail if one.planned_at == progress.next_at else (),
-                    missed=missed,
-                    fired_by=_fired_by(schedule, one.planned_at),
-                )
-            )
-            remaining, missed = remaining - 1, 0
-    return verdicts
-
-
-def _fired_by(schedule: Schedule, planned_at: datetime) -> tuple[int, ...]:
-    return schedule.trigger.matching_positions(planned_at) if isinstance(schedule.trigger, AnyOf) else ()
+    return _complete_pass(schedule, progress, verdicts, decision, now=now, idle=idle)
 
 
 def _advance_progress(
@@ -344,50 +321,43 @@ def _advance_progress(
     """Return the progress with updated counts, and the cursor before the occurrences carried over."""
     runs = sum(not isinstance(verdict, Skip) for verdict in started)
     missed = progress.missed + sum(skip.reason is Reason.MISSED for skip in skips)
-    cursor = due.occurrences[-1].at if choice.carried is None else choice.carried - _MICROSECOND
-    hints = progress.hints
-    if hints.one_shot is not None:
-        hints = replace(hints.after_run(now=max(now, cursor)), pause=hints.pause)
+    cursor = due.last or progress.cursor
+    if choice.carried is not None:
+        cursor = choice.carried - _MICROSECOND
+    is_complete = choice.carried is None and not due.more
     return replace(
         progress,
         cursor=max(progress.cursor, cursor),
         runs=progress.runs + runs,
         missed=0 if runs else missed,
-        hints=hints,
+        hints=_without_used(progress.hints, until=max(now, cursor) if is_complete else cursor),
     )
+
+
+def _without_used(hints: Hints, *, until: datetime) -> Hints:
+    """Return the hints without a one-shot hint whose instant is decided."""
+    is_used = hints.one_shot is not None and hints.one_shot.at <= until
+    return replace(hints, one_shot=None) if is_used else hints
 
 
 def _carry_over(
     schedule: Schedule,
     progress: ScheduleProgress,
+    due: DueInstants,
     verdicts: Iterable[Verdict],
     *,
     now: datetime,
     delay: timedelta,
-    calendars: Mapping[str, Calendar],
 ) -> Admission:
-    """Complete a pass that reached a limit: the rest stays after the cursor for the next pass."""
-    rest = list_occurrences(schedule, progress.cursor, now + schedule.jitter, calendars=calendars, limit=1)
-    decision = Decision(rest.occurrences[0].at if rest.occurrences else None, rest.source)
+    """Complete a pass that reached a limit: the rest stays after the cursor for the next pass.
+
+    Expired hints stay too, because they still say from when on the trigger decides.
+    """
+    rest = next((one.at for one in due.occurrences if one.at > progress.cursor), None)
+    if rest is None:
+        decision = due.following or Decision(None, due.source)
+    else:
+        trail = due.trail if rest == progress.next_at else ()
+        decision = due.decisions.get(rest) or Decision(rest, due.source, trail)
     progress = replace(apply_decision(schedule, progress, decision), wake_at=now + delay)
     return Admission(collapse_skips(verdicts), progress, decision, more=True)
-
-
-def _fire_at(schedule: Schedule, one: ChosenOccurrence, *, calendars: Mapping[str, Calendar]) -> datetime:
-    """Return when it may start: the spread instant, or the planned one plus its jitter."""
-    planned_at, trigger = one.planned_at, schedule.trigger
-    if not schedule.jitter or one.fire_at != planned_at:
-        return one.fire_at
-    if isinstance(trigger, Every) and counts_from_last_start(schedule):
-        before: datetime | None = planned_at + trigger.interval
-    else:
-        following = occurrence_after(trigger, planned_at, rule=schedule.calendar, calendars=calendars)
-        before = None if following is None else following.at
-    stable = schedule.offset is Offset.STABLE
-    return apply_jitter(
-        planned_at,
-        within=schedule.jitter,
-        both_sides=schedule.jitter_side is JitterSide.BOTH,
-        seed=schedule.id if stable else occurrence_seed(schedule.id, planned_at),
-        next_at=before,
-    )

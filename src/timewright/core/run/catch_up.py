@@ -71,11 +71,11 @@ def apply_overlap(
     if schedule.overlap is Overlap.ALLOW:
         return [Fire] * len(chosen)
     busy, held = in_flight.live > 0, in_flight.held
-    if schedule.overlap is Overlap.REPLACE:
-        last: OverlapResult = Replace if busy or held else Fire
-        return [*[Reason.SUPERSEDED] * (len(chosen) - 1), last] if chosen else []
     # Caught-up occurrences run one after another, together with those that became due in the same pass.
     sequential = schedule.catch_up in RUNS_EVERY_MISSED and any(one.missed for one in chosen)
+    if schedule.overlap is Overlap.REPLACE and not sequential:
+        last: OverlapResult = Replace if busy or held else Fire
+        return [*[Reason.SUPERSEDED] * (len(chosen) - 1), last] if chosen else []
     results: list[OverlapResult] = []
     for _ in chosen:
         if not busy and not held:

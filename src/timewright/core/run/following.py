@@ -17,8 +17,8 @@ from timewright.core.run.catch_up import ChosenOccurrence, InFlightCounts, apply
 from timewright.core.run.run import Reason, Run, RunState
 from timewright.core.run.verdicts import Admission, Fire, Hold, Replace, Skip
 from timewright.core.schedule.decision import Decision, Source
-from timewright.core.schedule.due import Pauses, clear_pauses, unrecorded_pauses
 from timewright.core.schedule.governor import NO_CALENDARS, has_used_max_runs, pause_end
+from timewright.core.schedule.pauses import Pauses, clear_pauses, unrecorded_pauses
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState, apply_decision
 from timewright.core.schedule.upstream import EndKind
 

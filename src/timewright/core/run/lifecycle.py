@@ -27,7 +27,12 @@ from timewright.core.run.run import (
     TimedOut,
 )
 from timewright.core.schedule.decision import Decision
-from timewright.core.schedule.governor import NO_CALENDARS, counts_from_last_start, plan_next
+from timewright.core.schedule.governor import (
+    NO_CALENDARS,
+    counts_from_last_start,
+    follows_trigger,
+    plan_next,
+)
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState, apply_decision
 from timewright.errors import NotAllowed
 
@@ -267,10 +272,8 @@ def settle_schedule(
         return _stop(progress, ScheduleState.PARKED, why), None
     if run.reason == Reason.UNRESOLVED and run.state is RunState.FAILED:
         return _stop(progress, ScheduleState.PARKED, f"target does not resolve: {run.error}"), None
-    decision = None
-    if _replans_at_settle(schedule, before, progress):
-        base = run.started_at if counts_from_last_start(schedule) or schedule.adaptive else None
-        decision = plan_next(schedule, progress, now=now, base=base, calendars=calendars)
+    decision = _decide_at_settle(schedule, before, progress, run, now=now, calendars=calendars)
+    if decision is not None:
         progress = apply_decision(schedule, progress, decision)
     if progress.next_at is None and idle and not isinstance(schedule.trigger, Manual | After):
         return _stop(progress, ScheduleState.FINISHED, "no further occurrences"), None
@@ -290,16 +293,48 @@ def _consecutive_failures(progress: ScheduleProgress, run: Run) -> int:
     return progress.failures
 
 
-def _replans_at_settle(schedule: Schedule, before: ScheduleProgress, after: ScheduleProgress) -> bool:
-    """Whether to plan again. Grid and cron are planned at admission; failures and hints change that."""
-    has_failures = before.failures > 0 or after.failures > 0
-    hinted = schedule.adaptive and (after.hints.interval is not None or after.hints.one_shot is not None)
-    return (
-        counts_from_last_start(schedule)
-        or isinstance(schedule.trigger, After)
-        or (has_failures and not isinstance(schedule.cadence, Steady))
-        or hinted
-    )
+def _decide_at_settle(
+    schedule: Schedule,
+    before: ScheduleProgress,
+    after: ScheduleProgress,
+    run: Run,
+    *,
+    now: datetime,
+    calendars: Mapping[str, Calendar],
+) -> Decision | None:
+    """Return the new decision at the end of a run, or None to keep the stored one.
+
+    Grid and cron are planned at admission; failures and hints change that. A manual run keeps the next time.
+    """
+    follows_end = isinstance(schedule.trigger, After)
+    if run.dedupe_scope and not (follows_end and after.next_at is None):
+        return None
+    counts_from_run = follows_end or counts_from_last_start(schedule)
+    if not counts_from_run:
+        if _ends_streak(schedule, before, after, now=now):
+            # What came due during the run is decided by the next admission, so plan from the cursor.
+            unhinted = replace(after, hints=after.hints.unexpired(now=now))
+            return plan_next(schedule, unhinted, now=after.cursor, calendars=calendars)
+        is_due = after.next_at is not None and after.next_at <= now
+        if is_due or not _is_governed(schedule, after):
+            return None
+    base = run.started_at if counts_from_last_start(schedule) or schedule.adaptive else None
+    return plan_next(schedule, after, now=now, base=base, calendars=calendars)
+
+
+def _ends_streak(
+    schedule: Schedule, before: ScheduleProgress, after: ScheduleProgress, *, now: datetime
+) -> bool:
+    """Whether the run ended a streak of failures, so that the trigger decides again."""
+    ended = before.failures > 0 and after.failures == 0 and not isinstance(schedule.cadence, Steady)
+    return ended and follows_trigger(schedule, after, now=now)
+
+
+def _is_governed(schedule: Schedule, progress: ScheduleProgress) -> bool:
+    """Whether a cadence or a hint decides the next instant."""
+    hints = progress.hints
+    hinted = schedule.adaptive and (hints.interval is not None or hints.one_shot is not None)
+    return hinted or (progress.failures > 0 and not isinstance(schedule.cadence, Steady))
 
 
 def _is_charged(run: Run, outcome: Outcome, delivery: Delivery) -> bool:
@@ -314,7 +349,10 @@ def _classify(
     """Return the event, the reason to store, and an explanation."""
     if isinstance(outcome, Cancelled):
         return RunEvent.CANCEL, outcome.reason, f"cancelled: {outcome.reason}"
-    if delivery is Delivery.AT_MOST_ONCE and isinstance(outcome, TimedOut | Lost | Released):
+    may_be_done = isinstance(outcome, TimedOut | Lost | Released) or (
+        isinstance(outcome, Failed) and outcome.unknown
+    )
+    if delivery is Delivery.AT_MOST_ONCE and may_be_done:
         return RunEvent.PARK, Reason.UNKNOWN, "at_most_once: it is unknown whether the work was done"
     if isinstance(outcome, Released) and not charged:
         return RunEvent.RELEASE, outcome.reason, "released without using an attempt"

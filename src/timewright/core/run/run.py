@@ -45,6 +45,7 @@ class Reason(StrEnum):
     BUDGET = "budget"
     PROVIDER = "provider"
     EXCLUDED = "excluded"
+    CLAMPED = "clamped"
     REPLACED = "replaced"
     EXHAUSTED = "exhausted"
     UNKNOWN = "unknown"
@@ -118,13 +119,14 @@ class Succeeded(Struct, frozen=True, kw_only=True, tag="succeeded", tag_field="k
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag="failed", tag_field="kind"):
-    """The work failed."""
+    """The work failed; `unknown` if it ended without a result, so that it may have been done."""
 
     error: str
     not_before: datetime | None = None
     final: bool = False
     result: Any = None
     unresolved: bool = False
+    unknown: bool = False
     cost: Cost | None = None
 
 

@@ -91,7 +91,7 @@ def collapse_skips(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
 
 def _group_skips(ordered: list[Verdict]) -> Iterator[Verdict]:
     # A started run ends a group: a drop must not span an instant that has its own row.
-    for reason, group in groupby(ordered, key=lambda verdict: getattr(verdict, "reason", None)):
+    for reason, group in groupby(ordered, key=_group_reason):
         row = list(group)
         if reason is None or len(row) == 1:
             yield from row
@@ -99,8 +99,15 @@ def _group_skips(ordered: list[Verdict]) -> Iterator[Verdict]:
         first, last = row[0], row[-1]
         yield Drop(
             planned_at=first.planned_at,
-            last_of=last.planned_at,
-            count=len(row),
+            last_of=last.last_of if isinstance(last, Drop) else last.planned_at,
+            count=sum(verdict.count if isinstance(verdict, Drop) else 1 for verdict in row),
             reason=reason,
             source=first.source,
         )
+
+
+def _group_reason(verdict: Verdict) -> Reason | None:
+    """Return the reason of a skip. Missed and clamped instants alternate, so both count as missed."""
+    if not isinstance(verdict, Skip | Drop):
+        return None
+    return Reason.MISSED if verdict.reason is Reason.CLAMPED else verdict.reason

@@ -1,4 +1,4 @@
-"""Finds the due occurrences of a schedule, and the pauses that suppress some of them."""
+"""Finds the due occurrences of a schedule."""
 
 from __future__ import annotations
 
@@ -9,76 +9,96 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.calendars import Calendar, Occurrence, build_filter, occurrence_after
+from timewright.core.policies.backoff import Steady
 from timewright.core.policies.policies import JitterSide
-from timewright.core.schedule.decision import Candidate, Source
-from timewright.core.schedule.governor import baseline_source, has_used_max_runs, is_trigger_only
-from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
+from timewright.core.recurrence.triggers import After
+from timewright.core.schedule.decision import Candidate, Decision, Source
+from timewright.core.schedule.governor import (
+    baseline_source,
+    counts_from_last_start,
+    follows_trigger,
+    has_used_max_runs,
+    plan_step,
+)
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress
 
 MAX_SCANNED = 10_000
 BASELINE_SOURCES = frozenset({Source.BASELINE_CRON, Source.BASELINE_INTERVAL, Source.BASELINE_ONCE})
 
+_CLAMPED = frozenset({Source.CLAMPED_MIN, Source.CLAMPED_MAX})
+_HINTED = frozenset({Source.AI_INTERVAL, Source.AI_ONESHOT})
 _MICROSECOND = timedelta(microseconds=1)
+
+
+class DisplacedInstants(Struct, frozen=True):
+    """Instants of the trigger that the clamp moved to a later one: the first, the last, and their number."""
+
+    first: datetime
+    last: datetime
+    count: int
 
 
 class DueInstants(Struct, frozen=True):
     """The due occurrences, oldest first; `more` means that the scan stopped at its limit.
 
-    `following` is the first instant that is not due yet, if the scan reached it.
+    `following` is the first decision that is not in the list, if the scan reached it. `decisions` has the
+    occurrences that hints or the clamp decided, and `displaced` the instants that the clamp displaced.
     """
 
     occurrences: Sequence[Occurrence]
     more: bool = False
-    following: datetime | None = None
+    following: Decision | None = None
     source: Source = Source.BASELINE_CRON
     trail: tuple[Candidate, ...] = ()
+    decisions: Mapping[datetime, Decision] = {}
+    displaced: Sequence[DisplacedInstants] = ()
 
-
-class Pauses(Struct, frozen=True):
-    """Finished pauses whose suppressed occurrences are not recorded yet, as (start, end) pairs."""
-
-    spans: tuple[tuple[datetime, datetime], ...]
-
-    @property
-    def first_start(self) -> datetime:
-        """The start of the first pause."""
-        return min(start for start, _ in self.spans)
+    def source_of(self, at: datetime) -> Source:
+        """Return what decided an occurrence."""
+        decision = self.decisions.get(at)
+        return self.source if decision is None else decision.source
 
     @property
-    def last_end(self) -> datetime:
-        """The end of the last pause."""
-        return max(end for _, end in self.spans)
-
-    def contains(self, moment: datetime) -> bool:
-        """Whether a pause contains the instant; the end of a pause is exclusive."""
-        return any(start <= moment < end for start, end in self.spans)
-
-
-NO_PAUSES = Pauses(())
+    def last(self) -> datetime | None:
+        """The last instant of the list, displaced ones included."""
+        ends = [occurrence.at for occurrence in self.occurrences[-1:]]
+        return max(ends + [span.last for span in self.displaced[-1:]], default=None)
 
 
 def find_due(
-    schedule: Schedule, progress: ScheduleProgress, *, now: datetime, calendars: Mapping[str, Calendar]
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    *,
+    now: datetime,
+    calendars: Mapping[str, Calendar],
+    before_edit: bool = False,
 ) -> DueInstants:
-    """Return the due occurrences, oldest first: the trigger's since the last decision, or the one decided."""
+    """Return the due occurrences, oldest first: the trigger's since the last decision, or the one decided.
+
+    `before_edit` includes displaced instants whose occurrence is not due yet.
+    """
     horizon = now + schedule.jitter if schedule.jitter_side is JitterSide.BOTH else now
     if has_used_max_runs(schedule, progress):
         return DueInstants(())
-    by_trigger = (
-        progress.source is None or progress.source in BASELINE_SOURCES or progress.source is Source.PAUSED
-    )
-    if by_trigger and is_trigger_only(schedule, progress):
-        due = list_occurrences(schedule, undecided_after(progress), horizon, calendars=calendars)
-        return (
-            replace(due, trail=progress.trail)
-            if progress.trail and progress.source in BASELINE_SOURCES
-            else due
-        )
-    at = progress.next_at
-    if at is None or not progress.cursor < at <= horizon or not schedule.window.contains(at):
-        return DueInstants(())
-    excluding = build_filter(schedule.calendar, calendars).excluded_by(at) if schedule.calendar else None
-    occurrence = Occurrence(at, excluded=excluding.name if excluding else "")
-    return DueInstants((occurrence,), source=progress.source or Source.PAUSED, trail=progress.trail)
+    if not follows_trigger(schedule, progress, now=now):
+        replaced_at = _replaced_at(schedule, progress)
+        if replaced_at is not None:
+            return _due_before(schedule, progress, until=min(replaced_at, horizon), calendars=calendars)
+        return _decided_instant(schedule, progress, until=horizon, calendars=calendars)
+    has_hints = schedule.adaptive and (progress.hints.interval or progress.hints.one_shot)
+    if has_hints or not is_planned_by_trigger(progress):
+        due = _due_with_hints(schedule, progress, now=now, until=horizon, calendars=calendars)
+    else:
+        due = _due_by_trigger(schedule, progress, until=horizon, calendars=calendars)
+    return _add_displaced(schedule, progress, due, until=now, calendars=calendars) if before_edit else due
+
+
+def is_planned_by_trigger(progress: ScheduleProgress) -> bool:
+    """Whether the stored decision is the trigger's, moved by the clamp or not; a pause decides nothing."""
+    source = progress.source
+    if source in _CLAMPED:
+        return not any(lost.source in _HINTED for lost in progress.trail)
+    return source is None or source in BASELINE_SOURCES or source in (Source.PAUSED, Source.MANUAL)
 
 
 def list_occurrences(
@@ -102,11 +122,23 @@ def list_occurrences(
             return DueInstants(found, source=source)
         if following.at > until:
             ends = schedule.end_at is not None and following.at > schedule.end_at
-            return DueInstants(found, following=None if ends else following.at, source=source)
+            decision = None if ends else Decision(following.at, source)
+            return DueInstants(found, following=decision, source=source)
         if len(found) == limit:
-            return DueInstants(found, more=True, source=source)
+            return DueInstants(found, more=True, following=Decision(following.at, source), source=source)
         found.append(following)
         after = following.at
+
+
+def displaced_by_decision(
+    schedule: Schedule, progress: ScheduleProgress, *, calendars: Mapping[str, Calendar]
+) -> Sequence[DisplacedInstants]:
+    """Return the instants that the clamp moved to the decided one, also if they lie ahead."""
+    at = progress.next_at
+    if at is None or progress.source is not Source.CLAMPED_MIN or not is_planned_by_trigger(progress):
+        return ()
+    passed = list_occurrences(schedule, progress.cursor, at - _MICROSECOND, calendars=calendars)
+    return _fold_displaced(passed.occurrences)
 
 
 def undecided_after(progress: ScheduleProgress) -> datetime:
@@ -119,25 +151,219 @@ def undecided_after(progress: ScheduleProgress) -> datetime:
     return progress.cursor
 
 
-def unrecorded_pauses(progress: ScheduleProgress) -> Pauses:
-    """Return the pauses that are not recorded yet: the one set by a user and the one set by a hint."""
-    hint, spans = progress.hints.pause, []
-    if hint is None and progress.paused_until is None:
-        return NO_PAUSES
-    if progress.paused_until is not None:
-        spans.append((progress.paused_at or progress.cursor, progress.paused_until))
+def _decided_instant(
+    schedule: Schedule, progress: ScheduleProgress, *, until: datetime, calendars: Mapping[str, Calendar]
+) -> DueInstants:
+    """Return the decided instant if it is due; nothing else is an occurrence."""
+    at = progress.next_at
+    if at is None or not progress.cursor < at <= until or not schedule.window.contains(at):
+        return DueInstants(())
+    occurrence = _as_occurrence(schedule, at, calendars=calendars)
+    return DueInstants((occurrence,), source=progress.source or Source.PAUSED, trail=progress.trail)
+
+
+def _due_by_trigger(
+    schedule: Schedule, progress: ScheduleProgress, *, until: datetime, calendars: Mapping[str, Calendar]
+) -> DueInstants:
+    """Return the trigger's occurrences from the decided one on."""
+    at, source = progress.next_at, progress.source or Source.PAUSED
+    is_decided = at is not None and at > progress.cursor and source in BASELINE_SOURCES | _CLAMPED
+    if schedule.clamp.min or schedule.clamp.max or source in _CLAMPED:
+        first = Decision(at, source, progress.trail) if is_decided else None
+        return _list_clamped(
+            schedule, progress, progress.cursor, first=first, until=until, calendars=calendars
+        )
+    due = list_occurrences(schedule, undecided_after(progress), until, calendars=calendars)
+    return replace(due, trail=progress.trail) if progress.trail and is_decided else due
+
+
+def _replaced_at(schedule: Schedule, progress: ScheduleProgress) -> datetime | None:
+    """Return when an interval hint or a cadence replaced the trigger, if its decided instant was due by then.
+
+    The trigger's instants up to then are still occurrences. None if there are none.
+    """
+    at = progress.next_at
+    by_trigger = at is not None and at > progress.cursor and progress.source in BASELINE_SOURCES
+    counts_from_run = counts_from_last_start(schedule) or isinstance(schedule.trigger, After)
+    if not by_trigger or counts_from_run or progress.trail or schedule.clamp.min or schedule.clamp.max:
+        return None
+    starts: list[datetime | None] = []
+    hint = progress.hints.interval if schedule.adaptive else None
     if hint is not None:
-        spans.append((hint.created_at or progress.paused_at or progress.cursor, hint.until))
-    return Pauses(tuple(spans))
+        starts.append(hint.created_at)
+    if progress.failures == 1 and not isinstance(schedule.cadence, Steady):
+        starts.append(progress.last_finished_at)
+    first = min((start for start in starts if start is not None), default=None)
+    return first if first is not None and at is not None and at <= first else None
 
 
-def clear_pauses(progress: ScheduleProgress) -> ScheduleProgress:
-    """Return the progress after its pauses are recorded."""
-    if (
-        progress.paused_at is None
-        and unrecorded_pauses(progress) is NO_PAUSES
-        and progress.state is ScheduleState.ACTIVE
-    ):
-        return progress
-    hints = replace(progress.hints, pause=None)
-    return replace(progress, state=ScheduleState.ACTIVE, paused_at=None, paused_until=None, hints=hints)
+def _due_before(
+    schedule: Schedule, progress: ScheduleProgress, *, until: datetime, calendars: Mapping[str, Calendar]
+) -> DueInstants:
+    """Return the trigger's occurrences up to an instant from which something else decides."""
+    due = list_occurrences(schedule, undecided_after(progress), until, calendars=calendars)
+    return due if due.more else replace(due, following=None)
+
+
+def _due_with_hints(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    *,
+    now: datetime,
+    until: datetime,
+    calendars: Mapping[str, Calendar],
+) -> DueInstants:
+    """Return the trigger's occurrences since an interval hint expired, and the instants that hints requested.
+
+    What was decided before the hint expired stays decided if it is earlier than the trigger's first instant.
+    """
+    hint, one_shot = progress.hints.interval, progress.hints.one_shot
+    by_trigger = hint is None and is_planned_by_trigger(progress)
+    if by_trigger:
+        due = _due_by_trigger(schedule, progress, until=until, calendars=calendars)
+    else:
+        after = max(progress.cursor, hint.expires_at - _MICROSECOND) if hint is not None else progress.cursor
+        due = _list_trigger(schedule, progress, after, until=until, calendars=calendars)
+        due = _add_before_hint(schedule, progress, due, calendars=calendars)
+    requested: list[Decision] = []
+    if not by_trigger and progress.source is not Source.PAUSED and progress.next_at is not None:
+        first = _first_instant(due)
+        if first is None or progress.next_at < first:
+            source = progress.source or Source.AI_INTERVAL
+            requested.append(Decision(progress.next_at, source, progress.trail))
+    if one_shot is not None and one_shot.at < one_shot.expires_at and not schedule.clamp.min:
+        requested.append(Decision(one_shot.at, Source.AI_ONESHOT))
+    due = _add_requested(schedule, progress, due, requested, until=until, calendars=calendars)
+    if schedule.clamp.min and due.last is not None and due.last in due.decisions and not due.more:
+        # The last occurrence may be a requested one, from which the clamp counts.
+        following = plan_step(schedule, progress, after=due.last, base=due.last, calendars=calendars)
+        due = replace(due, following=following)
+    is_ahead = one_shot is not None and one_shot.expires_at > now and one_shot.at > until
+    return replace(due, following=None) if is_ahead and not due.more else due
+
+
+def _add_before_hint(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    due: DueInstants,
+    *,
+    calendars: Mapping[str, Calendar],
+) -> DueInstants:
+    """Add the trigger's occurrences that were due before an interval hint that has expired since."""
+    replaced_at = _replaced_at(schedule, progress)
+    if replaced_at is None:
+        return due
+    before = list_occurrences(schedule, undecided_after(progress), replaced_at, calendars=calendars)
+    if before.more:
+        return before
+    return replace(due, occurrences=[*before.occurrences, *due.occurrences])
+
+
+def _first_instant(due: DueInstants) -> datetime | None:
+    if due.occurrences:
+        return due.occurrences[0].at
+    return due.following.at if due.following is not None else None
+
+
+def _add_requested(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    due: DueInstants,
+    requested: Sequence[Decision],
+    *,
+    until: datetime,
+    calendars: Mapping[str, Calendar],
+) -> DueInstants:
+    """Add requested instants to the due ones; the first one that is not due may follow them."""
+    found = {occurrence.at: occurrence for occurrence in due.occurrences}
+    decisions = dict(due.decisions)
+    following = due.following
+    last = due.last if due.more else None
+    for decision in requested:
+        at = decision.at
+        if at is None or at <= progress.cursor or at in found or not schedule.window.contains(at):
+            continue
+        if at <= until and (last is None or at <= last):
+            found[at] = _as_occurrence(schedule, at, calendars=calendars)
+            decisions[at] = decision
+        elif not due.more and (following is None or following.at is None or at < following.at):
+            following = decision
+    occurrences = [found[at] for at in sorted(found)]
+    return replace(due, occurrences=occurrences, decisions=decisions, following=following)
+
+
+def _list_trigger(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    after: datetime,
+    *,
+    until: datetime,
+    calendars: Mapping[str, Calendar],
+) -> DueInstants:
+    """Return the trigger's occurrences after an instant, moved by the clamp if there is one."""
+    if schedule.clamp.min or schedule.clamp.max:
+        return _list_clamped(schedule, progress, after, first=None, until=until, calendars=calendars)
+    return list_occurrences(schedule, after, until, calendars=calendars)
+
+
+def _list_clamped(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    after: datetime,
+    *,
+    first: Decision | None,
+    until: datetime,
+    calendars: Mapping[str, Calendar],
+) -> DueInstants:
+    """Return the occurrences under a clamp, each decided from the one before, and what it displaces."""
+    found: list[Occurrence] = []
+    decisions: dict[datetime, Decision] = {}
+    displaced: list[DisplacedInstants] = []
+    free = MAX_SCANNED
+    decision = first or plan_step(schedule, progress, after=after, base=progress.cursor, calendars=calendars)
+    while (at := decision.at) is not None and at <= until and free:
+        if decision.source is Source.CLAMPED_MIN:
+            passed = list_occurrences(schedule, after, at - _MICROSECOND, calendars=calendars, limit=free)
+            free -= len(passed.occurrences)
+            displaced += _fold_displaced(passed.occurrences)
+            if passed.more or not free:
+                break
+        found.append(_as_occurrence(schedule, at, calendars=calendars))
+        decisions[at] = decision
+        after, free = at, free - 1
+        decision = plan_step(schedule, progress, after=at, base=at, calendars=calendars)
+    return DueInstants(
+        found,
+        more=at is not None and at <= until,
+        following=None if at is None else decision,
+        source=baseline_source(schedule.trigger),
+        decisions=decisions,
+        displaced=displaced,
+    )
+
+
+def _add_displaced(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    due: DueInstants,
+    *,
+    until: datetime,
+    calendars: Mapping[str, Calendar],
+) -> DueInstants:
+    """Add the instants up to now that are displaced by a decision that is not due yet."""
+    decision = due.following
+    if due.more or decision is None or decision.at is None or decision.source is not Source.CLAMPED_MIN:
+        return due
+    after, end = due.last or progress.cursor, min(until, decision.at - _MICROSECOND)
+    passed = list_occurrences(schedule, after, end, calendars=calendars)
+    return replace(due, displaced=[*due.displaced, *_fold_displaced(passed.occurrences)])
+
+
+def _fold_displaced(passed: Sequence[Occurrence]) -> list[DisplacedInstants]:
+    """Return displaced instants as one group, or none."""
+    return [DisplacedInstants(passed[0].at, passed[-1].at, len(passed))] if passed else []
+
+
+def _as_occurrence(schedule: Schedule, at: datetime, *, calendars: Mapping[str, Calendar]) -> Occurrence:
+    excluding = build_filter(schedule.calendar, calendars).excluded_by(at) if schedule.calendar else None
+    return Occurrence(at, excluded=excluding.name if excluding else "")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+from msgspec.structs import replace
+
 from timewright.core.calendars import Calendar, occurrence_after
 from timewright.core.calendars.occurrences import NO_CALENDARS
 from timewright.core.moments import format_duration, format_instant
@@ -12,7 +14,7 @@ from timewright.core.policies.backoff import Ladder, Steady, Stretch
 from timewright.core.policies.policies import Align, Clamp
 from timewright.core.recurrence.triggers import After, AnyOf, AnyTrigger, Every, Manual, Once
 from timewright.core.schedule.decision import Decision, Source
-from timewright.core.schedule.hints import Hints
+from timewright.core.schedule.hints import NO_HINTS, Hints
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress
 
 __all__ = [
@@ -22,10 +24,12 @@ __all__ = [
     "baseline",
     "baseline_source",
     "counts_from_last_start",
+    "follows_trigger",
     "has_used_max_runs",
     "is_trigger_only",
     "pause_end",
     "plan_next",
+    "plan_step",
     "pull_forward",
 ]
 
@@ -48,7 +52,7 @@ def plan_next(
     if until is None and is_trigger_only(schedule, progress):
         return baseline(schedule, progress, now=now, base=base, calendars=calendars)
     decision = _decide(schedule, progress, now=now, base=base, calendars=calendars)
-    if base < now and decision.at is not None and decision.at <= now:
+    if base < now and decision.at is not None and decision.at < now:
         decision = _decide(schedule, progress, now=now, base=now, calendars=calendars)
     if decision.at is not None and decision.at <= progress.cursor:
         # Instants up to the cursor are decided, some ahead of time because a user skipped them.
@@ -57,6 +61,23 @@ def plan_next(
     if until is not None:
         decision = decision.override(until, Source.PAUSED, why=f"paused until {format_instant(until)}")
     return decision
+
+
+def plan_step(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    *,
+    after: datetime,
+    base: datetime,
+    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+) -> Decision:
+    """Return the trigger's first instant after another one, moved by the clamp but by no hint.
+
+    The clamp counts from `base`, the last occurrence, and not from the time of the call: a late engine
+    decides the same.
+    """
+    progress = replace(progress, cursor=after, hints=NO_HINTS)
+    return _decide(schedule, progress, now=after, base=base, calendars=calendars)
 
 
 def counts_from_last_start(schedule: Schedule) -> bool:
@@ -72,6 +93,20 @@ def is_trigger_only(schedule: Schedule, progress: ScheduleProgress) -> bool:
         and not schedule.clamp.min
         and not schedule.clamp.max
         and not (schedule.adaptive and (progress.hints.interval or progress.hints.one_shot))
+        and (progress.failures == 0 or isinstance(schedule.cadence, Steady))
+    )
+
+
+def follows_trigger(schedule: Schedule, progress: ScheduleProgress, *, now: datetime) -> bool:
+    """Whether every instant of the trigger is an occurrence, unless the clamp displaces it.
+
+    An interval hint and a cadence after failures replace the trigger's instants; a one-shot hint adds one.
+    """
+    interval = progress.hints.interval if schedule.adaptive else None
+    return (
+        not counts_from_last_start(schedule)
+        and not isinstance(schedule.trigger, After)
+        and (interval is None or interval.expires_at <= now)
         and (progress.failures == 0 or isinstance(schedule.cadence, Steady))
     )
 

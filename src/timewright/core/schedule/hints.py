@@ -73,6 +73,16 @@ class Hints(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         pause = self.pause if self.pause and self.pause.until > now else None
         return Hints(interval=interval, one_shot=one_shot, pause=pause)
 
+    def next_expiry(self) -> datetime | None:
+        """Return when the first interval or one-shot hint expires; None without one."""
+        ends = [hint.expires_at for hint in (self.interval, self.one_shot) if hint is not None]
+        return min(ends, default=None)
+
+    def has_expired(self, *, now: datetime) -> bool:
+        """Whether an interval or one-shot hint has expired."""
+        expiry = self.next_expiry()
+        return expiry is not None and expiry <= now
+
     def after_run(self, *, now: datetime) -> Hints:
         """Return the hints left after a run: without expired ones, and without a one-shot that is due."""
         remaining = self.unexpired(now=now)

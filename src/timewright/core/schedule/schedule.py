@@ -212,7 +212,8 @@ class ScheduleProgress(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The progress of a schedule: its state, what is decided, the next instant, and why.
 
     Every occurrence up to the `cursor` is decided. `next_at` is the chosen instant. `wake_at` is when to
-    admit again: earlier than `next_at` if jitter may be early, later while the backlog is full.
+    admit again: earlier than `next_at` if jitter may be early or a hint expires before it, later while the
+    backlog is full.
     """
 
     state: ScheduleState = ScheduleState.ACTIVE
@@ -243,13 +244,17 @@ def named_limit_key(namespace: str, limit: str) -> str:
 
 
 def apply_decision(schedule: Schedule, progress: ScheduleProgress, decision: Decision) -> ScheduleProgress:
-    """Return the progress with a new decision."""
+    """Return the progress with a new decision. It wakes at the decided instant, or when a hint expires."""
     wake_at, cursor = decision.at, progress.cursor
     is_paused = decision.source is Source.PAUSED
     if wake_at is not None and schedule.jitter_side is JitterSide.BOTH and not is_paused:
         # No jitter at the end of a pause: waking before it would find the pause still active, repeatedly.
         wake_at -= schedule.jitter
-    if is_paused and progress.source is not Source.PAUSED and progress.next_at:
+    if wake_at is not None and schedule.adaptive and not is_paused:
+        wake_at = min(wake_at, progress.hints.next_expiry() or wake_at)
+    # A minimum counts from the last occurrence, so the cursor stays there.
+    is_passed = is_paused and progress.source is not Source.PAUSED and not schedule.clamp.min
+    if is_passed and progress.next_at:
         # There is no occurrence between the cursor and the planned instant, so move the cursor up to it, but
         # not past the start of the pause: an edit may still plan an occurrence before it.
         passed = min(progress.next_at, decision.at or progress.next_at) - _MICROSECOND

@@ -1,4 +1,4 @@
-"""Dependencies between schedules: the kinds of end that count, and needs that gate an occurrence."""
+"""Dependencies between schedules: the kinds of end that count, and needs that an occurrence waits for."""
 
 from __future__ import annotations
 

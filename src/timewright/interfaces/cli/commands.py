@@ -45,10 +45,11 @@ class SectionedCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; `--http URL` without a method means GET."""
         end = args.index("--") if "--" in args else len(args)
-        for position in range(end - 1, 0, -1):
-            if args[position - 1] == "--http" and args[position].lower().startswith(("http://", "https://")):
-                args.insert(position, "GET")
-        return super().parse_args(ctx, args)
+        given = [word for one in args[:end] for word in _split_http(one)]
+        for position in range(len(given) - 1, -1, -1):
+            if given[position] == "--http":
+                given[position + 1 : position + 3] = _method_and_url(given[position + 1 : position + 3])
+        return super().parse_args(ctx, [*given, *args[end:]])
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Show the summary and, for an operation, its request and examples."""
@@ -72,6 +73,26 @@ class SectionedCommand(click.Command):
             if records:
                 with formatter.section(section):
                     formatter.write_dl(records)
+
+
+def _split_http(word: str) -> list[str]:
+    """Split `--http=URL`, because click would take the next option as its second value."""
+    return ["--http", word.removeprefix("--http=")] if word.startswith("--http=") else [word]
+
+
+def _method_and_url(values: list[str]) -> list[str]:
+    """Return the values of --http, with GET if there is only a URL. Raises instead of taking an option."""
+    first = values[0] if values else ""
+    if " " in first:
+        return [*first.split(maxsplit=1), *values[1:]]
+    if first.lower().startswith(("http://", "https://")):
+        return ["GET", *values]
+    if len(values) < 2 or values[1].startswith("-"):
+        got = f", not {first!r} alone" if first and not first.startswith("-") else ""
+        raise click.UsageError(
+            f"--http takes METHOD URL or URL{got}; for example --http POST https://api.example.com/run"
+        )
+    return values
 
 
 def global_options() -> list[click.Parameter]:
@@ -198,6 +219,8 @@ def _callback_of(operation: Operation[Any]) -> Callable[..., int]:
             if answer is None:
                 answer = operation(context, request)
             print_answer(session, operation, answer, context)
+            if request.get("dry_run") and session.output == "table":
+                session.print_note("note: dry run, nothing was written")
         return exit_code_for(operation.name, answer)
 
     return perform

@@ -186,6 +186,7 @@ OPTION_HELP: dict[str, str] = {
     "trace": "Whether to create an OpenTelemetry span per attempt.",
     "secret_key_file": "The file with the secret key; beside the store by default.",
     "zones": "An allowed time zone; all are allowed by default.",
+    "environment": "Variables that functions get, as data: {deny: ['AWS_*']}.",
     "egress": "Non-public addresses that HTTP targets may call.",
     "port": "The port of the HTTP server; 0 for a free port.",
     "bind": "The address of the HTTP server; other machines need a key and TLS.",

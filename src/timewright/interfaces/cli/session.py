@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 from msgspec.structs import replace
 
 from timewright.core.input.names import check_name
+from timewright.core.sensitive_keys import redact_store_url
 from timewright.errors import InvalidInput, NotFound, Unauthorized
 from timewright.interfaces.cli.output.table import escape_control
 from timewright.operations import Operation, OperationContext
@@ -41,12 +41,15 @@ class Session:
     def __init__(self, context_factory: ContextFactory | None = None) -> None:
         self.given: dict[str, Any] = {}
         self._context_factory = context_factory or open_context
+        self._config_store: tuple[str | None, str] | None = None
 
     @property
     def store_url(self) -> str:
-        """The store: a file name or URL."""
+        """The store, a file name or URL: the given one, else that of the environment or the settings file."""
         store: str | None = self.given.get("store")
-        return store if store is not None else os.environ.get("TIMEWRIGHT_STORE") or DEFAULT_STORE
+        if store is None:
+            store = os.environ.get("TIMEWRIGHT_STORE") or self._store_in_config() or DEFAULT_STORE
+        return store
 
     @property
     def server(self) -> str:
@@ -86,6 +89,14 @@ class Session:
 
         return load_settings(self.given.get("config"), given or {}, strict=strict, base=base)
 
+    def _store_in_config(self) -> str:
+        from timewright.interfaces.cli.settings import store_in_config
+
+        config = self.given.get("config")
+        if self._config_store is None or self._config_store[0] != config:
+            self._config_store = config, store_in_config(config)
+        return self._config_store[1]
+
     def context(
         self, operation: Operation[Any], request: Mapping[str, Any]
     ) -> AbstractContextManager[OperationContext]:
@@ -118,7 +129,7 @@ class Session:
     def command(self, words: str) -> str:
         """Return a command to suggest, for the same store."""
         store = self.given.get("store")
-        return f"timewright {words}" + (f" --store {shlex.quote(redact_url(store))}" if store else "")
+        return f"timewright {words}" + (f" --store {shlex.quote(redact_store_url(store))}" if store else "")
 
 
 @contextmanager
@@ -146,7 +157,7 @@ def open_context(
     path = store_path(url)
     is_new = path is not None and url != MEMORY_STORE and not path.exists()
     store = open_store(url)
-    session.print_detail(f"using the store {redact_url(url)}")
+    session.print_detail(f"using the store {redact_store_url(url)}")
     if is_new:
         session.print_note(f"note: created {url}")
     try:
@@ -174,22 +185,33 @@ def open_context(
         store.close()
 
 
-def key_for(session: Session) -> str:
-    """Return the API key for a server: TIMEWRIGHT_KEY, else the local administrator's key."""
+def key_for(session: Session, server: str) -> str:
+    """Return the API key for a server: TIMEWRIGHT_KEY, else the local administrator's key of its store.
+
+    The administrator's key is only for the running server of the store; any other server could steal it.
+    """
+    from timewright.interfaces.cli.process.server_file import is_same_server, read_server_file
     from timewright.operations.access.local_key import read_local_key
     from timewright.wiring import private_file
 
     given = os.environ.get("TIMEWRIGHT_KEY", "")
     store = DEFAULT_STORE if session.store_url.startswith(("http://", "https://")) else session.store_url
-    path = private_file(store, "admin") if not given else None
-    found = given or (read_local_key(path) if path is not None else None)
-    if found:
-        return found
+    running = read_server_file(store) if not given else None
+    path = private_file(store, "admin")
+    if path is not None and running is not None and is_same_server(running.url, server):
+        given = read_local_key(path) or ""
+    if given:
+        return given
+    own = (
+        f", or use the server of {redact_store_url(store)}: --server {running.url}"
+        if running is not None
+        else ""
+    )
     raise Unauthorized(
-        "no API key for the server",
+        f"no API key for the server {server[:255]}",
         field="key",
-        rule="set TIMEWRIGHT_KEY, or use a store on this machine with its key file",
-        fix="TIMEWRIGHT_KEY=tw_… with a key from: timewright key create",
+        rule="the local administrator's key is sent only to the running server of its store",
+        fix=f"TIMEWRIGHT_KEY=tw_… with a key from: timewright key create{own}",
     )
 
 
@@ -198,7 +220,8 @@ def _remote_context(session: Session) -> OperationContext:
     from timewright.interfaces.http.client import ApiClient, NoLocalStore
 
     given = session.given.get("namespace") or os.environ.get("TIMEWRIGHT_NAMESPACE")
-    client = ApiClient(session.server, key=key_for(session), namespace=session.namespace if given else None)
+    namespace = session.namespace if given else None
+    client = ApiClient(session.server, key=key_for(session, session.server), namespace=namespace)
     session.print_detail(f"using the server {client.url}")
     return OperationContext(
         store=NoLocalStore(),
@@ -231,16 +254,6 @@ def serialize(answer: Any, output: str, *, compact: bool = False) -> str:
         return yaml.safe_dump(answer, sort_keys=False, allow_unicode=allow_unicode).rstrip("\n")
     text = json.dumps(answer, indent=None if compact else 2, ensure_ascii=not _supports_unicode())
     return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def redact_url(url: str) -> str:
-    """Return a store URL without its password."""
-    if "://" not in url:
-        return url
-    split = urlsplit(url)
-    host = split.netloc.rpartition("@")[2]
-    user = f"{split.username}@" if split.username else ""
-    return f"{split.scheme}://{user}{host}{split.path}"
 
 
 def store_path(url: str) -> Path | None:

@@ -29,9 +29,8 @@ def load_settings(
     config: str | None, given: Mapping[str, Any], *, strict: bool, base: Settings | None = None
 ) -> Settings:
     """Return the effective settings; `strict` raises for unknown TIMEWRIGHT_ variables."""
-    named = config or os.environ.get(f"{ENV_PREFIX}CONFIG")
-    path = Path(named) if named else Path(DEFAULT_CONFIG)
-    from_file = _from_file(path) if named or path.exists() else {}
+    path, from_file = _read_config(config)
+    from_file.pop("store", None)
     from_environment = _from_environment(os.environ, strict=strict)
     # Decode each source by itself, so that an error names the source.
     for source, values in (
@@ -41,6 +40,28 @@ def load_settings(
     ):
         _check(values, source)
     return decode({**from_file, **from_environment, **given}, Settings, base=base)
+
+
+def store_in_config(config: str | None) -> str:
+    """Return the store that the settings file names; empty if it names none."""
+    path, values = _read_config(config)
+    store = values.get("store", "")
+    if not isinstance(store, str):
+        raise InvalidInput(
+            f"{path}: store {store!r} is not text",
+            field="store",
+            value=store,
+            rule="a file or postgresql://…",
+            fix='store = "timewright.db"',
+        )
+    return store
+
+
+def _read_config(config: str | None) -> tuple[Path, dict[str, Any]]:
+    """Return the settings file and its values; the default file may be absent."""
+    named = config or os.environ.get(f"{ENV_PREFIX}CONFIG")
+    path = Path(named or DEFAULT_CONFIG)
+    return path, _from_file(path) if named or path.exists() else {}
 
 
 def _check(values: Mapping[str, Any], source: str) -> None:

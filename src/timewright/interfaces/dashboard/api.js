@@ -17,7 +17,16 @@ export function loadSession() {
   return sessionLoaded;
 }
 
-export const endSession = () => request("DELETE", "/session");
+// The session ends for all tabs of this browser, since they share its cookie.
+const otherTabs = new BroadcastChannel("timewright-session");
+let onSessionEnd = () => {};
+export function watchSession(call) { onSessionEnd = call; otherTabs.onmessage = call; }
+
+export async function endSession() {
+  await request("DELETE", "/session");
+  otherTabs.postMessage("ended");
+  onSessionEnd();
+}
 
 export const currentUser = () => session;
 export const can = (scope) => session.scopes.includes(scope);
@@ -51,6 +60,7 @@ async function request(method, path, body, headers = {}) {
   const text = await answer.text();
   let data = {};
   try { data = text ? JSON.parse(text) : {}; } catch { data = { detail: text.slice(0, 200) }; }
+  if (answer.status === 401) onSessionEnd();
   if (!answer.ok) throw new Problem(answer.status, data);
   return data;
 }
@@ -79,8 +89,9 @@ export const remove = (parts, query) => request("DELETE", apiPath(...parts) + qu
 export function subscribeToEvents(onEvent, onConnection) {
   let source = null;
   let timer = 0;
+  let ended = false;
   const open = () => {
-    if (source || document.hidden) return;
+    if (source || ended || document.hidden) return;
     source = new EventSource("/api/v1/events" + queryString({ namespace }));
     source.onopen = () => onConnection(true);
     source.onerror = () => {
@@ -93,7 +104,7 @@ export function subscribeToEvents(onEvent, onConnection) {
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   addEventListener("pagehide", close);
   open();
-  return () => { close(); open(); };
+  return { end: () => { ended = true; close(); }, reconnect: () => { close(); open(); } };
 }
 
 const EVENTS = [

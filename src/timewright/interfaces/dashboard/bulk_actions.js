@@ -1,6 +1,6 @@
 // Bulk actions: select rows, confirm once, then change each row with its own request.
 
-import { get, post } from "./api.js";
+import { currentNamespace, get, post } from "./api.js";
 import { h } from "./dom.js";
 import { refresh } from "./main.js";
 import { tryAction, button, confirmDialog, shellQuote } from "./widgets.js";
@@ -10,7 +10,7 @@ const MAX_ROWS = 1000;
 export class BulkActions {
   // verbs: { pause: { path: (id) => [...], command: "timewright schedule pause", text: "what it does", fits: (row) => true, danger } }
   constructor({ noun, verbs, path, field }) {
-    Object.assign(this, { noun, verbs, path, field, rows: new Map() });
+    Object.assign(this, { noun, verbs, path, field, rows: new Map(), shownFor: "", moreMatch: false });
   }
 
   get selection() {
@@ -20,20 +20,31 @@ export class BulkActions {
   // Update the selected rows with their current data.
   update(rows) { for (const row of rows) if (this.rows.has(row.id)) this.rows.set(row.id, row); }
 
+  clear() { this.rows.clear(); this.moreMatch = false; }
+
+  // Rows that a new filter or namespace hides must not be changed unseen.
+  clearIfChanged(filters) {
+    const shownFor = JSON.stringify([currentNamespace(), filters]);
+    if (shownFor !== this.shownFor) this.clear();
+    this.shownFor = shownFor;
+  }
+
   async selectAll(filters) {
     const answer = await tryAction(() => get(this.path, { ...filters, cursor: "", limit: MAX_ROWS }));
     if (!answer) return;
     for (const row of answer[this.field]) this.rows.set(row.id, row);
+    this.moreMatch = Boolean(answer.cursor);
     refresh();
   }
 
   toolbar(rows, { filters, more }) {
+    this.clearIfChanged(filters);
     this.update(rows);
     if (!this.rows.size) return null;
     const allSelected = rows.length && rows.every((row) => this.rows.has(row.id)) && more;
-    return h("div", { class: "bulk", role: "toolbar", "aria-label": "Bulk actions" }, h("strong", null, `${this.rows.size} selected`),
-      allSelected && this.rows.size < MAX_ROWS ? button("select all matching, up to 1000", () => this.selectAll(filters), { kind: "quiet" }) : null,
-      Object.keys(this.verbs).map((verb) => button(this.verbs[verb].label || verb, () => this.confirmAndRun(verb))), button("clear selection", () => { this.rows.clear(); refresh(); }, { kind: "quiet" }));
+    return h("div", { class: "bulk", role: "toolbar", "aria-label": "Bulk actions" }, h("strong", null, `${this.rows.size} selected${this.moreMatch ? `, more match: one action changes at most ${MAX_ROWS}` : ""}`),
+      allSelected && !this.moreMatch && this.rows.size < MAX_ROWS ? button(`select all matching, up to ${MAX_ROWS}`, () => this.selectAll(filters), { kind: "quiet" }) : null,
+      Object.keys(this.verbs).map((verb) => button(this.verbs[verb].label || verb, () => this.confirmAndRun(verb))), button("clear selection", () => { this.clear(); refresh(); }, { kind: "quiet" }));
   }
 
   async confirmAndRun(verb) {
@@ -48,7 +59,7 @@ export class BulkActions {
     const body = answer.reason ? { reason: answer.reason } : {};
     let done = 0;
     for (const [id] of fit) { if ((await tryAction(() => post(path(id), body))) === null) break; done += 1; }
-    this.rows.clear();
+    this.clear();
     await tryAction(refresh, `${label}: ${done} done`);
   }
 }

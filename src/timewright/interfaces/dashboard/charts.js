@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { reasonText, stateSign, stateTone, stateText } from "./states.js";
 import { secondsBetween, clock, day, minute, parseDuration, formatDuration, formatTime } from "./times.js";
-import { routeTo } from "./widgets.js";
+import { routeTo, scrollArea } from "./widgets.js";
 
 const svg = (width, height, label, ...children) => h("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, preserveAspectRatio: "none", class: "chart" }, ...children);
 const titled = (node, text) => { node.append(h("title", null, text)); return node; };
@@ -105,8 +105,8 @@ export function heatmap(hours, { value, label, zone }) {
     return h("td", { class: `heat h${Math.ceil(share * 8)}`, "data-hour": hour.at, title: `${day(hour.at, zone)} ${clock(hour.at, zone).slice(0, 5)}: ${hour.starts} starts, ${formatDuration(hour.seconds)} of work\n${who}` }, value(hour) ? compactNumber(value(hour)) : "");
   };
   const cells = (row) => { const byHour = new Map(row.cells.map((c) => [Number(clock(c.at, zone).slice(0, 2)), c])); return [...Array(24).keys()].map((n) => (byHour.has(n) ? cell(byHour.get(n)) : h("td", { class: "heat h0" }))); };
-  return h("div", { class: "scroll" }, h("table", { class: "heatmap" }, h("caption", { class: "hidden" }, label),
-    h("thead", null, h("tr", null, h("th", { scope: "col" }, ""), [...Array(24).keys()].map((n) => h("th", { scope: "col" }, String(n).padStart(2, "0"))))),
+  return scrollArea(h("table", { class: "heatmap" }, h("caption", { class: "hidden" }, label),
+    h("thead", null, h("tr", null, h("th", { scope: "col" }, h("span", { class: "hidden" }, "Day")), [...Array(24).keys()].map((n) => h("th", { scope: "col" }, String(n).padStart(2, "0"))))),
     h("tbody", null, days.map((row) => h("tr", { key: row.name }, h("th", { scope: "row" }, row.name), cells(row))))));
 }
 

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { stateSign, stateTone, stateText } from "./states.js";
-import { routeTo } from "./widgets.js";
+import { routeTo, scrollArea } from "./widgets.js";
 
 const COLUMN_WIDTH = 190, ROW_HEIGHT = 62, BOX_WIDTH = 156, BOX_HEIGHT = 42;
 
@@ -23,7 +23,7 @@ export function dependencyGraph(graph, label = `steps of ${graph.workflow}`) {
     const to = step.to || (step.run ? routeTo("runs", step.run) : "");
     return to ? h("svg:a", { href: `#${to}`, "aria-label": `${step.step}: ${stateText(step.state)}` }, box) : box;
   });
-  return h("div", { class: "scroll" }, h("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "graph", role: "img", "aria-label": label }, lines, boxes));
+  return scrollArea(h("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "graph", role: "group", "aria-label": label }, lines, boxes));
 }
 
 const cut = (text) => (text.length > 19 ? `${text.slice(0, 18)}…` : text);

@@ -1,8 +1,8 @@
 // The application shell: session, routing, navigation and refresh. Each screen module is loaded when it is first opened.
 
-import { loadSession, currentNamespace, setNamespace, dropPreloaded, get, endSession, subscribeToEvents, currentUser, can } from "./api.js";
+import { loadSession, currentNamespace, setNamespace, dropPreloaded, get, endSession, subscribeToEvents, currentUser, can, watchSession, Problem } from "./api.js";
 import { h, replace } from "./dom.js";
-import { tryAction, problemBox, routeTo, showAllZones, updateTimes, toast } from "./widgets.js";
+import { tryAction, commandBlock, problemBox, routeTo, showAllZones, updateTimes, toast } from "./widgets.js";
 import { localZone, clockOffset } from "./times.js";
 
 const SCREENS = [
@@ -23,7 +23,7 @@ let current = { screen: null, name: "", path: [], params: {}, data: null, proble
 let live = false;
 let timer = 0;
 let namespaces = [];
-let reconnect = () => {};
+let events = { end: () => {}, reconnect: () => {} };
 let signedOut = false;
 let painted = false; // whether the first screen was painted
 
@@ -46,12 +46,14 @@ export function go(params) {
 }
 
 async function route() {
+  if (signedOut) return;
   const next = parseHash();
   const before = document.activeElement;
   const file = screenFile(next);
   const fresh = next.name !== current.name || next.path.join("/") !== current.path.join("/");
   if (!file) return show({ ...next, screen: null, problem: { message: `no screen named ${next.name}`, fix: "choose a screen in the navigation" } });
-  const module = await import(file);
+  const module = await import(file).catch(() => null);
+  if (!module) return retryRoute(next);
   const screen = module.pick ? module.pick(next.path) : module.default;
   current = { ...next, screen, data: fresh ? null : current.data, problem: null, asked: 0 };
   syncNamespace(next.params.namespace);
@@ -62,6 +64,17 @@ async function route() {
   if (fresh) { const item = document.querySelector(".side [aria-current]"); if (item) item.scrollIntoView({ block: "nearest", inline: "center" }); scrollTo(0, 0); const main = document.getElementById("main"); if (main && focusUnchanged(before)) main.focus({ preventScroll: true }); }
 }
 
+// A screen that was never opened cannot be loaded while the server is unreachable.
+function retryRoute(next) {
+  show({ ...next, screen: null, data: null, problem: new Problem(0, { code: "unreachable", detail: "The server does not respond. This page retries until it is back.", fix: "timewright up" }) });
+  clearTimeout(timer);
+  timer = setTimeout(route, 3000);
+}
+
+// Load the other screens when the browser is idle, so that they open while the server is unreachable.
+const SCREEN_FILES = ["overview", "schedule_list", "schedule", "edit_schedule", "run_list", "run", "queues", "workflows", "forecast", "planner", "instances", "audit", "settings"];
+const loadAllScreens = () => requestIdleCallback(() => { for (const name of SCREEN_FILES) import(`./screens/${name}.js`).catch(() => {}); });
+
 // Whether the focus stayed where it was while the screen loaded; do not take it from someone who started typing.
 const focusUnchanged = (before) => [before, document.body].includes(document.activeElement);
 
@@ -70,7 +83,7 @@ function syncNamespace(asked) {
   const before = currentNamespace();
   if (asked !== undefined) setNamespace(asked === "default" ? "" : asked);
   if (asked === undefined && currentNamespace()) history.replaceState(null, "", `${location.hash}${location.hash.includes("?") ? "&" : "?"}namespace=${encodeURIComponent(currentNamespace())}`);
-  if (before !== currentNamespace()) reconnect();
+  if (before !== currentNamespace()) events.reconnect();
 }
 
 function show(next) { current = { ...current, ...next }; paint(); }
@@ -79,20 +92,27 @@ function show(next) { current = { ...current, ...next }; paint(); }
 let refreshing = false;
 let refreshAgain = false;
 export async function refresh() {
+  if (signedOut) return;
   if (refreshing) { refreshAgain = true; return; }
   refreshing = true;
-  const at = current;
+  clearTimeout(eventTimer);
+  eventTimer = 0;
+  [loadingSince, waitingSince] = [waitingSince, 0];
+  const at = current, startedAt = Date.now();
   try {
     const data = at.screen && at.screen.load ? await at.screen.load(at.path, at.params) : {};
     if (current.screen === at.screen && current.name === at.name) current = { ...current, data, problem: null };
   } catch (problem) {
+    waitingSince = loadingSince || waitingSince;
     if (current.screen === at.screen) current = { ...current, problem };
   } finally {
     refreshing = false;
+    loadingSince = 0;
   }
   paint();
   scheduleRefresh();
   if (refreshAgain) { refreshAgain = false; refresh(); }
+  else if (waitingSince) eventTimer = setTimeout(refresh, Math.min(MAX_EVENT_DELAY_MS, Math.max(EVENT_DELAY_MS, Date.now() - startedAt)));
 }
 
 function scheduleRefresh() {
@@ -106,11 +126,23 @@ function scheduleRefresh() {
 
 const isUnreachable = () => Boolean(current.problem) && current.problem.code === "unreachable";
 
+// The first event schedules a refresh; later events wait for it and never postpone it. Events that arrive during
+// a refresh cause one more, after a pause as long as the refresh took, so that a slow server is not overloaded.
+const EVENT_DELAY_MS = 150;
+const MAX_EVENT_DELAY_MS = 2000;
+const BEHIND_MS = 1000; // the page says how far it is behind if an event waits longer
 let eventTimer = 0;
+let waitingSince = 0; // arrival of the oldest event that no refresh has covered
+let loadingSince = 0; // arrival of the oldest event that the current refresh covers
 function onEvent() {
   if (!current.screen || !current.screen.every || document.hidden) return;
-  clearTimeout(eventTimer);
-  eventTimer = setTimeout(refresh, 250);
+  waitingSince = waitingSince || Date.now();
+  if (!refreshing && !eventTimer) eventTimer = setTimeout(refresh, EVENT_DELAY_MS);
+}
+
+function secondsBehind() {
+  const since = loadingSince || waitingSince;
+  return since && Date.now() - since > BEHIND_MS ? Math.round((Date.now() - since) / 1000) : 0;
 }
 
 // Run work after the browser has painted the page.
@@ -127,7 +159,7 @@ export function paint() {
   frame = 0;
   if (signedOut) return;
   const app = document.getElementById("app");
-  const title = (current.screen && current.screen.title(current.path, current.data)) || "Timewright";
+  const title = (current.screen && current.screen.title(current.path, current.data)) || (SCREENS.find(([name]) => name === current.name) || [])[1] || "Timewright";
   document.title = `${title} · Timewright`;
   let body;
   try {
@@ -161,8 +193,25 @@ function navigation() {
 }
 
 // End the session of this browser; signing in again needs a new link.
-export async function signOut() {
-  if (await tryAction(endSession)) location.reload();
+export const signOut = () => tryAction(endSession);
+
+// Replace the page by a sign-in form that leads back to the same address.
+function showSignIn(title) {
+  if (signedOut) return;
+  signedOut = true;
+  events.end();
+  clearTimeout(timer);
+  clearTimeout(eventTimer);
+  for (const dialog of document.querySelectorAll("dialog")) dialog.remove();
+  const signIn = (event) => {
+    event.preventDefault();
+    const given = event.target.elements.link.value.trim();
+    const key = (/[?&]key=([^&#]+)/.exec(given) || [])[1] || encodeURIComponent(given);
+    location.assign(`${location.pathname}?key=${key}${location.hash}`);
+  };
+  document.title = `${title} · Timewright`;
+  replace(document.getElementById("app"), h("main", { id: "main", class: "closed", tabindex: "-1" }, h("h1", null, title), h("p", null, "Run this command for a new sign-in link. Each link works once."), commandBlock("timewright dashboard"),
+    h("form", { class: "filters", onsubmit: signIn }, h("label", null, h("span", null, "Sign-in link"), h("input", { name: "link", required: true, autocomplete: "off" })), h("button", { type: "submit", class: "main" }, "sign in"))));
 }
 
 // Inline SVG: an image file would be requested again on every paint.
@@ -171,7 +220,13 @@ const icon = () => h("svg", { viewBox: "0 0 32 32", width: 22, height: 22, class
 function status() {
   const drift = Math.abs(clockOffset()) > 2000 ? h("span", { class: "warn" }, `clocks differ by ${Math.round(Math.abs(clockOffset()) / 1000)} s`) : null;
   return h("div", { class: "status" }, drift, h("span", { class: "mute", title: "time zone of this page; hover over a time for other zones" }, painted ? localZone() : ""),
-    isUnreachable() ? h("span", { class: "warn" }, "✖ server unreachable, retrying") : h("span", { class: live ? "live" : "polling", title: live ? "updates arrive as they happen" : "no event stream; the page polls" }, live ? "● live" : "○ polling"));
+    isUnreachable() ? h("span", { class: "warn" }, "✖ server unreachable, retrying") : liveStatus());
+}
+
+function liveStatus() {
+  const behind = secondsBehind();
+  if (live && behind) return h("span", { class: "warn", title: "events arrived that this page does not show yet" }, `● live, ${behind} s behind`);
+  return h("span", { class: live ? "live" : "polling", title: live ? "updates arrive as they happen" : "no event stream; the page polls" }, live ? "● live" : "○ polling");
 }
 
 function keys(event) {
@@ -207,10 +262,11 @@ function help() {
 
 async function start() {
   // The first screen's data is already being fetched (preload.js), so waiting for the session costs nothing.
+  document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); document.getElementById("main").focus(); });
   try { await loadSession(); } catch (problem) {
-    signedOut = true;
-    return replace(document.getElementById("app"), h("div", { class: "closed" }, problemBox(problem), h("p", null, "Open the link that `timewright up` prints, or run `timewright dashboard` for a new one. Each link works once.")));
+    return problem.status === 401 ? showSignIn("Sign in") : replace(document.getElementById("app"), h("div", { class: "closed" }, problemBox(problem)));
   }
+  watchSession(() => showSignIn("You were signed out"));
   addEventListener("hashchange", route);
   document.addEventListener("keydown", keys);
   document.addEventListener("click", (event) => {
@@ -218,14 +274,15 @@ async function start() {
     if (row && !event.target.closest("a, button, input, label")) location.hash = row.dataset.to;
   });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
-  setInterval(() => { if (!document.hidden) updateTimes(document); }, 1000);
+  setInterval(() => { if (!document.hidden) { updateTimes(document); if (secondsBehind()) requestPaint(); } }, 1000);
   document.addEventListener("mousemove", showAllZones, { passive: true });
   await route();
   dropPreloaded();
   afterPaint(() => {
     painted = true;
+    loadAllScreens();
     get(["namespaces"]).then((page) => { namespaces = [...new Set(["default", ...page.namespaces.map((one) => one.name)])]; requestPaint(); }, () => {});
-    reconnect = subscribeToEvents(onEvent, (connected) => { if (live !== connected) { live = connected; requestPaint(); scheduleRefresh(); } });
+    events = subscribeToEvents(onEvent, (connected) => { if (live !== connected) { live = connected; requestPaint(); scheduleRefresh(); } });
   });
 }
 

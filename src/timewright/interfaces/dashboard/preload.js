@@ -8,11 +8,11 @@
   params.delete("namespace");
   const listModules = ["search_bar.js", "bulk_actions.js"];
   const screens = {
-    overview: [["screens/overview.js"], ["now?back=1m"]],
+    overview: [["screens/overview.js", "target_details.js"], ["now?back=1m"]],
     schedules: [["screens/schedule_list.js", ...listModules], ["schedules?limit=50"]],
-    "schedules/": inner[1] ? [["screens/edit_schedule.js"]] : [["screens/schedule.js", "charts.js", "dependencies.js", "graph.js"], ["", "/health", "/revisions?limit=10"].map((part) => `schedules/${inner[0]}${part}`)],
+    "schedules/": inner[1] ? [["screens/edit_schedule.js"]] : [["screens/schedule.js", "charts.js", "target_details.js", "dependencies.js", "graph.js"], ["", "/health", "/revisions?limit=10"].map((part) => `schedules/${inner[0]}${part}`)],
     runs: [["screens/run_list.js", ...listModules], ["runs?limit=50"]],
-    "runs/": [["screens/run.js", "charts.js", "run_output.js"], ["", "/explain", "/logs"].map((part) => `runs/${inner[0]}${part}`)],
+    "runs/": [["screens/run.js", "charts.js", "target_details.js", "run_output.js"], ["", "/explain", "/logs"].map((part) => `runs/${inner[0]}${part}`)],
     queues: [["screens/queues.js", "charts.js"], ["queues", "limits", "budgets", "providers"]],
     "queues/": [["screens/queues.js", "charts.js"], [`queues/${inner[0]}`, `queues/${inner[0]}/plan`]],
     workflows: [["screens/workflows.js", "graph.js"], ["workflows"]],

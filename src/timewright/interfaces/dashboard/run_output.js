@@ -5,17 +5,25 @@ import { get } from "./api.js";
 const MAX_CHARS = 200_000; // per stream; the server keeps less per attempt
 const POLL_MS = 1000;
 
-let received = { run: "", cursor: "", state: "", attempts: new Map() };
+const emptyOutput = (run) => ({ run, cursor: "", state: "", attempts: new Map(), request: null });
+
+let received = emptyOutput("");
 let timer = 0;
 
-// Fetch the whole output the first time, then only what is new.
-export async function fetchOutput(run) {
-  const known = received.run === run;
-  const output = await get(["runs", run, "logs"], known ? { after: received.cursor } : {});
-  if (!known || received.run !== run) received = { run, cursor: "", state: "", attempts: new Map() };
-  for (const one of output.attempts) received.attempts.set(one.fence, appended(received.attempts.get(one.fence), one, received.cursor));
-  Object.assign(received, { cursor: output.cursor, state: output.state });
-  return { state: received.state, attempts: [...received.attempts.values()] };
+// Fetch the whole output the first time, then only what is new. Callers share one request at a time,
+// because two requests with the same cursor would append the same output twice.
+export function fetchOutput(run) {
+  if (received.run !== run) received = emptyOutput(run);
+  const mine = received;
+  mine.request = mine.request || fetchMore(mine).finally(() => { mine.request = null; });
+  return mine.request;
+}
+
+async function fetchMore(mine) {
+  const output = await get(["runs", mine.run, "logs"], { after: mine.cursor });
+  for (const one of output.attempts) mine.attempts.set(one.fence, appended(mine.attempts.get(one.fence), one, mine.cursor));
+  Object.assign(mine, { cursor: output.cursor, state: output.state });
+  return { state: mine.state, attempts: [...mine.attempts.values()] };
 }
 
 // Append new output; the other streams arrive complete when the attempt ends.

@@ -53,7 +53,8 @@ export function nextClockChange(zone, from = now()) {
   let high = low;
   do { low = high; high += 7 * 86_400_000; if (high > from + 370 * 86_400_000) return null; } while (offsetAt(high, zone) === began);
   while (high - low > 60_000) { const middle = (low + high) / 2; if (offsetAt(middle, zone) === began) low = middle; else high = middle; }
-  const at = Math.round(high / 60_000) * 60_000;
+  // The change is at a whole minute after `low` and not after `high`, which lies less than a minute later.
+  const at = Math.floor(high / 60_000) * 60_000;
   return { at: new Date(at).toISOString(), from: began, to: offsetAt(at + 60_000, zone) };
 }
 
@@ -88,7 +89,7 @@ export function shortDuration(seconds) {
   if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return "—";
   if (seconds < 60) return formatDuration(seconds < 10 ? seconds : Math.round(seconds));
   const [unit, length] = UNITS.find(([, size]) => seconds >= size);
-  const many = seconds / length;
+  const count = seconds / length;
   return `${count < 10 && unit !== "m" ? count.toFixed(1).replace(/\.0$/, "") : Math.round(count)} ${unit}`;
 }
 
@@ -107,6 +108,10 @@ export function relativeTime(iso) {
 }
 
 export const secondsBetween = (from, to) => (from && to ? (Date.parse(to) - Date.parse(from)) / 1000 : null);
+
+// From the planned time to the first start, and from there to the end: retries lengthen a run but do not delay it.
+export const startDelay = (run) => formatDuration(secondsBetween(run.planned_at, run.first_started_at)) || "—";
+export const totalDuration = (run) => formatDuration(secondsBetween(run.first_started_at, run.finished_at)) || "—";
 
 // Parse a duration of the API, such as 1h30m or 1.5s, into seconds.
 export function parseDuration(text) {

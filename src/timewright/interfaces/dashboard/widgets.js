@@ -62,11 +62,18 @@ async function copy(text) {
 export function table(caption, columns, rows, { selected, onSelect, onSelectAll } = {}) {
   const all = rows.length > 0 && selected && rows.every((row) => selected.has(row.key));
   const head = h("tr", null, onSelect ? h("th", { scope: "col", class: "narrow" }, h("input", { type: "checkbox", "aria-label": "Select all on this page", checked: all, onchange: () => onSelectAll(rows.map((row) => row.key), !all) })) : null,
-    columns.map((c) => h("th", { scope: "col", class: c.kind || null }, c.name)));
+    columns.map((c) => h("th", { scope: "col", class: c.kind || null }, c.name || h("span", { class: "hidden" }, c.label))));
   const body = rows.map((row) => h("tr", { key: row.key, class: "row", "data-to": row.to || null, "data-tone": row.tone || null },
     onSelect ? h("td", { class: "narrow" }, h("input", { type: "checkbox", "aria-label": `Select ${row.label || row.key}`, checked: selected.has(row.key), onchange: () => onSelect(row.key) })) : null,
     columns.map((c, n) => h("td", { class: row.cells[n] === "—" ? `${c.kind || ""} none` : c.kind || null, "data-name": c.name }, row.cells[n]))));
-  return h("div", { class: "scroll" }, h("table", { class: columns.length <= 3 ? "few" : null }, h("caption", { class: "hidden" }, caption), h("thead", null, head), h("tbody", null, body)));
+  const node = h("table", { class: columns.length <= 3 ? "few" : null }, h("caption", { class: "hidden" }, caption), h("thead", null, head), h("tbody", null, body));
+  return scrollArea(node);
+}
+
+// An area that can be wider than the page; the keyboard scrolls it, through its controls or by its own focus.
+export function scrollArea(node) {
+  const focus = node.querySelector("a, button, input, summary") ? {} : { tabindex: "0" };
+  return h("div", { class: "scroll", ...focus }, node);
 }
 
 export function counters(items) {
@@ -95,7 +102,7 @@ export function problemBox(problem) {
 }
 
 // Confirm an action: what will happen, the equivalent command, and a cancel button. Resolves to the values or null.
-export function confirmDialog({ title, text, command, act = "confirm", reason = false, fields = [], danger = false }) {
+export function confirmDialog({ title, text, body, command, act = "confirm", reason = false, fields = [], danger = false }) {
   return new Promise((done) => {
     const values = {};
     const commandFor = typeof command === "function" ? command : () => command;
@@ -104,7 +111,7 @@ export function confirmDialog({ title, text, command, act = "confirm", reason = 
     const input = (name, props) => h("input", { ...props, name, oninput: (e) => { values[name] = e.target.value; showCommand(); } });
     const reasonOption = (given) => (typeof command === "string" && reason && given.reason ? ` --reason ${shellQuote(given.reason)}` : "");
     const form = h("form", { method: "dialog", onsubmit: (e) => { e.preventDefault(); close(values); } },
-      h("h2", null, title), text ? h("p", null, text) : null,
+      h("h2", null, title), text ? h("p", null, text) : null, body || null,
       fields.map((f) => { values[f.name] = f.value || ""; const box = input(f.name, { type: f.type || "text", value: f.value || "", placeholder: f.placeholder || "", required: f.required }); return [h("label", null, f.label, box), f.choices ? choiceButtons(f, box) : null]; }),
       reason ? h("label", null, "Reason (stored with the change)", input("reason", { type: "text", maxlength: 2000 })) : null,
       same,

@@ -1,21 +1,12 @@
-"""Loopback, wildcard and own addresses."""
+"""Wildcard addresses, and the own addresses of a server."""
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 
+from timewright.settings import is_loopback
+
 WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
-
-
-def is_loopback(bind: str) -> bool:
-    """Whether only this machine can connect to the address."""
-    if bind == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(bind).is_loopback
-    except ValueError:
-        return False
 
 
 def own_addresses(bind: str) -> list[str]:

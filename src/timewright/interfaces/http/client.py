@@ -11,11 +11,13 @@ from functools import cache
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
+from msgspec import inspect as mi
+
 from timewright.clocks import SystemClock
 from timewright.core.input.encoding import to_json_value
 from timewright.errors import InvalidInput, NotAllowed, StoreUnavailable, TimewrightError
 from timewright.interfaces.http.api.operation_routes import NO_SUBJECT, Route, routes_of
-from timewright.operations import operations
+from timewright.operations import Operation, operations
 from timewright.operations.request_parsing import parse_request
 from timewright.ports import Transaction
 
@@ -54,7 +56,9 @@ class ApiClient:
             # Raise the same error as a local call, because the value has no place in a path.
             parse_request(payload, operation.request_type)
         path, body = _encode(route, fields)
-        return self.send(route.method, path, body)
+        answer = self.send(route.method, path, body)
+        check_answer(operation, answer, url=self.url)
+        return answer
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send one request and return its JSON; a problem response is raised as its error."""
@@ -70,14 +74,31 @@ class ApiClient:
             )
             response = connection.getresponse()
             data = json.loads(response.read(MAX_RESPONSE_BYTES) or b"{}")
+        except UnicodeDecodeError:
+            raise self.unexpected_answer("it is not JSON") from None
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise self.unexpected_answer(f"it is not JSON: {error}") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise self._unreachable(error) from None
         finally:
             connection.close()
+        if not isinstance(data, dict):
+            raise self.unexpected_answer("it is not an object")
         if response.status >= 400:
-            raise _error_in(data)
-        found: dict[str, Any] = data
-        return found
+            raise self._error_in(data)
+        return data
+
+    def unexpected_answer(self, why: str) -> StoreUnavailable:
+        """Return the error for a server that answers, but not as Timewright does."""
+        return _unexpected_answer(self.url, why)
+
+    def _error_in(self, problem: Mapping[str, Any]) -> TimewrightError:
+        """Return the error of a problem; an unknown code becomes `TimewrightError`."""
+        if "code" not in problem:
+            return self.unexpected_answer("it is not a problem document")
+        kind = _errors_by_code().get(str(problem["code"]), TimewrightError)
+        details = {name: problem.get(name) for name in ("field", "rule", "fix")}
+        return kind(str(problem.get("detail", "")), value=problem.get("value"), **details)
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._secure:
@@ -145,13 +166,48 @@ def _fits_into_path(value: Any) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _error_in(problem: Any) -> TimewrightError:
-    """Return the error of a problem; an unknown code becomes `TimewrightError`."""
-    if not isinstance(problem, Mapping) or "code" not in problem:
-        return StoreUnavailable("the server responded, but it is not Timewright", field="server")
-    kind = _errors_by_code().get(str(problem["code"]), TimewrightError)
-    details = {name: problem.get(name) for name in ("field", "rule", "fix")}
-    return kind(str(problem.get("detail", "")), value=problem.get("value"), **details)
+def check_answer(operation: Operation[Any], answer: Any, *, url: str) -> None:
+    """Raise if a server's answer lacks a field of the operation's answer type, or has another shape there."""
+    fault = _fault(answer, mi.type_info(operation.answer_type), "")
+    if fault:
+        raise _unexpected_answer(url, fault)
+
+
+def _fault(value: Any, info: mi.Type, path: str) -> str:
+    """Describe the first place where a JSON value does not fit a type; values without fields may be any."""
+    where = path or "it"
+    if isinstance(info, mi.UnionType):
+        kinds = [kind for kind in info.types if not isinstance(kind, mi.NoneType)]
+        if value is None or len(kinds) > 1:
+            return "" if value is not None or info.includes_none else f"{where} is null"
+        return _fault(value, kinds[0], path)
+    if isinstance(info, mi.StructType):
+        if not isinstance(value, dict):
+            return f"{where} is not an object"
+        return next(filter(None, (_field_fault(value, field, path) for field in info.fields)), "")
+    if isinstance(info, mi.VarTupleType):
+        if not isinstance(value, list):
+            return f"{where} is not a list"
+        return next(filter(None, (_fault(one, info.item_type, f"{path}[]") for one in value)), "")
+    is_scalar = not isinstance(value, dict | list)
+    return "" if is_scalar or isinstance(info, mi.DictType | mi.AnyType) else f"{where} is not a single value"
+
+
+def _field_fault(value: Mapping[str, Any], field: mi.Field, path: str) -> str:
+    name = f"{path}.{field.encode_name}".removeprefix(".")
+    if field.encode_name not in value:
+        return f"{name} is missing"
+    return _fault(value[field.encode_name], field.type, name)
+
+
+def _unexpected_answer(url: str, why: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"the server at {url} did not answer as Timewright does: {why}",
+        field="server",
+        value=url,
+        rule="the URL of a Timewright server of this version",
+        fix="check the URL and the server's version, or omit --server to use the store directly",
+    )
 
 
 @cache

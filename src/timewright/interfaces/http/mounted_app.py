@@ -35,7 +35,7 @@ class MountedApp:
         self._before_start = before_start
         self._hub = EventHub(secrets.token_hex(4))
         instance.loop.observers.append(self._hub)
-        self._hub.watch_store(instance.change_listener)
+        self._hub.watch_store(instance.store, instance.change_listener)
         names = frozenset(name.lower().removesuffix(".") for name in (*LOOPBACK, *hosts))
         self._app = HttpApp(
             context,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import ssl
 import threading
 from typing import Any
 
@@ -13,6 +12,7 @@ import uvicorn
 
 from timewright.errors import Conflict, InvalidInput, TimewrightError
 from timewright.interfaces.http.connection_protocols import MAX_HEADER_BYTES, new_event_loop, protocol_class
+from timewright.wiring.server_tls import server_tls_context
 
 KEEP_ALIVE_S = 15
 SHUTDOWN_TIMEOUT_S = 2
@@ -45,9 +45,7 @@ class ServerThread:
         self, *, bind: str, port: int, tls: tuple[str, str] | None = None, client_ca: str = ""
     ) -> None:
         # Check the certificates before binding, so that an error leaves no open socket.
-        self._tls = _tls_context(*tls) if tls is not None else None
-        if self._tls is not None and client_ca:
-            _require_client_certificates(self._tls, client_ca)
+        self._tls = server_tls_context(*tls, client_ca=client_ca) if tls is not None else None
         self.sockets = bind_sockets(bind, port)
         self.port: int = self.sockets[0].getsockname()[1]
         self._thread: threading.Thread | None = None
@@ -175,34 +173,3 @@ def _address_error(bind: str, why: str) -> InvalidInput:
         rule="an address of this machine",
         fix="127.0.0.1",
     )
-
-
-def _tls_context(cert: str, key: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(cert, key or None)
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidInput(
-            f"the certificate cannot be used: {error}",
-            field="tls_cert",
-            value=cert,
-            rule="readable PEM files with a certificate and its private key",
-            fix="--tls-cert server.pem --tls-key server.key",
-        ) from None
-    return context
-
-
-def _require_client_certificates(context: ssl.SSLContext, authorities: str) -> None:
-    """Require client certificates signed by these CAs."""
-    try:
-        context.load_verify_locations(cafile=authorities)
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidInput(
-            f"the client CAs cannot be used: {error}",
-            field="tls_client_ca",
-            value=authorities,
-            rule="a readable PEM file with CA certificates",
-            fix="--tls-client-ca clients.pem",
-        ) from None
-    context.verify_mode = ssl.CERT_REQUIRED

@@ -50,7 +50,7 @@ class AsyncScheduler(AsyncResources, EventDecorators):
         return self.scheduler.is_running
 
     async def call(self, operation: str, /, **request: Any) -> Any:
-        """Call an operation by its name."""
+        """Call an operation by its name; see `Scheduler.call`."""
         return await asyncio.to_thread(lambda: self.scheduler.call(operation, **request))
 
     async def run_now(
@@ -68,7 +68,8 @@ class AsyncScheduler(AsyncResources, EventDecorators):
             require_live_instance(name, await self.call("instance list"))
         timeout_seconds(timeout)
         request = {"schedule": name, "payload": payload, "force": force, "reason": reason}
-        return await self.result((await self.call("schedule run", **request))["run"]["id"], timeout=timeout)
+        started = await self.call("schedule run", **request)
+        return await self.result(started.run.id, timeout=timeout)
 
     async def result(self, run: str, *, timeout: timedelta | str = DEFAULT_TIMEOUT) -> Any:  # noqa: ASYNC109 - as above
         """Wait for a run to end and return its result."""

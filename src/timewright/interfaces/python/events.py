@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 from msgspec import defstruct
 from msgspec.structs import asdict
 
-from timewright.clocks import SystemClock
 from timewright.core import facts
 from timewright.core.facts import Fact
 from timewright.core.input.input_errors import input_error
-from timewright.errors import NotFound, TimewrightError
+from timewright.errors import NotFound
+from timewright.ports.schedule_names import ScheduleNames
 
 Listener = Callable[[Any], object]
 L = TypeVar("L", bound=Callable[[Any], object])
@@ -37,9 +37,6 @@ EVENTS: dict[str, tuple[type[Fact], ...]] = {
 _SYNONYMS = {"success": "completed", "succeeded": "completed", "failure": "failed", "error": "failed"}
 _SYNONYMS |= {"retry": "failed", "start": "started", "executed": "completed", "missed": "skipped"}
 
-MAX_CACHED_NAMES = 10_000
-NAME_CACHE_TTL_S = 30.0
-_monotonic = SystemClock().monotonic
 # Inherited by tasks and `asyncio.to_thread`.
 _IN_LISTENER: ContextVar[bool] = ContextVar("timewright-in-listener", default=False)
 
@@ -86,9 +83,7 @@ class Listeners:
 
     def __init__(self, name_of: Callable[[str], str]) -> None:
         self._listeners: list[tuple[tuple[type[Fact], ...], Listener]] = []
-        self._name_of = name_of
-        self._names: dict[str, str] = {}
-        self._cache_expires_at = 0.0
+        self._name = ScheduleNames(name_of)
         self._kinds: list[tuple[type[Fact], ...]] = [(facts.FactsLost,)]
         self.loop: asyncio.AbstractEventLoop | None = None
 
@@ -131,17 +126,6 @@ class Listeners:
             return fact
         named: Fact = kind(**asdict(fact), schedule_name=self._name(getattr(fact, "schedule_id", "")))
         return named
-
-    def _name(self, schedule_id: str) -> str:
-        """Return the name of a schedule, cached for 30 s because schedules can be renamed."""
-        now = _monotonic()
-        if now >= self._cache_expires_at or len(self._names) >= MAX_CACHED_NAMES:
-            self._names.clear()
-            self._cache_expires_at = now + NAME_CACHE_TTL_S
-        if schedule_id and schedule_id not in self._names:
-            with suppress(TimewrightError):
-                self._names[schedule_id] = self._name_of(schedule_id)
-        return self._names.get(schedule_id, "")
 
 
 class EventDecorators:

@@ -1,497 +1,599 @@
 # fmt: off
-# ruff: noqa: A002, E501, PYI021 - names as the operations have them; one verb a line, what it does below it
-"""The verbs of every noun, for editors and type checkers: docs/verbs.py writes it, a test keeps it true."""
+# ruff: noqa: A002, E501, I001, PYI021 - one method a line, its summary below it
+"""The methods of every resource, for editors and type checkers. Written by docs/verbs.py."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, TypedDict
 
-Plain: TypeAlias = dict[str, Any]
+from timewright.ledger.records.analyses import Analysis
+from timewright.operations.access.audit import AuditEntryList, AuditVerification
+from timewright.operations.access.keys import CreatedKey, KeyDetail, KeyList
+from timewright.operations.access.namespaces import NamespaceDetail, NamespaceList
+from timewright.operations.access.secrets import RotatedSecrets, SecretDetail, SecretList
+from timewright.operations.budgets.budgets import BudgetDetail, BudgetList, BudgetSummary, BudgetUsageReport, DeletedBudget
+from timewright.operations.budgets.providers import ProviderList, ProviderSummary
+from timewright.operations.calendars.calendars import CalendarDetail, CalendarList, DeletedCalendar, RefreshedCalendar
+from timewright.operations.calendars.feed import ScheduleFeed
+from timewright.operations.explain.explain import Explanation
+from timewright.operations.health.instances import InstanceList
+from timewright.operations.health.overview import RecentOutcomes
+from timewright.operations.hints.analyses import AnalysisList, DueAnalysisList
+from timewright.operations.hints.hints import HintStatus
+from timewright.operations.queues.import_file import ImportedQueue
+from timewright.operations.queues.lease_results import RenewedLease, ReportedRun
+from timewright.operations.queues.leases import DrainResult, LeasedEntries, ReclaimedRuns
+from timewright.operations.queues.limits import LimitList, LimitSummary
+from timewright.operations.queues.policies import PolicyDifferenceList, QueuePolicyDetail
+from timewright.operations.queues.queues import AddedEntries, QueueDetail, QueueList, QueuePlan
+from timewright.operations.runs.logs import RunLogs
+from timewright.operations.runs.result_trends import Trends
+from timewright.operations.runs.runs import RunList
+from timewright.operations.schedules.approvals import ApprovalList
+from timewright.operations.schedules.groups import GroupChange, GroupList
+from timewright.operations.schedules.manual_runs import BackfillResult, MovedOccurrence
+from timewright.operations.schedules.notes import WrittenNote
+from timewright.operations.schedules.queries import NextOccurrences, ScheduleHealth, ScheduleList
+from timewright.operations.schedules.reminders import CancelledReminder, Reminder, ReminderList, SnoozedReminder
+from timewright.operations.schedules.revisions import RevisionList
+from timewright.operations.schedules.target_test import TargetTestResult
+from timewright.operations.schedules.writes import PutScheduleResult
+from timewright.operations.views import RunDetail, ScheduleDetail
+from timewright.operations.workflows.workflow_runs import WorkflowDrawing
+from timewright.operations.workflows.workflows import DeletedWorkflow, DeployedWorkflow, WorkflowDetail, WorkflowList
+
+class ScheduleFields(TypedDict, total=False):
+    """The fields of `@app.schedule`."""
+
+    args: Mapping[str, Any]
+    reason: str
+    every: timedelta | str
+    cron: str
+    rrule: str
+    zone: str
+    after: timedelta | str | Mapping[str, Any]
+    on: str
+    delay: timedelta | str
+    once: datetime | str
+    at: datetime | str
+    manual: bool | Mapping[str, Any]
+    anchor: datetime | str
+    dst: str
+    note: str
+    http: str | Mapping[str, Any]
+    method: str
+    headers: Mapping[str, str]
+    body: Any
+    http_timeout: timedelta | str
+    call: str | Mapping[str, Any]
+    shell: Sequence[str] | Mapping[str, Any]
+    workflow: str | Mapping[str, Any]
+    handoff: Any
+    publish: str | Mapping[str, Any]
+    max_attempts: int
+    backoff: Any
+    time_limit: timedelta | str | None
+    group: str | None
+    description: str
+    tags: Sequence[str]
+    metadata: Mapping[str, Any]
+    preset: str | None
+    target: Any
+    start_at: datetime | str | None
+    end_at: datetime | str | None
+    max_runs: int | None
+    calendar: Any
+    needs: Sequence[Any]
+    align: str
+    catch_up: str
+    catch_up_limit: int
+    catch_up_window: timedelta | str | None
+    grace: timedelta | str
+    spread_over: timedelta | str
+    overlap: str
+    queue_limit: int
+    jitter: timedelta | str
+    jitter_side: str
+    offset: str
+    retry: Any
+    cadence: Any
+    disable_after: int | None
+    delivery: str
+    lease: Any
+    deadline: timedelta | str | None
+    queue: str | None
+    limits: Sequence[str]
+    budgets: Sequence[str]
+    provider: str | None
+    estimate: Any
+    priority: int | str
+    adaptive: bool
+    clamp: Any
 
 class Schedules:
-    def archive(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def archive(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Archive a schedule for good; its history stays, and its name can be used again."""
-    def backfill(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., since: datetime | str, until: datetime | str | None = ...) -> Plain:
+    def backfill(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., since: datetime | str, until: datetime | str | None = ...) -> BackfillResult:
         """Run past occurrences, again or for the first time; their existing records stay."""
-    def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., force: bool = ..., every: Any = ..., cron: Any = ..., rrule: Any = ..., zone: Any = ..., after: Any = ..., on: Any = ..., delay: Any = ..., at: Any = ..., manual: Any = ..., anchor: Any = ..., dst: Any = ..., note: Any = ..., http: Any = ..., headers: Any = ..., body: Any = ..., http_timeout: Any = ..., call: Any = ..., shell: Any = ..., handoff: Any = ..., max_attempts: Any = ..., backoff: Any = ..., time_limit: Any = ..., group: Any = ..., description: Any = ..., tags: Any = ..., metadata: Any = ..., preset: Any = ..., trigger: Any = ..., target: Any = ..., start_at: Any = ..., end_at: Any = ..., max_runs: Any = ..., calendar: Any = ..., needs: Any = ..., align: Any = ..., catch_up: Any = ..., catch_up_limit: Any = ..., catch_up_window: Any = ..., grace: Any = ..., spread_over: Any = ..., overlap: Any = ..., queue_limit: Any = ..., jitter: Any = ..., jitter_side: Any = ..., offset: Any = ..., retry: Any = ..., cadence: Any = ..., disable_after: Any = ..., delivery: Any = ..., lease: Any = ..., deadline: Any = ..., queue: Any = ..., limits: Any = ..., budgets: Any = ..., provider: Any = ..., estimate: Any = ..., priority: Any = ..., adaptive: Any = ..., clamp: Any = ..., **others: Any) -> Plain:
+    def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ...) -> ScheduleDetail:
         """Create a schedule and decide its first occurrence; a name in use is a conflict."""
-    def delete(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def delete(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Delete a schedule, which is the same as archiving it: its history stays."""
-    def explain(self, schedule: str, *, at: datetime | str | None = ..., last: bool = ...) -> Plain:
+    def explain(self, schedule: str, *, at: datetime | str | None = ..., last: bool = ...) -> Explanation:
         """Explain why an occurrence ran, did not run, or will run: at an instant, the last, or the next."""
-    def feed(self, *, tag: str | None = ..., group: str | None = ..., days: int = ...) -> Plain:
+    def feed(self, *, tag: str | None = ..., group: str | None = ..., days: int = ...) -> ScheduleFeed:
         """Return the next occurrences of schedules as an iCalendar text, for calendar programs."""
-    def get(self, schedule: str) -> Plain:
+    def get(self, schedule: str) -> ScheduleDetail:
         """Show one schedule: its definition, its progress and its next five occurrences."""
-    def health(self, schedule: str) -> Plain:
+    def health(self, schedule: str) -> ScheduleHealth:
         """Show the health of a schedule: consecutive failures, rates and durations over 1, 4 and 24 hours."""
-    def list(self, *, limit: int = ..., cursor: str = ..., state: str | None = ..., group: str | None = ..., tag: str | None = ..., name_starts: str = ..., waits_for: str | None = ..., metadata: Mapping[str, Any] = ...) -> Plain:
+    def list(self, *, limit: int = ..., cursor: str = ..., state: str | None = ..., group: str | None = ..., tag: str | None = ..., name_starts: str = ..., waits_for: str | None = ..., metadata: Mapping[str, Any] = ...) -> ScheduleList:
         """List schedules by name; archived ones only with `state: archived`."""
-    def move(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., to: datetime | str) -> Plain:
+    def move(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., to: datetime | str) -> MovedOccurrence:
         """Move the next occurrence to another instant: it is skipped, and a manual run replaces it."""
-    def next(self, schedule: str = ..., *, count: int = ..., after: datetime | str | None = ..., until: datetime | str | None = ..., every: Any = ..., cron: Any = ..., rrule: Any = ..., zone: Any = ..., on: Any = ..., delay: Any = ..., at: Any = ..., manual: Any = ..., anchor: Any = ..., dst: Any = ..., trigger: Any = ..., start_at: Any = ..., end_at: Any = ..., max_runs: Any = ..., calendar: Any = ..., needs: Any = ..., align: Any = ..., name: Any = ..., group: Any = ..., description: Any = ..., tags: Any = ..., metadata: Any = ..., preset: Any = ..., target: Any = ..., catch_up: Any = ..., catch_up_limit: Any = ..., catch_up_window: Any = ..., grace: Any = ..., spread_over: Any = ..., overlap: Any = ..., queue_limit: Any = ..., jitter: Any = ..., jitter_side: Any = ..., offset: Any = ..., retry: Any = ..., cadence: Any = ..., disable_after: Any = ..., delivery: Any = ..., lease: Any = ..., deadline: Any = ..., queue: Any = ..., limits: Any = ..., budgets: Any = ..., provider: Any = ..., estimate: Any = ..., priority: Any = ..., adaptive: Any = ..., clamp: Any = ..., **others: Any) -> Plain:
+    def next(self, schedule: str = ..., *, count: int = ..., after: datetime | str | None = ..., until: datetime | str | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ...) -> NextOccurrences:
         """Show the next occurrences of a schedule, or of a trigger that is not stored."""
-    def note(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., text: str = ..., remove: bool = ...) -> Plain:
+    def note(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., text: str = ..., remove: bool = ...) -> WrittenNote:
         """Write or remove a note on one occurrence; it is shown before it runs and after."""
-    def outcomes(self, *, schedules: Sequence[str], each: int = ...) -> Plain:
+    def outcomes(self, *, schedules: Sequence[str], each: int = ...) -> RecentOutcomes:
         """Show the newest occurrences of several schedules, including skipped ones."""
-    def pause(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> Plain:
+    def pause(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> ScheduleDetail:
         """Pause a schedule until an instant, or until someone resumes it; active runs continue."""
-    def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., force: bool = ..., every: Any = ..., cron: Any = ..., rrule: Any = ..., zone: Any = ..., after: Any = ..., on: Any = ..., delay: Any = ..., at: Any = ..., manual: Any = ..., anchor: Any = ..., dst: Any = ..., note: Any = ..., http: Any = ..., headers: Any = ..., body: Any = ..., http_timeout: Any = ..., call: Any = ..., shell: Any = ..., handoff: Any = ..., max_attempts: Any = ..., backoff: Any = ..., time_limit: Any = ..., group: Any = ..., description: Any = ..., tags: Any = ..., metadata: Any = ..., preset: Any = ..., trigger: Any = ..., target: Any = ..., start_at: Any = ..., end_at: Any = ..., max_runs: Any = ..., calendar: Any = ..., needs: Any = ..., align: Any = ..., catch_up: Any = ..., catch_up_limit: Any = ..., catch_up_window: Any = ..., grace: Any = ..., spread_over: Any = ..., overlap: Any = ..., queue_limit: Any = ..., jitter: Any = ..., jitter_side: Any = ..., offset: Any = ..., retry: Any = ..., cadence: Any = ..., disable_after: Any = ..., delivery: Any = ..., lease: Any = ..., deadline: Any = ..., queue: Any = ..., limits: Any = ..., budgets: Any = ..., provider: Any = ..., estimate: Any = ..., priority: Any = ..., adaptive: Any = ..., clamp: Any = ..., **others: Any) -> Plain:
+    def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ...) -> PutScheduleResult:
         """Create a schedule or replace it completely, by its name; the same definition again changes nothing."""
-    def restore(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., to: int) -> Plain:
+    def restore(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., to: int) -> ScheduleDetail:
         """Restore an earlier revision of a schedule, as a new revision."""
-    def resume(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def resume(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Resume a paused or parked schedule: reset its failures, skip occurrences within the pause."""
-    def revisions(self, schedule: str, *, limit: int = ..., cursor: str = ...) -> Plain:
+    def revisions(self, schedule: str, *, limit: int = ..., cursor: str = ...) -> RevisionList:
         """List the revisions of a schedule, newest first, with who changed what and why."""
-    def run(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., force: bool = ..., payload: Any = ..., client_key: str = ...) -> Plain:
+    def run(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., force: bool = ..., payload: Any = ..., client_key: str = ...) -> RunDetail:
         """Run a schedule once more, now or at a future instant; its next occurrence does not change."""
-    def skip(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., count: int = ...) -> Plain:
+    def skip(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., count: int = ...) -> ScheduleDetail:
         """Skip the next occurrences; they are recorded as skipped manually."""
-    def test(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., time_limit: timedelta | str = ...) -> Plain:
+    def test(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., time_limit: timedelta | str = ...) -> TargetTestResult:
         """Start a schedule's target once and show the result; nothing is recorded."""
-    def trends(self, schedule: str, *, each: int = ...) -> Plain:
+    def trends(self, schedule: str, *, each: int = ...) -> Trends:
         """Show each number in the results of a schedule's newest runs over time."""
-    def update(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., every: Any = ..., cron: Any = ..., rrule: Any = ..., zone: Any = ..., after: Any = ..., on: Any = ..., delay: Any = ..., at: Any = ..., manual: Any = ..., anchor: Any = ..., dst: Any = ..., note: Any = ..., http: Any = ..., headers: Any = ..., body: Any = ..., http_timeout: Any = ..., call: Any = ..., shell: Any = ..., handoff: Any = ..., max_attempts: Any = ..., backoff: Any = ..., time_limit: Any = ..., name: Any = ..., group: Any = ..., description: Any = ..., tags: Any = ..., metadata: Any = ..., preset: Any = ..., trigger: Any = ..., target: Any = ..., start_at: Any = ..., end_at: Any = ..., max_runs: Any = ..., calendar: Any = ..., needs: Any = ..., align: Any = ..., catch_up: Any = ..., catch_up_limit: Any = ..., catch_up_window: Any = ..., grace: Any = ..., spread_over: Any = ..., overlap: Any = ..., queue_limit: Any = ..., jitter: Any = ..., jitter_side: Any = ..., offset: Any = ..., retry: Any = ..., cadence: Any = ..., disable_after: Any = ..., delivery: Any = ..., lease: Any = ..., deadline: Any = ..., queue: Any = ..., limits: Any = ..., budgets: Any = ..., provider: Any = ..., estimate: Any = ..., priority: Any = ..., adaptive: Any = ..., clamp: Any = ..., **others: Any) -> Plain:
+    def update(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ...) -> ScheduleDetail:
         """Change some fields of a schedule; its next occurrence is decided again, past decisions stay."""
 
 class Runs:
-    def cancel(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def cancel(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Cancel a run: at once if it is not leased, otherwise its holder has a grace period to stop."""
-    def explain(self, run: str) -> Plain:
+    def explain(self, run: str) -> Explanation:
         """Explain why a run was created, and why it ended, waits or never started."""
-    def get(self, run: str) -> Plain:
+    def get(self, run: str) -> RunDetail:
         """Show one run with its key, the decision behind it, and every attempt."""
-    def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ..., state: str | None = ..., queue: str | None = ..., since: datetime | str | None = ..., until: datetime | str | None = ..., group: str | None = ..., tag: str | None = ..., metadata: Mapping[str, Any] = ...) -> Plain:
+    def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ..., state: str | None = ..., queue: str | None = ..., since: datetime | str | None = ..., until: datetime | str | None = ..., group: str | None = ..., tag: str | None = ..., metadata: Mapping[str, Any] = ...) -> RunList:
         """List runs, newest first, including those that were skipped."""
-    def logs(self, run: str, *, attempt: int | None = ..., after: str = ...) -> Plain:
+    def logs(self, run: str, *, attempt: int | None = ..., after: str = ...) -> RunLogs:
         """Show the output of a run's attempts: head and tail, also while an attempt is running."""
-    def report(self, run: str, *, reason: str = ..., dry_run: bool = ..., fence: int, outcome: Any) -> Plain:
+    def report(self, run: str, *, reason: str = ..., dry_run: bool = ..., fence: int, outcome: Any) -> ReportedRun:
         """Report the start or outcome of a run that an external worker executes; a lost lease is stale."""
-    def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Reset the attempts of a parked run, so that it can start again."""
-    def retry(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def retry(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Retry a failed or cancelled run: the same run continues with a higher fence."""
 
 class Queues:
-    def add(self, queue: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., payloads: Sequence[Any] = ..., priority: int = ..., not_before: datetime | str | None = ..., client_key: str = ...) -> Plain:
+    def add(self, queue: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., payloads: Sequence[Any] = ..., priority: int = ..., not_before: datetime | str | None = ..., client_key: str = ...) -> AddedEntries:
         """Add entries to a queue; each waits until a worker leases it."""
-    def complete(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., result: Any = ..., cost: Any | None = ...) -> Plain:
+    def complete(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., result: Any = ..., cost: Any = ...) -> ReportedRun:
         """Complete a lease as succeeded."""
-    def drain(self, queue: str, *, reason: str = ..., dry_run: bool = ..., limit: int = ...) -> Plain:
+    def drain(self, queue: str, *, reason: str = ..., dry_run: bool = ..., limit: int = ...) -> DrainResult:
         """Lease and complete entries in order, within the concurrency limit and backoff."""
-    def import_(self, queue: str, *, reason: str = ..., dry_run: bool = ..., file: Any) -> Plain:
+    def import_(self, queue: str, *, reason: str = ..., dry_run: bool = ..., file: Any) -> ImportedQueue:
         """Import all entries of a queue file or none, with their order, attempts, leases and parked state."""
-    def lease(self, queue: str, *, reason: str = ..., dry_run: bool = ..., limit: int = ..., holder: str = ..., length: timedelta | str | None = ...) -> Plain:
+    def lease(self, queue: str, *, reason: str = ..., dry_run: bool = ..., limit: int = ..., holder: str = ..., length: timedelta | str | None = ...) -> LeasedEntries:
         """Lease entries within the queue's concurrency limit; expired leases are reclaimed first."""
-    def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    def list(self, *, limit: int = ..., cursor: str = ...) -> QueueList:
         """List the queues of the namespace with the number of entries in each state."""
-    def plan(self, queue: str, *, now: datetime | str | None = ...) -> Plain:
+    def plan(self, queue: str, *, now: datetime | str | None = ...) -> QueuePlan:
         """Show what a queue would lease now, and what waits and why; nothing changes."""
-    def policy_check(self, *, file: Any) -> Plain:
+    def policy_check(self, *, file: Any) -> PolicyDifferenceList:
         """Check a policy file and show what it would change; nothing is stored."""
-    def policy_set(self, queue: str, *, reason: str = ..., dry_run: bool = ..., max_concurrent: Any = ..., max_attempts: Any = ..., lease: Any = ..., backoff: Any = ..., exhausted: Any = ..., ageing: Any = ..., **others: Any) -> Plain:
+    def policy_set(self, queue: str, *, reason: str = ..., dry_run: bool = ..., max_concurrent: int = ..., max_attempts: int = ..., lease: timedelta | str = ..., backoff: Any = ..., exhausted: str = ..., ageing: timedelta | str | None = ...) -> QueuePolicyDetail:
         """Change the policy of a queue, effective at once."""
-    def policy_show(self, queue: str) -> Plain:
+    def policy_show(self, queue: str) -> QueuePolicyDetail:
         """Show the policy of a queue; without one, the default policy."""
-    def reclaim(self, queue: str = ..., *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def reclaim(self, queue: str = ..., *, reason: str = ..., dry_run: bool = ...) -> ReclaimedRuns:
         """Reclaim every expired lease; each counts as a failed attempt."""
-    def release(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., failed: bool = ..., error: str = ..., cost: Any | None = ...) -> Plain:
+    def release(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., failed: bool = ..., error: str = ..., cost: Any = ...) -> ReportedRun:
         """Release a lease: the run is ready again, or with `failed`, the attempt counts as failed."""
-    def renew(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., length: timedelta | str | None = ...) -> Plain:
+    def renew(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., length: timedelta | str | None = ...) -> RenewedLease:
         """Renew a lease while its work continues; the answer tells whether the run was cancelled."""
-    def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> ReportedRun:
         """Reset the attempts of a parked entry, so that it can start again."""
-    def show(self, queue: str, *, limit: int = ..., cursor: str = ..., state: str | None = ...) -> Plain:
+    def show(self, queue: str, *, limit: int = ..., cursor: str = ..., state: str | None = ...) -> QueueDetail:
         """Show a queue: its policy, its counts, and its entries in the order they would start."""
 
 class Hints:
-    def clear(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def clear(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> HintStatus:
         """Remove all hints; the next occurrence is decided again without them."""
-    def interval(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., interval: timedelta | str, ttl: timedelta | str = ...) -> Plain:
+    def interval(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., interval: timedelta | str, ttl: timedelta | str = ...) -> HintStatus:
         """Request another interval until the hint expires; it may bring the next run forward, not delay it."""
-    def list(self, schedule: str) -> Plain:
+    def list(self, schedule: str) -> HintStatus:
         """Show the active hints, and when the schedule would run without them."""
-    def once(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., after: timedelta | str | None = ..., ttl: timedelta | str = ...) -> Plain:
+    def once(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., after: timedelta | str | None = ..., ttl: timedelta | str = ...) -> HintStatus:
         """Request one run at an instant; that run consumes the hint."""
-    def pause(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str) -> Plain:
+    def pause(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str) -> HintStatus:
         """Request a pause until an instant, at most one hour ahead; for longer, use schedule pause."""
 
 class Limits:
-    def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    def list(self, *, limit: int = ..., cursor: str = ...) -> LimitList:
         """List the named limits and how much of each is used."""
-    def set(self, limit: str, *, reason: str = ..., dry_run: bool = ..., max: int) -> Plain:
+    def set(self, limit: str, *, reason: str = ..., dry_run: bool = ..., max: int) -> LimitSummary:
         """Set how many live leases a named limit allows, effective at once."""
 
 class Budgets:
-    def delete(self, budget: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def delete(self, budget: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedBudget:
         """Remove a budget that no schedule names; runs that waited for it may start."""
-    def get(self, budget: str) -> Plain:
+    def get(self, budget: str) -> BudgetDetail:
         """Show a budget: how much is left, which schedules name it and how many runs wait for it."""
-    def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    def list(self, *, limit: int = ..., cursor: str = ...) -> BudgetList:
         """List the budgets and how much is left of each."""
-    def set(self, budget: str, *, reason: str = ..., dry_run: bool = ..., unit: str, limit: str | float, period: str = ..., zone: str = ..., currency: str = ..., owner: str = ..., host: str = ..., function: str = ..., queue: str = ..., provider: str = ...) -> Plain:
+    def set(self, budget: str, *, reason: str = ..., dry_run: bool = ..., unit: str, limit: str | float, period: str = ..., zone: str = ..., currency: str = ..., owner: str = ..., host: str = ..., function: str = ..., queue: str = ..., provider: str = ...) -> BudgetSummary:
         """Set how much may be spent per period; runs that wait for it are checked again at once."""
-    def usage(self, budget: str, *, periods: int = ...) -> Plain:
+    def usage(self, budget: str, *, periods: int = ...) -> BudgetUsageReport:
         """Show the usage of a budget per period, newest first."""
 
 class Providers:
-    def close(self, provider: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str) -> Plain:
+    def close(self, provider: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str) -> ProviderSummary:
         """Close a provider until an instant: runs that need it wait, and do not fail."""
-    def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    def list(self, *, limit: int = ..., cursor: str = ...) -> ProviderList:
         """List the providers, until when each is closed and why."""
-    def open(self, provider: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def open(self, provider: str, *, reason: str = ..., dry_run: bool = ...) -> ProviderSummary:
         """Open a closed provider; runs that waited for it may start at once."""
 
 class Calendars:
-    def delete(self, calendar: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def delete(self, calendar: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedCalendar:
         """Remove a calendar that no schedule uses."""
-    def get(self, calendar: str) -> Plain:
+    def get(self, calendar: str) -> CalendarDetail:
         """Show a calendar and the schedules that use it."""
-    def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    def list(self, *, limit: int = ..., cursor: str = ...) -> CalendarList:
         """List the calendars of the namespace."""
-    def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., holidays: str = ..., subdivision: str = ..., years: str = ..., ical: str = ..., zone: Any = ..., dates: Any = ..., yearly: Any = ..., ranges: Any = ..., weekly: Any = ..., spans: Any = ..., names: Any = ..., **others: Any) -> Plain:
+    def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., holidays: str = ..., subdivision: str = ..., years: str = ..., ical: str = ..., zone: str = ..., dates: Sequence[Any] = ..., yearly: Sequence[str] = ..., ranges: Sequence[Any] = ..., weekly: Sequence[Any] = ..., spans: Sequence[Any] = ..., names: Mapping[str, Any] = ..., source: Any = ...) -> CalendarDetail:
         """Create a calendar or replace it completely; schedules that use it apply it at their next decision."""
-    def refresh(self, calendar: str, *, reason: str = ..., dry_run: bool = ..., years: str = ...) -> Plain:
+    def refresh(self, calendar: str, *, reason: str = ..., dry_run: bool = ..., years: str = ...) -> RefreshedCalendar:
         """Reload the holidays of a calendar; a new revision is written only if they changed."""
 
 class Groups:
-    def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    def list(self, *, limit: int = ..., cursor: str = ...) -> GroupList:
         """List the groups that schedules belong to."""
-    def pause(self, group: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> Plain:
+    def pause(self, group: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> GroupChange:
         """Pause every active schedule of a group; others are not changed."""
-    def resume(self, group: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def resume(self, group: str, *, reason: str = ..., dry_run: bool = ...) -> GroupChange:
         """Resume the schedules that a group pause stopped; those paused or parked on their own stay so."""
 
 class Keys:
-    def create(self, key: str, *, reason: str = ..., dry_run: bool = ..., role: str | None = ..., scopes: Sequence[str] = ..., within: Sequence[str] = ..., origin: str = ..., expires_in: timedelta | str = ...) -> Plain:
+    def create(self, key: str, *, reason: str = ..., dry_run: bool = ..., role: str | None = ..., scopes: Sequence[str] = ..., within: Sequence[str] = ..., origin: str = ..., expires_in: timedelta | str = ...) -> CreatedKey:
         """Create a key; its token is shown once, and only a keyed hash of it is stored."""
-    def get(self, key: str) -> Plain:
+    def get(self, key: str) -> KeyDetail:
         """Show a key: its permissions, when it expires and when it was last used."""
-    def list(self, *, limit: int = ..., cursor: str = ..., all: bool = ...) -> Plain:
+    def list(self, *, limit: int = ..., cursor: str = ..., all: bool = ...) -> KeyList:
         """List the keys with access to this namespace."""
-    def revoke(self, key: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def revoke(self, key: str, *, reason: str = ..., dry_run: bool = ...) -> KeyDetail:
         """Revoke a key at once and for good; it stays in the list of all keys."""
-    def rotate(self, key: str, *, reason: str = ..., dry_run: bool = ..., overlap: timedelta | str = ..., expires_in: timedelta | str = ...) -> Plain:
+    def rotate(self, key: str, *, reason: str = ..., dry_run: bool = ..., overlap: timedelta | str = ..., expires_in: timedelta | str = ...) -> CreatedKey:
         """Replace a key by a new one with the same permissions; the old one is valid until the overlap ends."""
 
 class Secrets:
-    def delete(self, secret: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def delete(self, secret: str, *, reason: str = ..., dry_run: bool = ...) -> SecretDetail:
         """Remove a secret that no schedule uses."""
-    def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    def list(self, *, limit: int = ..., cursor: str = ...) -> SecretList:
         """List the names of the secrets and when each was set; values are never shown."""
-    def rotate(self, *, reason: str = ..., dry_run: bool = ..., everywhere: bool = ...) -> Plain:
+    def rotate(self, *, reason: str = ..., dry_run: bool = ..., everywhere: bool = ...) -> RotatedSecrets:
         """Re-encrypt every secret with the current secret key, after a new key was put first in its file."""
-    def set(self, secret: str, *, reason: str = ..., dry_run: bool = ..., value: str) -> Plain:
+    def set(self, secret: str, *, reason: str = ..., dry_run: bool = ..., value: str) -> SecretDetail:
         """Store a value under a name, encrypted; it is never shown, and the next launch uses it."""
 
 class Namespaces:
-    def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., description: Any = ..., schedules: Any = ..., shortest_interval: Any = ..., emissions_per_minute: Any = ..., triggers_per_minute: Any = ..., requests_per_minute: Any = ..., backlog: Any = ..., body_bytes: Any = ..., agent_shortest_interval: Any = ..., agent_emissions_per_minute: Any = ..., agent_approval: Any = ..., agent_longest_life: Any = ..., agent_longest_hint: Any = ..., advisor_tokens_per_month: Any = ..., **others: Any) -> Plain:
+    def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., description: str = ..., schedules: int = ..., shortest_interval: timedelta | str = ..., emissions_per_minute: int = ..., triggers_per_minute: int = ..., requests_per_minute: int = ..., backlog: int = ..., body_bytes: int = ..., agent_shortest_interval: timedelta | str = ..., agent_emissions_per_minute: int = ..., agent_approval: bool = ..., agent_longest_life: timedelta | str | None = ..., agent_longest_hint: timedelta | str = ..., advisor_tokens_per_month: int = ...) -> NamespaceDetail:
         """Create a namespace with its own quotas."""
-    def get(self, name: str = ...) -> Plain:
+    def get(self, name: str = ...) -> NamespaceDetail:
         """Show the quotas of a namespace and how much of them is used."""
-    def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    def list(self, *, limit: int = ..., cursor: str = ...) -> NamespaceList:
         """List the namespaces that the caller may access."""
-    def set(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., description: Any = ..., schedules: Any = ..., shortest_interval: Any = ..., emissions_per_minute: Any = ..., triggers_per_minute: Any = ..., requests_per_minute: Any = ..., backlog: Any = ..., body_bytes: Any = ..., agent_shortest_interval: Any = ..., agent_emissions_per_minute: Any = ..., agent_approval: Any = ..., agent_longest_life: Any = ..., agent_longest_hint: Any = ..., advisor_tokens_per_month: Any = ..., **others: Any) -> Plain:
+    def set(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., description: str = ..., schedules: int = ..., shortest_interval: timedelta | str = ..., emissions_per_minute: int = ..., triggers_per_minute: int = ..., requests_per_minute: int = ..., backlog: int = ..., body_bytes: int = ..., agent_shortest_interval: timedelta | str = ..., agent_emissions_per_minute: int = ..., agent_approval: bool = ..., agent_longest_life: timedelta | str | None = ..., agent_longest_hint: timedelta | str = ..., advisor_tokens_per_month: int = ...) -> NamespaceDetail:
         """Change the quotas of a namespace, effective at once."""
 
 class Workflows:
-    def delete(self, workflow: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def delete(self, workflow: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedWorkflow:
         """Delete a workflow and archive its schedules; active runs continue, and its versions stay."""
-    def get(self, workflow: str, *, version: int | None = ...) -> Plain:
+    def get(self, workflow: str, *, version: int | None = ...) -> WorkflowDetail:
         """Show a workflow: the newest version, or an older one."""
-    def graph(self, workflow: str, *, version: int | None = ..., run: str = ...) -> Plain:
+    def graph(self, workflow: str, *, version: int | None = ..., run: str = ...) -> WorkflowDrawing:
         """Draw a workflow as text, layer by layer; with `run`, with the state of each step."""
-    def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    def list(self, *, limit: int = ..., cursor: str = ...) -> WorkflowList:
         """List the workflows of the namespace, each with its newest version and its schedules."""
-    def pause(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def pause(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Pause a workflow run: no further steps start, active ones continue, its time limit stops."""
-    def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., version: Any = ..., description: Any = ..., steps: Any = ..., input: Any = ..., time_limit: Any = ..., executor: Any = ..., schedules: Any = ..., **others: Any) -> Plain:
+    def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., version: int = ..., description: str = ..., steps: Sequence[Any] = ..., input: Mapping[str, Any] = ..., time_limit: timedelta | str | None = ..., executor: Any = ..., schedules: Sequence[Mapping[str, Any]] = ...) -> DeployedWorkflow:
         """Store a new version of a workflow and deploy its schedules; the same again changes nothing."""
-    def resume(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def resume(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Resume a paused workflow run; one that is not paused does not change."""
-    def run(self, workflow: str, *, reason: str = ..., dry_run: bool = ..., version: int | None = ..., input: Mapping[str, Any] = ..., user: str = ..., like: str = ..., client_key: str = ...) -> Plain:
+    def run(self, workflow: str, *, reason: str = ..., dry_run: bool = ..., version: int | None = ..., input: Mapping[str, Any] = ..., user: str = ..., like: str = ..., client_key: str = ...) -> RunDetail:
         """Run a workflow now; the run stores the version and input it was started with."""
 
 class Reminders:
-    def cancel(self, reminder: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def cancel(self, reminder: str, *, reason: str = ..., dry_run: bool = ...) -> CancelledReminder:
         """Cancel a reminder; its history stays."""
-    def list(self, *, limit: int = ..., cursor: str = ..., finished: bool = ...) -> Plain:
+    def list(self, *, limit: int = ..., cursor: str = ..., finished: bool = ...) -> ReminderList:
         """List reminders by name."""
-    def set(self, *, reason: str = ..., dry_run: bool = ..., text: str, at: datetime | str | None = ..., after: timedelta | str | None = ..., every: timedelta | str | None = ..., cron: str = ..., zone: str = ..., name: str = ..., force: bool = ...) -> Plain:
+    def set(self, *, reason: str = ..., dry_run: bool = ..., text: str, at: datetime | str | None = ..., after: timedelta | str | None = ..., every: str = ..., cron: str = ..., zone: str = ..., name: str = ..., force: bool = ...) -> Reminder:
         """Set a reminder; when it is due, a run has its text as the result."""
-    def snooze(self, reminder: str, *, reason: str = ..., dry_run: bool = ..., after: timedelta | str = ...) -> Plain:
+    def snooze(self, reminder: str, *, reason: str = ..., dry_run: bool = ..., after: timedelta | str = ...) -> SnoozedReminder:
         """Repeat a reminder once after a delay, also a finished one; its other times stay."""
 
 class Approvals:
-    def approve(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def approve(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Approve a schedule, so that it starts; agents cannot approve."""
-    def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    def list(self, *, limit: int = ..., cursor: str = ...) -> ApprovalList:
         """List schedules created by agents that wait for approval; they do not run until then."""
-    def reject(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    def reject(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Reject a schedule: it is archived with the reason; agents cannot reject."""
 
 class Analyses:
-    def due(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    def due(self, *, limit: int = ..., cursor: str = ...) -> DueAnalysisList:
         """List the adaptive schedules that are due: never analysed, look_again_at reached, or more failures."""
-    def get(self, analysis: str) -> Plain:
+    def get(self, analysis: str) -> Analysis:
         """Show one analysis with every tool call, its arguments and result, and what was rejected."""
-    def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ...) -> Plain:
+    def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ...) -> AnalysisList:
         """List the planner's analyses, newest first; the last twenty of each schedule are kept."""
-    def submit(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., advisor: str, reasoning: str, model: str = ..., tools: Sequence[Any] = ..., proposals: Sequence[str] = ..., confidence: str = ..., tokens: int = ..., cost: float = ..., took: timedelta | str = ..., warnings: Sequence[str] = ..., look_again_in: timedelta | str | None = ...) -> Plain:
+    def submit(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., advisor: str, reasoning: str, model: str = ..., tools: Sequence[Any] = ..., proposals: Sequence[str] = ..., confidence: str = ..., tokens: int = ..., cost: float = ..., took: timedelta | str = ..., warnings: Sequence[str] = ..., look_again_in: timedelta | str | None = ...) -> Analysis:
         """Store the result of an analysis and when to analyse the schedule again."""
 
 class Instances:
-    def list(self) -> Plain:
+    def list(self) -> InstanceList:
         """List the instances with their load and the time of their last heartbeat."""
 
 class Audit:
-    def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ..., subject: str = ..., actor: str = ..., origin: str = ..., action: str = ..., since: datetime | str | None = ..., until: datetime | str | None = ...) -> Plain:
+    def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ..., subject: str = ..., actor: str = ..., origin: str = ..., action: str = ..., since: datetime | str | None = ..., until: datetime | str | None = ...) -> AuditEntryList:
         """List audit entries, newest first."""
-    def verify(self) -> Plain:
+    def verify(self) -> AuditVerification:
         """Check the hash chain of the audit log, from the first entry to the last."""
 
 class AsyncSchedules:
-    async def archive(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def archive(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Archive a schedule for good; its history stays, and its name can be used again."""
-    async def backfill(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., since: datetime | str, until: datetime | str | None = ...) -> Plain:
+    async def backfill(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., since: datetime | str, until: datetime | str | None = ...) -> BackfillResult:
         """Run past occurrences, again or for the first time; their existing records stay."""
-    async def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., force: bool = ..., every: Any = ..., cron: Any = ..., rrule: Any = ..., zone: Any = ..., after: Any = ..., on: Any = ..., delay: Any = ..., at: Any = ..., manual: Any = ..., anchor: Any = ..., dst: Any = ..., note: Any = ..., http: Any = ..., headers: Any = ..., body: Any = ..., http_timeout: Any = ..., call: Any = ..., shell: Any = ..., handoff: Any = ..., max_attempts: Any = ..., backoff: Any = ..., time_limit: Any = ..., group: Any = ..., description: Any = ..., tags: Any = ..., metadata: Any = ..., preset: Any = ..., trigger: Any = ..., target: Any = ..., start_at: Any = ..., end_at: Any = ..., max_runs: Any = ..., calendar: Any = ..., needs: Any = ..., align: Any = ..., catch_up: Any = ..., catch_up_limit: Any = ..., catch_up_window: Any = ..., grace: Any = ..., spread_over: Any = ..., overlap: Any = ..., queue_limit: Any = ..., jitter: Any = ..., jitter_side: Any = ..., offset: Any = ..., retry: Any = ..., cadence: Any = ..., disable_after: Any = ..., delivery: Any = ..., lease: Any = ..., deadline: Any = ..., queue: Any = ..., limits: Any = ..., budgets: Any = ..., provider: Any = ..., estimate: Any = ..., priority: Any = ..., adaptive: Any = ..., clamp: Any = ..., **others: Any) -> Plain:
+    async def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ...) -> ScheduleDetail:
         """Create a schedule and decide its first occurrence; a name in use is a conflict."""
-    async def delete(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def delete(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Delete a schedule, which is the same as archiving it: its history stays."""
-    async def explain(self, schedule: str, *, at: datetime | str | None = ..., last: bool = ...) -> Plain:
+    async def explain(self, schedule: str, *, at: datetime | str | None = ..., last: bool = ...) -> Explanation:
         """Explain why an occurrence ran, did not run, or will run: at an instant, the last, or the next."""
-    async def feed(self, *, tag: str | None = ..., group: str | None = ..., days: int = ...) -> Plain:
+    async def feed(self, *, tag: str | None = ..., group: str | None = ..., days: int = ...) -> ScheduleFeed:
         """Return the next occurrences of schedules as an iCalendar text, for calendar programs."""
-    async def get(self, schedule: str) -> Plain:
+    async def get(self, schedule: str) -> ScheduleDetail:
         """Show one schedule: its definition, its progress and its next five occurrences."""
-    async def health(self, schedule: str) -> Plain:
+    async def health(self, schedule: str) -> ScheduleHealth:
         """Show the health of a schedule: consecutive failures, rates and durations over 1, 4 and 24 hours."""
-    async def list(self, *, limit: int = ..., cursor: str = ..., state: str | None = ..., group: str | None = ..., tag: str | None = ..., name_starts: str = ..., waits_for: str | None = ..., metadata: Mapping[str, Any] = ...) -> Plain:
+    async def list(self, *, limit: int = ..., cursor: str = ..., state: str | None = ..., group: str | None = ..., tag: str | None = ..., name_starts: str = ..., waits_for: str | None = ..., metadata: Mapping[str, Any] = ...) -> ScheduleList:
         """List schedules by name; archived ones only with `state: archived`."""
-    async def move(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., to: datetime | str) -> Plain:
+    async def move(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., to: datetime | str) -> MovedOccurrence:
         """Move the next occurrence to another instant: it is skipped, and a manual run replaces it."""
-    async def next(self, schedule: str = ..., *, count: int = ..., after: datetime | str | None = ..., until: datetime | str | None = ..., every: Any = ..., cron: Any = ..., rrule: Any = ..., zone: Any = ..., on: Any = ..., delay: Any = ..., at: Any = ..., manual: Any = ..., anchor: Any = ..., dst: Any = ..., trigger: Any = ..., start_at: Any = ..., end_at: Any = ..., max_runs: Any = ..., calendar: Any = ..., needs: Any = ..., align: Any = ..., name: Any = ..., group: Any = ..., description: Any = ..., tags: Any = ..., metadata: Any = ..., preset: Any = ..., target: Any = ..., catch_up: Any = ..., catch_up_limit: Any = ..., catch_up_window: Any = ..., grace: Any = ..., spread_over: Any = ..., overlap: Any = ..., queue_limit: Any = ..., jitter: Any = ..., jitter_side: Any = ..., offset: Any = ..., retry: Any = ..., cadence: Any = ..., disable_after: Any = ..., delivery: Any = ..., lease: Any = ..., deadline: Any = ..., queue: Any = ..., limits: Any = ..., budgets: Any = ..., provider: Any = ..., estimate: Any = ..., priority: Any = ..., adaptive: Any = ..., clamp: Any = ..., **others: Any) -> Plain:
+    async def next(self, schedule: str = ..., *, count: int = ..., after: datetime | str | None = ..., until: datetime | str | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ...) -> NextOccurrences:
         """Show the next occurrences of a schedule, or of a trigger that is not stored."""
-    async def note(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., text: str = ..., remove: bool = ...) -> Plain:
+    async def note(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., text: str = ..., remove: bool = ...) -> WrittenNote:
         """Write or remove a note on one occurrence; it is shown before it runs and after."""
-    async def outcomes(self, *, schedules: Sequence[str], each: int = ...) -> Plain:
+    async def outcomes(self, *, schedules: Sequence[str], each: int = ...) -> RecentOutcomes:
         """Show the newest occurrences of several schedules, including skipped ones."""
-    async def pause(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> Plain:
+    async def pause(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> ScheduleDetail:
         """Pause a schedule until an instant, or until someone resumes it; active runs continue."""
-    async def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., force: bool = ..., every: Any = ..., cron: Any = ..., rrule: Any = ..., zone: Any = ..., after: Any = ..., on: Any = ..., delay: Any = ..., at: Any = ..., manual: Any = ..., anchor: Any = ..., dst: Any = ..., note: Any = ..., http: Any = ..., headers: Any = ..., body: Any = ..., http_timeout: Any = ..., call: Any = ..., shell: Any = ..., handoff: Any = ..., max_attempts: Any = ..., backoff: Any = ..., time_limit: Any = ..., group: Any = ..., description: Any = ..., tags: Any = ..., metadata: Any = ..., preset: Any = ..., trigger: Any = ..., target: Any = ..., start_at: Any = ..., end_at: Any = ..., max_runs: Any = ..., calendar: Any = ..., needs: Any = ..., align: Any = ..., catch_up: Any = ..., catch_up_limit: Any = ..., catch_up_window: Any = ..., grace: Any = ..., spread_over: Any = ..., overlap: Any = ..., queue_limit: Any = ..., jitter: Any = ..., jitter_side: Any = ..., offset: Any = ..., retry: Any = ..., cadence: Any = ..., disable_after: Any = ..., delivery: Any = ..., lease: Any = ..., deadline: Any = ..., queue: Any = ..., limits: Any = ..., budgets: Any = ..., provider: Any = ..., estimate: Any = ..., priority: Any = ..., adaptive: Any = ..., clamp: Any = ..., **others: Any) -> Plain:
+    async def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ...) -> PutScheduleResult:
         """Create a schedule or replace it completely, by its name; the same definition again changes nothing."""
-    async def restore(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., to: int) -> Plain:
+    async def restore(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., to: int) -> ScheduleDetail:
         """Restore an earlier revision of a schedule, as a new revision."""
-    async def resume(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def resume(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Resume a paused or parked schedule: reset its failures, skip occurrences within the pause."""
-    async def revisions(self, schedule: str, *, limit: int = ..., cursor: str = ...) -> Plain:
+    async def revisions(self, schedule: str, *, limit: int = ..., cursor: str = ...) -> RevisionList:
         """List the revisions of a schedule, newest first, with who changed what and why."""
-    async def run(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., force: bool = ..., payload: Any = ..., client_key: str = ...) -> Plain:
+    async def run(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., force: bool = ..., payload: Any = ..., client_key: str = ...) -> RunDetail:
         """Run a schedule once more, now or at a future instant; its next occurrence does not change."""
-    async def skip(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., count: int = ...) -> Plain:
+    async def skip(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., count: int = ...) -> ScheduleDetail:
         """Skip the next occurrences; they are recorded as skipped manually."""
-    async def test(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., time_limit: timedelta | str = ...) -> Plain:
+    async def test(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., time_limit: timedelta | str = ...) -> TargetTestResult:
         """Start a schedule's target once and show the result; nothing is recorded."""
-    async def trends(self, schedule: str, *, each: int = ...) -> Plain:
+    async def trends(self, schedule: str, *, each: int = ...) -> Trends:
         """Show each number in the results of a schedule's newest runs over time."""
-    async def update(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., every: Any = ..., cron: Any = ..., rrule: Any = ..., zone: Any = ..., after: Any = ..., on: Any = ..., delay: Any = ..., at: Any = ..., manual: Any = ..., anchor: Any = ..., dst: Any = ..., note: Any = ..., http: Any = ..., headers: Any = ..., body: Any = ..., http_timeout: Any = ..., call: Any = ..., shell: Any = ..., handoff: Any = ..., max_attempts: Any = ..., backoff: Any = ..., time_limit: Any = ..., name: Any = ..., group: Any = ..., description: Any = ..., tags: Any = ..., metadata: Any = ..., preset: Any = ..., trigger: Any = ..., target: Any = ..., start_at: Any = ..., end_at: Any = ..., max_runs: Any = ..., calendar: Any = ..., needs: Any = ..., align: Any = ..., catch_up: Any = ..., catch_up_limit: Any = ..., catch_up_window: Any = ..., grace: Any = ..., spread_over: Any = ..., overlap: Any = ..., queue_limit: Any = ..., jitter: Any = ..., jitter_side: Any = ..., offset: Any = ..., retry: Any = ..., cadence: Any = ..., disable_after: Any = ..., delivery: Any = ..., lease: Any = ..., deadline: Any = ..., queue: Any = ..., limits: Any = ..., budgets: Any = ..., provider: Any = ..., estimate: Any = ..., priority: Any = ..., adaptive: Any = ..., clamp: Any = ..., **others: Any) -> Plain:
+    async def update(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ...) -> ScheduleDetail:
         """Change some fields of a schedule; its next occurrence is decided again, past decisions stay."""
 
 class AsyncRuns:
-    async def cancel(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def cancel(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Cancel a run: at once if it is not leased, otherwise its holder has a grace period to stop."""
-    async def explain(self, run: str) -> Plain:
+    async def explain(self, run: str) -> Explanation:
         """Explain why a run was created, and why it ended, waits or never started."""
-    async def get(self, run: str) -> Plain:
+    async def get(self, run: str) -> RunDetail:
         """Show one run with its key, the decision behind it, and every attempt."""
-    async def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ..., state: str | None = ..., queue: str | None = ..., since: datetime | str | None = ..., until: datetime | str | None = ..., group: str | None = ..., tag: str | None = ..., metadata: Mapping[str, Any] = ...) -> Plain:
+    async def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ..., state: str | None = ..., queue: str | None = ..., since: datetime | str | None = ..., until: datetime | str | None = ..., group: str | None = ..., tag: str | None = ..., metadata: Mapping[str, Any] = ...) -> RunList:
         """List runs, newest first, including those that were skipped."""
-    async def logs(self, run: str, *, attempt: int | None = ..., after: str = ...) -> Plain:
+    async def logs(self, run: str, *, attempt: int | None = ..., after: str = ...) -> RunLogs:
         """Show the output of a run's attempts: head and tail, also while an attempt is running."""
-    async def report(self, run: str, *, reason: str = ..., dry_run: bool = ..., fence: int, outcome: Any) -> Plain:
+    async def report(self, run: str, *, reason: str = ..., dry_run: bool = ..., fence: int, outcome: Any) -> ReportedRun:
         """Report the start or outcome of a run that an external worker executes; a lost lease is stale."""
-    async def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Reset the attempts of a parked run, so that it can start again."""
-    async def retry(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def retry(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Retry a failed or cancelled run: the same run continues with a higher fence."""
 
 class AsyncQueues:
-    async def add(self, queue: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., payloads: Sequence[Any] = ..., priority: int = ..., not_before: datetime | str | None = ..., client_key: str = ...) -> Plain:
+    async def add(self, queue: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., payloads: Sequence[Any] = ..., priority: int = ..., not_before: datetime | str | None = ..., client_key: str = ...) -> AddedEntries:
         """Add entries to a queue; each waits until a worker leases it."""
-    async def complete(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., result: Any = ..., cost: Any | None = ...) -> Plain:
+    async def complete(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., result: Any = ..., cost: Any = ...) -> ReportedRun:
         """Complete a lease as succeeded."""
-    async def drain(self, queue: str, *, reason: str = ..., dry_run: bool = ..., limit: int = ...) -> Plain:
+    async def drain(self, queue: str, *, reason: str = ..., dry_run: bool = ..., limit: int = ...) -> DrainResult:
         """Lease and complete entries in order, within the concurrency limit and backoff."""
-    async def import_(self, queue: str, *, reason: str = ..., dry_run: bool = ..., file: Any) -> Plain:
+    async def import_(self, queue: str, *, reason: str = ..., dry_run: bool = ..., file: Any) -> ImportedQueue:
         """Import all entries of a queue file or none, with their order, attempts, leases and parked state."""
-    async def lease(self, queue: str, *, reason: str = ..., dry_run: bool = ..., limit: int = ..., holder: str = ..., length: timedelta | str | None = ...) -> Plain:
+    async def lease(self, queue: str, *, reason: str = ..., dry_run: bool = ..., limit: int = ..., holder: str = ..., length: timedelta | str | None = ...) -> LeasedEntries:
         """Lease entries within the queue's concurrency limit; expired leases are reclaimed first."""
-    async def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    async def list(self, *, limit: int = ..., cursor: str = ...) -> QueueList:
         """List the queues of the namespace with the number of entries in each state."""
-    async def plan(self, queue: str, *, now: datetime | str | None = ...) -> Plain:
+    async def plan(self, queue: str, *, now: datetime | str | None = ...) -> QueuePlan:
         """Show what a queue would lease now, and what waits and why; nothing changes."""
-    async def policy_check(self, *, file: Any) -> Plain:
+    async def policy_check(self, *, file: Any) -> PolicyDifferenceList:
         """Check a policy file and show what it would change; nothing is stored."""
-    async def policy_set(self, queue: str, *, reason: str = ..., dry_run: bool = ..., max_concurrent: Any = ..., max_attempts: Any = ..., lease: Any = ..., backoff: Any = ..., exhausted: Any = ..., ageing: Any = ..., **others: Any) -> Plain:
+    async def policy_set(self, queue: str, *, reason: str = ..., dry_run: bool = ..., max_concurrent: int = ..., max_attempts: int = ..., lease: timedelta | str = ..., backoff: Any = ..., exhausted: str = ..., ageing: timedelta | str | None = ...) -> QueuePolicyDetail:
         """Change the policy of a queue, effective at once."""
-    async def policy_show(self, queue: str) -> Plain:
+    async def policy_show(self, queue: str) -> QueuePolicyDetail:
         """Show the policy of a queue; without one, the default policy."""
-    async def reclaim(self, queue: str = ..., *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def reclaim(self, queue: str = ..., *, reason: str = ..., dry_run: bool = ...) -> ReclaimedRuns:
         """Reclaim every expired lease; each counts as a failed attempt."""
-    async def release(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., failed: bool = ..., error: str = ..., cost: Any | None = ...) -> Plain:
+    async def release(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., failed: bool = ..., error: str = ..., cost: Any = ...) -> ReportedRun:
         """Release a lease: the run is ready again, or with `failed`, the attempt counts as failed."""
-    async def renew(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., length: timedelta | str | None = ...) -> Plain:
+    async def renew(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., length: timedelta | str | None = ...) -> RenewedLease:
         """Renew a lease while its work continues; the answer tells whether the run was cancelled."""
-    async def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> ReportedRun:
         """Reset the attempts of a parked entry, so that it can start again."""
-    async def show(self, queue: str, *, limit: int = ..., cursor: str = ..., state: str | None = ...) -> Plain:
+    async def show(self, queue: str, *, limit: int = ..., cursor: str = ..., state: str | None = ...) -> QueueDetail:
         """Show a queue: its policy, its counts, and its entries in the order they would start."""
 
 class AsyncHints:
-    async def clear(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def clear(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> HintStatus:
         """Remove all hints; the next occurrence is decided again without them."""
-    async def interval(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., interval: timedelta | str, ttl: timedelta | str = ...) -> Plain:
+    async def interval(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., interval: timedelta | str, ttl: timedelta | str = ...) -> HintStatus:
         """Request another interval until the hint expires; it may bring the next run forward, not delay it."""
-    async def list(self, schedule: str) -> Plain:
+    async def list(self, schedule: str) -> HintStatus:
         """Show the active hints, and when the schedule would run without them."""
-    async def once(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., after: timedelta | str | None = ..., ttl: timedelta | str = ...) -> Plain:
+    async def once(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., after: timedelta | str | None = ..., ttl: timedelta | str = ...) -> HintStatus:
         """Request one run at an instant; that run consumes the hint."""
-    async def pause(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str) -> Plain:
+    async def pause(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str) -> HintStatus:
         """Request a pause until an instant, at most one hour ahead; for longer, use schedule pause."""
 
 class AsyncLimits:
-    async def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    async def list(self, *, limit: int = ..., cursor: str = ...) -> LimitList:
         """List the named limits and how much of each is used."""
-    async def set(self, limit: str, *, reason: str = ..., dry_run: bool = ..., max: int) -> Plain:
+    async def set(self, limit: str, *, reason: str = ..., dry_run: bool = ..., max: int) -> LimitSummary:
         """Set how many live leases a named limit allows, effective at once."""
 
 class AsyncBudgets:
-    async def delete(self, budget: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def delete(self, budget: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedBudget:
         """Remove a budget that no schedule names; runs that waited for it may start."""
-    async def get(self, budget: str) -> Plain:
+    async def get(self, budget: str) -> BudgetDetail:
         """Show a budget: how much is left, which schedules name it and how many runs wait for it."""
-    async def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    async def list(self, *, limit: int = ..., cursor: str = ...) -> BudgetList:
         """List the budgets and how much is left of each."""
-    async def set(self, budget: str, *, reason: str = ..., dry_run: bool = ..., unit: str, limit: str | float, period: str = ..., zone: str = ..., currency: str = ..., owner: str = ..., host: str = ..., function: str = ..., queue: str = ..., provider: str = ...) -> Plain:
+    async def set(self, budget: str, *, reason: str = ..., dry_run: bool = ..., unit: str, limit: str | float, period: str = ..., zone: str = ..., currency: str = ..., owner: str = ..., host: str = ..., function: str = ..., queue: str = ..., provider: str = ...) -> BudgetSummary:
         """Set how much may be spent per period; runs that wait for it are checked again at once."""
-    async def usage(self, budget: str, *, periods: int = ...) -> Plain:
+    async def usage(self, budget: str, *, periods: int = ...) -> BudgetUsageReport:
         """Show the usage of a budget per period, newest first."""
 
 class AsyncProviders:
-    async def close(self, provider: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str) -> Plain:
+    async def close(self, provider: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str) -> ProviderSummary:
         """Close a provider until an instant: runs that need it wait, and do not fail."""
-    async def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    async def list(self, *, limit: int = ..., cursor: str = ...) -> ProviderList:
         """List the providers, until when each is closed and why."""
-    async def open(self, provider: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def open(self, provider: str, *, reason: str = ..., dry_run: bool = ...) -> ProviderSummary:
         """Open a closed provider; runs that waited for it may start at once."""
 
 class AsyncCalendars:
-    async def delete(self, calendar: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def delete(self, calendar: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedCalendar:
         """Remove a calendar that no schedule uses."""
-    async def get(self, calendar: str) -> Plain:
+    async def get(self, calendar: str) -> CalendarDetail:
         """Show a calendar and the schedules that use it."""
-    async def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    async def list(self, *, limit: int = ..., cursor: str = ...) -> CalendarList:
         """List the calendars of the namespace."""
-    async def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., holidays: str = ..., subdivision: str = ..., years: str = ..., ical: str = ..., zone: Any = ..., dates: Any = ..., yearly: Any = ..., ranges: Any = ..., weekly: Any = ..., spans: Any = ..., names: Any = ..., **others: Any) -> Plain:
+    async def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., holidays: str = ..., subdivision: str = ..., years: str = ..., ical: str = ..., zone: str = ..., dates: Sequence[Any] = ..., yearly: Sequence[str] = ..., ranges: Sequence[Any] = ..., weekly: Sequence[Any] = ..., spans: Sequence[Any] = ..., names: Mapping[str, Any] = ..., source: Any = ...) -> CalendarDetail:
         """Create a calendar or replace it completely; schedules that use it apply it at their next decision."""
-    async def refresh(self, calendar: str, *, reason: str = ..., dry_run: bool = ..., years: str = ...) -> Plain:
+    async def refresh(self, calendar: str, *, reason: str = ..., dry_run: bool = ..., years: str = ...) -> RefreshedCalendar:
         """Reload the holidays of a calendar; a new revision is written only if they changed."""
 
 class AsyncGroups:
-    async def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    async def list(self, *, limit: int = ..., cursor: str = ...) -> GroupList:
         """List the groups that schedules belong to."""
-    async def pause(self, group: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> Plain:
+    async def pause(self, group: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> GroupChange:
         """Pause every active schedule of a group; others are not changed."""
-    async def resume(self, group: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def resume(self, group: str, *, reason: str = ..., dry_run: bool = ...) -> GroupChange:
         """Resume the schedules that a group pause stopped; those paused or parked on their own stay so."""
 
 class AsyncKeys:
-    async def create(self, key: str, *, reason: str = ..., dry_run: bool = ..., role: str | None = ..., scopes: Sequence[str] = ..., within: Sequence[str] = ..., origin: str = ..., expires_in: timedelta | str = ...) -> Plain:
+    async def create(self, key: str, *, reason: str = ..., dry_run: bool = ..., role: str | None = ..., scopes: Sequence[str] = ..., within: Sequence[str] = ..., origin: str = ..., expires_in: timedelta | str = ...) -> CreatedKey:
         """Create a key; its token is shown once, and only a keyed hash of it is stored."""
-    async def get(self, key: str) -> Plain:
+    async def get(self, key: str) -> KeyDetail:
         """Show a key: its permissions, when it expires and when it was last used."""
-    async def list(self, *, limit: int = ..., cursor: str = ..., all: bool = ...) -> Plain:
+    async def list(self, *, limit: int = ..., cursor: str = ..., all: bool = ...) -> KeyList:
         """List the keys with access to this namespace."""
-    async def revoke(self, key: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def revoke(self, key: str, *, reason: str = ..., dry_run: bool = ...) -> KeyDetail:
         """Revoke a key at once and for good; it stays in the list of all keys."""
-    async def rotate(self, key: str, *, reason: str = ..., dry_run: bool = ..., overlap: timedelta | str = ..., expires_in: timedelta | str = ...) -> Plain:
+    async def rotate(self, key: str, *, reason: str = ..., dry_run: bool = ..., overlap: timedelta | str = ..., expires_in: timedelta | str = ...) -> CreatedKey:
         """Replace a key by a new one with the same permissions; the old one is valid until the overlap ends."""
 
 class AsyncSecrets:
-    async def delete(self, secret: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def delete(self, secret: str, *, reason: str = ..., dry_run: bool = ...) -> SecretDetail:
         """Remove a secret that no schedule uses."""
-    async def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    async def list(self, *, limit: int = ..., cursor: str = ...) -> SecretList:
         """List the names of the secrets and when each was set; values are never shown."""
-    async def rotate(self, *, reason: str = ..., dry_run: bool = ..., everywhere: bool = ...) -> Plain:
+    async def rotate(self, *, reason: str = ..., dry_run: bool = ..., everywhere: bool = ...) -> RotatedSecrets:
         """Re-encrypt every secret with the current secret key, after a new key was put first in its file."""
-    async def set(self, secret: str, *, reason: str = ..., dry_run: bool = ..., value: str) -> Plain:
+    async def set(self, secret: str, *, reason: str = ..., dry_run: bool = ..., value: str) -> SecretDetail:
         """Store a value under a name, encrypted; it is never shown, and the next launch uses it."""
 
 class AsyncNamespaces:
-    async def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., description: Any = ..., schedules: Any = ..., shortest_interval: Any = ..., emissions_per_minute: Any = ..., triggers_per_minute: Any = ..., requests_per_minute: Any = ..., backlog: Any = ..., body_bytes: Any = ..., agent_shortest_interval: Any = ..., agent_emissions_per_minute: Any = ..., agent_approval: Any = ..., agent_longest_life: Any = ..., agent_longest_hint: Any = ..., advisor_tokens_per_month: Any = ..., **others: Any) -> Plain:
+    async def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., description: str = ..., schedules: int = ..., shortest_interval: timedelta | str = ..., emissions_per_minute: int = ..., triggers_per_minute: int = ..., requests_per_minute: int = ..., backlog: int = ..., body_bytes: int = ..., agent_shortest_interval: timedelta | str = ..., agent_emissions_per_minute: int = ..., agent_approval: bool = ..., agent_longest_life: timedelta | str | None = ..., agent_longest_hint: timedelta | str = ..., advisor_tokens_per_month: int = ...) -> NamespaceDetail:
         """Create a namespace with its own quotas."""
-    async def get(self, name: str = ...) -> Plain:
+    async def get(self, name: str = ...) -> NamespaceDetail:
         """Show the quotas of a namespace and how much of them is used."""
-    async def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    async def list(self, *, limit: int = ..., cursor: str = ...) -> NamespaceList:
         """List the namespaces that the caller may access."""
-    async def set(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., description: Any = ..., schedules: Any = ..., shortest_interval: Any = ..., emissions_per_minute: Any = ..., triggers_per_minute: Any = ..., requests_per_minute: Any = ..., backlog: Any = ..., body_bytes: Any = ..., agent_shortest_interval: Any = ..., agent_emissions_per_minute: Any = ..., agent_approval: Any = ..., agent_longest_life: Any = ..., agent_longest_hint: Any = ..., advisor_tokens_per_month: Any = ..., **others: Any) -> Plain:
+    async def set(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., description: str = ..., schedules: int = ..., shortest_interval: timedelta | str = ..., emissions_per_minute: int = ..., triggers_per_minute: int = ..., requests_per_minute: int = ..., backlog: int = ..., body_bytes: int = ..., agent_shortest_interval: timedelta | str = ..., agent_emissions_per_minute: int = ..., agent_approval: bool = ..., agent_longest_life: timedelta | str | None = ..., agent_longest_hint: timedelta | str = ..., advisor_tokens_per_month: int = ...) -> NamespaceDetail:
         """Change the quotas of a namespace, effective at once."""
 
 class AsyncWorkflows:
-    async def delete(self, workflow: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def delete(self, workflow: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedWorkflow:
         """Delete a workflow and archive its schedules; active runs continue, and its versions stay."""
-    async def get(self, workflow: str, *, version: int | None = ...) -> Plain:
+    async def get(self, workflow: str, *, version: int | None = ...) -> WorkflowDetail:
         """Show a workflow: the newest version, or an older one."""
-    async def graph(self, workflow: str, *, version: int | None = ..., run: str = ...) -> Plain:
+    async def graph(self, workflow: str, *, version: int | None = ..., run: str = ...) -> WorkflowDrawing:
         """Draw a workflow as text, layer by layer; with `run`, with the state of each step."""
-    async def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    async def list(self, *, limit: int = ..., cursor: str = ...) -> WorkflowList:
         """List the workflows of the namespace, each with its newest version and its schedules."""
-    async def pause(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def pause(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Pause a workflow run: no further steps start, active ones continue, its time limit stops."""
-    async def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., version: Any = ..., description: Any = ..., steps: Any = ..., input: Any = ..., time_limit: Any = ..., executor: Any = ..., schedules: Any = ..., **others: Any) -> Plain:
+    async def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., version: int = ..., description: str = ..., steps: Sequence[Any] = ..., input: Mapping[str, Any] = ..., time_limit: timedelta | str | None = ..., executor: Any = ..., schedules: Sequence[Mapping[str, Any]] = ...) -> DeployedWorkflow:
         """Store a new version of a workflow and deploy its schedules; the same again changes nothing."""
-    async def resume(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def resume(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Resume a paused workflow run; one that is not paused does not change."""
-    async def run(self, workflow: str, *, reason: str = ..., dry_run: bool = ..., version: int | None = ..., input: Mapping[str, Any] = ..., user: str = ..., like: str = ..., client_key: str = ...) -> Plain:
+    async def run(self, workflow: str, *, reason: str = ..., dry_run: bool = ..., version: int | None = ..., input: Mapping[str, Any] = ..., user: str = ..., like: str = ..., client_key: str = ...) -> RunDetail:
         """Run a workflow now; the run stores the version and input it was started with."""
 
 class AsyncReminders:
-    async def cancel(self, reminder: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def cancel(self, reminder: str, *, reason: str = ..., dry_run: bool = ...) -> CancelledReminder:
         """Cancel a reminder; its history stays."""
-    async def list(self, *, limit: int = ..., cursor: str = ..., finished: bool = ...) -> Plain:
+    async def list(self, *, limit: int = ..., cursor: str = ..., finished: bool = ...) -> ReminderList:
         """List reminders by name."""
-    async def set(self, *, reason: str = ..., dry_run: bool = ..., text: str, at: datetime | str | None = ..., after: timedelta | str | None = ..., every: timedelta | str | None = ..., cron: str = ..., zone: str = ..., name: str = ..., force: bool = ...) -> Plain:
+    async def set(self, *, reason: str = ..., dry_run: bool = ..., text: str, at: datetime | str | None = ..., after: timedelta | str | None = ..., every: str = ..., cron: str = ..., zone: str = ..., name: str = ..., force: bool = ...) -> Reminder:
         """Set a reminder; when it is due, a run has its text as the result."""
-    async def snooze(self, reminder: str, *, reason: str = ..., dry_run: bool = ..., after: timedelta | str = ...) -> Plain:
+    async def snooze(self, reminder: str, *, reason: str = ..., dry_run: bool = ..., after: timedelta | str = ...) -> SnoozedReminder:
         """Repeat a reminder once after a delay, also a finished one; its other times stay."""
 
 class AsyncApprovals:
-    async def approve(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def approve(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Approve a schedule, so that it starts; agents cannot approve."""
-    async def list(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    async def list(self, *, limit: int = ..., cursor: str = ...) -> ApprovalList:
         """List schedules created by agents that wait for approval; they do not run until then."""
-    async def reject(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> Plain:
+    async def reject(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Reject a schedule: it is archived with the reason; agents cannot reject."""
 
 class AsyncAnalyses:
-    async def due(self, *, limit: int = ..., cursor: str = ...) -> Plain:
+    async def due(self, *, limit: int = ..., cursor: str = ...) -> DueAnalysisList:
         """List the adaptive schedules that are due: never analysed, look_again_at reached, or more failures."""
-    async def get(self, analysis: str) -> Plain:
+    async def get(self, analysis: str) -> Analysis:
         """Show one analysis with every tool call, its arguments and result, and what was rejected."""
-    async def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ...) -> Plain:
+    async def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ...) -> AnalysisList:
         """List the planner's analyses, newest first; the last twenty of each schedule are kept."""
-    async def submit(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., advisor: str, reasoning: str, model: str = ..., tools: Sequence[Any] = ..., proposals: Sequence[str] = ..., confidence: str = ..., tokens: int = ..., cost: float = ..., took: timedelta | str = ..., warnings: Sequence[str] = ..., look_again_in: timedelta | str | None = ...) -> Plain:
+    async def submit(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., advisor: str, reasoning: str, model: str = ..., tools: Sequence[Any] = ..., proposals: Sequence[str] = ..., confidence: str = ..., tokens: int = ..., cost: float = ..., took: timedelta | str = ..., warnings: Sequence[str] = ..., look_again_in: timedelta | str | None = ...) -> Analysis:
         """Store the result of an analysis and when to analyse the schedule again."""
 
 class AsyncInstances:
-    async def list(self) -> Plain:
+    async def list(self) -> InstanceList:
         """List the instances with their load and the time of their last heartbeat."""
 
 class AsyncAudit:
-    async def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ..., subject: str = ..., actor: str = ..., origin: str = ..., action: str = ..., since: datetime | str | None = ..., until: datetime | str | None = ...) -> Plain:
+    async def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ..., subject: str = ..., actor: str = ..., origin: str = ..., action: str = ..., since: datetime | str | None = ..., until: datetime | str | None = ...) -> AuditEntryList:
         """List audit entries, newest first."""
-    async def verify(self) -> Plain:
+    async def verify(self) -> AuditVerification:
         """Check the hash chain of the audit log, from the first entry to the last."""

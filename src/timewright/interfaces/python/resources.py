@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from timewright.errors import NotFound
+from timewright.interfaces.python.signatures import docstring_of, signature_of
 from timewright.operations import operations
 from timewright.operations.subjects import subject_of
 
@@ -67,7 +68,9 @@ class Resource:
             named = {subject.field: args[0]} if args and subject is not None else {}
             return self._call(name, **named, **request)
 
-        method.__name__, method.__doc__ = verb, operation.summary
+        method.__name__ = method.__qualname__ = verb
+        method.__doc__ = docstring_of(name)
+        method.__dict__["__signature__"] = signature_of(name)
         return method
 
     def __dir__(self) -> list[str]:

@@ -10,6 +10,8 @@ from timewright.clocks import SystemClock
 from timewright.core.moments import as_duration, check_duration, format_duration
 from timewright.core.run.run import RunState
 from timewright.errors import NotAllowed
+from timewright.operations.health.instances import InstanceList
+from timewright.operations.views import RunDetail
 
 DEFAULT_TIMEOUT = timedelta(minutes=5)
 # Poll intervals grow from 2 ms to 100 ms, because most runs are short.
@@ -29,7 +31,7 @@ _REMEDIES = {
 class RunNotSucceeded(NotAllowed):
     """A run ended without success. `run` is the answer of `run get`."""
 
-    def __init__(self, message: str, *, run: dict[str, Any] | None = None, **details: Any) -> None:
+    def __init__(self, message: str, *, run: RunDetail | None = None, **details: Any) -> None:
         super().__init__(message, **details)
         self.run = run
 
@@ -38,9 +40,9 @@ class RunNotFinished(RunNotSucceeded, TimeoutError):
     """A run did not end within the timeout; it continues."""
 
 
-def is_finished(detail: dict[str, Any]) -> bool:
+def is_finished(detail: RunDetail) -> bool:
     """Whether a run, given as the answer of `run get`, has ended."""
-    return detail["run"]["state"] in _FINISHED
+    return detail.run.state in _FINISHED
 
 
 def timeout_seconds(timeout: timedelta | str) -> float:
@@ -56,27 +58,26 @@ def poll_intervals(seconds: float) -> Iterator[float]:
         interval = min(interval * POLL_GROWTH, MAX_POLL_S)
 
 
-def result_of(detail: dict[str, Any], timeout: timedelta | str) -> Any:
+def result_of(detail: RunDetail, timeout: timedelta | str) -> Any:
     """Return the result of a run; raises if it did not succeed or has not ended."""
-    run, attempts = detail["run"], detail["attempts"]
     if not is_finished(detail):
         raise _not_finished(detail, format_duration(as_duration(timeout)))
-    last: dict[str, Any] = attempts[-1] if attempts else {}
-    if run["state"] != RunState.SUCCEEDED:
-        raise _not_succeeded(detail, last.get("result"))
-    return last.get("result") if last.get("result") is not None else run["outcome_label"] or None
+    result = detail.attempts[-1].result if detail.attempts else None
+    if detail.run.state is not RunState.SUCCEEDED:
+        raise _not_succeeded(detail, result)
+    return result if result is not None else detail.run.outcome_label or None
 
 
-def _not_succeeded(detail: dict[str, Any], result: Any) -> RunNotSucceeded:
-    run, state = detail["run"], RunState(detail["run"]["state"])
+def _not_succeeded(detail: RunDetail, result: Any) -> RunNotSucceeded:
+    run, state = detail.run, detail.run.state
     verb = state.value if state is RunState.FAILED else f"was {state.value}"
-    reason = ": ".join(text for text in dict.fromkeys((run["reason"], run["error"])) if text)
+    reason = ": ".join(text for text in dict.fromkeys((run.reason, run.error)) if text)
     error = RunNotSucceeded(
-        f"run {run['id']} of {run['schedule']} {verb}" + (f": {reason}" if reason else ""),
+        f"run {run.id} of {run.schedule} {verb}" + (f": {reason}" if reason else ""),
         field="run",
-        value=run["id"],
+        value=run.id,
         rule="only a successful run has a result",
-        fix=_REMEDIES[state].format(run=run["id"]),
+        fix=_REMEDIES[state].format(run=run.id),
         run=detail,
     )
     trace = result.get("traceback") if isinstance(result, dict) else None
@@ -85,21 +86,21 @@ def _not_succeeded(detail: dict[str, Any], result: Any) -> RunNotSucceeded:
     return error
 
 
-def _not_finished(detail: dict[str, Any], waited: str) -> RunNotFinished:
-    run = detail["run"]
+def _not_finished(detail: RunDetail, waited: str) -> RunNotFinished:
+    run = detail.run
     return RunNotFinished(
-        f"run {run['id']} of {run['schedule']} has not ended after {waited}: it is {run['state']}",
+        f"run {run.id} of {run.schedule} has not ended after {waited}: it is {run.state}",
         field="timeout",
         value=waited,
         rule="the run continues; an instance must be running",
-        fix=f"use a longer timeout, or call app.result({run['id']!r}) later",
+        fix=f"use a longer timeout, or call app.result({run.id!r}) later",
         run=detail,
     )
 
 
-def require_live_instance(schedule: str, instances: dict[str, Any]) -> None:
+def require_live_instance(schedule: str, instances: InstanceList) -> None:
     """Raise if no live instance could start a run of the schedule."""
-    if any(one["state"] == "alive" for one in instances["instances"]):
+    if any(one.state == "alive" for one in instances.instances):
         return
     raise NotAllowed(
         f"no instance can run {schedule!r}: this scheduler is not started and no other uses its store",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import shlex
 import signal
 import threading
 import weakref
@@ -12,13 +13,15 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
 from timewright.core.moments import as_duration, check_duration
+from timewright.core.sensitive_keys import redact_store_url
 from timewright.core.target import Isolation
 from timewright.errors import NotAllowed, NotFound, StoreUnavailable, TimewrightError
+from timewright.interfaces.python.answers import own_copy
 from timewright.interfaces.python.checks import (
     already_declared,
     check_options,
@@ -54,13 +57,15 @@ from timewright.wiring import (
     is_inside_run,
     new_registry,
     open_store,
-    sqlite_path,
 )
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from timewright.interfaces.http.mounted_app import MountedApp
+    from timewright.interfaces.python.resource_methods import ScheduleFields
+
+_LOGGER = logging.getLogger("timewright")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,6 +87,7 @@ class Scheduler(Resources, EventDecorators):
         self.registry = new_registry(use_entry_points=self._settings.entry_points)
         self._host = os.environ.get(HOSTED_STORE_VARIABLE, "")
         self._store_url = self._host or store
+        self._store_name = redact_store_url(os.fspath(self._store_url))
         self._namespace = namespace
         self._clock = clock
         self.listeners = Listeners(self._name_of)
@@ -123,9 +129,13 @@ class Scheduler(Resources, EventDecorators):
         return tuple(dict(request) for request in sort_by_dependency(list(self._declared.values())))
 
     def call(self, operation: str, /, **request: Any) -> Any:
-        """Call an operation by its name: `app.call("schedule pause", schedule="refresh")`."""
+        """Call an operation by its name: `app.call("schedule pause", schedule="refresh")`.
+
+        For names known only at run time, and for operations without a resource, such as `doctor`. The answer
+        is the same typed value that `app.schedules.pause("refresh")` returns.
+        """
         try:
-            return operations[operation](self._context(), request)
+            return own_copy(operations[operation].perform_payload(self._context(), request))
         except NotFound as error:
             if error.field == "schedule" and error.value in self._unsaved:
                 raise not_saved_yet(str(error.value)) from None
@@ -137,13 +147,15 @@ class Scheduler(Resources, EventDecorators):
         *,
         name: str | None = None,
         isolation: Isolation = "inherit",
-        **policies: Any,
+        **fields: Unpack[ScheduleFields],
     ) -> Callable[[F], F]:
         """Run the decorated function on this trigger; the schedule is saved when the scheduler starts.
 
         A timedelta is an interval, a datetime is a one-time trigger, and a list combines triggers. Keywords
-        work too: `@app.schedule(cron="0 9 * * *", zone="Europe/Berlin")`.
+        work too: `@app.schedule(cron="0 9 * * *", zone="Europe/Berlin")`. `help(app.schedules.put)` lists all
+        fields; `args` are the arguments of the function.
         """
+        policies: dict[str, Any] = {**fields}
         when = encode_trigger(trigger) if trigger is not None else None
 
         def declare(function: F) -> F:
@@ -185,7 +197,7 @@ class Scheduler(Resources, EventDecorators):
             require_live_instance(name, self.call("instance list"))
         request = {"schedule": name, "payload": payload, "force": force, "reason": reason}
         timeout_seconds(timeout)
-        return self.result(self.call("schedule run", **request)["run"]["id"], timeout=timeout)
+        return self.result(self.call("schedule run", **request).run.id, timeout=timeout)
 
     def result(self, run: str, *, timeout: timedelta | str = DEFAULT_TIMEOUT) -> Any:
         """Wait for a run to end and return its result."""
@@ -217,9 +229,7 @@ class Scheduler(Resources, EventDecorators):
             self._started = True
             self.instance.start()
             atexit.register(self._stop_at_exit)
-            for name, why in self.registry.broken_entry_points.items():
-                log = logging.getLogger("timewright")
-                log.warning("function %r of an installed package cannot be loaded: %s", name, why)
+            self._log_start()
 
     def stop(self, *, wait: timedelta | str | None = None) -> None:
         """Take no new work, wait for runs in progress, release the rest, and close the store.
@@ -241,7 +251,9 @@ class Scheduler(Resources, EventDecorators):
             if self._started:
                 unfinished = self.instance.stop(wait=timeout)
                 if unfinished:
-                    logging.getLogger("timewright").warning("stopped, but %s", unfinished)
+                    _LOGGER.warning("stopped on %s, but %s", self._store_name, unfinished)
+                else:
+                    _LOGGER.info("stopped on %s", self._store_name)
             if not self._stopped and self._instance is not None:
                 self._instance.close()
             self._started, self._stopped = False, True
@@ -289,8 +301,7 @@ class Scheduler(Resources, EventDecorators):
 
     def __repr__(self) -> str:
         state = "running" if self.is_running else "stopped" if self._stopped else "not started"
-        store = sqlite_path(self._store_url) or "PostgreSQL"
-        return f"<Scheduler on {store}: {state}, {len(self._declared)} declared>"
+        return f"<Scheduler on {self._store_name}: {state}, {len(self._declared)} declared>"
 
     if not TYPE_CHECKING:  # type checkers know the attributes
 
@@ -306,6 +317,7 @@ class Scheduler(Resources, EventDecorators):
                     registry=self.registry,
                     clock=self._clock,
                     observers=self._observers,
+                    is_embedded=True,
                     auth_cache=build_auth_cache(self._store_url, self._settings),
                     inspect_host=host_inspector(self._store_url, self._settings),
                     namespace=self._namespace,
@@ -329,6 +341,14 @@ class Scheduler(Resources, EventDecorators):
     def _name_of(self, schedule_id: str) -> str:
         found = self.instance.store.read(lambda tx: tx.get_schedules([schedule_id])).get(schedule_id)
         return found.schedule.name if found is not None else ""
+
+    def _log_start(self) -> None:
+        count = len(self._declared)
+        schedules = f"{count} declared schedule{'' if count == 1 else 's'}"
+        look = f"timewright now --store {shlex.quote(self._store_name)}"
+        _LOGGER.info("started on %s with %s; to look at it: %s", self._store_name, schedules, look)
+        for name, why in self.registry.broken_entry_points.items():
+            _LOGGER.warning("function %r of an installed package cannot be loaded: %s", name, why)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._stop_signal.set()
@@ -366,4 +386,4 @@ def _stop_at_exit(reference: weakref.ref[Scheduler]) -> None:
     try:
         scheduler.stop(wait=timedelta(0))
     except Exception:
-        logging.getLogger("timewright").exception("could not stop the scheduler at exit")
+        _LOGGER.exception("could not stop the scheduler at exit")

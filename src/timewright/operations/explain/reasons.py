@@ -224,6 +224,14 @@ def _deadline(schedule: Schedule) -> ExplanationPart:
     )
 
 
+def _clamped(schedule: Schedule) -> ExplanationPart:
+    shortest = schedule.clamp.min
+    because = "the clamp moved it to a later instant"
+    if shortest is not None:
+        because = f"it was closer than clamp.min ({format_duration(shortest)}) to the occurrence before it"
+    return ExplanationPart(because=(because,), policy=("clamp",))
+
+
 def exclusion_reason(calendar: Calendar, at: datetime) -> str:
     """Return which calendar excludes an instant, and the name of the day."""
     called = calendar.name_at(at) if calendar.covers(at) else ""
@@ -262,6 +270,7 @@ _BY_POLICY: Mapping[str, Callable[[Schedule], ExplanationPart]] = {
     Reason.QUEUE_FULL.value: _queue_full,
     Reason.SUPERSEDED.value: _superseded,
     Reason.DEADLINE.value: _deadline,
+    Reason.CLAMPED.value: _clamped,
 }
 _BY_RUN: Mapping[str, Callable[[RunContext, Schedule], ExplanationPart]] = {
     Reason.OVERLAP.value: _overlap,

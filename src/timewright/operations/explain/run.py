@@ -155,7 +155,8 @@ def _parked(run_context: RunContext) -> ExplanationPart:
     ]
     if run.reason == Reason.UNKNOWN:
         because = [
-            "its lease expired without a report; with at_most_once, a person must decide what happened"
+            f"{run.error or 'its lease expired without a report'}; the work may have been done",
+            "with at_most_once, a person must decide what happened",
         ]
     policy = ("delivery", "retry")
     return ExplanationPart(

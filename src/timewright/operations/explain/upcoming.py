@@ -1,15 +1,16 @@
-"""Add manual runs and notes to a forecast, and warn if calendars exclude everything."""
+"""Forecast what is not decided yet, add manual runs and notes, and warn if calendars exclude everything."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from timewright.core.calendars import allowed_after
-from timewright.core.schedule.forecast import Preview, preview_run
-from timewright.core.schedule.schedule import Schedule, ScheduleState
+from timewright.core.calendars import Calendar, allowed_after
+from timewright.core.calendars.occurrences import NO_CALENDARS
+from timewright.core.schedule.forecast import MAX_PREVIEWS, Preview, forecast, preview_run
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.records.notes import occurrence_notes
 from timewright.ports import ScheduleRecord, Transaction
@@ -17,6 +18,31 @@ from timewright.ports import ScheduleRecord, Transaction
 MAX_MANUAL_RUNS = 1_000
 
 _MICROSECOND = timedelta(microseconds=1)
+
+
+def forecast_undecided(
+    tx: Transaction,
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    *,
+    now: datetime,
+    count: int,
+    until: datetime | None = None,
+    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+) -> tuple[Preview, ...]:
+    """Return the forecast without occurrences that have a row already.
+
+    After an edit the cursor may lie before occurrences that were skipped by hand.
+    """
+    found = forecast(schedule, progress, now=now, count=count, until=until, calendars=calendars)
+    if schedule.revision == 1:
+        return found
+    decided = sum(tx.find_occurrence(schedule.id, one.planned_at) is not None for one in found)
+    if not decided:
+        return found
+    wider = min(count + decided, MAX_PREVIEWS)
+    found = forecast(schedule, progress, now=now, count=wider, until=until, calendars=calendars)
+    return tuple(one for one in found if tx.find_occurrence(schedule.id, one.planned_at) is None)
 
 
 def add_manual_runs_and_notes(

@@ -19,8 +19,8 @@ from timewright.operations.registry import ObjectName, OperationRequest, operati
 from timewright.operations.views import (
     RunSummary,
     ScheduleSummary,
-    schedule_names_of,
-    summarize_run,
+    add_last_runs,
+    summarize_runs,
     summarize_schedule,
 )
 from timewright.ports import RunFilter, Transaction
@@ -112,11 +112,8 @@ def show_overview(context: OperationContext, request: GetOverview) -> Overview:
         coming = tx.next_schedule_ids(context.namespace, until=now + ahead, limit=MAX_COUNT)
         past = tx.past_runs(context.namespace, since=now - back, limit=MAX_COUNT + 1)
         behind = past[:MAX_COUNT]
-        names = schedule_names_of(tx, [*leased, *failed, *parked])
+        shown = {row.id: row for row in summarize_runs(tx, [*leased, *failed, *parked])}
         wake = tx.read_pending_work().wake_at
-
-        def rows(runs: Sequence[Run]) -> tuple[RunSummary, ...]:
-            return tuple(summarize_run(run, schedule=names.get(run.schedule_id, "")) for run in runs)
 
         return Overview(
             now=now,
@@ -128,10 +125,10 @@ def show_overview(context: OperationContext, request: GetOverview) -> Overview:
                 failed=counts.failed,
                 parked=counts.parked,
             ),
-            running=rows(leased),
+            running=tuple(shown[run.id] for run in leased),
             coming=_summarize_upcoming(tx, coming[:MAX_ROWS_SHOWN]),
-            failed=rows(failed),
-            parked=rows(parked),
+            failed=tuple(shown[run.id] for run in failed),
+            parked=tuple(shown[run.id] for run in parked),
             behind=_bins(behind, since=now - back, until=now),
             delay=duration_stats([one.late_by for one in behind if one.late_by is not None]),
             more=len(past) > len(behind),
@@ -178,7 +175,8 @@ def _schedule_outcomes(name: str, schedule_id: str, marks: tuple[RecentRun, ...]
 def _summarize_upcoming(tx: Transaction, ids: Sequence[str]) -> tuple[ScheduleSummary, ...]:
     found = tx.get_schedules(ids)
     rows = (summarize_schedule(found[one]) for one in ids if one in found)
-    return tuple(row for row in rows if row.state is ScheduleState.ACTIVE and row.next_at is not None)
+    upcoming = [row for row in rows if row.state is ScheduleState.ACTIVE and row.next_at is not None]
+    return add_last_runs(tx, upcoming)
 
 
 def _bins(past: Sequence[PastRun], *, since: datetime, until: datetime) -> tuple[OutcomeBin, ...]:

@@ -226,7 +226,12 @@ def _apply_hint(
         _check_takes_hints(record)
         new_hint = build_hint(now)
         changed = hint(
-            nested.store, record.schedule.id, new_hint, by=nested.actor_with_reason(request.reason), now=now
+            nested.store,
+            record.schedule.id,
+            new_hint,
+            ids=nested.ids,
+            by=nested.actor_with_reason(request.reason),
+            now=now,
         )
         # Writing the hint locks the schedule's row, so that concurrent changes are counted one by one.
         nested.store.write(lambda tx: _count_change(tx, record, now=now))

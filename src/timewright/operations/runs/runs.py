@@ -24,8 +24,7 @@ from timewright.operations.views import (
     RunSummary,
     build_run_detail,
     readable_schedules,
-    schedule_names_of,
-    summarize_run,
+    summarize_runs,
 )
 from timewright.ports import Page, RunFilter, Transaction, Unreadable
 
@@ -115,8 +114,7 @@ def list_runs(context: OperationContext, request: ListRuns) -> RunList:
             find,
             matches=(lambda rows: _matches(tx, rows, request)) if is_filtered else None,
         )
-        names = schedule_names_of(tx, rows)
-        shown = tuple(summarize_run(run, schedule=names.get(run.schedule_id, "")) for run in rows)
+        shown = summarize_runs(tx, rows)
         return RunList(runs=shown, cursor=cursor, unreadable=tuple(unreadable.values()))
 
     return context.store.read(work)

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from timewright.core.schedule.forecast import forecast
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.core.target import AnyTarget
 from timewright.errors import Forbidden
@@ -22,6 +23,8 @@ from timewright.operations.schedules.writes import read_schedule_detail
 from timewright.operations.views import ScheduleDetail
 from timewright.ports import Page, ScheduleFilter, ScheduleRecord, Transaction
 
+SHOWN_OCCURRENCES = 5
+
 
 class ListApprovals(ListRequest, frozen=True, kw_only=True):
     """List the schedules of the namespace that wait for approval."""
@@ -34,7 +37,10 @@ class DecideApproval(WriteRequest, frozen=True, kw_only=True):
 
 
 class PendingSchedule(Struct, frozen=True, kw_only=True):
-    """A schedule that waits for approval: its creator, trigger, target and first occurrence."""
+    """A schedule that waits for approval: its creator, trigger, whole target, budgets and first occurrences.
+
+    `next` are the occurrences if it is approved now, at most five; `first_at` is the first of them.
+    """
 
     id: str
     name: str
@@ -43,8 +49,10 @@ class PendingSchedule(Struct, frozen=True, kw_only=True):
     created_at: datetime
     trigger: str
     target: AnyTarget
+    budgets: tuple[str, ...]
     end_at: datetime | None
     first_at: datetime | None
+    next: tuple[datetime, ...]
 
 
 class ApprovalList(Struct, frozen=True, kw_only=True):
@@ -120,6 +128,11 @@ def _decide(
 
 def _pending(tx: Transaction, record: ScheduleRecord, *, now: datetime) -> PendingSchedule:
     schedule = record.schedule
+    calendars = load_calendars(tx, [schedule])
+    progress = progress_after_approval(record, calendars, now=now)
+    occurrences = forecast(
+        schedule, progress, now=now, count=SHOWN_OCCURRENCES, calendars=calendars.for_schedule(schedule)
+    )
     return PendingSchedule(
         id=schedule.id,
         name=schedule.name,
@@ -128,6 +141,8 @@ def _pending(tx: Transaction, record: ScheduleRecord, *, now: datetime) -> Pendi
         created_at=schedule.created_at,
         trigger=schedule.trigger.describe(),
         target=schedule.target,
+        budgets=schedule.budgets,
         end_at=schedule.end_at,
-        first_at=progress_after_approval(record, load_calendars(tx, [schedule]), now=now).next_at,
+        first_at=progress.next_at,
+        next=tuple(one.planned_at for one in occurrences),
     )

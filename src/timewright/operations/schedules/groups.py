@@ -16,7 +16,7 @@ from timewright.operations.lookup import MAX_NAMES_COMPARED, not_found
 from timewright.operations.non_blocking import check_may_block
 from timewright.operations.pagination import paginate
 from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
-from timewright.operations.views import ScheduleSummary, summarize_schedule
+from timewright.operations.views import ScheduleSummary, add_last_runs, summarize_schedule
 from timewright.ports import Page, ScheduleFilter, ScheduleRecord, Transaction
 from timewright.ports.overview import GroupCounts
 
@@ -146,9 +146,11 @@ def _answer(
     context: OperationContext, group: str, rows: list[ScheduleRecord], changed: list[ScheduleRecord]
 ) -> GroupChange:
     ids = {record.schedule.id for record in changed}
-    after = context.store.read(lambda tx: tx.get_schedules(sorted(ids))) if ids else {}
-    return GroupChange(
-        group=group,
-        changed=tuple(summarize_schedule(after[record.schedule.id]) for record in changed),
-        left=tuple(summarize_schedule(record) for record in rows if record.schedule.id not in ids),
-    )
+
+    def work(tx: Transaction) -> GroupChange:
+        after = tx.get_schedules(sorted(ids)) if ids else {}
+        moved = [summarize_schedule(after[record.schedule.id]) for record in changed]
+        left = [summarize_schedule(record) for record in rows if record.schedule.id not in ids]
+        return GroupChange(group=group, changed=add_last_runs(tx, moved), left=add_last_runs(tx, left))
+
+    return context.store.read(work)

@@ -16,7 +16,7 @@ from timewright.core.moments import HOUR, check_storable
 from timewright.core.recurrence.triggers import ZONED_TRIGGERS, Cron
 from timewright.core.run.history_stats import HistoryStats, RunSample, compute_stats
 from timewright.core.run.run import RunState
-from timewright.core.schedule.forecast import MAX_PREVIEWS, Preview, forecast
+from timewright.core.schedule.forecast import MAX_PREVIEWS, Preview
 from timewright.core.schedule.governor import plan_next
 from timewright.core.schedule.schedule import (
     Schedule,
@@ -30,7 +30,11 @@ from timewright.errors import InvalidInput
 from timewright.ledger.dependencies.links import upstream_names
 from timewright.ledger.lookups import load_calendars
 from timewright.operations.context import OperationContext
-from timewright.operations.explain.upcoming import add_manual_runs_and_notes, fully_excluded_warning
+from timewright.operations.explain.upcoming import (
+    add_manual_runs_and_notes,
+    forecast_undecided,
+    fully_excluded_warning,
+)
 from timewright.operations.identity_cache import cache_by_identity
 from timewright.operations.lookup import find_schedule, find_schedule_snapshot
 from timewright.operations.non_blocking import check_may_block
@@ -39,7 +43,9 @@ from timewright.operations.registry import ListRequest, ObjectName, OperationReq
 from timewright.operations.views import (
     ScheduleDetail,
     ScheduleSummary,
+    add_last_runs,
     build_schedule_detail,
+    first_starts_of,
     is_on_plan,
     summarize_schedules,
 )
@@ -161,7 +167,9 @@ def list_schedules(context: OperationContext, request: ListSchedules) -> Schedul
 
         rows, cursor = paginate(context, request, find, matches=partial(_matching, request))
         return ScheduleList(
-            schedules=summarize_schedules(rows), cursor=cursor, unreadable=tuple(unreadable.values())
+            schedules=add_last_runs(tx, summarize_schedules(rows)),
+            cursor=cursor,
+            unreadable=tuple(unreadable.values()),
         )
 
     return context.store.read(work)
@@ -208,7 +216,8 @@ def next_times(context: OperationContext, request: GetNextOccurrences) -> NextOc
             next=add_manual_runs_and_notes(
                 tx,
                 schedule,
-                forecast(
+                forecast_undecided(
+                    tx,
                     schedule,
                     progress,
                     now=start,
@@ -311,10 +320,11 @@ def _samples(tx: Transaction, schedule: Schedule, *, since: datetime) -> Sequenc
     cursor = ""
     for _ in range(MAX_PAGES):
         page = tx.find_runs(RunFilter(schedule_id=schedule.id, limit=1000, cursor=cursor))
+        ended = [run for run in page.rows if run.state not in _UNFINISHED]
+        starts = first_starts_of(tx, ended)
         samples += [
-            RunSample(run.planned_at, run.started_at, run.finished_at, run.state.value)
-            for run in page.rows
-            if run.state not in _UNFINISHED
+            RunSample(run.planned_at, starts.get(run.id, run.started_at), run.finished_at, run.state.value)
+            for run in ended
         ]
         cursor = page.cursor
         if not cursor or (page.rows and page.rows[-1].created_at < since):

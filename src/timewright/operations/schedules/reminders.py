@@ -36,7 +36,7 @@ class SetReminder(WriteRequest, frozen=True, kw_only=True):
     text: Annotated[str, Meta(min_length=1, max_length=2000)]
     at: datetime | None = None
     after: timedelta | None = None
-    every: timedelta | None = None
+    every: Annotated[str, Meta(max_length=256)] = ""
     cron: Annotated[str, Meta(max_length=256)] = ""
     zone: Annotated[str, Meta(max_length=64)] = ""
     name: Annotated[str, Meta(max_length=255)] = ""
@@ -179,15 +179,15 @@ def _when(request: SetReminder, *, now: datetime) -> dict[str, Any]:
     options: dict[str, Any] = {
         "once": request.at,
         "after": request.after,
-        "every": request.every,
+        "every": request.every or None,
         "cron": request.cron or None,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    if len(given) != 1 or (request.zone and not request.cron):
+    if len(given) != 1 or (request.zone and not (request.cron or request.every)):
         raise InvalidInput(
             "give exactly one time for the reminder",
             field="at",
-            rule="exactly one of at, after, every and cron; a zone goes with cron",
+            rule="exactly one of at, after, every and cron; a zone goes with every and cron",
             fix="at: 2026-12-24T18:00:00+01:00, or after: 20m, or every: 2h",
         )
     if request.after is not None:

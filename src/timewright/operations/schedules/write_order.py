@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from timewright.core.input.shorthand import expand_need, expand_trigger
-from timewright.core.input.struct_decoder import canonical_fields
+from timewright.core.input.shorthand import expand_trigger
+from timewright.core.input.struct_decoder import canonical_fields, expand_need
 from timewright.core.schedule.schedule import Schedule
 from timewright.errors import TimewrightError
 

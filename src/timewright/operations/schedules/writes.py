@@ -9,9 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from timewright.core.input.decode import check_name, decode_changes, decode_schedule
+from timewright.core.input.decode import check_name, decode_changes, decode_schedule, describe_phrase
 from timewright.core.input.input_errors import missing_field
 from timewright.core.input.struct_decoder import canonical_fields
+from timewright.core.schedule.likely_mistakes import likely_mistakes
 from timewright.core.schedule.schedule import Schedule, ScheduleState, check_new_schedule
 from timewright.core.target import Handoff
 from timewright.errors import Conflict, InvalidInput
@@ -93,7 +94,8 @@ def create_schedule(context: OperationContext, request: CreateSchedule) -> Sched
     schedule_id = context.ids.new("schedule", now=now)
     schedule = _build_schedule(context, request.draft, schedule_id=schedule_id, now=now)
     schedule = apply_agent_end(context, schedule, now=now)
-    return in_transaction(context, lambda nested: _create(nested, schedule, request, now=now))
+    detail = in_transaction(context, lambda nested: _create(nested, schedule, request, now=now))
+    return _with_reading(detail, request.draft)
 
 
 @operations.add(
@@ -125,7 +127,8 @@ def put_schedule(context: OperationContext, request: PutSchedule) -> PutSchedule
             return PutScheduleResult(change="created", detail=_create(nested, new, request, now=now))
         return _replace(nested, record, request, now=now)
 
-    return in_transaction(context, work)
+    put = in_transaction(context, work)
+    return replace(put, detail=_with_reading(put.detail, request.draft))
 
 
 @operations.add(
@@ -153,7 +156,7 @@ def update_schedule(context: OperationContext, request: UpdateSchedule) -> Sched
         _check_schedule(nested, changed)
         return _revise(nested, changed, replaces=record.schedule.revision, reason=request.reason, now=now)
 
-    return in_transaction(context, work)
+    return _with_reading(in_transaction(context, work), request.changes)
 
 
 def _build_schedule(
@@ -175,7 +178,7 @@ def _build_schedule(
 
 def _check_schedule(context: OperationContext, schedule: Schedule) -> None:
     check_schedule_zones(context.settings, schedule)
-    reject_plain_secrets(context.caller, schedule)
+    reject_plain_secrets(context.caller, schedule.target)
     if context.check_target is not None:
         context.check_target(schedule.target)
     if schedule.namespace != context.namespace:
@@ -263,8 +266,17 @@ def _revise(
 
 
 def _with_warnings(context: OperationContext, detail: ScheduleDetail, *, now: datetime) -> ScheduleDetail:
-    found = function_warnings(context, detail.schedule.target, now=now)
+    found = (
+        *likely_mistakes(detail.schedule, [preview.planned_at for preview in detail.next]),
+        *function_warnings(context, detail.schedule.target, now=now),
+    )
     return replace(detail, warnings=found) if found else detail
+
+
+def _with_reading(detail: ScheduleDetail, draft: Mapping[str, Any]) -> ScheduleDetail:
+    """Add how the text of the trigger was read."""
+    read_as = describe_phrase(draft, detail.schedule)
+    return replace(detail, read_as=read_as) if read_as else detail
 
 
 def _check_revision(schedule: Schedule, expected: int | None) -> None:

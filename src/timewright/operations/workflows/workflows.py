@@ -22,6 +22,7 @@ from timewright.ledger.workflow_runs.records import (
     spec_digest,
     version_name,
 )
+from timewright.operations.access.secret_checks import reject_plain_secrets
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.pagination import paginate
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
@@ -243,7 +244,10 @@ def _parse(context: OperationContext, draft: dict[str, Any]) -> WorkflowSpec:
                 rule="a workflow cannot be a step of itself",
                 fix="use another workflow",
             )
+        reject_plain_secrets(context.caller, step.target, path=f"steps[{n}].target")
         _check_step(context, step.target, path=f"steps[{n}]")
+    if spec.executor is not None:
+        reject_plain_secrets(context.caller, spec.executor, path="executor")
     return spec
 
 

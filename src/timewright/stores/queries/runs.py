@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from timewright.core.moments import to_micros
+from timewright.core.moments import EPOCH, to_micros
 from timewright.core.run.run import Attempt, Run, RunState
 from timewright.errors import UnreadableRow
 from timewright.ids import first_id
@@ -17,6 +17,7 @@ from timewright.ports import (
 )
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit
 from timewright.stores.rows import (
+    MICROSECOND,
     Row,
     changed_row,
     read_attempt,
@@ -139,6 +140,11 @@ class SqlRunQueries(SqlQueries):
         for row in self._query("get_attempts", {"ids": list(run_ids)}):
             found.setdefault(row[0], []).append(read_attempt(row))
         return {run_id: tuple(attempts) for run_id, attempts in found.items()}
+
+    def first_starts(self, run_ids: Iterable[str]) -> dict[str, datetime]:
+        """Return when the first ended attempt of each run started; a run without one is left out."""
+        rows = self._query("first_starts", {"ids": list(run_ids)})
+        return {row[0]: EPOCH + row[1] * MICROSECOND for row in rows}
 
     def queue_runs(self, namespace: str, queue: str, *, limit: int) -> list[Run]:
         """Return the unfinished runs of a queue in order, without locking."""

@@ -259,7 +259,7 @@ class SqlScheduleQueries(SqlQueries):
                 elif now is None:
                     raise
                 else:
-                    self._park_unreadable_schedule(row[0], reason=str(error), now=now)
+                    self._park_unreadable_schedule(row[0], reason=error.message, now=now)
         return found
 
     def _decode_definitions(

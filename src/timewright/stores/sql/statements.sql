@@ -859,8 +859,16 @@ SELECT
     (SELECT count(*) FROM (
         SELECT 1 FROM runs WHERE state = 'parked' AND namespace = :namespace LIMIT :max_count) AS d)
 
+-- name: first_starts
+SELECT run_id, min(started_at) FROM attempts WHERE run_id {in:ids} AND started_at IS NOT NULL GROUP BY run_id
+
 -- name: past_runs
-SELECT state, planned_at, fire_at, started_at FROM runs
+-- A retry moves fire_at and started_at, so the delay of a retried run is that of its first start.
+SELECT state, planned_at,
+    CASE WHEN fence > 1 THEN planned_at ELSE fire_at END,
+    CASE WHEN fence > 1 THEN coalesce(
+        (SELECT min(a.started_at) FROM attempts a WHERE a.run_id = runs.id), started_at) ELSE started_at END
+FROM runs
 WHERE id >= :from AND namespace = :namespace AND planned_at >= :since ORDER BY id DESC LIMIT :limit
 
 -- name: recent_runs
@@ -871,8 +879,11 @@ WITH RECURSIVE walk (schedule_id, id, step) AS (
     SELECT walk.schedule_id, r.previous, walk.step + 1 FROM walk JOIN runs r ON r.id = walk.id
     WHERE r.previous <> '' AND walk.step < :limit_each
 )
-SELECT walk.schedule_id, runs.id, runs.planned_at, runs.started_at, runs.finished_at, runs.state, runs.reason,
-    runs.dropped
+SELECT walk.schedule_id, runs.id, runs.planned_at,
+    CASE WHEN runs.fence > 1 THEN coalesce(
+        (SELECT min(a.started_at) FROM attempts a WHERE a.run_id = runs.id), runs.started_at)
+    ELSE runs.started_at END,
+    runs.finished_at, runs.state, runs.reason, runs.dropped
 FROM walk JOIN runs ON runs.id = walk.id ORDER BY walk.schedule_id, walk.step
 
 -- name: list_ready_runs [sqlite]

@@ -47,7 +47,7 @@ CACHE_KIB = 32_768
 STATEMENT_CACHE_SIZE = 512
 
 
-class _Job(Generic[T]):
+class _WriteJob(Generic[T]):
     """Work that waits for a commit, its own or a group's."""
 
     def __init__(self, work: Callable[[Any], T]) -> None:
@@ -66,7 +66,7 @@ class SqliteStore:
         self._clock = NonDecreasingClock(
             clock or SystemClock(), connect=None if self._in_memory else self._open_reader
         )
-        self._waiting: deque[_Job[Any]] = deque()
+        self._waiting: deque[_WriteJob[Any]] = deque()
         self._queue_lock = threading.Lock()
         self._writer_lock = WriterLock(self.path)
         self._wal = WalMaintainer(self.path, self._writer_lock)
@@ -96,7 +96,7 @@ class SqliteStore:
 
     def write(self, work: Callable[[Any], T]) -> T:
         """Run `work` in one durable transaction; concurrent calls share one commit."""
-        job: _Job[T] = _Job(work)
+        job: _WriteJob[T] = _WriteJob(work)
         self._writer_lock.check_not_held()
         with self._queue_lock:
             self._check_open()
@@ -231,7 +231,7 @@ class SqliteStore:
         self._writer.connection.cache_flush()
         self._wal.flush()
 
-    def _run_in_savepoint(self, job: _Job[Any]) -> None:
+    def _run_in_savepoint(self, job: _WriteJob[Any]) -> None:
         """Run one job of a group in a savepoint, so that a failure undoes only this job."""
         connection = self._writer.connection
         connection.execute("SAVEPOINT job")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from timewright.targets.context import RunInfo
 from timewright.targets.first_result import FINISHED_WORK, FirstResult
 from timewright.targets.outcomes import failed, failure_from_exception, released_on_close
 from timewright.targets.processes.children import ChildProcesses
+from timewright.targets.processes.environment import function_environment
 
 if TYPE_CHECKING:
     from timewright.targets.loop_thread import LoopThread
@@ -39,7 +40,7 @@ class CallTarget:
         threads: int = 32,
         workers: int = 8,
         preload: Sequence[str] = (),
-        passed: Sequence[str] = (),
+        environment: Callable[[], Mapping[str, str]] = function_environment,
         loop: LoopThread | None = None,
         children: ChildProcesses | None = None,
         own_process: bool = False,
@@ -51,7 +52,7 @@ class CallTarget:
         self._in_process = InProcessCalls(
             io_thread=self._children.io_thread, threads=CallThreadPool(limit=threads), loop=loop
         )
-        self._workers = WorkerPool(self._children, limit=workers, preload=preload, passed=passed)
+        self._workers = WorkerPool(self._children, limit=workers, preload=preload, environment=environment)
 
     @property
     def leaked(self) -> int:

@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ from timewright.targets.outcomes import (
 )
 from timewright.targets.processes.child import ChildProcess, ExitStatus, ProcessSpec
 from timewright.targets.processes.children import ChildProcesses
-from timewright.targets.processes.environment import clean_environment
+from timewright.targets.processes.environment import function_environment
 from timewright.targets.processes.termination import KILL_TIMEOUT_S
 
 # Time for a worker to start and import the function; the time limit of the run starts after that.
@@ -117,7 +117,7 @@ class WorkerPool:
         limit: int = 8,
         idle_seconds: float = 300.0,
         preload: Sequence[str] = (),
-        passed: Sequence[str] = (),
+        environment: Callable[[], Mapping[str, str]] = function_environment,
         python: str = sys.executable,
     ) -> None:
         self._children = children
@@ -125,7 +125,7 @@ class WorkerPool:
         self._limit = limit
         self._idle_seconds = idle_seconds
         self._preload = tuple(preload)
-        self._passed = tuple(passed)
+        self._environment = environment
         self._python = python
         self._numbers = itertools.count()
         self._queue: deque[WorkerTask] = deque()
@@ -196,7 +196,7 @@ class WorkerPool:
         python_path = os.pathsep.join(filter(None, (_ROOT, outside)))
         spec = ProcessSpec(
             argv=(self._python, "-P", "-m", "timewright.targets.call.worker", str(theirs.fileno())),
-            env={**clean_environment(self._passed), "PYTHONPATH": python_path},
+            env={**self._environment(), "PYTHONPATH": python_path},
             keep_fd=theirs.fileno(),
             output_bytes=OUTPUT_BYTES,
         )
@@ -243,7 +243,7 @@ class WorkerPool:
 
     def _fail_worker(self, worker: _WorkerHandle, why: str) -> None:
         if worker.task is not None:
-            self._stop(worker.task, failed(why))
+            self._stop(worker.task, failed(why, unknown=worker.task.was_called))
         self._retire(worker, grace=TERM_GRACE_S)
 
     def _on_message(self, worker: _WorkerHandle, message: FromWorker) -> None:
@@ -342,7 +342,7 @@ class WorkerPool:
 
 def _death_outcome(status: ExitStatus | None, *, was_called: bool) -> Failed:
     if status is None:
-        return failed("the worker could not be killed")
+        return failed("the worker could not be killed", unknown=was_called)
     if status.signal == 9:
         how = "worker was killed by SIGKILL, but not by Timewright: perhaps out of memory"
     elif status.signal is not None:
@@ -351,4 +351,4 @@ def _death_outcome(status: ExitStatus | None, *, was_called: bool) -> Failed:
         how = f"worker {status.describe()}"
     else:
         how = f"worker exited with code {status.code}"
-    return failed(how if was_called else f"{how}, before it called the function")
+    return failed(how if was_called else f"{how}, before it called the function", unknown=was_called)

@@ -40,7 +40,9 @@ def failure_outcome(error: Exception, request: OutgoingRequest) -> Failed | Time
         if request.approved_addresses:
             return TimedOut(error=f"timed out while connecting to {request.url.host_port}")
         return TimedOut(error=f"{request.url.host} was not resolved in time; check its name server")
-    return Failed(error=_why(error, request))
+    # Without a connection nothing was sent; after it, the server may have processed the request.
+    is_sent = not isinstance(error, EgressBlocked | ClientConnectorError | ClientSSLError)
+    return Failed(error=_why(error, request), unknown=is_sent)
 
 
 def _why(error: Exception, request: OutgoingRequest) -> str:

@@ -97,7 +97,7 @@ def response_outcome(
     named = _status_text(response.status)
     if response.is_incomplete:
         error = f"{named}, but the connection closed after {len(response.body)} bytes"
-        return Failed(error=error, result=result)
+        return Failed(error=error, result=result, unknown=200 <= response.status <= 299)
     if 200 <= response.status <= 299:
         return Succeeded(result=result)
     if response.status in REDIRECT_STATUSES:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
 
 from timewright.core.moments import format_instant
+from timewright.settings import EnvironmentRules
 from timewright.targets.context import RunInfo
 
-# Paths, user, locale and time zone. No other variable of this process is passed on.
+# Paths, user, locale and time zone. Commands get no other variable of this process.
 INHERITED_VARIABLES = (
     "PATH",
     "HOME",
@@ -25,6 +27,7 @@ INHERITED_VARIABLES = (
     "VIRTUAL_ENV",
 )
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+OWN_PREFIX = "TIMEWRIGHT_"  # keys, and the address of the store with its password
 RUN_VARIABLE_PREFIX = "TIMEWRIGHT_RUN_"
 MAX_PAYLOAD_BYTES = 100_000
 
@@ -32,10 +35,37 @@ MAX_PAYLOAD_BYTES = 100_000
 def clean_environment(
     passed: Iterable[str] = (), *, source: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The environment of every child: harmless variables, and those an administrator allows by name."""
+    """The environment of a command: harmless variables, and those an administrator allows by name."""
     variables = os.environ if source is None else source
     kept = {name: variables[name] for name in (*INHERITED_VARIABLES, *passed) if name in variables}
     return {"PATH": DEFAULT_PATH, **kept}
+
+
+def function_environment(
+    rules: EnvironmentRules = EnvironmentRules(),  # noqa: B008 - frozen
+    *,
+    always: Collection[str] = (),
+    withheld: Collection[str] = (),
+    source: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """The environment of a worker process: that of this process, within the rules and without our secrets.
+
+    `withheld` are our secrets without our prefix; `pass` with their full name passes them.
+    """
+    variables = os.environ if source is None else source
+
+    def is_passed(name: str) -> bool:
+        if name.startswith(OWN_PREFIX) or _matches(name, rules.deny):
+            return name in always
+        if name in withheld:
+            return name in rules.passed
+        return name in INHERITED_VARIABLES or _matches(name, rules.passed)
+
+    return {"PATH": DEFAULT_PATH, **{name: text for name, text in variables.items() if is_passed(name)}}
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def run_environment(info: RunInfo) -> dict[str, str]:

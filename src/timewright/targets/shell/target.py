@@ -238,10 +238,13 @@ class _Command:
 
 def _exit_outcome(child: ChildProcess) -> Outcome:
     if child.status is None:
-        return failed("the command could not be ended")
+        return failed("the command could not be ended", unknown=True)
     if child.status.signal == signal.SIGKILL:
-        return failed("killed by SIGKILL, but not by Timewright: perhaps out of memory or over cpu_seconds")
-    return Succeeded() if child.status.code == 0 else failed(child.status.describe())
+        how = "killed by SIGKILL, but not by Timewright: perhaps out of memory or over cpu_seconds"
+        return failed(how, unknown=True)
+    if child.status.code == 0:
+        return Succeeded()
+    return failed(child.status.describe(), unknown=child.status.code is None)
 
 
 def _redacted_output(child: ChildProcess, revealed: RevealedSecrets) -> str:

@@ -187,6 +187,8 @@ def _was_skipped_ahead(view: HistoryView, row: RunRow) -> bool:
     """Whether an instant was skipped by hand before it came, and the schedule was edited after that."""
     edits = [revision.at for revision in view.revisions.get(row.schedule_id, ())]
     by_hand = row.state == "skipped" and row.planned_at in view.skipped_by_hand.get(row.schedule_id, set())
+    # A skip by hand also records what the clamp moved to the skipped instant.
+    by_hand = by_hand or (row.reason == "clamped" and row.created_at < row.planned_at)
     return by_hand and any(row.created_at <= at < row.planned_at for at in edits)
 
 
@@ -240,7 +242,7 @@ def _count_error(view: HistoryView, row: RunRow) -> str:
     policy = view.policy(row)
     plan = (
         view.planned_instants(policy)
-        if policy is not None and not policy.rolls_by_calendar and not policy.is_governed
+        if policy is not None and not policy.rolls_by_calendar and _counts_trigger(policy, row)
         else None
     )
     assert row.last_of is not None
@@ -252,6 +254,11 @@ def _count_error(view: HistoryView, row: RunRow) -> str:
     if holds > MAX_INSTANTS or holds == row.dropped:
         return ""
     return f"a gap row counts {row.dropped} instants, but {holds} are planned in its span"
+
+
+def _counts_trigger(policy: SchedulePolicy, row: RunRow) -> bool:
+    """Whether a gap row counts instants of the trigger only; a clamp moves others between them."""
+    return not policy.is_governed or (policy.follows_trigger and row.reason == "clamped")
 
 
 def _earliest(view: HistoryView, run: RunRow, policy: SchedulePolicy) -> int | None:

@@ -6,6 +6,11 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from timewright.verification.checker import Coverage, Violations, invariant
+from timewright.verification.invariants.governed import (
+    check_counted_from_start,
+    check_hint_ends,
+    check_superseded,
+)
 from timewright.verification.oracle.revision_spans import last_instant
 from timewright.verification.oracle.schedule_policy import SchedulePolicy
 from timewright.verification.oracle.times import DAY, format_instant, parse_instant
@@ -14,7 +19,7 @@ from timewright.verification.view import HistoryView
 
 MAX_HINT_TTL_US = DAY
 # Occurrences skipped for these reasons are not missed, whatever the catch-up policy is.
-NOT_MISSED_REASONS = frozenset({"paused", "excluded", "deadline", "by_hand"})
+NOT_MISSED_REASONS = frozenset({"paused", "excluded", "deadline", "by_hand", "clamped"})
 
 
 @invariant("I21", "overlap policy holds", unit="runs")
@@ -50,6 +55,7 @@ def catch_up_is_obeyed(view: HistoryView, coverage: Coverage) -> Violations:
             yield from _check_catch_up(
                 policy, decided, made, passes=view.admission_passes(decided[0].schedule_id, made)
             )
+            yield from check_superseded(view, policy, decided)
 
 
 @invariant("I23", "pauses hold", unit="pauses")
@@ -65,7 +71,7 @@ def nothing_runs_during_a_pause(view: HistoryView, coverage: Coverage) -> Violat
                 inside = run.state != "skipped" and began <= run.planned_at < ended
                 # With jitter to both sides, an occurrence inside the pause may have been admitted before the
                 # pause began.
-                late = run.created_at >= began and run.planned_at < last
+                late = run.created_at > began and run.planned_at < last
                 if inside and (late or began < run.created_at < ended):
                     pause = f"{format_instant(began)} to {format_instant(ended)}"
                     yield f"{format_instant(run.planned_at)} ran, but lies in a pause from {pause}", (run,)
@@ -96,12 +102,14 @@ def recorded_decisions_follow_their_source(view: HistoryView, coverage: Coverage
                 yield f"{schedule.name}: {error}", (run,)
             after = last_instant(run)
         yield from _check_clamps(view, schedule, rows)
+        yield from check_counted_from_start(view, rows)
 
 
 @invariant("I25", "hints expire", unit="hints")
 def hints_expire(view: HistoryView, coverage: Coverage) -> Violations:
     """Every hint has an actor and an end within the limit, and affects only schedules that accept hints."""
     for schedule in view.history.schedules:
+        yield from check_hint_ends(view, schedule)
         for kind, hint in schedule.hints.items():
             if isinstance(hint, dict):
                 coverage.count += 1
@@ -183,13 +191,14 @@ def _check_catch_up(policy: SchedulePolicy, decided: list[RunRow], made: int, *,
     newest = ordered[-1]
     late = made - last_instant(newest) <= policy.grace
     missed = [run for run in ordered if run.state != "skipped" and not (run is newest and late)]
-    if policy.is_governed or not missed:
+    if not policy.follows_trigger or policy.adaptive or policy.cadence != "none" or not missed:
         return
     if policy.catch_up == "none":
         yield f"{len(missed)} missed occurrences ran, but catch_up is none", tuple(missed)
     elif policy.catch_up == "last" and (len(missed) > 1 or missed[0] is not newest):
         yield "catch_up is last, but older missed occurrences ran", tuple(missed)
-    elif policy.overlap != "allow" and len(missed) > policy.catch_up_limit * passes:
+    elif policy.overlap != "allow" and len(missed) > policy.catch_up_limit * passes + 1:
+        # The limit is on held runs, so a second pass at the same instant may replace the one that is live.
         yield f"{len(missed)} were caught up at once, but the limit is {policy.catch_up_limit}", tuple(missed)
     window = policy.catch_up_window
     for run in missed:
@@ -216,12 +225,15 @@ def _decision_error(at: int, source: str, trail: tuple[JsonObject, ...], *, afte
 
 
 def _check_clamps(view: HistoryView, schedule: ScheduleRow, rows: list[RunRow]) -> Violations:
-    for before, run in pairwise(rows):
+    kept = [row for row in rows if row.reason != "clamped"]
+    for before, run in pairwise(kept):
         policy = view.policy(run)
         if policy is None or not policy.clamp_min or before.revision != run.revision:
             continue
         is_exempt = before.reason == "by_hand" or run.source == "paused"
-        if not is_exempt and run.planned_at < before.created_at + policy.clamp_min - view.skew:
+        # With jitter to both sides, an occurrence may have been admitted before its instant.
+        base = min(last_instant(before), before.created_at)
+        if not is_exempt and run.planned_at < base + policy.clamp_min - view.skew:
             yield (
                 f"{schedule.name}: {format_instant(run.planned_at)} is closer than its clamp allows",
                 (before, run),

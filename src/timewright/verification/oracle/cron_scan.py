@@ -36,7 +36,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local times have no zone of thei
 _FIRST_DAY = date(1970, 1, 1).toordinal()
 
 
-class CronField(NamedTuple):
+class FieldRange(NamedTuple):
     """One cron field: its name, its range, and the names of its values."""
 
     name: str
@@ -45,8 +45,8 @@ class CronField(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-DAY = CronField("day of month", 1, 31)
-WEEKDAY = CronField("weekday", 0, 6, WEEKDAYS)
+DAY = FieldRange("day of month", 1, 31)
+WEEKDAY = FieldRange("weekday", 0, 6, WEEKDAYS)
 
 
 class CronScan:
@@ -58,11 +58,11 @@ class CronScan:
         fields = [*fields, "*"] if len(fields) == 6 else fields
         self._key = key or ""
         self._second, self._minute, self._hour, self._day, month, self._weekday, year = fields
-        self._months = self._numbers(CronField("month", 1, 12, MONTHS), month)
-        self._years = None if year == "*" else self._numbers(CronField("year", 1970, 9999), year)
-        seconds = self._numbers(CronField("second", 0, 59), self._second)
-        minutes = self._numbers(CronField("minute", 0, 59), self._minute)
-        hours = self._numbers(CronField("hour", 0, 23), self._hour)
+        self._months = self._numbers(FieldRange("month", 1, 12, MONTHS), month)
+        self._years = None if year == "*" else self._numbers(FieldRange("year", 1970, 9999), year)
+        seconds = self._numbers(FieldRange("second", 0, 59), self._second)
+        minutes = self._numbers(FieldRange("minute", 0, 59), self._minute)
+        hours = self._numbers(FieldRange("hour", 0, 23), self._hour)
         self.times = tuple(sorted(3600 * h + 60 * m + s for h in hours for m in minutes for s in seconds))
         sizes = ((self._second, seconds, 60), (self._minute, minutes, 60), (self._hour, hours, 24))
         self._cadence = any(text.startswith(("*", "H/")) or len(found) == size for text, found, size in sizes)
@@ -206,7 +206,7 @@ class CronScan:
             text = text.replace("-SUN", "-7")
         return {number % 7 for number in self._numbers(WEEKDAY, text)}
 
-    def _numbers(self, field: CronField, text: str) -> frozenset[int]:
+    def _numbers(self, field: FieldRange, text: str) -> frozenset[int]:
         found: set[int] = set()
         for item in text.split(","):
             head, slash, step = item.partition("/")
@@ -220,7 +220,7 @@ class CronScan:
                 found.update(range(_value(first, field), _value(last or first, field) + 1, stride or 1))
         return frozenset(found)
 
-    def _hashed(self, field: CronField, head: str, stride: int | None) -> range:
+    def _hashed(self, field: FieldRange, head: str, stride: int | None) -> range:
         low, high = field.low, 28 if field is DAY else field.high
         if head != "H":
             first, _, last = head[2:-1].partition("-")
@@ -233,7 +233,7 @@ class CronScan:
         return range(low + chosen % stride, high + 1, stride)
 
 
-def _value(text: str, field: CronField) -> int:
+def _value(text: str, field: FieldRange) -> int:
     return field.names.index(text) + field.low if text in field.names else int(text)
 
 

@@ -25,10 +25,11 @@ class RevisionSpan(Struct, frozen=True):
     plan: InstantSet
     after: int
     until: int
+    replaced: tuple[tuple[int, int], ...] = ()
 
 
 def revision_spans(view: HistoryView, schedule: ScheduleRow) -> Iterator[RevisionSpan]:
-    """The spans of a schedule, oldest first; those decided by more than the trigger are left out."""
+    """The spans of a schedule, oldest first; revisions whose runs decide the instants are left out."""
     revisions = view.revisions.get(schedule.id, [])
     rows = view.occurrences.get(schedule.id, [])
     floor = history_starts_at(view, schedule)
@@ -44,7 +45,8 @@ def revision_spans(view: HistoryView, schedule: ScheduleRow) -> Iterator[Revisio
         own = [row for row in rows if row.revision == revision.revision]
         last = max((last_instant(row) for row in own if not _is_ahead(view, row, following)), default=after)
         plan = view.planned_instants(policy)
-        if plan is None or policy.is_governed:
+        replaced = replaced_spans(view, schedule, policy) if plan is not None else None
+        if plan is None or replaced is None:
             after = following.at if following is not None else None
             continue
         until = takes_over = _last_end(schedule, policy, rows)
@@ -57,7 +59,10 @@ def revision_spans(view: HistoryView, schedule: ScheduleRow) -> Iterator[Revisio
                 until, takes_over = min(until, last), max(takes_over, following.at)
         begins = max(after, floor + policy.early_jitter)
         if until > begins:
-            yield RevisionSpan(schedule, policy, plan, begins, until)
+            yield RevisionSpan(schedule, policy, plan, begins, until, replaced)
+        if policy.is_governed and following is not None:
+            # Undecided instants may have been replaced, so the next revision begins at the edit.
+            takes_over = max(takes_over, following.at)
         after = takes_over
 
 
@@ -86,11 +91,60 @@ def missing_instants(view: HistoryView, span: RevisionSpan, *, after: int, until
 
 def needs_row(view: HistoryView, span: RevisionSpan, at: int) -> bool:
     """Whether an instant needs its own row; calendars that roll move excluded instants."""
+    if any(began <= at < ended for began, ended in span.replaced):
+        return False
     if not span.policy.rolls_by_calendar:
         return True
     rule = span.policy.calendar or {}
     calendars = view.calendars_at(span.schedule.namespace, rule, at)
     return calendars is not None and is_open(rule, calendars, at)
+
+
+def replaced_spans(
+    view: HistoryView, schedule: ScheduleRow, policy: SchedulePolicy
+) -> tuple[tuple[int, int], ...] | None:
+    """When a hint or a cadence replaced the trigger's instants; None if that cannot be known.
+
+    A cadence is in force from the end of a failed run to the planned instant of the next run that succeeds.
+    """
+    runs = view.runs_by_schedule.get(schedule.id, [])
+    if not policy.follows_trigger or (policy.clamp_min and policy.cadence != "none"):
+        return None
+    spans: list[tuple[int, int]] = []
+    if policy.adaptive:
+        spans += view.interval_hints.get(schedule.id, ())
+        # A person who skips an instant that a hint requested passes the trigger's instants before it.
+        by_hand = view.skipped_by_hand.get(schedule.id, set())
+        spans += [(run.created_at, run.planned_at) for run in runs if run.planned_at in by_hand]
+    if policy.cadence != "none":
+        if any(view.resets(run) for run in runs):
+            return None
+        spans += _streaks(view, schedule, runs)
+    return tuple(spans)
+
+
+def _streaks(view: HistoryView, schedule: ScheduleRow, runs: list[RunRow]) -> list[tuple[int, int]]:
+    """The spans of consecutive failures: from each failure to the planned instant of the next success."""
+    occurrences = view.occurrences.get(schedule.id, [])
+    successes = [run for run in occurrences if run.state == "succeeded"]
+    spans: list[tuple[int, int]] = []
+    floor = history_starts_at(view, schedule)
+    if floor:
+        # A failure that was pruned may have begun a streak.
+        spans.append((0, _streak_end(occurrences, successes, floor)))
+    failures = [run.finished_at for run in runs if run.state in ("failed", "parked")]
+    spans += [(at + 1, _streak_end(occurrences, successes, at)) for at in failures if at is not None]
+    return spans
+
+
+def _streak_end(occurrences: list[RunRow], successes: list[RunRow], failed_at: int) -> int:
+    """The last instant that was decided when the first success after a failure ended."""
+    later = [run for run in successes if (run.finished_at or 0) >= failed_at]
+    if not later:
+        return 2**62
+    success = min(later, key=lambda run: run.finished_at or 0)
+    before = [last_instant(row) for row in occurrences if row.created_at < (success.finished_at or 0)]
+    return max([success.planned_at, *before])
 
 
 def _first_start(policy: SchedulePolicy) -> int:

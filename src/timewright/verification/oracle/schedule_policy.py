@@ -83,7 +83,7 @@ class SchedulePolicy(Struct, frozen=True, kw_only=True):
 
     @property
     def is_governed(self) -> bool:
-        """Whether hints, clamps, cadence or the runs themselves may also decide the instants."""
+        """Whether hints, clamps, cadence or the runs themselves may also decide instants."""
         return bool(
             self.aligned_to_now
             or self.adaptive
@@ -92,6 +92,11 @@ class SchedulePolicy(Struct, frozen=True, kw_only=True):
             or self.cadence != "none"
             or self.trigger.get("kind") in ("after", "manual")
         )
+
+    @property
+    def follows_trigger(self) -> bool:
+        """Whether the trigger's instants are occurrences, except while a hint or a cadence replaces them."""
+        return not self.aligned_to_now and self.trigger.get("kind") not in ("after", "manual")
 
     @property
     def rolls_by_calendar(self) -> bool:

@@ -21,12 +21,13 @@ from tests.operations.harness import OperationsHarness
 from timewright.errors import Conflict, Forbidden, InvalidInput, NotFound, StoreUnavailable, Unauthorized
 from timewright.interfaces.http import connection_protocols
 from timewright.interfaces.http import server as serving
-from timewright.interfaces.http.addresses import is_loopback, own_addresses
+from timewright.interfaces.http.addresses import own_addresses
 from timewright.interfaces.http.app import HttpApp
 from timewright.interfaces.http.client import ApiClient
 from timewright.interfaces.http.endpoints.events import EventHub
 from timewright.interfaces.http.requests.host_origin import HostOriginCheck
 from timewright.interfaces.http.server import ServerThread, bind_sockets
+from timewright.settings import is_loopback
 
 TLS = Path(__file__).parents[3] / "targets" / "http" / "data" / "tls"
 

@@ -131,7 +131,7 @@ def test_the_command_line_gets_the_same_answers_from_a_server(up: Up, here: Path
     assert (by_environment.out, by_environment.err) == ("later\n", "")
     other = invoke(None, "--server", up.url, "schedule", "list", "-q", TIMEWRIGHT_KEY="tw_x_y")
     assert (other.code, "API key missing or invalid" in other.err) == (1, True)
-    away = invoke(None, "--server", "http://127.0.0.1:1", "schedule", "list")
+    away = invoke(None, "--server", "http://127.0.0.1:1", "schedule", "list", TIMEWRIGHT_KEY="tw_x_y")
     assert (away.code, "cannot reach the server" in away.err) == (1, True)
 
 
@@ -238,7 +238,7 @@ def test_a_scheduler_can_be_mounted_in_a_web_application(here: Path) -> None:
     app = Scheduler("app.db")
     app.schedule(every("1h"), name="hourly")(lambda ctx: None)
     mounted = app.asgi(hosts=["web.example.com"])
-    token = app.keys.create(key="web", role="viewer")["token"]
+    token = app.keys.create(key="web", role="viewer").token
 
     async def asked(path: str, host: str) -> tuple[int, Any]:
         scope = {

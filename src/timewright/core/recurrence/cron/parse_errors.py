@@ -85,4 +85,5 @@ def _replaced(text: str, unparsed: UnparsedItem, replacements: tuple[str, ...]) 
 
 
 def _example(name: str) -> str:
-    return "0 0 0 1 1 * 2030" if name == "year" else "*/15 * * * *"
+    # Once a year, so that a correction never fires more often than what was asked.
+    return "0 0 0 1 1 * 2030" if name == "year" else "0 0 1 1 *"

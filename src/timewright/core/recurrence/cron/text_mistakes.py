@@ -10,14 +10,24 @@ from timewright.core.recurrence.cron.fields import MAX_EXPRESSION_LENGTH, NICKNA
 
 _LENGTH = re.compile(r"[0-9]{1,9}[smhdw](?:[0-9]{1,9}[smh])*", re.IGNORECASE)
 _INSTANT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{5,20}(?:Z|[+-][0-9:]{5})?$", re.IGNORECASE)
-_EXAMPLE = "*/15 * * * *"
+_FIELD = re.compile(
+    r"(?:[0-9*?,/#+~LWH-]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat)+",
+    re.IGNORECASE,
+)
+_USER = re.compile(r"[a-z_][a-z0-9_-]{2,31}")
+_WEEKDAY_WORDS = (
+    *("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"),
+    *("SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "WEEKDAYS", "WEEKEND"),
+)
+# Once a year, so that a correction never fires more often than what was asked.
+_EXAMPLE = "0 0 1 1 *"
 _COUNT_RULE = "5 fields (minute hour day month weekday), 6 with seconds first, 7 with the year last"
 _NICKNAME_RULE = "the nicknames are " + ", ".join(name.lower() for name in NICKNAMES)
 
 
 def text_mistake(text: str, *, counted: bool) -> Mistake | None:
     """Return what is wrong with the text; with a valid number of fields, only check for extra text."""
-    extra_text_checks = (_nickname, _zone_prefix, _quoted, _comment)
+    extra_text_checks = (_nickname, _zone_prefix, _quoted, _comment, _crontab_line)
     for check in (
         extra_text_checks if counted else (_too_long, _non_ascii, _control, _empty_text, *extra_text_checks)
     ):
@@ -33,8 +43,7 @@ def _too_long(text: str) -> Mistake | None:
     return Mistake(
         f"it has {len(text)} characters",
         f"an expression has at most {MAX_EXPRESSION_LENGTH} characters",
-        ("*/5 * * * *",),
-        "instead of a list; use ranges and steps, or several triggers",
+        note="ranges and steps instead of lists, or several triggers",
     )
 
 
@@ -80,7 +89,7 @@ def _nickname(text: str) -> Mistake | None:
             f"{quote_shortened(rest[0])} follows the nickname", "a nickname must be alone", (word,)
         )
     near = get_close_matches(word.upper()[:20], NICKNAMES, n=1, cutoff=0.5)
-    replacement = "* * * * *" if word.lower() == "@minutely" else near[0].lower() if near else "@daily"
+    replacement = "* * * * *" if word.lower() == "@minutely" else near[0].lower() if near else "@yearly"
     return Mistake(f"{quote_shortened(word)} is not a nickname", _NICKNAME_RULE, (replacement,))
 
 
@@ -117,6 +126,25 @@ def _comment(text: str) -> Mistake | None:
     )
 
 
+def _crontab_line(text: str) -> Mistake | None:
+    """Five fields followed by a user or a command, as in /etc/crontab."""
+    fields, rest = text.split()[:5], text.split()[5:]
+    if not rest or _FIELD.fullmatch(rest[0]) or not all(map(_FIELD.fullmatch, fields)):
+        return None
+    is_user = _USER.fullmatch(rest[0]) is not None
+    if is_user and get_close_matches(rest[0].upper()[:20], _WEEKDAY_WORDS, n=1):
+        return None  # a misspelled weekday
+    if not is_user and not rest[0].startswith(("/", "./", "~/")):
+        return None
+    what = "the user" if is_user else "the command"
+    return Mistake(
+        f"it is a line of a crontab: {what} {quote_shortened(rest[0])} follows the weekday",
+        "an expression has only the times; user and command are no part of it",
+        (" ".join(fields), _EXAMPLE),
+        "with the command as the target: shell",
+    )
+
+
 def wrong_count(text: str) -> Mistake:
     """Return the mistake for too few or too many fields."""
     tokens = text.split()
@@ -126,6 +154,8 @@ def wrong_count(text: str) -> Mistake:
         return Mistake("it is an instant", _COUNT_RULE, note=f"the one-time trigger: once: {text.strip()}")
     if f"@{text.strip().upper()}" in NICKNAMES:
         return Mistake("it has 1 field", _COUNT_RULE, (f"@{text.strip().lower()}",))
+    if any(len(token) > 3 and token.isalpha() for token in tokens):
+        return Mistake("it is a phrase", _COUNT_RULE, note=f"the text trigger: every: {text.strip()[:60]}")
     padded = " ".join([*tokens, *["*"] * (5 - len(tokens))])
     shortened = (" ".join(tokens[:7]), " ".join(tokens[:6]), " ".join(tokens[:5]))
     fields = "1 field" if len(tokens) == 1 else f"{len(tokens)} fields"

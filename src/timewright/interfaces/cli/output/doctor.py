@@ -23,11 +23,13 @@ def findings_page(answer: JsonObject, screen: Screen) -> list[str]:
 
 
 def exit_code_for(operation: str, answer: JsonObject) -> int:
-    """Return 1 if a check, verification or target test fails."""
+    """Return 1 if a check, a verification, the audit chain or a target test fails."""
     if operation == "doctor":
         return EXIT_FAILED if answer["status"] == "fail" else 0
     if operation == "verify":
         return 0 if answer["holds"] else EXIT_FAILED
+    if operation == "audit verify":
+        return 0 if answer["intact"] else EXIT_FAILED
     if operation == "schedule test" and answer["tried"]:
         return 0 if answer["outcome"]["kind"] == "succeeded" else EXIT_FAILED
     return 0

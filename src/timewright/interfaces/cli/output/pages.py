@@ -46,6 +46,7 @@ def schedule_page(answer: JsonObject, screen: Screen) -> list[str]:
         ("state", ": ".join(part for part in (progress["state"], progress["reason"]) if part)),
         ("until", format_value(progress["paused_until"], screen)),
         ("trigger", answer["trigger"]),
+        ("read as", answer.get("read_as", "")),
         ("next", _times(answer["next"], screen)),
         ("reason", localize_times(answer["decision"], now=screen.now, zone=screen.zone)),
         ("waits for", "\n".join(_upstream_line(one, screen) for one in answer["upstream"])),

@@ -77,7 +77,9 @@ def answer_lines(operation: Operation[Any], answer: JsonObject, screen: Screen) 
 
 
 def answer_names(answer: JsonObject) -> list[str]:
-    """Return only the names or ids in an answer."""
+    """Return only the names or ids in an answer; for a new key its token, which is shown once."""
+    if isinstance(answer.get("token"), str):
+        return [escape_control(answer["token"])]
     inner = next(
         (answer[key] for key in ("detail", "run", "schedule", "calendar") if _is_part(answer.get(key))), None
     )

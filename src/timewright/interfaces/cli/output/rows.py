@@ -35,6 +35,7 @@ from timewright.operations.views import RunSummary, ScheduleSummary
 from timewright.ports import AuditEntry
 
 Row = Mapping[str, Any]
+MIN_ID_WIDTH = 12
 Cells = Callable[[Row, Screen], Sequence[str]]
 
 MARKS = {
@@ -131,7 +132,9 @@ def columns_for(kind: type, rows: Sequence[Row]) -> tuple[Sequence[Column], Cell
     if kind in ROWS:
         return ROWS[kind]
     keys = [key for key in (rows[0] if rows else {}) if not isinstance(rows[0][key], Mapping | list)]
-    columns = [Column(key.replace("_", " ").upper(), 8) for key in keys]
+    columns = [
+        Column(key.replace("_", " ").upper(), 8, is_id=key == "id" or key.endswith("_id")) for key in keys
+    ]
     return columns, lambda row, screen: [
         _clock(row[key], screen) or format_value(row[key], screen) for key in keys
     ]
@@ -157,6 +160,7 @@ def _schedule(row: Row, screen: Screen) -> list[str]:
         row["trigger"],
         row["target"],
         _next(upcoming, screen),
+        f"{MARKS.get(row['last_state'], '')} {_next(row['last_run_at'], screen)}".strip(),
         str(row["runs"]),
         failing,
     ]
@@ -286,6 +290,7 @@ WINDOW_COLUMNS = (
     Column("P95", align_right=True),
     Column("DELAY P95", align_right=True),
 )
+_RUN_ID = Column("RUN", MIN_ID_WIDTH, is_id=True)
 ROWS: dict[type, tuple[Sequence[Column], Cells]] = {
     ScheduleSummary: (
         (
@@ -294,6 +299,7 @@ ROWS: dict[type, tuple[Sequence[Column], Cells]] = {
             Column("TRIGGER", 12),
             Column("TARGET", optional=True),
             Column("NEXT"),
+            Column("LAST RUN", optional=True),
             Column("RUNS", align_right=True, optional=True),
             Column("FAILURES", align_right=True),
         ),
@@ -306,7 +312,7 @@ ROWS: dict[type, tuple[Sequence[Column], Cells]] = {
             Column("SCHEDULE", 8),
             Column("DURATION", align_right=True, optional=True),
             Column("REASON", 6),
-            Column("RUN"),
+            _RUN_ID,
         ),
         _run,
     ),
@@ -345,22 +351,25 @@ ROWS: dict[type, tuple[Sequence[Column], Cells]] = {
     ),
     LeaseDetail: (
         (
-            Column("RUN"),
+            _RUN_ID,
             Column("FENCE", align_right=True),
             Column("UNTIL"),
-            Column("LEASE", 8),
+            Column("LEASE", 8, is_id=True),
             Column("PAYLOAD", 8),
         ),
         _lease,
     ),
-    WaitingRun: ((Column("RUN"), Column("REASON"), Column("BLOCKED BY", 8), Column("UNTIL")), _waiting),
+    WaitingRun: (
+        (_RUN_ID, Column("REASON"), Column("BLOCKED BY", 8), Column("UNTIL")),
+        _waiting,
+    ),
     Attempt: (
         (
             Column("ATTEMPT"),
             Column("STATUS"),
             Column("STARTED"),
             Column("DURATION", align_right=True),
-            Column("HOLDER", 8),
+            Column("HOLDER", 8, is_id=True),
             Column("RESULT", 10),
         ),
         _attempt,
@@ -371,7 +380,7 @@ ROWS: dict[type, tuple[Sequence[Column], Cells]] = {
     ),
     InstanceSummary: (
         (
-            Column("INSTANCE"),
+            Column("INSTANCE", MIN_ID_WIDTH, is_id=True),
             Column("STATE"),
             Column("HOST", 6),
             Column("LAST SEEN"),

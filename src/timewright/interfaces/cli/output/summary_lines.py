@@ -28,18 +28,17 @@ def schedule_line(answer: JsonObject, screen: Screen) -> list[str]:
     schedule, progress = answer["schedule"], answer["progress"]
     state = "" if progress["state"] == "active" else progress["state"]
     label, upcoming = _upcoming(answer, screen)
+    trigger = answer.get("read_as") or answer["trigger"]
     # One line if it fits, with fewer times if needed; else a block.
     for shown_next in (upcoming, upcoming.partition(", ")[0]):
-        parts = [schedule["id"], schedule["name"], answer["trigger"], state, f"{label} {shown_next}".strip()]
+        parts = [schedule["id"], schedule["name"], trigger, state, f"{label} {shown_next}".strip()]
         line = GAP.join(escape_control(part) for part in parts if part)
         if screen.width is None or display_width(line) <= screen.width:
             return [screen.render(line)]
     head = wrap(screen, GAP.join(parts[:2]))
     return [
         *head,
-        *key_values(
-            screen, [("trigger", answer["trigger"]), ("state", state), (label or "reason", upcoming)]
-        ),
+        *key_values(screen, [("trigger", trigger), ("state", state), (label or "reason", upcoming)]),
     ]
 
 

@@ -49,12 +49,13 @@ class Screen(Struct, frozen=True, kw_only=True):
 
 
 class Column(Struct, frozen=True):
-    """A table column. It can shrink to `min_width`; an optional one is dropped if space is short."""
+    """A table column. It can shrink to `min_width`, ids first; if that is not enough, optional ones go."""
 
     title: str
     min_width: int = 0
     align_right: bool = False
     optional: bool = False
+    is_id: bool = False
 
 
 def current_screen(now: datetime) -> Screen:
@@ -174,7 +175,7 @@ def _natural_widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) ->
 
 
 def _fit_widths(columns: Sequence[Column], natural: list[int], width: int | None) -> list[int] | None:
-    """Shrink the widest columns until the table fits; None if it cannot fit."""
+    """Shrink ids, then the widest columns, until the table fits; None if it cannot fit."""
     widths = list(natural)
     if width is None:
         return widths
@@ -185,7 +186,7 @@ def _fit_widths(columns: Sequence[Column], natural: list[int], width: int | None
         shrinkable = [i for i, column in enumerate(columns) if 0 < column.min_width < widths[i]]
         if not shrinkable:
             return None
-        widest = max(shrinkable, key=lambda i: widths[i])
+        widest = max(shrinkable, key=lambda i: (columns[i].is_id, widths[i]))
         widths[widest] -= 1
         over -= 1
     return widths

@@ -22,8 +22,11 @@ def _print_link(session: Session, /) -> None:
     from timewright.interfaces.http.client import ApiClient
 
     url = session.server or _running_server_url(session)
-    answer = ApiClient(url, key=key_for(session)).send("POST", "/session/links")
-    link = f"{url.rstrip('/')}{answer['link']}"
+    client = ApiClient(url, key=key_for(session, url))
+    path = client.send("POST", "/session/links").get("link")
+    if not isinstance(path, str):
+        raise client.unexpected_answer("link is missing")
+    link = f"{url.rstrip('/')}{path}"
     session.print([link] if session.output == "table" else [serialize({"link": link}, session.output)])
 
 

@@ -15,7 +15,7 @@ from timewright.interfaces.cli.process.server_file import (
     write_server_file,
 )
 from timewright.interfaces.cli.session import Session
-from timewright.interfaces.http.addresses import WILDCARD_ADDRESSES, is_loopback, own_addresses
+from timewright.interfaces.http.addresses import WILDCARD_ADDRESSES, own_addresses
 from timewright.interfaces.http.app import HttpApp
 from timewright.interfaces.http.endpoints.events import EventHub
 from timewright.interfaces.http.requests.host_origin import LOOPBACK, HostOriginCheck
@@ -23,8 +23,8 @@ from timewright.interfaces.http.server import ServerThread
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import authenticate, require_auth_cache
 from timewright.operations.access.local_key import ensure_local_key
-from timewright.settings import Settings
-from timewright.wiring import Instance, private_file
+from timewright.settings import Settings, is_loopback
+from timewright.wiring import Instance, check_remote_key, private_file
 
 DASHBOARD_FOLDER = Path(interfaces.__file__).parent / "dashboard"
 
@@ -62,7 +62,7 @@ class HttpServer:
             dashboard=DASHBOARD_FOLDER,
             secure=bool(self._settings.tls_cert) or self._settings.behind_proxy,
         )
-        self.hub.watch_store(instance.change_listener)
+        self.hub.watch_store(instance.store, instance.change_listener)
         self.server.start(app)
         write_server_file(self._session.store_url, RunningServer(self.url, os.getpid()))
         return lines
@@ -77,7 +77,7 @@ class HttpServer:
         link = login_link(context, self._session.store_url)
         is_local = is_loopback(self._settings.bind)
         if not is_local:
-            _check_key(context)
+            check_remote_key(context, field="bind")
         api = f"  api         {self.url}/api/v1      (OpenAPI: /openapi.json)"
         note = (
             "only this machine can connect; to allow others: timewright key create, then timewright up --bind"
@@ -128,18 +128,6 @@ def check_bind(settings: Settings) -> None:
         value=settings.bind,
         rule="use TLS, or a proxy that terminates TLS",
         fix="--tls-cert server.pem --tls-key server.key, or --behind-proxy",
-    )
-
-
-def _check_key(context: OperationContext) -> None:
-    rows = operations["key list"](context, {"limit": 1000})["keys"]
-    if any(row["name"] != "local-admin" for row in rows):
-        return
-    raise NotAllowed(
-        "no API key exists, so other machines could not authenticate",
-        field="bind",
-        rule="binding to other addresses needs at least one key",
-        fix="timewright key create NAME --role operator, then start again",
     )
 
 

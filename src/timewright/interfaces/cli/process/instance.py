@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from timewright.clocks import SystemClock
 from timewright.core.moments import format_duration
+from timewright.core.sensitive_keys import redact_store_url
 from timewright.errors import TimewrightError, UnsafeStore
 from timewright.interfaces.cli.output.table import current_screen, escape_control
 from timewright.interfaces.cli.output.times import (
@@ -28,17 +29,17 @@ from timewright.interfaces.cli.output.times import (
     short_time,
     zone_name,
 )
-from timewright.interfaces.cli.session import Session, inspect_store, redact_url, store_path
+from timewright.interfaces.cli.session import Session, inspect_store, store_path
 from timewright.interfaces.cli.settings import SERVER_DEFAULTS
-from timewright.interfaces.http.addresses import is_loopback
 from timewright.interfaces.python.stop_signal import StopSignal
 from timewright.operations import OperationContext, operations
 from timewright.ports import Store
-from timewright.settings import Settings
+from timewright.settings import Settings, is_loopback
 from timewright.wiring import (
     HOSTED_STORE_VARIABLE,
     Instance,
     build_auth_cache,
+    check_metrics_host,
     host_inspector,
     load_registry,
     new_registry,
@@ -187,6 +188,7 @@ def run_instance(session: Session, *, role: Role, app: str | None, given: Mappin
     """Open the store, start the process of a role, and run until stopped."""
     began = SystemClock().monotonic()
     settings = settings_for(session, given)
+    check_metrics_host(settings)
     info = inspect_store(session.store_url)
     registry = _functions(session, settings, app) if role != "serve" else new_registry()
     server = _http_server(session, settings) if role != "worker" else None
@@ -330,7 +332,7 @@ def _plural(count: int, what: str) -> str:
 def _display_store(url: str) -> str:
     path = store_path(url)
     if path is None:
-        return redact_url(url)
+        return redact_store_url(url)
     return str(path) if path.is_absolute() else f"./{path}"
 
 

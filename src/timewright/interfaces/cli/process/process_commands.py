@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import click
 
+from timewright.core.sensitive_keys import redact_store_url
 from timewright.interfaces.cli.commands import Option, SectionedCommand, global_options, option_for
 from timewright.interfaces.cli.fields import OptionField, setting_fields
 from timewright.interfaces.cli.options import read_field
@@ -15,7 +16,7 @@ from timewright.interfaces.cli.process.dashboard_link import dashboard
 from timewright.interfaces.cli.process.demo import demo
 from timewright.interfaces.cli.process.mcp_command import mcp
 from timewright.interfaces.cli.process.planner_command import planner
-from timewright.interfaces.cli.session import Session, inspect_store, redact_url, serialize, store_path
+from timewright.interfaces.cli.session import Session, inspect_store, serialize, store_path
 from timewright.interfaces.cli.settings import SERVER_DEFAULTS
 
 HTTP_SETTINGS = frozenset(
@@ -63,7 +64,7 @@ def migrate(_: click.Group) -> click.Command:
         if before.pending_migrations and not check:
             open_store(session.store_url).close()
         answer = {
-            "store": redact_url(session.store_url),
+            "store": redact_store_url(session.store_url),
             "engine": before.engine,
             "applied": before.applied_migrations,
             "pending": list(before.pending_migrations) if check else [],
@@ -88,8 +89,8 @@ def backup(_: click.Group) -> click.Command:
         store_path(session.store_url)
         size = copy_store(session.store_url, path)
         _record_backup(session.store_url)
-        answer = {"store": redact_url(session.store_url), "path": path, "bytes": size}
-        line = f"{path}   {size / _MEBIBYTE:.1f} MiB   copy of {redact_url(session.store_url)}"
+        answer = {"store": redact_store_url(session.store_url), "path": path, "bytes": size}
+        line = f"{path}   {size / _MEBIBYTE:.1f} MiB   copy of {redact_store_url(session.store_url)}"
         session.print([line] if session.output == "table" else [serialize(answer, session.output)])
 
     return _command("backup", copy, [click.Argument(["path"])], help=str(backup.__doc__))

@@ -6,12 +6,14 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from timewright.wiring import private_file
 
 MAX_FILE_BYTES = 4096
+DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class RunningServer(Struct, frozen=True):
@@ -49,6 +51,23 @@ def remove_server_file(store_url: str) -> None:
     if path is not None and found is not None and found.pid == os.getpid():
         with suppress(OSError):
             path.unlink()
+
+
+def is_same_server(url: str, other: str) -> bool:
+    """Whether two URLs have the same scheme, host and port.
+
+    `localhost` is not 127.0.0.1: it may also be ::1, where another program can listen on the same port.
+    """
+    origins = _origin(url), _origin(other)
+    return None not in origins and origins[0] == origins[1]
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None] | None:
+    try:
+        split = urlsplit(url)
+        return split.scheme, split.hostname, split.port or DEFAULT_PORTS.get(split.scheme)
+    except ValueError:
+        return None
 
 
 def _read(path: Path) -> RunningServer | None:

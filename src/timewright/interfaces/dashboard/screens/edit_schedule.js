@@ -11,6 +11,7 @@ const blank = () => ({ name: "", when: "every", every: "5m", cron: "0 9 * * mon-
 
 let draft = blank();
 let editing = null; // the name of the schedule that is edited
+let stored = { schedule: null, request: {} }; // the schedule as it was loaded, and the request that would create it
 let preview = { next: [], problem: null, change: null };
 let requestNumber = 0;
 
@@ -19,7 +20,12 @@ export default {
   async load([name]) {
     if ((name || null) !== editing) {
       editing = name || null;
-      draft = editing ? draftOf((await get(["schedules", editing])).schedule) : blank();
+      draft = blank();
+      if (editing) {
+        const { schedule } = await get(["schedules", editing]);
+        draft = draftOf(schedule);
+        stored = { schedule, request: request() };
+      }
     }
     await updatePreview(false);
     return {};
@@ -99,9 +105,23 @@ function request() {
   else if (draft.when === "manual") made.manual = true;
   if (draft.what === "handoff") made.handoff = {};
   else if (draft.what) made[draft.what] = draft[draft.what];
-  if (draft.jitter) made.jitter = draft.jitter;
-  if (draft.group) made.group = draft.group;
+  if (draft.jitter || editing) made.jitter = draft.jitter || "0s";
+  if (draft.group || editing) made.group = draft.group || null;
   return made;
+}
+
+// An edit sends only the fields that differ; a target keeps the fields that the form does not show, such as headers.
+function changes() {
+  const made = request();
+  if (!editing) return made;
+  const differs = (name) => JSON.stringify(made[name]) !== JSON.stringify(stored.request[name]);
+  const changed = Object.fromEntries(Object.entries(made).filter(([name]) => differs(name)));
+  if (changed.cron || changed.zone) Object.assign(changed, { cron: made.cron, zone: made.zone });
+  const { kind, ...target } = stored.schedule.target;
+  const [method, url] = draft.http.trim().split(/\s+/);
+  if (changed.http && kind === "http") changed.http = { ...target, method, url };
+  if (changed.call && kind === "call") changed.call = { ...target, name: draft.call };
+  return changed;
 }
 
 function trigger() {
@@ -144,7 +164,7 @@ const utcOffset = (text) => text.replace("GMT", "UTC").replace(/:00$/, "");
 function clockChangeTable({ change }) {
   if (!change) return null;
   const rows = change.next.map((one) => ({ key: one.planned_at, cells: [Date.parse(one.planned_at) < Date.parse(change.at) ? "before" : "after", localTime(one.local), time(one.planned_at, change.zone)] }));
-  return h("div", null, h("h3", null, `Clock change in ${change.zone} on ${day(change.at, change.zone)} ${change.at.slice(0, 4)}, ${utcOffset(change.from)} to ${utcOffset(change.to)}`), rows.length ? table("Occurrences around the clock change", [{ name: "" }, { name: "Schedule time" }, { name: "Your time" }], rows) : h("p", { class: "mute" }, "no occurrence within a day of the change"));
+  return h("div", null, h("h3", null, `Clock change in ${change.zone} on ${day(change.at, change.zone)} ${change.at.slice(0, 4)}, ${utcOffset(change.from)} to ${utcOffset(change.to)}`), rows.length ? table("Occurrences around the clock change", [{ name: "Side" }, { name: "Schedule time" }, { name: "Your time" }], rows) : h("p", { class: "mute" }, "no occurrence within a day of the change"));
 }
 
 const localTime = (local) => (local ? local.replace("T", " ").replace(/\.\d+/, "").replace(/([+-]\d\d:\d\d)$/, " $1").replace(/([+-]\d\d):00$/, "$1") : "");
@@ -156,12 +176,13 @@ function previewPanel() {
 }
 
 function command() {
-  const made = request();
+  const made = changes();
   const words = [editing ? `timewright schedule update ${shellQuote(editing)}` : `timewright schedule create ${shellQuote(draft.name || "NAME")}`];
   for (const [name, value] of Object.entries(made)) {
-    if (value === "" || (Array.isArray(value) && !value.length)) continue;
+    if (!editing && (value === "" || (Array.isArray(value) && !value.length))) continue;
     const flag = `--${name.replaceAll("_", "-")}`;
-    if (name === "http") words.push(flag, ...String(value).split(/\s+/).map(shellQuote));
+    if (value === null) words.push(flag, "null");
+    else if (name === "http" && typeof value === "string") words.push(flag, ...String(value).split(/\s+/).map(shellQuote));
     else if (value === true) words.push(flag);
     else if (Array.isArray(value)) words.push(...value.map((one) => `${flag.replace(/s$/, "")} ${shellQuote(one)}`));
     else if (typeof value === "object") words.push(flag, shellQuote(JSON.stringify(value)));
@@ -171,7 +192,8 @@ function command() {
 }
 
 async function save() {
-  const made = request();
+  const made = changes();
+  if (editing && !Object.keys(made).length) return void (location.hash = `#${routeTo("schedules", editing)}`);
   if (draft.reason) made.reason = draft.reason;
   const work = editing ? () => patchJson(["schedules", editing], made) : () => post(["schedules"], { ...made, name: draft.name });
   const answer = await tryAction(work, editing ? "saved" : "created");

@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { h } from "../dom.js";
 import { afterPaint, requestPaint, refresh } from "../main.js";
 import { badge, stateDot, reasonText, runLabel } from "../states.js";
+import { approvalDetails } from "../target_details.js";
 import { secondsBetween, syncClock, parseDuration, formatDuration } from "../times.js";
 import { commandBlock, emptyState, link, counters, panel, routeTo, table, time, statusBadge } from "../widgets.js";
 
@@ -20,7 +21,8 @@ async function loadDetails() {
 }
 
 // The doctor reads files and settings too, so it is asked at most every 30 s.
-const HEALTH_CHECKS = ["clock", "zones", "store", "file", "due", "leases", "leader", "shards", "policy_file", "backlog", "backup"];
+const HEALTH_CHECKS = ["clock", "zones", "store", "file", "leases", "leader", "shards", "policy_file", "backlog", "backup"];
+const OVERDUE_S = 5; // allows for the delay of an update
 const RANK = { fail: 0, warn: 1, ok: 2 };
 let checked = { at: 0, findings: [] };
 function loadChecks() {
@@ -45,7 +47,7 @@ export default {
     const late = parseDuration(data.late_by) || 0;
     const capped = (count) => (count >= 1000 ? "1000+" : String(count));
     const idle = data.whole && !n.running && !n.due && !n.failed && !n.parked && !n.waiting && !data.behind.some((b) => Object.keys(b.outcomes).length);
-    return h("div", { class: "screen" }, late > 5 ? overdue(late) : null,
+    return h("div", { class: "screen" }, late > OVERDUE_S ? overdue(late) : null,
       counters([
         ["Running", capped(n.running), "/runs?state=leased", n.running ? "busy" : ""],
         ["Ready", capped(n.waiting), "/runs?state=ready", ""],
@@ -55,7 +57,7 @@ export default {
       ]),
       idle ? emptyState(["No runs in the last hour and none due in the next. ", link("/schedules", "Show all schedules"), ", or create one:"], "timewright schedule create hello --every 5s --note 'hello'") : null,
       h("div", { class: "columns" },
-        h("div", null, approvals.length ? panel("Pending approvals", approvalList(), { note: "schedules created by agents; they run after approval" }) : null, panel("Running", running(data)), panel("Upcoming", upcoming(data), { more: link("/forecast", "forecast") }), instances ? panel("Health", health(), { more: link("/instances", "instances") }) : null),
+        h("div", null, approvals.length ? panel("Pending approvals", approvalList(), { note: "schedules created by agents; they run after approval" }) : null, panel("Running", running(data)), panel("Upcoming", upcoming(data), { more: link("/forecast", "forecast") }), instances ? panel("Health", health(late), { more: link("/instances", "instances") }) : null),
         !data.whole ? null : h("div", null,
           panel("Recent runs", h("div", null, charts.stackedBars(data.behind, { label: "Runs of the last hour by result" }), legend(data)), { note: data.more ? "last hour, newest 1000 runs" : "last hour" }),
           panel("Start delay", h("div", null, charts.delayChart(data.behind, { label: "Start delay over the last hour" }), h("p", { class: "mute" }, data.delay.median === null ? "no run has started" : `median ${formatDuration(parseDuration(data.delay.median))}, p95 ${formatDuration(parseDuration(data.delay.p95))}, max ${formatDuration(parseDuration(data.delay.longest))}`))),
@@ -71,7 +73,9 @@ function overdue(late) {
 
 // Schedules created by agents that wait for approval.
 function approvalList() {
-  return h("ul", { class: "lines" }, approvals.map((one) => h("li", { key: one.id, class: "line" }, link(routeTo("schedules", one.name), one.name), h("span", { class: "mute grow ellipsis" }, one.trigger, one.created_by ? `, by ${one.created_by}` : ""), time(one.created_at, undefined, "away"))));
+  return h("ul", { class: "lines" }, approvals.map((one) => h("li", { key: one.id },
+    h("div", { class: "line" }, link(routeTo("schedules", one.name), one.name), h("span", { class: "mute grow ellipsis" }, one.trigger, one.created_by ? `, by ${one.created_by}` : ""), time(one.created_at, undefined, "away")),
+    approvalDetails(one))));
 }
 
 // Paint the first rows of a list at once and the rest a moment later.
@@ -101,10 +105,12 @@ function runTable(runs) {
   })));
 }
 
-function health() {
+function health(late) {
   const alive = instances.filter((one) => one.state === "alive");
   const capacity = alive.reduce((sum, one) => sum + one.capacity, 0), busy = alive.reduce((sum, one) => sum + one.under_way, 0);
   const lines = [h("li", { key: "instances", class: "line" }, statusBadge(alive.length ? "ok" : "warn"), h("span", { class: "grow" }, alive.length ? `${alive.length} ${alive.length === 1 ? "instance" : "instances"} alive, ${busy} of ${capacity} slots in use` : "no instance is alive"))];
+  // The same figure as the warning above, so that both agree.
+  lines.push(h("li", { key: "overdue", class: "line" }, statusBadge(late > OVERDUE_S ? "fail" : "ok"), h("span", { class: "grow" }, late > OVERDUE_S ? `an occurrence is overdue by ${formatDuration(late)}` : "nothing is overdue")));
   for (const [n, one] of checked.findings.sort((a, b) => RANK[a.status] - RANK[b.status]).entries()) lines.push(h("li", { key: one.check + n, class: "line" }, statusBadge(one.status), h("span", { class: "grow" }, one.message)));
   return h("ul", { class: "lines" }, lines);
 }

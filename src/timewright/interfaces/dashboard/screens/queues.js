@@ -33,7 +33,7 @@ function budgets(rows) {
 }
 
 function providers(rows) {
-  return table("Closed providers", [{ name: "Provider" }, { name: "Closed until", kind: "tight" }, { name: "Reason" }, { name: "Waiting", kind: "tight" }, { name: "", kind: "tight" }], rows.map((one) => ({
+  return table("Closed providers", [{ name: "Provider" }, { name: "Closed until", kind: "tight" }, { name: "Reason" }, { name: "Waiting", kind: "tight" }, { name: "", label: "Actions", kind: "tight" }], rows.map((one) => ({
     key: one.provider, cells: [one.provider, timeWithDistance(one.closed_until), h("span", null, one.why, one.closed_by ? h("span", { class: "mute" }, ` by ${one.closed_by}`) : null), String(one.waiting), can("write") ? button("open", () => reopen(one)) : null],
   })));
 }
@@ -59,7 +59,7 @@ const one = {
     return h("div", { class: "screen" }, h("div", { class: "lead" }, gauge(plan.in_flight, plan.max_concurrent, `leases of ${name}`), h("span", null, `${plan.available} free`), h("span", { class: "mute" }, `${plan.leases.length} can start now, ${waiting.length} waiting, ${parked.length} parked`)),
       h("div", { class: "columns" },
         h("div", null, panel("Live leases", leased.length ? table("Live leases", [{ name: "Run" }, { name: "Holder" }, { name: "Lease expires", kind: "tight" }, { name: "Fence", kind: "tight" }], leased.map((run) => ({ key: run.id, to: routeTo("runs", run.id), cells: [runLink(run.id, run), run.holder, time(run.lease_until, undefined, "away"), String(run.fence)] }))) : h("p", { class: "mute" }, "no live leases")),
-          parked.length ? panel("Parked (need attention)", table("Parked runs", [{ name: "Run" }, { name: "Error" }, { name: "", kind: "tight" }], parked.map((run) => ({ key: run.id, to: routeTo("runs", run.id), cells: [runLink(run.id, run), h("span", { class: "ellipsis", title: run.error }, run.error || run.reason), can("trigger") ? button("reset", () => reset(run)) : null] })))) : null,
+          parked.length ? panel("Parked (need attention)", table("Parked runs", [{ name: "Run" }, { name: "Error" }, { name: "", label: "Actions", kind: "tight" }], parked.map((run) => ({ key: run.id, to: routeTo("runs", run.id), cells: [runLink(run.id, run), h("span", { class: "ellipsis", title: run.error }, run.error || run.reason), can("trigger") ? button("reset", () => reset(run)) : null] })))) : null,
           panel("Policy", policyPanel(data.policy, name))),
         h("div", null, panel("Next to start", plan.leases.length ? table("Next to start", [{ name: "Run" }, { name: "Priority", kind: "tight" }, { name: "Since", kind: "tight" }], plan.leases.slice(0, 50).map((run) => ({ key: run.id, to: routeTo("runs", run.id), cells: [runLink(run.id, run), String(run.priority), time(run.planned_at, undefined, "away")] }))) : h("p", { class: "mute" }, "none"), { note: "in this order" }),
           panel("Waiting", h("div", null, waiting.length ? table("Waiting runs", [{ name: "Run" }, { name: "Waiting for" }, { name: "Until", kind: "tight" }], waiting.slice(0, 50).map((wait) => ({ key: wait.run_id, to: routeTo("runs", wait.run_id), cells: [runLink(wait.run_id, by.get(wait.run_id)), waitReason(wait), wait.until ? time(wait.until, undefined, "away") : ""] }))) : h("p", { class: "mute" }, "none"), commandBlock(`timewright queue plan ${shellQuote(name)}`))))), pager(data, params, go));

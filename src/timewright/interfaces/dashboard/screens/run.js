@@ -6,7 +6,8 @@ import { h } from "../dom.js";
 import { refresh, paint } from "../main.js";
 import { badge, sourceText, reasonText, stateText } from "../states.js";
 import { followOutput, fetchOutput } from "../run_output.js";
-import { secondsBetween, now, formatDuration } from "../times.js";
+import { targetDetails } from "../target_details.js";
+import { secondsBetween, now, formatDuration, startDelay, totalDuration } from "../times.js";
 import { tryAction, button, confirmDialog, commandBlock, definitionList, jsonBlock, link, panel, routeTo, linkedText, shellQuote, table, time } from "../widgets.js";
 
 // The target as defined by the schedule revision that created the run.
@@ -50,7 +51,7 @@ export default {
           run.state === "leased" || !attempts.length ? null : outputPanel(run)),
         h("div", null, panel("Attempts", attemptsTable(attempts, data.zone)), requestPanel(data), resultPanel(attempts), costPanel(data.charges), panel("Details", definitionList([
           ["run", h("code", { class: "break" }, run.id)], ["idempotency key", h("code", { class: "break" }, data.key)], ["fence", run.fence], ["lease", data.lease_id ? h("code", { class: "break" }, data.lease_id) : ""], ["holder", run.holder],
-          ["lease expires", run.lease_until ? time(run.lease_until, undefined, "away") : ""], ["cancel requested", run.cancel_at ? time(run.cancel_at) : ""], ["queue", run.queue], ["priority", run.priority], ["schedule revision", data.revision ? String(data.revision) : ""], ["parent", data.parent ? link(routeTo("runs", data.parent), `run …${data.parent.slice(-6)}`) : ""], ["backfill of", data.backfill_of ? link(routeTo("runs", data.backfill_of), `run …${data.backfill_of.slice(-6)}`) : ""], ["missed occurrences", run.missed || ""],
+          ["start delay", run.first_started_at ? startDelay(run) : ""], ["duration", run.first_started_at && run.finished_at ? totalDuration(run) : ""], ["lease expires", run.lease_until ? time(run.lease_until, undefined, "away") : ""], ["cancel requested", run.cancel_at ? time(run.cancel_at) : ""], ["queue", run.queue], ["priority", run.priority], ["schedule revision", data.revision ? String(data.revision) : ""], ["parent", data.parent ? link(routeTo("runs", data.parent), `run …${data.parent.slice(-6)}`) : ""], ["backfill of", data.backfill_of ? link(routeTo("runs", data.backfill_of), `run …${data.backfill_of.slice(-6)}`) : ""], ["missed occurrences", run.missed || ""],
         ])))));
   },
 };
@@ -83,12 +84,11 @@ function rejectedTimes(lost) {
   return h("div", null, h("h3", null, "Rejected candidates"), h("ul", { class: "reasons" }, lost.map((one) => h("li", null, one.at ? time(one.at) : "", ` ${sourceText(one.source)}: `, linkedText(one.why)))));
 }
 
-// The request. Secrets in headers are stored and shown as references.
+// The whole target, and the payload of this run.
 function requestPanel({ target, payload }) {
   if (!target && payload === null) return null;
-  const head = !target ? null : target.kind === "http" ? definitionList([["request", h("code", { class: "break" }, `${target.method} ${target.url}`)], ...Object.entries(target.headers || {}).map(([name, value]) => [name, h("code", { class: "break" }, String(value))])]) : definitionList([[target.kind, h("code", { class: "break" }, target.name || target.function || target.text || target.workflow || (target.command || []).join(" ") || "")]]);
-  const body = target && target.kind === "http" && target.body !== null && target.body !== undefined ? target.body : target && target.args && Object.keys(target.args).length ? target.args : null;
-  return panel("Request", h("div", null, head, body !== null ? jsonBlock(body) : null, payload !== null ? h("div", null, h("h3", null, "Payload"), jsonBlock(payload)) : null));
+  const head = target ? targetDetails(target) : null;
+  return panel("Request", h("div", null, head, payload !== null ? h("div", null, h("h3", null, "Payload"), jsonBlock(payload)) : null));
 }
 
 function resultPanel(attempts) {

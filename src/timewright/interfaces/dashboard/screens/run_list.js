@@ -6,7 +6,7 @@ import { h } from "../dom.js";
 import { afterPaint, requestPaint } from "../main.js";
 import { searchBar, QUEUE_NAMES, SCHEDULE_NAMES } from "../search_bar.js";
 import { badge, sourceText, isPlanned, reasonText, runLabel } from "../states.js";
-import { secondsBetween, formatDuration, secondsUntil } from "../times.js";
+import { secondsUntil, startDelay, totalDuration } from "../times.js";
 import { emptyState, link, pager, panel, routeTo, table, time } from "../widgets.js";
 
 const STATES = [["", "all"], ["leased", "running"], ["ready", "ready"], ["held", "held"], ["succeeded", "succeeded"], ["failed", "failed"], ["parked", "parked"], ["skipped", "skipped"], ["cancelled", "cancelled"]];
@@ -61,5 +61,5 @@ function result(run) {
 const runRow = (run) => ({
   key: run.id, label: run.id, to: routeTo("runs", run.id),
   cells: [badge(run.state, reasonText(run.reason)), h("span", { class: "names" }, link(routeTo("runs", run.id), runLabel(run)), run.schedule || run.queue ? null : h("span", { class: "mute" }, `…${run.id.slice(-6)}`), isPlanned(run.source) ? null : h("span", { class: "tag" }, sourceText(run.source)), run.dropped ? h("span", { class: "tag" }, `+${run.dropped} dropped`) : null),
-    time(run.planned_at), formatDuration(secondsBetween(run.planned_at, run.started_at)) || "—", formatDuration(secondsBetween(run.started_at, run.finished_at)) || "—", attemptCount(run), result(run)],
+    time(run.planned_at), startDelay(run), totalDuration(run), attemptCount(run), result(run)],
 });

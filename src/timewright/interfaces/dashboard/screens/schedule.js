@@ -6,7 +6,8 @@ import { lineChart, outcomeStrip } from "../charts.js";
 import { h } from "../dom.js";
 import { refresh } from "../main.js";
 import { badge, sourceText, reasonText } from "../states.js";
-import { secondsBetween, shortDuration, syncClock, localZone, toInstant, parseDuration, formatDuration, formatTime } from "../times.js";
+import { approvalDetails, targetDetails } from "../target_details.js";
+import { secondsBetween, shortDuration, startDelay, totalDuration, syncClock, localZone, toInstant, parseDuration, formatDuration, formatTime } from "../times.js";
 import { tryAction, timeWithDistance, button, confirmDialog, commandBlock, diff, emptyState, definitionList, jsonBlock, link, panel, routeTo, linkedText, shellQuote, table, time } from "../widgets.js";
 
 export default {
@@ -20,11 +21,12 @@ export default {
       params.at ? get([...at, "explain"], { at: params.at }) : get([...at, "explain"], { last: true }).catch(() => null),
     ]);
     syncClock(health.now);
-    return { ...detail, runs: runs.runs, coming: next.next, warnings: next.warnings || [], health, hints, revisions: revisions.revisions, recent: outcomes.outcomes[0], trends: trends.series, why };
+    const request = detail.progress.state === "pending_approval" ? await approvalRequest(detail.schedule) : null;
+    return { ...detail, request, runs: runs.runs, coming: next.next, warnings: next.warnings || [], health, hints, revisions: revisions.revisions, recent: outcomes.outcomes[0], trends: trends.series, why };
   },
   view(data, [name], params, go) {
     const { schedule, progress } = data;
-    return h("div", { class: "screen" }, head(data, name), actions(data, name), dependencyPanel(data),
+    return h("div", { class: "screen" }, head(data, name), actions(data, name), data.request ? panel("Requested", approvalDetails(data.request), { note: "it runs after approval" }) : null, dependencyPanel(data),
       h("div", { class: "columns" },
         h("div", null, panel("Upcoming", upcoming(data), { note: schedule.trigger.zone || "" }), panel("Explain", explanation(data, params, go)), schedule.adaptive ? panel("Hints", hints(data, name)) : null, panel("Definition", definition(data))),
         h("div", null, panel("Recent runs", data.recent.marks.length ? h("div", { class: "whole" }, outcomeStrip(data.recent.marks, { label: name }), trendCharts(data)) : h("p", { class: "mute" }, "no runs yet"), { note: "last 48; a tall mark ran, a short one did not" }), panel("Health", health(data.health)), panel("Runs", runs(data), { more: link(`/runs?schedule=${encodeURIComponent(name)}`, "all") }), panel("Revisions", revisions(data, name)))),
@@ -46,7 +48,7 @@ function head({ schedule, progress, trigger, in_flight: running, held }, name) {
     running ? h("span", null, badge("leased"), ` ${running}`) : null, held ? h("span", null, badge("held"), ` ${held}`) : null, schedule.description ? h("p", { class: "mute" }, schedule.description) : null);
 }
 
-function actions({ schedule, progress }, name) {
+function actions({ schedule, progress, request }, name) {
   const at = ["schedules", name];
   const commandFor = (verb) => `timewright schedule ${verb} ${shellQuote(name)}`;
   const act = async (verb, options, body = {}) => {
@@ -71,7 +73,7 @@ function actions({ schedule, progress }, name) {
   const note = { title: `Add a note to the next occurrence of ${name}`, act: "add note", reason: false, text: `Shown with the occurrence at ${formatTime(progress.next_at)}.`, fields: [{ name: "text", label: "Note", required: true }], command: (v) => `${commandFor("note")} --text ${shellQuote(v.text || "TEXT")}` };
   const buttons = [];
   if (can("trigger") && !archived && progress.state !== "pending_approval") buttons.push(button("run now", () => act("run", { title: `Run ${name} now?`, act: "run now", text: "Starts one manual run. The planned occurrences do not change." }), { kind: "main" }));
-  if (can("write") && progress.state === "pending_approval") buttons.push(...approvalButtons(name));
+  if (can("write") && progress.state === "pending_approval") buttons.push(...approvalButtons(name, request));
   if (can("write") && active) buttons.push(button("pause", () => act("pause", pause)));
   if (can("write") && ["paused", "parked"].includes(progress.state)) buttons.push(button("resume", () => act("resume", { title: `Resume ${name}?`, text: `It continues with its next occurrence. Catch-up policy: ${schedule.catch_up}.` }), { kind: "main" }));
   if (can("trigger") && active && progress.next_at) buttons.push(button("skip next", () => act("skip", { title: `Skip the next occurrence of ${name}?`, act: "skip", text: `Planned for ${formatTime(progress.next_at)}.` })), button("move next…", () => act("move", move)), button("note…", () => act("note", note)));
@@ -89,9 +91,15 @@ function notPlannedText(progress, trigger) {
 }
 
 // Approve or reject a schedule that an agent created.
-function approvalButtons(name) {
+const MAX_APPROVALS = 1000;
+async function approvalRequest(schedule) {
+  const page = await get(["approvals"], { limit: MAX_APPROVALS });
+  return page.approvals.find((one) => one.id === schedule.id) || schedule;
+}
+
+function approvalButtons(name, request) {
   const answer = (verb, text, danger) => button(verb, async () => {
-    const given = await confirmDialog({ title: `${verb} ${name}?`, text, act: verb, reason: true, danger, command: `timewright approval ${verb} ${shellQuote(name)}` });
+    const given = await confirmDialog({ title: `${verb} ${name}?`, text, body: approvalDetails(request), act: verb, reason: true, danger, command: `timewright approval ${verb} ${shellQuote(name)}` });
     if (given && (await tryAction(() => post(["approvals", name, verb], given.reason ? { reason: given.reason } : {}), `${verb}: done`))) refresh();
   }, { kind: danger ? "" : "main" });
   return [answer("approve", "It starts with its next occurrence; earlier ones are not caught up.", false), answer("reject", "It is archived without having run.", true)];
@@ -145,10 +153,10 @@ async function addHint(name) {
 function definition({ schedule, trigger: description }) {
   const { trigger, target } = schedule;
   return h("div", null, definitionList([
-    ["trigger", trigger.expression || (trigger.interval ? `every ${trigger.interval}` : description)], ["zone", trigger.zone], ["clock changes", trigger.dst], ["target", `${target.kind} ${target.url || target.function || target.name || target.text || ""}`],
+    ["trigger", trigger.expression || (trigger.interval ? `every ${trigger.interval}` : description)], ["zone", trigger.zone], ["clock changes", trigger.dst],
     ["overlap", schedule.overlap], ["catch-up", `${schedule.catch_up} within ${schedule.catch_up_window}`], ["attempts", schedule.retry.max_attempts], ["exhausted", schedule.retry.exhausted], ["time limit", schedule.lease.time_limit],
     ["jitter", schedule.jitter === "0s" ? "" : schedule.jitter], ["queue", schedule.queue], ["limits", schedule.limits.join(", ")], ["created", h("span", null, time(schedule.created_at), ` by ${schedule.created_by || "?"} (${schedule.origin || "?"})`)],
-  ]), h("details", null, h("summary", null, "full definition"), jsonBlock(schedule)));
+  ]), h("h3", null, "Target"), targetDetails(target), h("details", null, h("summary", null, "full definition"), jsonBlock(schedule)));
 }
 
 function health(data) {
@@ -160,7 +168,7 @@ function runs({ runs: rows, schedule }) {
   if (!rows.length) return emptyState("No runs yet.", `timewright schedule run ${schedule.name}`);
   const zone = schedule.trigger.zone;
   return table("Runs", [{ name: "Planned", kind: "tight" }, { name: "Status", kind: "tight" }, { name: "Delay", kind: "tight" }, { name: "Duration", kind: "tight" }, { name: "Result" }], rows.map((run) => ({
-    key: run.id, to: routeTo("runs", run.id), cells: [h("a", { href: `#${routeTo("runs", run.id)}` }, time(run.planned_at, zone)), badge(run.state, reasonText(run.reason)), formatDuration(secondsBetween(run.planned_at, run.started_at)) || "—", formatDuration(secondsBetween(run.started_at, run.finished_at)) || "—", h("span", { class: "ellipsis short", title: run.error || reasonText(run.reason) }, run.error || reasonText(run.reason) || run.outcome_label)],
+    key: run.id, to: routeTo("runs", run.id), cells: [h("a", { href: `#${routeTo("runs", run.id)}` }, time(run.planned_at, zone)), badge(run.state, reasonText(run.reason)), startDelay(run), totalDuration(run), h("span", { class: "ellipsis short", title: run.error || reasonText(run.reason) }, run.error || reasonText(run.reason) || run.outcome_label)],
   })));
 }
 

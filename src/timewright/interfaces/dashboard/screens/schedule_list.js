@@ -12,7 +12,7 @@ import { timeWithDistance, emptyState, link, pager, panel, routeTo, linkedText, 
 const STATES = [["", "all"], ["active", "active"], ["paused", "paused"], ["parked", "parked"], ["pending_approval", "pending approval"], ["finished", "finished"], ["archived", "archived"]];
 const QUALIFIERS = { state: { hint: "schedule state", values: STATES.slice(1).map(([value]) => value) }, group: { hint: "group name" }, tag: { hint: "tag" } };
 const verb = (name, more = {}) => ({ path: (id) => ["schedules", id, name], command: `timewright schedule ${name}`, ...more });
-const bulk = new BulkActions({ noun: "schedule", path: ["schedules"], field: "schedules", verbs: { pause: verb("pause", { text: "They do not run until resumed.", fits: (row) => row.state === "active" }), resume: verb("resume", { text: "They continue with their next occurrences; each applies its catch-up policy.", fits: (row) => ["paused", "parked"].includes(row.state) }), run: verb("run", { label: "run now", text: "Starts one manual run of each. The planned occurrences do not change." }), archive: verb("archive", { danger: true, text: "They stop running; their history is kept.", fits: (row) => row.state !== "archived" }) } });
+const bulk = new BulkActions({ noun: "schedule", path: ["schedules"], field: "schedules", verbs: { pause: verb("pause", { text: "They do not run until resumed.", fits: (row) => row.state === "active" }), resume: verb("resume", { text: "They continue with their next occurrences; each applies its catch-up policy.", fits: (row) => ["paused", "parked"].includes(row.state) }), run: verb("run", { label: "run now", text: "Starts one manual run of each. The planned occurrences do not change." }), archive: verb("archive", { danger: true, text: "They stop running and cannot be restored. Their history is kept and their names can be reused.", fits: (row) => row.state !== "archived" }) } });
 const filters = (params) => ({ state: params.state, name_starts: params.q, group: params.group, tag: params.tag });
 
 // Paint the first rows at once; the rest and the recent runs when they have loaded.
@@ -46,7 +46,7 @@ export default {
   },
 };
 
-const COLUMNS = [{ name: "", kind: "narrow" }, { name: "Name", kind: "main" }, { name: "Trigger" }, { name: "Next", kind: "tight" }, { name: "Recent runs", kind: "wide" }, { name: "Duration", kind: "tight" }];
+const COLUMNS = [{ name: "", label: "Status", kind: "narrow" }, { name: "Name", kind: "main" }, { name: "Trigger" }, { name: "Next", kind: "tight" }, { name: "Recent runs", kind: "wide" }, { name: "Duration", kind: "tight" }];
 
 // The trigger text contains the zone, if the trigger has one.
 const zoneOf = (row) => (/([A-Z]\w+\/[\w/+-]+) time/.exec(row.trigger) || [])[1];

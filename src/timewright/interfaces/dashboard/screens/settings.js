@@ -41,7 +41,7 @@ function checks(doctor) {
 function keyTable(keys) {
   if (!keys.keys.length) return emptyState("No keys. Create one:", "timewright key create NAME --role viewer");
   const rows = keys.keys.map((key) => ({ key: key.id, cells: [h("span", { class: "names" }, key.name, h("span", { class: "tag" }, key.origin)), h("span", { title: key.scopes.join(", ") }, key.role || key.scopes.join(", ")), key.namespaces.join(", ").replace("*", "all"), key.used_at ? time(key.used_at, undefined, "away") : "never", key.state === "active" ? (key.expires_at ? time(key.expires_at, undefined, "away") : "never") : key.state, key.state === "active" ? button("revoke", () => revoke(key), { kind: "quiet" }) : null] }));
-  return table("Keys", [{ name: "Key" }, { name: "Role", kind: "tight" }, { name: "Namespaces" }, { name: "Last used", kind: "tight" }, { name: "Expires", kind: "tight" }, { name: "", kind: "tight" }], rows);
+  return table("Keys", [{ name: "Key" }, { name: "Role", kind: "tight" }, { name: "Namespaces" }, { name: "Last used", kind: "tight" }, { name: "Expires", kind: "tight" }, { name: "", label: "Actions", kind: "tight" }], rows);
 }
 
 async function newKey() {

@@ -17,7 +17,8 @@ from timewright.core.input.encoding import encode
 from timewright.errors import InvalidInput, TimewrightError
 from timewright.interfaces.http.problems import HttpProblem
 from timewright.interfaces.http.requests.http_request import Receive, Send
-from timewright.ports import ChangeListener
+from timewright.ports import ChangeListener, Store
+from timewright.ports.schedule_names import ScheduleNames, names_in
 
 HISTORY_FACTS = 1000
 MAX_PENDING_FACTS = 1000
@@ -143,6 +144,7 @@ class EventHub:
     """An observer of the engine that passes facts to all subscribers and keeps the last 1000 for replay."""
 
     def __init__(self, instance: str) -> None:
+        self.schedule_names = ScheduleNames(lambda _: "")
         self._instance = instance
         self._watcher: StoreWatcher | None = None
         self._lock = threading.Lock()
@@ -161,8 +163,9 @@ class EventHub:
         for subscriber in subscribers:
             subscriber.push(numbered)
 
-    def watch_store(self, new_listener: Callable[[], ChangeListener | None]) -> None:
-        """Also report writes of other processes while there are subscribers."""
+    def watch_store(self, store: Store, new_listener: Callable[[], ChangeListener | None]) -> None:
+        """Name schedules in facts, and report writes of other processes while there are subscribers."""
+        self.schedule_names = names_in(store)
         self._watcher = StoreWatcher(new_listener, on_change=self._notify_change)
 
     def subscribe(
@@ -251,20 +254,27 @@ class EventStream:
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         yield f'retry: {RETRY_MS}\nevent: hello\ndata: {{"from":"{self._since}"}}\n\n'.encode()
-        for numbered in self._missed:
-            yield self._encode(numbered)
+        if self._missed:
+            yield await self._encode(self._missed)
         while True:
             batch = await self._subscriber.next_batch(timeout_s=KEEPALIVE_S)
             if self._subscriber.ended and not batch:
                 yield f'event: bye\ndata: {{"reason":"{self._subscriber.ended}"}}\n\n'.encode()
                 return
             changed = b"event: changed\ndata: {}\n\n" if self._subscriber.pop_change() else b""
-            yield b"".join(map(self._encode, batch)) + changed or b": keepalive\n\n"
+            yield await self._encode(batch) + changed or b": keepalive\n\n"
 
-    def _encode(self, numbered: NumberedFact) -> bytes:
+    async def _encode(self, batch: list[NumberedFact]) -> bytes:
+        """The facts as text, encoded in a thread because the name of a schedule may have to be read."""
+        if not batch:
+            return b""
+        return await asyncio.to_thread(lambda: b"".join(map(self._encode_one, batch)))
+
+    def _encode_one(self, numbered: NumberedFact) -> bytes:
         number, fact = numbered
         kind = type(fact).__struct_config__.tag
-        data = msgspec.json.encode(encode(fact))
+        schedule = self._hub.schedule_names(getattr(fact, "schedule_id", ""))
+        data = msgspec.json.encode(({"schedule": schedule} if schedule else {}) | encode(fact))
         return f"id: {self._hub.id_of(number)}\nevent: {kind}\ndata: ".encode() + data + b"\n\n"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Protocol
@@ -16,12 +15,9 @@ from timewright.interfaces.http.requests.parsing import split_query
 from timewright.interfaces.http.thread_pool import RequestThreadPool
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import context_for, require_scope
+from timewright.wiring.metrics_port import METRICS_CONTENT_TYPE, filter_metrics
 
 MAX_TICK_AGE = timedelta(seconds=90)
-METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-# Quotes inside a label value are escaped, so this matches the real label; a false match hides a line.
-_NAMESPACE_LABEL = re.compile(r'[{,]namespace="([^"]*)"')
 
 
 class EngineHealth(Protocol):
@@ -103,9 +99,3 @@ def _fields_in(request: HttpRequest) -> list[tuple[str, str]]:
 
 def _json(data: dict[str, Any], *, status: int = 200) -> Response:
     return Response(msgspec.json.encode(data), status_code=status, media_type="application/json")
-
-
-def filter_metrics(text: str, may_read: Callable[[str], bool]) -> str:
-    """Return the lines without a namespace label, and those of the namespaces that may be read."""
-    lines = text.splitlines(keepends=True)
-    return "".join(line for line in lines if all(map(may_read, _NAMESPACE_LABEL.findall(line))))

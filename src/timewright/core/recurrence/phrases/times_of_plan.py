@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
-from timewright.core.recurrence.phrase_grammar.clock_times import (
+from timewright.core.recurrence.phrases.clock_times import (
     DAY_S,
     Steps,
     evenly_spread,
@@ -14,7 +14,7 @@ from timewright.core.recurrence.phrase_grammar.clock_times import (
     read_times,
     read_window,
 )
-from timewright.core.recurrence.phrase_grammar.parts import (
+from timewright.core.recurrence.phrases.parts import (
     WORKING_DAYS,
     Counted,
     DateOfYear,
@@ -24,12 +24,12 @@ from timewright.core.recurrence.phrase_grammar.parts import (
     Nth,
     PartOfDay,
     PastHour,
-    Period,
+    PhrasePeriod,
     Times,
     WeekdayAndDate,
     Weekly,
 )
-from timewright.core.recurrence.phrase_grammar.tokens import PhraseProblem
+from timewright.core.recurrence.phrases.tokens import PhraseProblem
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class Written:
     def __init__(self, parts: Sequence[Any]) -> None:
         self.parts = parts
         self.days = [part for part in parts if isinstance(part, _DAY_PARTS)]
-        self.periods = [part.length for part in parts if isinstance(part, Period)]
+        self.periods = [part.length for part in parts if isinstance(part, PhrasePeriod)]
         self.times = self.one(Times, "times of day")
         self.window = self.one(HoursBetween, "windows of the day")
         self.past_hour = self.one(PastHour, "lists of minutes")

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from timewright.core.recurrence.phrase_grammar.tokens import Token
+from timewright.core.recurrence.phrases.tokens import Token
 
 # The longest lists that people need: 31 days of a month.
 MAX_ITEMS = 31

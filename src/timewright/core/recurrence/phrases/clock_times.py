@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from timewright.core.moments import format_duration, parse_duration
-from timewright.core.recurrence.phrase_grammar.parts import Clock, Length
-from timewright.core.recurrence.phrase_grammar.tokens import PhraseProblem, TwoReadings
+from timewright.core.recurrence.phrases.parts import ClockTime, Length
+from timewright.core.recurrence.phrases.tokens import PhraseProblem, TwoReadings
 from timewright.errors import TimewrightError
 
 DAY_S = 86_400
@@ -56,7 +56,7 @@ class Steps(NamedTuple):
 # ---------------------------------------------------------------------------------------------- times of day
 
 
-def read_times(clocks: Sequence[Clock], part: str = "") -> tuple[int, ...]:
+def read_times(clocks: Sequence[ClockTime], part: str = "") -> tuple[int, ...]:
     """Return times in seconds of the day, in order."""
     for position, clock in enumerate(clocks):
         later = [one for one in clocks[position + 1 :] if one.half == "p"]
@@ -65,7 +65,7 @@ def read_times(clocks: Sequence[Clock], part: str = "") -> tuple[int, ...]:
     return tuple(sorted({read_time(clock, part) for clock in clocks}))
 
 
-def read_time(clock: Clock, part: str = "") -> int:
+def read_time(clock: ClockTime, part: str = "") -> int:
     """Return a time in seconds of the day; without am or pm it is on the 24-hour clock."""
     half = clock.half or part
     if half == "half":
@@ -82,7 +82,7 @@ def read_time(clock: Clock, part: str = "") -> int:
     return (_hour(clock, half) * 60 + clock.minute) * 60 + clock.second
 
 
-def _hour(clock: Clock, half: str) -> int:
+def _hour(clock: ClockTime, half: str) -> int:
     hour = clock.hour
     shown = f"{hour}:{clock.minute:02}"
     if half in ("a", "p"):
@@ -121,15 +121,15 @@ def _hour(clock: Clock, half: str) -> int:
     )
 
 
-def _shown(clock: Clock) -> str:
+def _shown(clock: ClockTime) -> str:
     return f"{clock.hour % 12 or 12}:{clock.minute:02}" if clock.minute else str(clock.hour % 12 or 12)
 
 
-def _two_halves(clock: Clock) -> None:
+def _two_halves(clock: ClockTime) -> None:
     raise TwoReadings(f"{clock.hour} can be am or pm", f"{clock.hour}am", f"{clock.hour}pm", parts=True)
 
 
-def read_window(clocks: Sequence[Clock]) -> tuple[int, int]:
+def read_window(clocks: Sequence[ClockTime]) -> tuple[int, int]:
     """Return the ends of a window in seconds of the day; one that crosses midnight ends before it starts."""
     if not clocks:
         return BUSINESS_HOURS
@@ -221,9 +221,6 @@ def read_time_pattern(text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def calendar_unit(length: Length, *, wall_clock: bool) -> tuple[int, str] | None:
     """Return the number and unit of a calendar period; None for a length in hours, minutes or seconds."""
-    months = re.fullmatch(r"p([0-9]{1,3})([my])", length.iso)
-    if months is not None and int(months[1]):
-        return int(months[1]), "month" if months[2] == "m" else "year"
     if length.iso or len(length.pieces) != 1:
         return None
     number, unit = length.pieces[0]
@@ -255,6 +252,11 @@ def fixed_length(length: Length) -> timedelta:
                 rule="months and years have no fixed length",
                 fix="one unit, as in every 2 years",
             )
+        sizes = [_SECONDS[unit] for _, unit in length.pieces]
+        if sizes != sorted(set(sizes), reverse=True):
+            raise PhraseProblem(
+                "has its units in another order", rule="the largest unit first, each once", fix="1h30m"
+            )
         total = sum(number * _SECONDS[unit] for number, unit in length.pieces)
         found = timedelta(microseconds=int(total * 1_000_000))
         if length.iso:
@@ -266,9 +268,9 @@ def fixed_length(length: Length) -> timedelta:
         raise PhraseProblem("is too long", rule="at most 100 years", fix="a shorter time") from None
     except TimewrightError as error:
         raise PhraseProblem(
-            "has a length that does not exist",
-            rule=error.rule or "ISO 8601 without months",
-            fix="PT15M for minutes",
+            "has a length that is not fixed",
+            rule=error.rule or "ISO 8601 without years and months",
+            fix="months and years in words, as in every 2 years",
         ) from None
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from timewright.core.recurrence.phrase_grammar.clock_times import (
+from timewright.core.recurrence.phrases.clock_times import (
     DAY_S,
     Steps,
     calendar_unit,
@@ -15,12 +15,12 @@ from timewright.core.recurrence.phrase_grammar.clock_times import (
     read_date_pattern,
     read_time_pattern,
 )
-from timewright.core.recurrence.phrase_grammar.parts import (
+from timewright.core.recurrence.phrases.parts import (
     WORKING_DAYS,
     Ambiguous,
     Bounded,
     CalendarName,
-    Clock,
+    ClockTime,
     Counted,
     DateOfYear,
     Except,
@@ -30,23 +30,23 @@ from timewright.core.recurrence.phrase_grammar.parts import (
     Nth,
     PastHour,
     Pattern,
-    Period,
+    PhrasePeriod,
     Short,
     Times,
     WeekdayAndDate,
     Weekly,
     Zone,
 )
-from timewright.core.recurrence.phrase_grammar.times_of_plan import (
+from timewright.core.recurrence.phrases.times_of_plan import (
     MONTH_LENGTHS,
     UNIT_ORDER,
     Plan,
     Written,
     with_times,
 )
-from timewright.core.recurrence.phrase_grammar.tokens import PhraseProblem, TwoReadings
+from timewright.core.recurrence.phrases.tokens import PhraseProblem, TwoReadings
 
-T = TypeVar("T")
+T = TypeVar("T", int, tuple[int, int])
 
 
 def make_plan(parts: Sequence[Any]) -> Plan:
@@ -156,7 +156,7 @@ def _in_month(days: Sequence[int]) -> tuple[int, ...]:
 
 
 def _merged(before: tuple[T, ...], more: Sequence[T]) -> tuple[T, ...]:
-    return tuple(sorted({*before, *more}))  # type: ignore[type-var]
+    return tuple(sorted(set(before).union(more)))
 
 
 # ------------------------------------------------------------------------------------------------ the period
@@ -355,13 +355,13 @@ def _read_pattern(text: str) -> list[Any]:
     if ":" not in text:
         months, days = read_date_pattern(text)
         found: list[Any] = [Months(months)] if months else []
-        return [*found, Nth(days) if days else Period(Length(((Fraction(1), "day"),)))]
+        return [*found, Nth(days) if days else PhrasePeriod(Length(((Fraction(1), "day"),)))]
     hours, minutes = read_time_pattern(text)
     if not hours and not minutes:
         return [Counted(1, "minute")]
     if not hours:
         return [PastHour(minutes)]
-    return [Times(tuple(Clock(hour, minute) for hour in hours for minute in minutes or range(60)))]
+    return [Times(tuple(ClockTime(hour, minute) for hour in hours for minute in minutes or range(60)))]
 
 
 def _checked(plan: Plan) -> Plan:

@@ -10,10 +10,10 @@ from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
 from timewright.core.moments import format_duration
-from timewright.core.recurrence.phrase_grammar.clock_times import DAY_S, Steps, length_words
-from timewright.core.recurrence.phrase_grammar.parts import WORKING_DAYS
-from timewright.core.recurrence.phrase_grammar.times_of_plan import MONTH_LENGTHS, Plan
-from timewright.core.recurrence.phrase_grammar.tokens import (
+from timewright.core.recurrence.phrases.clock_times import DAY_S, Steps, length_words
+from timewright.core.recurrence.phrases.parts import WORKING_DAYS
+from timewright.core.recurrence.phrases.times_of_plan import MONTH_LENGTHS, Plan
+from timewright.core.recurrence.phrases.tokens import (
     MONTH_NAMES,
     ORDINAL_NAMES,
     WEEKDAY_NAMES,

@@ -175,7 +175,8 @@ _TOKEN = re.compile(
     | (?P<SLASHED>[0-9]{1,2}/[0-9]{1,2}(?:/[0-9]{2,4})?(?![0-9/:])|[0-9]{1,2}-[0-9]{1,2}-[0-9]{2,4}(?![0-9]))
     | (?P<DOTTED>[0-9]{1,2}\.[0-9]{1,2}\.(?:[0-9]{4})?(?![0-9.]))
     | (?P<TIME_PATTERN>(?:\*|[0-9]{1,2}\.\.[0-9]{1,2}|[0-9]{1,2}/[0-9]{1,2}):[0-9*,./]{1,40}(?::[0-9]{1,2})?)
-    | (?P<CLOCK>[0-9]{1,2}(?::[0-9]{2}(?::[0-9]{2})?(?![0-9:])|h[0-9]{2}(?![0-9a-z])))
+    | (?P<CLOCK>[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?(?![0-9:]))
+    | (?P<HOUR_MINUTE>[0-9]{1,2}h[0-9]{2}(?![0-9a-z]))
     | (?P<PAST_HOUR>:[0-9]{2}(?![0-9:]))
     | (?P<ORDINAL>[0-9]{1,3}(?:st|nd|rd|th)(?![a-z0-9]))
     | (?P<DECIMAL>[0-9]{1,9}\.[0-9]{1,9}(?![0-9.]))
@@ -246,7 +247,7 @@ def _value(kind: str, text: str) -> Any:
         return int(text[:-2])
     if kind == "DECIMAL":
         return Fraction(text)
-    if kind in ("CLOCK", "DATE", "SLASHED", "DOTTED"):
+    if kind in ("CLOCK", "HOUR_MINUTE", "DATE", "SLASHED", "DOTTED"):
         return tuple(int(part) for part in re.split(r"[:/.h-]", text) if part)
     if kind == "PAST_HOUR":
         return int(text[1:])

@@ -19,14 +19,14 @@ class Length(NamedTuple):
     iso: str = ""
 
 
-class Period(NamedTuple):
+class PhrasePeriod(NamedTuple):
     """Every n units of the calendar or of the clock."""
 
     length: Length
 
 
 class Counted(NamedTuple):
-    """So many times in each unit, spread evenly from its start."""
+    """A number of times in each unit, spread evenly from its start."""
 
     number: int
     unit: str
@@ -39,7 +39,7 @@ class Ambiguous(NamedTuple):
     first: bool = False
 
 
-class Clock(NamedTuple):
+class ClockTime(NamedTuple):
     """A time of day: hour, minute, second, and am or pm if it was written."""
 
     hour: int
@@ -53,7 +53,7 @@ class Clock(NamedTuple):
 class Times(NamedTuple):
     """Times of day."""
 
-    clocks: tuple[Clock, ...]
+    clocks: tuple[ClockTime, ...]
 
 
 class PastHour(NamedTuple):
@@ -65,7 +65,7 @@ class PastHour(NamedTuple):
 class HoursBetween(NamedTuple):
     """A window of the day; without clocks, business hours."""
 
-    clocks: tuple[Clock, ...] = ()
+    clocks: tuple[ClockTime, ...] = ()
 
 
 class PartOfDay(NamedTuple):
@@ -223,7 +223,7 @@ def build_half_unit(values: list[Any]) -> tuple[Fraction, str]:
     return Fraction(1, 2), values[-1]
 
 
-def build_clock(values: list[Any]) -> Clock:
+def build_clock(values: list[Any]) -> ClockTime:
     part = next((value.name for value in values if isinstance(value, PartOfDay)), "")
     half = next((value for value in values if value in ("a", "p")), "")
     number = values[0]
@@ -233,28 +233,28 @@ def build_clock(values: list[Any]) -> Clock:
         hundredths = number * 100 % 100
         hour, minute = int(number), int(hundredths) if hundredths.denominator == 1 else 99
     bare = not half and not part and not isinstance(number, tuple)
-    return Clock(hour, minute, second, half or part, bare=bare and not isinstance(number, Fraction))
+    return ClockTime(hour, minute, second, half or part, bare=bare and not isinstance(number, Fraction))
 
 
-def build_named_time(values: list[Any]) -> Clock:
-    return Clock(values[-1] // 3600)
+def build_named_time(values: list[Any]) -> ClockTime:
+    return ClockTime(values[-1] // 3600)
 
 
-def build_spoken(values: list[Any]) -> Clock:
+def build_spoken(values: list[Any]) -> ClockTime:
     """Build `half past nine`, `quarter to ten`, `5 past 9`: minutes, direction, hour, am or pm."""
     if values[0] == "half":
         values = ["half", "past", *values[1:]]
     minutes = {"half": 30, "quarter": 15}.get(values[0], values[0])
-    hour = values[2].hour if isinstance(values[2], Clock) else values[2]
+    hour = values[2].hour if isinstance(values[2], ClockTime) else values[2]
     half = next((value for value in values[3:] if isinstance(value, str)), "")
     part = next((value.name for value in values[3:] if isinstance(value, PartOfDay)), "")
     if values[1] in ("past", "after"):
-        return Clock(hour, minutes, half=half or part)
-    return Clock(12 if hour == 1 and half else (hour - 1) % 24, 60 - minutes, half=half or part)
+        return ClockTime(hour, minutes, half=half or part)
+    return ClockTime(12 if hour == 1 and half else (hour - 1) % 24, 60 - minutes, half=half or part)
 
 
-def build_half_hour(values: list[Any]) -> Clock:
-    return Clock(values[0], 30, half="half")
+def build_half_hour(values: list[Any]) -> ClockTime:
+    return ClockTime(values[0], 30, half="half")
 
 
 def build_past(values: list[Any]) -> int:
@@ -359,15 +359,15 @@ def build_adverb(values: list[Any]) -> list[Any]:
     count, unit = values[0]
     if unit in ("hour", "minute"):
         return [Counted(1, unit)]
-    period = Period(Length(((Fraction(count), "day" if unit == "night" else unit),)))
+    period = PhrasePeriod(Length(((Fraction(count), "day" if unit == "night" else unit),)))
     return [period, PartOfDay("night")] if unit == "night" else [period]
 
 
-def build_other_period(values: list[Any]) -> Period | Ambiguous:
+def build_other_period(values: list[Any]) -> PhrasePeriod | Ambiguous:
     number = values[0] if isinstance(values[0], int) else 2
     if number == 1:
         return Ambiguous(values[-1], first=True)
-    return Period(Length(((Fraction(number), values[-1]),)))
+    return PhrasePeriod(Length(((Fraction(number), values[-1]),)))
 
 
 def build_relative_day(values: list[Any]) -> RelativeDay:
@@ -379,11 +379,11 @@ def build_flat(values: list[Any]) -> list[Any]:
     return [one for value in values for one in (value if isinstance(value, list) else [value])]
 
 
-def build_fixed_period(values: list[Any]) -> Period:
+def build_fixed_period(values: list[Any]) -> PhrasePeriod:
     """Build AWS's rate(1 day): its days are 24 hours."""
     fixed = {"day": "d", "week": "w"}
     length = values[0]
-    return Period(
+    return PhrasePeriod(
         length._replace(pieces=tuple((number, fixed.get(unit, unit)) for number, unit in length.pieces))
     )
 

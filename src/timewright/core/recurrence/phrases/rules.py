@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from timewright.core.recurrence.phrase_grammar.grammar import Builder, Grammar, Rule
-from timewright.core.recurrence.phrase_grammar.parts import (
+from timewright.core.recurrence.phrases.grammar import Builder, Grammar, Rule
+from timewright.core.recurrence.phrases.parts import (
     Ambiguous,
     Bounded,
     CalendarName,
-    Clock,
+    ClockTime,
     DateOfYear,
     Except,
     FromNow,
@@ -26,7 +26,7 @@ from timewright.core.recurrence.phrase_grammar.parts import (
     PartOfDay,
     PastHour,
     Pattern,
-    Period,
+    PhrasePeriod,
     Short,
     Times,
     UnitRef,
@@ -91,7 +91,7 @@ nine_thirty = SPELLED SPELLED
 digits = CLOCK [HALF|<part_of_day>] | NUMBER HALF | DECIMAL HALF | NUMBER OCLOCK [HALF|<part_of_day>]
     | NUMBER <part_of_day>
 time = <digits> | <named_time> | <spoken_time> | <half_nine> | <nine_thirty>
-bare_time = FOUR_DIGITS [hours|hrs|h] | NUMBER h | DECIMAL | NUMBER !UNIT !MONTH !x !times
+bare_time = FOUR_DIGITS [hours|hrs|h] | HOUR_MINUTE | NUMBER h | DECIMAL | NUMBER !UNIT !MONTH !x !times
 any_time = <time> | <bare_time>
 times = {at|@} <any_time> (<separator> [at] <any_time>)* | (every|each) <named_time>
     | <time> (<separator> [at] <any_time>)*
@@ -220,10 +220,10 @@ _BUILDERS: dict[str, Builder] = {
     "part_of_day": lambda values: PartOfDay(values[0]),
     "spoken_time": build_spoken,
     "half_nine": build_half_hour,
-    "nine_thirty": lambda values: Clock(values[0], values[1]),
+    "nine_thirty": lambda values: ClockTime(values[0], values[1]),
     "digits": build_clock,
     "bare_time": build_clock,
-    "times": lambda values: Times(tuple(value for value in values if isinstance(value, Clock))),
+    "times": lambda values: Times(tuple(value for value in values if isinstance(value, ClockTime))),
     "part": lambda values: PartOfDay(values[0]),
     "zone": lambda values: Zone(values[0]),
     "month_name": lambda values: Months((values[0],)),
@@ -236,7 +236,7 @@ _BUILDERS: dict[str, Builder] = {
     "date_number": build_nth_range,
     "nth_days": build_nth_days,
     "every_nth_unit": build_other_period,
-    "period": lambda values: Period(values[0]),
+    "period": lambda values: PhrasePeriod(values[0]),
     "one_length": build_length,
     "rate": build_fixed_period,
     "counted": build_counted,

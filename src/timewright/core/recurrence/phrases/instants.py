@@ -8,8 +8,8 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, NamedTuple, TypeVar
 
 from timewright.core.moments import EPOCH
-from timewright.core.recurrence.phrase_grammar.clock_times import fixed_length, read_time
-from timewright.core.recurrence.phrase_grammar.parts import (
+from timewright.core.recurrence.phrases.clock_times import fixed_length, read_time
+from timewright.core.recurrence.phrases.parts import (
     DateOfYear,
     FromNow,
     Length,
@@ -22,7 +22,7 @@ from timewright.core.recurrence.phrase_grammar.parts import (
     WrittenDate,
     Zone,
 )
-from timewright.core.recurrence.phrase_grammar.tokens import (
+from timewright.core.recurrence.phrases.tokens import (
     MONTH_NAMES,
     WEEKDAY_NAMES,
     PhraseProblem,
@@ -272,8 +272,7 @@ class _Reader:
         if self.seconds is not None:
             return self._at(day)
         # A time that a clock change skips or repeats is moved, because nobody wrote it.
-        kept = datetime.combine(day, self.local.time(), tzinfo=self.zone)
-        return kept.astimezone(UTC)
+        return datetime.combine(day, self.local.time(), tzinfo=self.zone).astimezone(UTC)
 
 
 def make_moment(parts: Sequence[Any], *, now: datetime, zone: str | tzinfo, past: bool = False) -> Moment:
@@ -296,12 +295,8 @@ def describe_moment(at: datetime, zone: tzinfo, name: str) -> str:
     zone_name = name or getattr(zone, "key", "") or ""
     clock = f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
     twice = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
-    if twice or not zone_name:
-        shown = (
-            f"{WEEKDAY_NAMES[local.weekday()].capitalize()} {local:%Y-%m-%d}T{local:%H:%M:%S}{_offset(local)}"
-        )
-    else:
-        shown = f"{WEEKDAY_NAMES[local.weekday()].capitalize()} {local:%Y-%m-%d} at {clock}"
+    exact = f"T{local:%H:%M:%S}{_offset(local)}" if twice or not zone_name else f" at {clock}"
+    shown = f"{WEEKDAY_NAMES[local.weekday()].capitalize()} {local:%Y-%m-%d}{exact}"
     return f"{shown}, {zone_name}" if zone_name else shown
 
 

@@ -17,23 +17,23 @@ from typing import NamedTuple
 from timewright.core.recurrence.cron.description import describe_cron
 from timewright.core.recurrence.cron.grammar import needs_key
 from timewright.core.recurrence.cron.grammar import parse as parse_cron
-from timewright.core.recurrence.phrase_grammar.grammar import Parsed, Rule
-from timewright.core.recurrence.phrase_grammar.instants import Moment, make_moment
-from timewright.core.recurrence.phrase_grammar.plan import make_plan
-from timewright.core.recurrence.phrase_grammar.rules import (
+from timewright.core.recurrence.phrases.grammar import Parsed, Rule
+from timewright.core.recurrence.phrases.instants import Moment, describe_moment, make_moment
+from timewright.core.recurrence.phrases.plan import make_plan
+from timewright.core.recurrence.phrases.rules import (
     GRAMMAR,
     INSTANT_RULES,
     RECURRENCE_RULES,
     SHARED_RULES,
 )
-from timewright.core.recurrence.phrase_grammar.tokens import (
+from timewright.core.recurrence.phrases.tokens import (
     VOCABULARY,
     PhraseProblem,
     Token,
     find_zone,
     split,
 )
-from timewright.core.recurrence.phrase_grammar.triggers import TriggerSpec, describe, make_triggers
+from timewright.core.recurrence.phrases.triggers import TriggerSpec, describe, make_triggers
 from timewright.core.recurrence.rrule.grammar import parse_rule
 from timewright.core.zones import check_zone
 from timewright.errors import InvalidInput, InvalidInstant
@@ -43,6 +43,7 @@ __all__ = [
     "PhraseRule",
     "Recurrence",
     "TriggerSpec",
+    "describe_moment",
     "list_rules",
     "parse_moment",
     "parse_recurrence",
@@ -54,6 +55,8 @@ _CRON_TIME = r"[0-9*?,/H()-]+"
 _CRON = re.compile(
     rf"{_CRON_TIME}\s+{_CRON_TIME}(?:\s+[A-Za-z0-9*?,/#()+-]+){{3,5}}|@(?!every\b)[a-z]+", re.IGNORECASE
 )
+# Text that is meant as cron: what no rule reads of it is refused in the words of cron.
+_CRON_LIKE = re.compile(r"@|[^*]*\*|[0-9?H/,()-]+\s+[0-9?H/,()-]+(?:\s|$)")
 # Fields without any word: a cron expression with too many or too few of them, which cron refuses.
 _CRON_SHORT = re.compile(r"(?=[^*]*\*)[0-9*?,/-]+(?:\s+[0-9*?,/-]+)+")
 _CRON_ZONE = re.compile(
@@ -122,6 +125,32 @@ class PhraseRule(NamedTuple):
     group: str
 
 
+# Notations with a grammar of their own, which are recognised before the rules apply.
+_CODE_RULES = (
+    PhraseRule(
+        "cron",
+        "five to seven fields, or a nickname; a zone before or after it",
+        "a cron expression",
+        ("0 9 * * 1-5", "@daily", "CRON_TZ=Europe/Berlin 0 9 * * *", "0 9 * * 1-5 Europe/Berlin"),
+        "recurrence",
+    ),
+    PhraseRule(
+        "aws_cron",
+        "cron(minute hour day month weekday year)",
+        "as AWS writes it, with weekdays from Sunday = 1",
+        ("cron(0 9 ? * MON-FRI *)",),
+        "recurrence",
+    ),
+    PhraseRule(
+        "rrule",
+        "FREQ=…;NAME=VALUE",
+        "a recurrence rule of RFC 5545, counted from the start of the schedule",
+        ("FREQ=WEEKLY;BYDAY=MO", "RRULE:FREQ=MONTHLY;BYDAY=2TU"),
+        "recurrence",
+    ),
+)
+
+
 def parse_recurrence(
     text: str, *, zone: str | None = None, field: str = "every", after_every: bool = False
 ) -> Recurrence:
@@ -131,7 +160,8 @@ def parse_recurrence(
     """
     phrase = _checked_text(text, field, InvalidInput)
     try:
-        if after_every and re.match(r"@?every\b", phrase, re.IGNORECASE) is None:
+        has_word = re.match(r"@|every\b|[0-9]*\*", phrase, re.IGNORECASE) is not None
+        if after_every and not has_word and _read_code(phrase, zone) is None:
             try:
                 return _read_recurrence(f"every {phrase}", zone)
             except Unread:
@@ -160,7 +190,8 @@ def parse_moment(
 def list_rules() -> tuple[PhraseRule, ...]:
     """Return every rule that has examples, in the order of the table."""
     groups = (("both", SHARED_RULES), ("recurrence", RECURRENCE_RULES), ("instant", INSTANT_RULES))
-    return tuple(_shown(rule, group) for group, rules in groups for rule in rules if rule.examples)
+    described = [_shown(rule, group) for group, rules in groups for rule in rules if rule.examples]
+    return (*described, *_CODE_RULES)
 
 
 def _shown(rule: Rule, group: str) -> PhraseRule:
@@ -168,13 +199,14 @@ def _shown(rule: Rule, group: str) -> PhraseRule:
 
 
 def _checked_text(text: str, field: str, kind: type[InvalidInput]) -> str:
-    phrase = text.strip() if isinstance(text, str) else ""
-    if phrase and len(phrase) <= MAX_PHRASE_LENGTH:
+    line = text.replace("\t", " ").replace("\xa0", " ") if isinstance(text, str) else ""
+    phrase, plain = line.strip(), line.isprintable()
+    if phrase and plain and len(phrase) <= MAX_PHRASE_LENGTH:
         return phrase
     why = (
         "is empty"
         if isinstance(text, str) and not phrase
-        else f"is not text of 1 to {MAX_PHRASE_LENGTH} characters"
+        else f"is not one line of 1 to {MAX_PHRASE_LENGTH} characters"
     )
     problem = PhraseProblem(why, rule="a phrase such as those in the documentation", fix="shorter text")
     raise _error(kind, str(text)[:60], field, problem)
@@ -201,6 +233,8 @@ def _read_recurrence(phrase: str, zone: str | None) -> Recurrence:
                 rule="a recurrence repeats",
                 fix="the same text as a one-time trigger (at)",
             )
+        if _CRON_LIKE.match(phrase) and not phrase.startswith("every "):
+            parse_cron(phrase)
         raise _unread(tokens, parsed, _example(tokens))
     plan = make_plan(parsed.value)
     named = check_zone(plan.zone) if plan.zone is not None else zone

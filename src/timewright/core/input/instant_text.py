@@ -1,0 +1,95 @@
+"""Reads points in time that are written as text: `tomorrow 9am`, or a date without an offset in a zone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from datetime import datetime, tzinfo
+from functools import cache
+from typing import Any
+
+from msgspec import Struct
+from msgspec import inspect as mi
+
+from timewright.core.input.aliases import snake_case
+from timewright.core.input.input_errors import join_path
+
+ZONE_FIELDS = ("zone", "timezone", "tz")
+# These look back: `since 9am` is the last 9am.
+PAST_FIELDS = frozenset({"since"})
+
+_TRIGGER_FIELDS = frozenset({"once", "at", "anchor", "dtstart"})
+# RFC 3339 with an offset, which needs no zone and is checked by the decoder.
+_EXACT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9:.]{1,40}(?:[Zz]|[+-][0-9]{2}:[0-9]{2})")
+
+
+def read_instant_text(
+    text: str, *, now: datetime, zone: str | tzinfo, field: str, past: bool = False
+) -> datetime | str:
+    """Return the instant that a text means; an exact one is returned as it is, for the decoder."""
+    if _EXACT.fullmatch(text):
+        return text
+    from timewright.core.recurrence.phrases import parse_moment
+
+    return parse_moment(text, now=now, zone=zone, field=field, past=past).at
+
+
+def resolve_instants(
+    given: Mapping[str, Any], names: Collection[str], *, now: datetime, zone: str, path: str = ""
+) -> dict[str, Any]:
+    """Return the fields with the texts of instants replaced; a zone beside them overrides the default."""
+    named = next((given[key] for key in given if key in ZONE_FIELDS and isinstance(given[key], str)), zone)
+    resolved = dict(given)
+    for key, value in given.items():
+        name = snake_case(key) if isinstance(key, str) else ""
+        if isinstance(value, str) and name in names:
+            past = name in PAST_FIELDS
+            resolved[key] = read_instant_text(
+                value, now=now, zone=named, field=join_path(path, name), past=past
+            )
+    return resolved
+
+
+def resolve_schedule_instants(
+    given: Mapping[str, Any], cls: type, *, now: datetime, zone: str
+) -> dict[str, Any]:
+    """Return the fields of a schedule with the texts of instants replaced, also in its trigger."""
+    trigger = given.get("trigger")
+    named = zone_in(trigger) or zone
+    resolved = resolve_instants(given, instant_fields(cls), now=now, zone=named)
+    if isinstance(trigger, list | tuple):
+        resolved["trigger"] = [_resolve_trigger(one, now=now, zone=zone) for one in trigger]
+    elif trigger is not None:
+        resolved["trigger"] = _resolve_trigger(trigger, now=now, zone=zone)
+    return resolved
+
+
+@cache
+def instant_fields(cls: type) -> frozenset[str]:
+    """Return the fields of a type that are points in time."""
+    info = mi.type_info(cls)
+    assert isinstance(info, mi.StructType)
+    return frozenset(field.encode_name for field in info.fields if _is_instant(field.type))
+
+
+def _is_instant(info: mi.Type) -> bool:
+    kinds = info.types if isinstance(info, mi.UnionType) else (info,)
+    return any(isinstance(kind, mi.DateTimeType) for kind in kinds)
+
+
+def zone_in(trigger: Any) -> str | None:
+    """Return the zone that the fields of a trigger name."""
+    if not isinstance(trigger, Mapping):
+        return None
+    return next((trigger[key] for key in ZONE_FIELDS if isinstance(trigger.get(key), str)), None)
+
+
+def _resolve_trigger(trigger: Any, *, now: datetime, zone: str) -> Any:
+    if not isinstance(trigger, Mapping) or isinstance(trigger, Struct):
+        return trigger
+    resolved = resolve_instants(trigger, _TRIGGER_FIELDS, now=now, zone=zone, path="trigger")
+    once = [key for key in resolved if isinstance(key, str) and snake_case(key) in ("once", "at")]
+    if once and isinstance(resolved[once[0]], datetime):
+        # The zone has served to read the instant; a single instant has none.
+        resolved = {key: value for key, value in resolved.items() if key not in ZONE_FIELDS}
+    return resolved

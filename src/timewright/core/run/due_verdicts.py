@@ -1,0 +1,115 @@
+"""The verdicts of due occurrences: those skipped in advance, displaced by the clamp, or started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from timewright.core.calendars import Calendar, occurrence_after
+from timewright.core.policies.jitter import apply_jitter, occurrence_seed
+from timewright.core.policies.policies import JitterSide, Offset
+from timewright.core.recurrence.triggers import AnyOf, Every
+from timewright.core.run.catch_up import CatchUpChoice, ChosenOccurrence, InFlightCounts, apply_overlap
+from timewright.core.run.run import Reason
+from timewright.core.run.verdicts import Drop, Fire, Hold, Replace, Skip
+from timewright.core.schedule.decision import Source
+from timewright.core.schedule.due import MAX_SCANNED, DisplacedInstants, DueInstants
+from timewright.core.schedule.governor import counts_from_last_start
+from timewright.core.schedule.pauses import Pauses
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress
+
+
+def split_skipped(
+    schedule: Schedule, due: DueInstants, *, pauses: Pauses, now: datetime
+) -> tuple[list[datetime], list[Skip]]:
+    """Split the due occurrences into those that may run and those skipped before catch-up is applied."""
+    runnable: list[datetime] = []
+    skips: list[Skip] = []
+    for occurrence in due.occurrences:
+        at, reason = occurrence.at, None
+        if pauses.contains(at):
+            reason = Reason.PAUSED
+        elif occurrence.excluded:
+            reason = Reason.EXCLUDED
+        elif schedule.deadline is not None and now - at > schedule.deadline:
+            reason = Reason.DEADLINE
+        if reason is None:
+            runnable.append(at)
+        else:
+            skips.append(Skip(planned_at=at, reason=reason, source=due.source_of(at)))
+    return runnable, skips
+
+
+def start_verdicts(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    due: DueInstants,
+    choice: CatchUpChoice,
+    skips: Sequence[Skip],
+    *,
+    in_flight: InFlightCounts,
+    calendars: Mapping[str, Calendar],
+) -> list[Fire | Hold | Replace | Skip]:
+    """Apply the overlap policy to the chosen occurrences, up to `max_runs`."""
+    remaining = MAX_SCANNED if schedule.max_runs is None else schedule.max_runs - progress.runs
+    missed = progress.missed + sum(skip.reason is Reason.MISSED for skip in skips)
+    verdicts: list[Fire | Hold | Replace | Skip] = []
+    for one, result in zip(
+        choice.runs, apply_overlap(schedule, choice.runs, in_flight=in_flight), strict=True
+    ):
+        if isinstance(result, Reason):
+            source = due.source_of(one.planned_at)
+            verdicts.append(Skip(planned_at=one.planned_at, reason=result, source=source))
+        elif remaining > 0:
+            decided = due.decisions.get(one.planned_at)
+            trail = due.trail if one.planned_at == progress.next_at else ()
+            verdicts.append(
+                result(
+                    planned_at=one.planned_at,
+                    fire_at=_fire_at(schedule, one, calendars=calendars),
+                    source=due.source_of(one.planned_at),
+                    trail=trail if decided is None else decided.trail,
+                    missed=missed,
+                    fired_by=_fired_by(schedule, one.planned_at),
+                )
+            )
+            remaining, missed = remaining - 1, 0
+    return verdicts
+
+
+def displaced_drops(displaced: Iterable[DisplacedInstants], *, source: Source) -> list[Drop]:
+    """Return one row for each group of instants that the clamp moved to one later instant."""
+    return [
+        Drop(
+            planned_at=span.first,
+            last_of=span.last,
+            count=span.count,
+            reason=Reason.CLAMPED,
+            source=source,
+        )
+        for span in displaced
+    ]
+
+
+def _fired_by(schedule: Schedule, planned_at: datetime) -> tuple[int, ...]:
+    return schedule.trigger.matching_positions(planned_at) if isinstance(schedule.trigger, AnyOf) else ()
+
+
+def _fire_at(schedule: Schedule, one: ChosenOccurrence, *, calendars: Mapping[str, Calendar]) -> datetime:
+    """Return when it may start: the spread instant, or the planned one plus its jitter."""
+    planned_at, trigger = one.planned_at, schedule.trigger
+    if not schedule.jitter or one.fire_at != planned_at:
+        return one.fire_at
+    if isinstance(trigger, Every) and counts_from_last_start(schedule):
+        before: datetime | None = planned_at + trigger.interval
+    else:
+        following = occurrence_after(trigger, planned_at, rule=schedule.calendar, calendars=calendars)
+        before = None if following is None else following.at
+    stable = schedule.offset is Offset.STABLE
+    return apply_jitter(
+        planned_at,
+        within=schedule.jitter,
+        both_sides=schedule.jitter_side is JitterSide.BOTH,
+        seed=schedule.id if stable else occurrence_seed(schedule.id, planned_at),
+        next_at=before,
+    )

@@ -1,0 +1,198 @@
+"""`verify` detects each scheduling defect when it is put back, and finds nothing wrong without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.simulation.mutants.mutation import Mutant, Patches, applied, original
+from timewright.core.run import admission, due_verdicts, lifecycle
+from timewright.core.schedule import due
+from timewright.core.schedule.decision import Decision, Source
+from timewright.core.schedule.hints import Hints
+from timewright.ledger import manual_runs, replan, run_ends
+from timewright.ports import ProgressUpdate
+from timewright.testing.bench import Bench
+from timewright.testing.targets import fail, succeed
+
+
+def _clamp_replaces_trigger() -> Patches:
+    """Under a clamp only the decided instant is due."""
+    real = original(due, "follows_trigger")
+
+    def follows(schedule: Any, progress: Any, **terms: Any) -> Any:
+        return not (schedule.clamp.min or schedule.clamp.max) and real(schedule, progress, **terms)
+
+    return [(due, "follows_trigger", follows)]
+
+
+def _hint_kept_after_expiry() -> Patches:
+    """The expired hint is removed, but its instant stays."""
+
+    def keep(schedule: Any, progress: Any, *_: Any, **__: Any) -> Any:
+        return Decision(progress.next_at, progress.source or Source.PAUSED, progress.trail)
+
+    return [(admission, "_decide_without_expired", keep)]
+
+
+def _streak_ends_from_now() -> Patches:
+    """The end of a streak plans from now instead of from the cursor."""
+    plan_next = original(lifecycle, "plan_next")
+    real = original(lifecycle, "_decide_at_settle")
+
+    def decide(schedule: Any, before: Any, after: Any, run: Any, *, now: Any, calendars: Any) -> Any:
+        if before.failures and not after.failures:
+            return plan_next(schedule, after, now=now, calendars=calendars)
+        return real(schedule, before, after, run, now=now, calendars=calendars)
+
+    return [(lifecycle, "_decide_at_settle", decide)]
+
+
+def _replaced_while_catching_up() -> Patches:
+    real = original(due_verdicts, "apply_overlap")
+
+    def overlap(schedule: Any, chosen: Any, **terms: Any) -> Any:
+        return real(schedule, [replace(one, missed=False) for one in chosen], **terms)
+
+    return [(due_verdicts, "apply_overlap", overlap)]
+
+
+def _manual_run_moves_next_time() -> Patches:
+    real = original(run_ends, "settle_schedule")
+
+    def settle(schedule: Any, progress: Any, run: Any, **terms: Any) -> Any:
+        return real(schedule, progress, replace(run, dedupe_scope=""), **terms)
+
+    return [(run_ends, "settle_schedule", settle)]
+
+
+def _exact_interval_is_past() -> Patches:
+    real = original(lifecycle, "plan_next")
+
+    def plan(schedule: Any, progress: Any, *, now: Any, **terms: Any) -> Any:
+        decision = real(schedule, progress, now=now, **terms)
+        return real(schedule, progress, now=now) if decision.at == now else decision
+
+    return [(lifecycle, "plan_next", plan)]
+
+
+def _skipped_again() -> Patches:
+    """Instants that were skipped by hand are forgotten after an edit, and skipped again."""
+
+    def add(tx: Any, record: Any, runs: Any, progress: Any) -> None:
+        tx.add_runs(runs)
+        tx.save_progress([ProgressUpdate(record.schedule.id, progress, runs[-1].id)])
+
+    def forget(tx: Any, schedule: Any, progress: Any, calendars: Any) -> Any:
+        return progress
+
+    return [
+        (manual_runs, "add_schedule_runs", add),
+        (manual_runs, "pass_decided", forget),
+        (replan, "pass_decided", forget),
+    ]
+
+
+def _outage_under(clamp: dict[str, str]) -> Callable[[Bench], None]:
+    def story(bench: Bench) -> None:
+        bench.call("schedule create", name="j", note="x", cron="* * * * *", catch_up="all", clamp=clamp)
+        bench.clock.advance("9m30s")
+        bench.advance("5m")
+
+    return story
+
+
+def _hinted(bench: Bench) -> None:
+    bench.call("schedule create", name="j", note="x", every="5m", adaptive=True)
+    bench.call("hint interval", schedule="j", interval="1000d", ttl="6m")
+    bench.advance("1h")
+
+
+def _streak(bench: Bench) -> None:
+    bench.call("schedule create", name="j", call="x", preset="desktop", every="60s", catch_up="all")
+    bench.target.script("j", fail(), succeed(after="30s"), succeed())
+    bench.advance("2m")
+    bench.clock.advance("5m30s")
+    bench.advance("5m")
+
+
+def _replacing(bench: Bench) -> None:
+    policies: dict[str, Any] = {"catch_up": "all", "overlap": "replace"}
+    bench.call("schedule create", name="j", note="x", every="60s", **policies)
+    bench.clock.advance("10m30s")
+    bench.advance("10s")
+
+
+def _run_by_hand(bench: Bench) -> None:
+    bench.call("schedule create", name="j", call="x", preset="adaptive", every="1h")
+    bench.advance("1h5m")
+    bench.call("schedule run", schedule="j")
+    bench.advance("3h")
+
+
+def _exactly_one_interval(bench: Bench) -> None:
+    bench.call("schedule create", name="j", call="x", preset="adaptive", every="15s")
+    bench.target.script("j", succeed(after="15s"), succeed())
+    bench.advance("2m")
+
+
+def _skipping(bench: Bench) -> None:
+    bench.call("schedule create", name="j", note="x", every="10m")
+    bench.advance("1m")
+    bench.call("schedule skip", schedule="j")
+    bench.call("schedule update", schedule="j", cron="*/10 * * * *")
+    bench.call("schedule skip", schedule="j")
+    bench.advance("1h")
+
+
+CASES: dict[str, tuple[str, Callable[[], Patches], Callable[[Bench], None]]] = {
+    "a clamp.max that moves nothing hides instants": (
+        "I3",
+        _clamp_replaces_trigger,
+        _outage_under({"max": "1d"}),
+    ),
+    "a clamp.min displaces instants without a row": (
+        "I3",
+        _clamp_replaces_trigger,
+        _outage_under({"min": "2m"}),
+    ),
+    "nothing wakes a schedule when its hint expires": (
+        "I25",
+        lambda: [(Hints, "next_expiry", lambda _: None)],
+        _hinted,
+    ),
+    "the instant of an expired hint stays": ("I25", _hint_kept_after_expiry, _hinted),
+    "the end of a streak hides instants": ("I3", _streak_ends_from_now, _streak),
+    "missed occurrences are superseded": ("I22", _replaced_while_catching_up, _replacing),
+    "a manual run moves the next time": ("I24", _manual_run_moves_next_time, _run_by_hand),
+    "a run of exactly one interval counts as too long": (
+        "I24",
+        _exact_interval_is_past,
+        _exactly_one_interval,
+    ),
+    "an instant is skipped twice": ("I31", _skipped_again, _skipping),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_verify_detects_a_scheduling_defect(name: str) -> None:
+    invariant, patches, story = CASES[name]
+    with applied(Mutant(name=name, broken_invariants=(invariant,), patches=patches)):
+        broken = Bench()
+        story(broken)
+        found = {violation["promise"] for violation in broken.call("verify")["violations"]}
+
+    assert invariant in found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_verify_finds_nothing_wrong_without_the_defect(name: str) -> None:
+    _, _, story = CASES[name]
+    bench = Bench()
+
+    story(bench)
+
+    assert bench.call("verify")["violations"] == []
