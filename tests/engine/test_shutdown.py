@@ -99,5 +99,7 @@ def test_a_scheduler_with_a_dead_server_stops_soon_and_reports_what_is_left(
         assert time.monotonic() - began < 25, "stop_wait is thirty seconds, and nothing is under way"
     (said,) = [record.getMessage() for record in caplog.records if record.name == "timewright"]
     # The server may have died during a commit.
-    assert re.match(r"stopped, but the store does not respond \((StoreUnavailable|OutcomeUnknown):", said)
+    assert re.match(
+        r"stopped on \S+, but the store does not respond \((StoreUnavailable|OutcomeUnknown):", said
+    )
     wait_until(lambda: not ours(), "every thread to be gone")

@@ -300,7 +300,7 @@ PARSERS: dict[str, Text | Data] = {
     "core.input.shorthand:expand_target": Data(
         (wide, lambda n: "POST https://" + "a" * n), lambda expand: lambda data: expand(data, "target")
     ),
-    "core.input.shorthand:expand_need": Text(
+    "core.input.struct_decoder:expand_need": Text(
         ("nightly load : 2h on success wait 1h else skip", "load within 2h"),
         lambda expand: lambda text: expand(text, "needs"),
         limit=512,
@@ -311,7 +311,7 @@ PARSERS: dict[str, Text | Data] = {
     "core.input.shorthand:expand_cadence": Data(
         (wide, repeat("1s")), lambda expand: lambda data: expand(data, "f")
     ),
-    "core.input.shorthand:expand_outcome": Data(
+    "core.input.struct_decoder:expand_outcome": Data(
         (wide, lambda n: "a" * n), lambda expand: lambda data: expand(data, "f")
     ),
     # Times
@@ -413,6 +413,7 @@ PARSERS: dict[str, Text | Data] = {
 
 # Functions with the name of a parser that read no outside input, or only what a listed parser gives them.
 EXEMPT = {
+    "core.run.due_verdicts:split_skipped": "instants that we planned",
     "access.key_records:read_keys": "rows of the store",
     "access.private_file:read_private": "reads a file of at most 64 KiB; its text goes to listed parsers",
     "access.secret_records:read_secret_value": "rows of the store",

@@ -193,13 +193,19 @@ def _was_skipped_ahead(view: HistoryView, row: RunRow) -> bool:
 
 
 def _was_replanned(view: HistoryView, event: SimulationEvent, highest: int) -> bool:
-    """Whether a cursor at a skipped instant fell to the instant of an edit, or to the schedule's start."""
-    if event.value >= highest or highest not in view.skipped_by_hand.get(event.subject, set()):
+    """Whether a cursor at a skipped instant fell to the instant of an edit, or to the schedule's start.
+
+    From there it passes instants of the new plan that were skipped by hand before, because they have rows.
+    """
+    skipped = view.skipped_by_hand.get(event.subject, set())
+    if event.value >= highest or highest not in skipped:
         return False
     for revision in view.revisions.get(event.subject, ()):
         policy = view.policies[event.subject, revision.revision]
         start = policy.start_at if policy is not None else None
         if event.value == max(revision.at, start - 1 if start is not None else 0):
+            return True
+        if event.at == revision.at and event.value in skipped:
             return True
     return False
 
