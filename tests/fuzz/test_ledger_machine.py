@@ -91,14 +91,7 @@ class ExtendedLedgerMachine(LedgerMachine):
             super().teardown()
             context = OperationContext(store=store, ids=self.bench.ids, by=ADA, notify=lambda _: None)
             report = check(read_history(context, all_namespaces=True), now=to_micros(self.bench.now))
-            # Known gap: under hints, I7 still finds instants without a row. It counts for all others.
-            hinted = tuple(f"{one.schedule.name}: " for one in self.watched if one.displaced)
-            broken = [
-                one
-                for one in report.violations
-                if one.invariant not in NOT_OF_THE_LEDGER
-                and not (one.invariant == "I7" and one.message.startswith(hinted))
-            ]
+            broken = [one for one in report.violations if one.invariant not in NOT_OF_THE_LEDGER]
             assert not broken, broken
         finally:
             close()

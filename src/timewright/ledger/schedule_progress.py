@@ -241,10 +241,12 @@ def _check_calendar(schedule: Schedule, calendars: CalendarLookup, *, now: datet
 
 
 def _add_hint(hints: Hints, request: HintRequest, *, now: datetime) -> Hints:
+    """Add a hint with the time it was made: instants that came due before it still need their rows."""
+    made_at = request.created_at or now
     if isinstance(request, IntervalHint):
-        return replace(hints, interval=request)
+        return replace(hints, interval=replace(request, created_at=made_at))
     if isinstance(request, OneShotHint):
-        return replace(hints, one_shot=request)
+        return replace(hints, one_shot=replace(request, created_at=made_at))
     # A pause that follows another without a gap continues it.
     began = hints.pause.created_at if hints.pause is not None else None
-    return replace(hints, pause=replace(request, created_at=began or request.created_at or now))
+    return replace(hints, pause=replace(request, created_at=began or made_at))
