@@ -220,10 +220,45 @@ def install(extras: Sequence[str]) -> None:
     started = time.monotonic()
     STAMP.unlink(missing_ok=True)
     pinned = ["-c", str(CONSTRAINTS)] if CONSTRAINTS.is_file() else []
-    failed = call(*pip(), "install", "-qq", "--no-input", "-e", name, *pinned, environment=pip_environment())
-    if failed:
+    if run_with_progress([*pip(), "install", "--no-input", "-e", name, *pinned]):
         raise Refused("the install failed; see pip's output above.")
     say(f"installed in {time.monotonic() - started:.0f} s")
+
+
+def run_with_progress(command: list[str]) -> int:
+    """Run pip and show what it is doing; print its whole output only if it fails."""
+    lines: list[str] = []
+    packages = 0
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=pip_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith("Collecting "):
+                packages += 1
+                show_progress(f"package {packages}: {re.split('[^A-Za-z0-9_.-]', line.split()[1])[0]}")
+            elif line.startswith("Installing collected packages"):
+                show_progress(f"writing {line.count(',') + 1} packages", is_phase=True)
+    if sys.stdout.isatty():
+        print("\r\x1b[K", end="", flush=True)
+    if process.returncode:
+        print("".join(lines), end="", flush=True)
+    return process.returncode
+
+
+def show_progress(text: str, *, is_phase: bool = False) -> None:
+    """Show one line that changes on a terminal; elsewhere, one line for each phase."""
+    if sys.stdout.isatty():
+        print(f"\r\x1b[Kdev: {text[:70]}", end="", flush=True)
+    elif is_phase:
+        say(text)
 
 
 def find_browser() -> bool:

@@ -8,6 +8,7 @@ together.
 from __future__ import annotations
 
 import inspect
+import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -38,6 +39,7 @@ from docs.spelling import (
 from timewright import errors
 from timewright.core import facts
 from timewright.core.calendars import Calendar
+from timewright.core.definitions import SECTIONS
 from timewright.core.moments import MAX_DURATION
 from timewright.core.policies.policies import QueuePolicy
 from timewright.core.recurrence.phrases import list_rules, parse_moment, parse_recurrence
@@ -51,6 +53,8 @@ from timewright.core.workflow import WorkflowSpec
 from timewright.interfaces.http.api.operation_routes import routes_of
 from timewright.ledger.records.namespaces import Namespace
 from timewright.operations import Operation, OperationRequest, operations
+from timewright.operations.access.agent_permissions import AGENT_RULES, AgentRule
+from timewright.operations.definitions.schema import build_file_schema
 from timewright.settings import Settings
 
 DOCS = Path(__file__).resolve().parent
@@ -65,6 +69,8 @@ def pages() -> dict[str, str]:
     made = {
         "reference/errors.md": errors_page(),
         "reference/facts.md": facts_page(),
+        "reference/files.md": files_page(),
+        "reference/timewright.schema.json": json.dumps(build_file_schema(), indent=1) + "\n",
         "reference/operations.md": operations_page(),
         "reference/phrases.md": phrases_page(),
         "reference/schedule-fields.md": schedule_page(),
@@ -87,6 +93,13 @@ def facts_page() -> str:
     found = [fact for fact in vars(facts).values() if _is_fact(fact)]
     rows = [(code(title(fact)), first(fact), _carried(fact)) for fact in found]
     return _page("facts", table("fact", "happened", "carries", rows=rows))
+
+
+def files_page() -> str:
+    """The form of a definition file, and the sections with their fields."""
+    check(SECTIONS, SAID["file_section"], "file_section")
+    rows = [(code(word), code(kind), SAID["file_section"][word]) for word, kind in SECTIONS.items()]
+    return _page("files", "## The sections", table("section", "kind", "fields", rows=rows))
 
 
 def states_page() -> str:
@@ -197,15 +210,23 @@ def _refusal(text: str, read: Callable[[str], str]) -> tuple[str, str]:
 def operations_page() -> str:
     """Every operation: what it does, who may ask, what it takes, what it gives back."""
     listed = sorted(operations, key=lambda operation: operation.name)
-    rows = [(f"[{code(o.name)}](#{slug(o.name)})", o.summary, code(o.scope), _writes(o)) for o in listed]
-    overview = table("operation", "does", "scope", "writes", rows=rows)
+    rows = [
+        (f"[{code(o.name)}](#{slug(o.name)})", o.summary, code(o.scope), _writes(o), _agent_rule(o))
+        for o in listed
+    ]
+    overview = table("operation", "does", "scope", "writes", "agents, with approval on", rows=rows)
     return _page("operations", overview, *map(_operation, listed))
+
+
+def _agent_rule(operation: Operation[Any]) -> str:
+    """What an agent may do where a person approves its work."""
+    return str(AgentRule.ALLOWED if operation.read_only else AGENT_RULES[operation.name])
 
 
 def llms_text(made: Mapping[str, str]) -> str:
     """The pages for those who read by program: a line each, with what the page lets you do."""
     kept = {p.relative_to(DOCS).as_posix(): p.read_text("utf-8") for p in DOCS.rglob("*.md")}
-    told = sorted({**kept, **made}.items())
+    told = sorted((name, text) for name, text in {**kept, **made}.items() if name.endswith(".md"))
     lines = [f"- [{_heading(text)}]({name}): {_opening(text)}" for name, text in told]
     return "\n".join(["# Timewright", "", f"> {SAID['page']['llms']['opening']}", "", *lines, ""])
 

@@ -29,7 +29,7 @@ HEAD = '''# fmt: off
 """The methods of every resource, for editors and type checkers. Written by docs/verbs.py."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Any, TypedDict
 '''
 

@@ -36,8 +36,8 @@ def main() -> None:
             counted.wait(0.05)
         print(found[0])
         for finding in app.call("doctor").findings:
-            if finding.check in ("due", "schedules"):
-                print(f"{finding.status:<5} {finding.message.partition(',')[0]}")
+            if finding.sentence == "nothing is overdue":
+                print(f"{finding.severity:<5} {finding.sentence}")
     print("done")
 
 

@@ -7,15 +7,15 @@ import ipaddress
 import os
 import signal
 import socket
+import time
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.simulation.summary import pytest_terminal_summary
-
-__all__ = ["pytest_terminal_summary"]
+from tests.oracle.summary import print_counts
+from tests.simulation.summary import print_simulations
 
 settings.register_profile(
     "ci", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
@@ -30,9 +30,20 @@ for name in list(os.environ):
     if (name.startswith("TIMEWRIGHT_") and name not in KEPT_VARIABLES) or name.lower() in PROXIES:
         del os.environ[name]
 
+# The zone of this machine is the default zone of schedules.
+os.environ["TZ"] = "UTC"
+time.tzset()
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell ignores SIGINT for background jobs; processes started by tests would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print what the simulations and the oracle did."""
+    print_simulations(terminalreporter)
+    print_counts(terminalreporter)
+
 
 LOCAL_FAMILIES = {getattr(socket, "AF_UNIX", None), getattr(socket, "AF_NETLINK", None)}
 

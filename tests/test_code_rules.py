@@ -68,6 +68,7 @@ PUBLIC_NAMES: list[str] = [
     "TimewrightError",
     "Workflow",
     "after",
+    "cron",
     "every",
 ]
 
@@ -145,8 +146,10 @@ PLAIN_PAGES = (
     "errors.md",
     "learn/planner.md",
     "learn/testing-your-schedules.md",
+    "learn/the-store.md",
     "learn/workflows-as-values.md",
     "learn/workflows.md",
+    "operate/embedding.md",
     "operate/queues.md",
     "reference/errors.md",
     "reference/facts.md",
@@ -155,6 +158,8 @@ PLAIN_PAGES = (
     "reference/settings.md",
     "reference/sources-and-states.md",
     "test/simulation.md",
+    "tutorial.md",
+    "how-to/install.md",
 )
 
 GENERATED_FOLDERS = {"__pycache__", "build", "dist", "node_modules", "site", "venv"}

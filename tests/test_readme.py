@@ -37,6 +37,8 @@ def test_the_first_60_lines_have_both_commands_and_an_example() -> None:
     assert "python3 dev.py up" in text
     assert "python3 dev.py test" in text
     assert "```python" in text
+    for way in ("pip install .", "pipx install .", "uv tool install ."):
+        assert way in "\n".join(first_screen[:20])
 
 
 def test_every_page_linked_from_the_readme_exists() -> None:

@@ -6,7 +6,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from timewright.core.policies.policies import CatchUp, Clamp, LeaseTerms, Overlap, QueuePolicy, Retry
-from timewright.core.recurrence.triggers import After, AnyOf, Cron, Every, Manual, Once, Rrule, after, every
+from timewright.core.recurrence.triggers import (
+    After,
+    AnyOf,
+    Cron,
+    Every,
+    Manual,
+    Once,
+    Rrule,
+    after,
+    cron,
+    every,
+)
 from timewright.core.run.run import Outcome, Run, RunState
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.hints import Hints
@@ -66,6 +77,7 @@ __all__ = [
     "TimewrightError",
     "Workflow",
     "after",
+    "cron",
     "every",
 ]
 

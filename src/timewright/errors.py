@@ -19,6 +19,7 @@
     └── StoreError              the database failed
         ├── StoreUnavailable    unreachable, locked or timed out: retry
         ├── OutcomeUnknown      the connection broke during commit: read again before retrying
+        ├── ClockBehind         the store's clock did not reach the instant of a commit; nothing was written
         ├── StoreFull           disk full; reads still work
         ├── StoreReadOnly       the file or the server rejects writes
         ├── UnsafeStore         configuration or location that would lose data; refused at open
@@ -210,6 +211,12 @@ class OutcomeUnknown(StoreError):
     """The connection broke during commit; read by key or fence before retrying."""
 
     code = "outcome_unknown"
+
+
+class ClockBehind(StoreError):
+    """The store's clock did not reach the instant of a commit; nothing was written."""
+
+    code = "clock_behind"
 
 
 class StoreFull(StoreError):

@@ -22,6 +22,9 @@ _PREFIXES = {
     "instance": "ins",
     "analysis": "ana",
     "key": "key",
+    "pause": "pause",
+    "incident": "inc",
+    "backfill": "bf",
 }
 
 

@@ -7,12 +7,12 @@ from ipaddress import ip_address, ip_network
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, force_setattr
 
 from timewright.core.moments import MINUTE, SECOND, as_duration, check_duration, format_duration
 from timewright.core.policies.policies import MAX_SLEEP, CatchUp, Floor, LeaseTerms, Overlap, Retry
 from timewright.core.schedule.shards import FULL_SHARD, parse_shard
-from timewright.core.zones import check_zone
+from timewright.core.zones import check_zone, name_of_zone
 from timewright.errors import InvalidInput
 
 Algorithm = Literal[
@@ -157,8 +157,14 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Number of threads for synchronous functions."""
     workers: Annotated[int, Meta(ge=1, le=256)] = 2
     """Number of worker processes for functions with `isolation: process`."""
+    queues: tuple[Annotated[str, Meta(min_length=1, max_length=255)], ...] = ()
+    """Queues whose runs this instance takes; empty means all of them, and runs without a queue."""
+    labels: tuple[Annotated[str, Meta(min_length=1, max_length=64)], ...] = ()
+    """Labels of this instance, such as `gpu`, for schedules with `runs_on`."""
     max_sleep: timedelta = MAX_SLEEP
     """Maximum sleep between two ticks; at most one minute."""
+    max_clock_step: timedelta = 24 * 60 * MINUTE
+    """A reading of the clock further away than this from what the boot-time clock allows is not used."""
     admit: Literal["any", "leader"] = "any"
     """Which instances admit due schedules: all of them, or only the elected leader."""
     shard: Annotated[str, Meta(max_length=9)] = ""
@@ -225,7 +231,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """File with the private key of the TLS certificate."""
     behind_proxy: bool = False
     """Whether a proxy in front of the HTTP server does TLS; allows other addresses without `tls_cert`."""
-    zones: Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=1000)] = ()
+    zone: Annotated[str, Meta(max_length=64)] = ""
+    """Time zone of schedules that name none; empty means the system's on the command line, else UTC."""
+    allowed_zones: Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=1000)] = ()
     """Time zones that schedules may use; empty means all."""
     jwt_keys: Annotated[str, Meta(max_length=4096)] = ""
     """File with the keys that verify JWTs: a JWKS, a PEM, or one secret."""
@@ -250,11 +258,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return {"spread_over": self.look_ahead, **self.defaults.explicit_values()}
 
     def __post_init__(self) -> None:
-        for zone in self.zones:
-            check_zone(zone, field="zones")
+        self._check_zones()
         self._check_admission()
         for field, shortest, longest in (
             ("max_sleep", timedelta(milliseconds=10), MAX_SLEEP),
+            ("max_clock_step", 60 * MINUTE, 90 * 24 * 60 * MINUTE),
             ("look_ahead", timedelta(0), 60 * MINUTE),
             ("stop_wait", timedelta(0), 24 * 60 * MINUTE),
             ("keep_history", MINUTE, timedelta(days=36_500)),
@@ -269,6 +277,19 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                     rule=f"{format_duration(shortest)} to {format_duration(longest)}",
                     fix=f"{field}: {format_duration(longest)} or less",
                 )
+
+    def _check_zones(self) -> None:
+        force_setattr(self, "zone", name_of_zone(self.zone))
+        for zone in self.allowed_zones:
+            check_zone(zone, field="allowed_zones")
+        if self.zone and check_zone(self.zone) not in (self.allowed_zones or (self.zone,)):
+            raise InvalidInput(
+                f"zone {self.zone} is not an allowed zone",
+                field="zone",
+                value=self.zone,
+                rule="the default zone is one of allowed_zones",
+                fix=f"allowed_zones with {self.zone}",
+            )
 
     def _check_admission(self) -> None:
         if parse_shard(self.shard) != FULL_SHARD and self.admit == "leader":

@@ -28,7 +28,8 @@ def test_an_approval_shows_the_whole_target_before_it_is_given(page: Page, site:
     site.api("POST", "namespaces", {"name": place, "agent_approval": True})
     agent = {"key": name, "role": "admin", "origin": "agent", "within": [place]}
     key = site.api("POST", "keys", agent)["token"]
-    site.ask("PUT", f"/api/v1/budgets/{budget}", {"unit": "tokens", "limit": 10}, key=key)
+    person = site.api("POST", "keys", {**agent, "key": f"{name}-person", "origin": "human"})["token"]
+    site.ask("PUT", f"/api/v1/budgets/{budget}", {"unit": "tokens", "limit": 10}, key=person)
     wish = {
         "name": name,
         "every": "1h",

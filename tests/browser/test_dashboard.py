@@ -26,6 +26,9 @@ def test_the_form_previews_the_next_occurrences_of_a_new_schedule(page: Page, si
     page.get_by_role("button", name="create", exact=True).click()
     expect(page.locator("h1")).to_have_text(name)
     assert site.api("GET", f"schedules/{name}")["schedule"]["trigger"]["zone"] == "Europe/Berlin"
+    expect(page.get_by_text("09:00 Europe/Berlin").first).to_be_visible()
+    go(page, "/schedules")
+    expect(page.locator(".zone", has_text="09:00 Europe/Berlin").first).to_be_visible()
 
 
 @ONE_STORE

@@ -39,12 +39,12 @@ class FaultyStore:
         assert self.open.wait(PATIENCE)
         return self._store.now()
 
-    def write(self, work: Callable[[Transaction], T]) -> T:
+    def write(self, work: Callable[[Transaction], T], *, commit_at: datetime | None = None) -> T:
         assert self.open.wait(PATIENCE)
         if self.failing_writes:
             self.failing_writes -= 1
             raise self.error
-        answer = self._store.write(work)
+        answer = self._store.write(work, commit_at=commit_at)
         self._clock.advance(self.write_takes)
         if self.lost_answers:
             self.lost_answers -= 1

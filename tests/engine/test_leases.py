@@ -32,12 +32,12 @@ from timewright.core.facts import (
 from timewright.core.policies.backoff import Constant
 from timewright.core.policies.policies import Delivery, LeaseTerms, Retry
 from timewright.core.recurrence.triggers import every
-from timewright.core.run.run import RunState, Succeeded
-from timewright.engine.launch import TIME_LIMIT_MARGIN_S
+from timewright.core.run.run import RunState, Succeeded, TimedOut
+from timewright.engine.constants import GIVE_UP_MARGIN_S
 from timewright.errors import StoreUnavailable
 from timewright.ledger.settle import cancel
 from timewright.testing.bench import Bench
-from timewright.testing.targets import hang, succeed, vanish
+from timewright.testing.targets import ScriptedWork, hang, succeed, vanish
 
 __all__ = ["bench", "faulty", "nothing_left"]
 
@@ -70,8 +70,8 @@ def test_work_whose_lease_cannot_be_renewed_is_stopped_before_it_expires(faulty:
     assert run.lease_until is not None
     assert faulty.now < run.lease_until, "nobody else can have it yet"
     faulty.loop.step()
-    (failed,) = attempts(faulty, "a")
-    assert (failed.outcome, failed.charged, failed.error) == ("failed", True, "lease not renewed in time")
+    (lost,) = attempts(faulty, "a")
+    assert (lost.outcome, lost.charged, lost.error) == ("lost", False, "lease not renewed in time")
 
 
 def test_at_most_once_work_that_the_engine_gave_up_is_unknown(faulty: FaultyBench) -> None:
@@ -121,7 +121,7 @@ def test_a_short_lease_shortens_the_renew_interval(bench: Bench) -> None:
     start_run(bench, "short", lease=LeaseTerms(length=2 * SECOND))
     assert bench.loop._interval_wakers[0].woken == 1  # type: ignore[attr-defined]
     assert bench.loop._renew_interval_s() == pytest.approx(1 / 3)
-    bench.target.under_way[-1].end(Succeeded())
+    next(work for work in bench.target.under_way if work.launch.schedule_name == "short").end(Succeeded())
     assert bench.loop._renew_interval_s() == 1.0
 
 
@@ -134,12 +134,77 @@ def test_work_whose_lease_was_lost_is_stopped_and_its_result_rejected(bench: Ben
     bench.loop.step()
     assert count_facts(bench, LeaseLost) == 1
     bench.loop.renew_leases(now=bench.now)
-    (flown,) = bench.loop.launcher.in_flight_runs()
+    (flown,) = [one for one in bench.loop.launcher.in_flight_runs() if one.is_started]
     assert flown.stop_reason == "lease not renewed in time"
     first.end(Succeeded())
     bench.tick()
     assert count_facts(bench, AnswerStale) == 1
     assert [(a.outcome, a.fence) for a in attempts(bench, "a")] == [("lost", 1), ("succeeded", 2)]
+
+
+class StuckThread(ScriptedWork):
+    """A function on a thread: it ends when the test ends it."""
+
+    must_return = True
+
+
+@pytest.mark.parametrize("can_be_killed", [True, False])
+def test_a_run_that_is_leased_again_waits_for_its_earlier_copy(bench: Bench, can_be_killed: bool) -> None:
+    bench.target.script("a", vanish(), succeed())
+    start_run(bench, "a")
+    (first,) = bench.target.under_way
+    first.__class__ = ScriptedWork if can_be_killed else StuckThread
+    bench.clock.advance(seconds=40)
+    bench.loop.step()
+    bench.loop.step()
+    assert (the_run(bench, "a").fence, len(bench.target.launched)) == (2, 1), "leased, but not started"
+    for _ in range(4):
+        bench.clock.advance(seconds=8)
+        bench.loop.renew_leases(now=bench.now)
+        bench.loop.launcher.stop_expired()
+        bench.loop.step()
+    assert len(bench.target.launched) == (2 if can_be_killed else 1), "work that can be killed is given up"
+    first.end(Succeeded())
+    bench.tick()
+    assert [(a.outcome, a.fence) for a in attempts(bench, "a")] == [("lost", 1), ("succeeded", 2)]
+    assert the_run(bench, "a").losses == 1
+
+
+def test_a_function_past_its_time_limit_stays_leased_until_it_returns(bench: Bench) -> None:
+    """A limit of five minutes, a function of six."""
+    bench.target.script("a", vanish())
+    terms = LeaseTerms(length=60 * SECOND, time_limit=300 * SECOND)
+    start_run(bench, "a", lease=terms, retry=Retry(max_attempts=2))
+    (work,) = bench.target.under_way
+    work.__class__ = StuckThread
+    other = Bench(store=bench.store, clock=bench.clock, name="other")
+    for _ in range(36):
+        bench.clock.advance(seconds=10)
+        bench.loop.launcher.stop_expired()
+        bench.loop.renew_leases(now=bench.now)
+        bench.loop.step()
+        other.loop.step()
+        run = the_run(bench, "a")
+        assert (run.state, run.fence, len(bench.target.launched)) == (RunState.LEASED, 1, 1)
+        assert other.target.launched == []
+    work.end(TimedOut(error="time limit reached"))
+    bench.loop.step()
+    run = the_run(bench, "a")
+    assert (run.state, run.attempts, run.losses) == (RunState.READY, 1, 0)
+
+
+def test_a_function_of_six_minutes_runs_to_its_end_without_a_time_limit(bench: Bench) -> None:
+    bench.target.script("a", succeed(after=timedelta(minutes=6)))
+    start_run(bench, "a", lease=LeaseTerms())
+    other = Bench(store=bench.store, clock=bench.clock, name="other")
+    for _ in range(40):
+        bench.advance(seconds=10)
+        other.loop.step()
+    run = the_run(bench, "a")
+    assert (run.state, run.fence, run.attempts, run.losses) == (RunState.SUCCEEDED, 1, 0, 0)
+    assert run.finished_at is not None
+    assert run.started_at is not None
+    assert run.finished_at - run.started_at >= timedelta(minutes=6)
 
 
 def test_a_lease_that_was_taken_away_is_noticed_at_the_next_renewal(bench: Bench) -> None:
@@ -189,7 +254,7 @@ def test_a_renewal_that_fails_unexpectedly_is_retried(faulty: FaultyBench) -> No
     run = start_run(faulty, "a", lease=LeaseTerms(length=6 * SECOND))
     faulty.faults.error = ZeroDivisionError("a bug")
     faulty.faults.failing_writes = 1
-    faulty.loop.tick.is_leasing = False
+    faulty.loop.launcher.is_open = False
     faulty.clock.advance(seconds=2)
     faulty.loop._stopping.set()
     faulty.loop.start()
@@ -203,9 +268,13 @@ def test_work_that_outlives_its_time_limit_is_timed_out_without_an_answer_of_its
     terms = LeaseTerms(length=10 * MINUTE, time_limit=MINUTE, grace=5 * SECOND)
     bench.target.script("a", vanish(), succeed())
     start_run(bench, "a", lease=terms, retry=Retry(max_attempts=1))
-    bench.clock.advance(MINUTE + (5 + TIME_LIMIT_MARGIN_S) * SECOND)
+    bench.clock.advance(MINUTE + GIVE_UP_MARGIN_S * SECOND + SECOND / 10)
     bench.loop.step()
-    assert len(bench.loop.launcher) == 1
+    (flown,) = bench.loop.launcher.in_flight_runs()
+    assert flown.stop_reason == "time limit reached"
+    bench.clock.advance((5 + GIVE_UP_MARGIN_S) * SECOND)
+    bench.loop.step()
+    assert len(bench.loop.launcher) == 1, "it has its grace"
     bench.clock.advance(seconds=0.1)
     bench.loop.step()
     bench.loop.step()

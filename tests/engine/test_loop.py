@@ -28,6 +28,7 @@ from tests.engine.fakes import (
     Raises,
 )
 from tests.faults.tools.worker_fleet import wait_until
+from timewright.clocks import SystemClock
 from timewright.core.facts import (
     Fact,
     RunSucceeded,
@@ -37,10 +38,9 @@ from timewright.core.policies.policies import CatchUp, Delivery, Retry
 from timewright.core.recurrence.triggers import Once, every
 from timewright.core.run.run import RunState, Succeeded
 from timewright.core.schedule.schedule import ScheduleState
-from timewright.engine.loop import ERROR_BACKOFF_S, NOT_SLEEPING
-from timewright.engine.settle_thread import BATCH_SIZE, MAX_BATCH_POLLS, POLL_INTERVAL_S
+from timewright.engine.constants import ERROR_BACKOFF_S, SETTLE_BATCH_RESULTS, SETTLE_WAIT_S
 from timewright.engine.tick import TickLimits
-from timewright.engine.waiting import EventWaker, sleep_exactly
+from timewright.engine.waiting import EventWaker
 from timewright.errors import StoreUnavailable
 from timewright.ledger import admission_batch
 from timewright.ledger.lease import lease_ready
@@ -80,7 +80,7 @@ def test_the_loop_does_not_sleep_while_more_schedules_are_due(bench: Bench) -> N
 
 def test_a_sleep_ends_when_any_lease_may_expire(bench: Bench) -> None:
     bench.schedule("theirs", every("1h"), lease=HALF_MINUTE)
-    bench.loop.tick.is_leasing = False
+    bench.loop.launcher.is_open = False
     bench.clock.advance(hours=1)
     bench.loop.step()
     lease_ready(bench.store, ids=bench.ids, holder="someone", capacity=1, now=bench.now)
@@ -122,66 +122,33 @@ def test_a_wake_up_ends_a_sleep_even_before_it_begins() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.0001, 0.0002, 0.003])
-def test_an_exact_sleep_lasts_long_enough(seconds: float) -> None:
+def test_a_sleep_of_the_system_clock_lasts_long_enough(seconds: float) -> None:
     began = monotonic()
-    sleep_exactly(seconds)
+    SystemClock().sleep(seconds)
     assert monotonic() - began >= seconds
 
 
-@pytest.mark.parametrize(("ahead", "waits"), [(0.002, [0.003]), (0.5, []), (-0.5, [])])
-def test_a_start_that_is_due_soon_goes_before_a_settlement(
-    bench: Bench, ahead: float, waits: list[float]
+@pytest.mark.parametrize(("results", "waits"), [(1, [SETTLE_WAIT_S]), (SETTLE_BATCH_RESULTS, [])])
+def test_a_batch_of_results_is_settled_when_it_is_full_or_after_a_short_wait(
+    bench: Bench, results: int, waits: list[float]
 ) -> None:
-    bench.loop.step()
-    sleeps: list[float] = []
     settler: Any = bench.loop.settle_thread
-    settler._delay = SimpleNamespace(wait=sleeps.append)
-    bench.loop._sleeps_until = bench.now + timedelta(seconds=ahead)
-    settler._collect_batch()
-    assert sleeps == pytest.approx(waits)
-    bench.loop._sleeps_until = NOT_SLEEPING
-    settler._collect_batch()
-    assert len(sleeps) == len(waits), "a tick that is not sleeping is not waited for"
-
-
-@pytest.mark.parametrize(
-    ("is_prefetching", "has_capacity", "results", "waits"),
-    [
-        (True, False, 1, True),
-        (False, False, 1, False),
-        (True, True, 1, False),
-        (True, False, BATCH_SIZE, False),
-    ],
-)
-def test_while_runs_are_prefetched_the_first_results_wait_for_more(
-    bench: Bench, *, is_prefetching: bool, has_capacity: bool, results: int, waits: bool
-) -> None:
-    sleeps: list[float] = []
-    settler: Any = bench.loop.settle_thread
-    settler._delay = SimpleNamespace(wait=sleeps.append)
     launcher: Any = bench.loop.launcher
-    launcher._prefetched.extend([None] if is_prefetching else [])
     launcher._results.extend([None] * results)
-    bench.loop.tick.waits_for_capacity = not has_capacity
-    settler._collect_batch()
-    assert sleeps == ([POLL_INTERVAL_S] * MAX_BATCH_POLLS if waits else [])
+    waited: list[float] = []
+    woken: list[bool] = []
+    stopping = threading.Event()
 
+    def settle() -> None:
+        woken.append(results < SETTLE_BATCH_RESULTS)
+        settler.on_result()
+        stopping.set()
 
-def test_without_prefetched_runs_results_do_not_wait(bench: Bench) -> None:
-    sleeps: list[float] = []
-    settler: Any = bench.loop.settle_thread
-    launcher: Any = bench.loop.launcher
-    launcher._prefetched.append(None)
-    launcher._results.append(None)
-    bench.loop.tick.waits_for_capacity = True
-
-    def wait(seconds: float) -> None:
-        sleeps.append(seconds)
-        launcher._prefetched.clear()
-
-    settler._delay = SimpleNamespace(wait=wait)
-    settler._collect_batch()
-    assert sleeps == [POLL_INTERVAL_S]
+    settler._waker = SimpleNamespace(wait=waited.append, wake=lambda: woken.append(True))
+    settler.settle_results = settle
+    settler.run(stopping, on_error=lambda error, tries: 0.0, max_sleep_s=60.0)
+    assert waited == waits
+    assert woken == ([True] if waits else [False, True]), "while it collects, only a full batch wakes it"
 
 
 def test_an_outcome_wakes_the_loop_so_that_it_is_written_at_once(bench: Bench) -> None:
@@ -239,14 +206,13 @@ def test_facts_of_one_step_are_sent_even_if_the_next_step_fails(faulty: FaultyBe
     start_run(faulty, "a")
     faulty.target.under_way[0].end(Succeeded())
     faulty.clock.advance(seconds=2)
-    settle = faulty.loop.tick.settle
+    settle = faulty.loop.settle_thread.settle_results
 
-    def settle_and_fail(**arguments: Any) -> list[Fact]:
-        facts = settle(**arguments)
+    def settle_and_fail() -> None:
+        settle()
         faulty.faults.failing_reads = 1
-        return facts
 
-    faulty.loop.tick.settle = settle_and_fail  # type: ignore[method-assign]
+    faulty.loop.settle_thread.settle_results = settle_and_fail  # type: ignore[method-assign]
     with pytest.raises(StoreUnavailable):
         faulty.loop.step()
     assert count_facts(faulty, RunSucceeded) == 1
@@ -346,16 +312,16 @@ def test_a_lease_whose_commit_answer_was_lost_is_adopted(faulty: FaultyBench) ->
     class Cuts:
         """The connection breaks at the commit of the admission, and reads fail too."""
 
-        def __call__(self, **arguments: Any) -> Any:
+        def __call__(self, *work: Any, **arguments: Any) -> Any:
             faulty.faults.lost_answers = 1
             faulty.faults.failing_reads = 1
-            return admit(**arguments)
+            return admit(*work, **arguments)
 
     admit = faulty.loop.tick.admit
     faulty.loop.tick.admit = Cuts()  # type: ignore[method-assign]
     with pytest.raises(StoreUnavailable):
         faulty.loop.step()
-    faulty.loop._record_tick_error(StoreUnavailable("away"))
+    faulty.loop.record_error(StoreUnavailable("away"))
     faulty.loop.tick.admit = admit  # type: ignore[method-assign]
     assert the_run(faulty, "a").state is RunState.LEASED
     assert faulty.target.launched == []

@@ -13,10 +13,12 @@ from tests.engine.fakes import PATIENCE, CountingWaker, PassingWaker
 from tests.faults.tools.worker_fleet import wait_until
 from timewright import Context, Manual, Scheduler
 from timewright.core.facts import AttemptStarted, RunSucceeded
-from timewright.core.policies.policies import LeaseTerms
+from timewright.core.policies.policies import LeaseTerms, Retry
 from timewright.core.recurrence.triggers import every
-from timewright.core.run.run import Failed, Outcome, RunState, Succeeded
-from timewright.engine.in_flight import MAX_PREFETCHED_RUNS, MIN_SAMPLES, PREFETCH_S, PrefetchEstimator
+from timewright.core.run.run import Failed, Lost, Outcome, RunState, Succeeded
+from timewright.engine.constants import MAX_PREFETCHED_RUNS, MIN_SAMPLES, PREFETCH_S
+from timewright.engine.in_flight import PrefetchEstimator, SlotLimits
+from timewright.engine.launch import Launcher
 from timewright.ports import Launch
 from timewright.testing.bench import Bench
 from timewright.testing.targets import hang, succeed
@@ -194,7 +196,7 @@ def test_a_thousand_runs_that_end_at_once_do_not_grow_the_stack() -> None:
     for number in range(MAX_PREFETCHED_RUNS):
         first(bench, f"s{number}", every("1h"))
     bench.target.script("s0", hang())
-    bench.loop.tick.limits = type(bench.loop.tick.limits)(capacity=1, batch=MAX_PREFETCHED_RUNS)
+    bench.loop.tick.limits = type(bench.loop.tick.limits)(batch=MAX_PREFETCHED_RUNS)
     bench.clock.advance(hours=1)
     bench.loop.launcher._estimator._rate = 1e6
     bench.loop.step()
@@ -244,27 +246,6 @@ def test_an_attempt_never_starts_before_its_lease() -> None:
     assert starts == [lease.run.leased_at for lease in leases], "and the fact is not dated before it"
 
 
-@pytest.mark.parametrize(("rate", "ways"), [(0.0, 1), (1e6, 0)])
-def test_the_interpreter_lock_is_yielded_unless_runs_are_prefetched(
-    monkeypatch: pytest.MonkeyPatch, rate: float, ways: int
-) -> None:
-    given: list[float] = []
-    monkeypatch.setattr("timewright.engine.tick.yield_gil", given.append)
-    bench = Bench(capacity=CAPACITY)
-    for number in range(RUNS):
-        bench.schedule(f"s{number}", every("1h"))
-        bench.target.script(f"s{number}", hang())
-    bench.clock.advance(hours=1)
-    bench.loop.step()
-    bench.target.under_way[0].end(Succeeded())
-    tick = bench.loop.tick
-    bench.loop.launcher._estimator._rate = rate
-    leases = tick.lease(now=bench.now).leases
-    tick.yields_gil = tick.waits_for_capacity = True
-    tick.launch(leases, now=bench.now, monotonic_now=bench.clock.monotonic(), notify=bench.facts.extend)
-    assert len(given) == ways
-
-
 class SettlingBench(Bench):
     """A bench that settles beside its tick, with a counting waker."""
 
@@ -272,7 +253,7 @@ class SettlingBench(Bench):
         super().__init__(**options)
         self.waker = CountingWaker()
         self.loop.waker = self.waker
-        self.loop.tick.settles_inline = False
+        self.loop.settles_inline = False
 
     def end(self, outcome: Outcome, *, name: str = "a", **policies: Any) -> int:
         """End and settle a run of a new schedule; return how often that woke the tick."""
@@ -293,7 +274,8 @@ def test_a_success_does_not_wake_the_tick() -> None:
 
 
 def test_a_retry_wakes_the_tick() -> None:
-    assert SettlingBench().end(Failed(error="again")) == 1
+    assert SettlingBench().end(Failed(error="again"), retry=Retry(max_attempts=2)) == 1
+    assert SettlingBench().end(Lost()) == 1
 
 
 def test_an_end_that_frees_a_limit_wakes_the_tick() -> None:
@@ -315,7 +297,7 @@ def test_a_tick_that_checked_capacity_too_early_is_woken_again(monkeypatch: pyte
         bench.schedule(name, every("1h"))
         bench.target.script(name, hang())
     bench.clock.advance(hours=1)
-    bench.loop.tick.settles_inline = False
+    bench.loop.settles_inline = False
     bench.loop.waker = waker
     bench.loop.step()
     end_all(bench, most=1)
@@ -330,7 +312,7 @@ def test_a_tick_that_checked_capacity_too_early_is_woken_again(monkeypatch: pyte
 
     monkeypatch.setattr(bench.store, "now", slow_clock)
     bench.loop.settle_thread.settle_results()
-    assert (len(bench.target.launched), bench.loop.launcher.has_results) == (3, False)
+    assert (len(bench.target.launched), bool(bench.loop.launcher.result_count)) == (3, False)
     assert waker.woken == 1
 
 
@@ -357,3 +339,14 @@ def test_a_run_that_waits_for_a_limit_starts_when_the_previous_one_ends(file: st
         wait_until(lambda: app.runs.list(state="ready").runs, "the second run to wait")
         go_on.set()
         wait_until(lambda: order == ["first", "second"], "the second run to start", seconds=45)
+
+
+def test_a_full_slot_wakes_the_tick_after_the_next_end() -> None:
+    def launcher(count: int) -> Launcher:
+        slots = SlotLimits(slot_of=lambda _: "process", counts={"process": count})
+        return Launcher({}, monotonic=lambda: 0.0, wake=lambda: None, slots=slots)
+
+    full, free = launcher(0), launcher(1)
+    assert (full.lease_offer().free, free.lease_offer().free) == ({"process": 0}, {"process": 1})
+    assert (full.pop_is_awaited(), free.pop_is_awaited()) == (True, False)
+    assert full.free > 0, "only this kind of slot is full"

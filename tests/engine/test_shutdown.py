@@ -37,8 +37,9 @@ class Faulty(Bench):
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Faulty]:
     """A running bench with work in flight and short shutdown limits."""
-    for name in ("MAX_LAST_TICK_S", "MAX_UNAVAILABLE_WAIT_S", "MIN_DELIVERY_WAIT_S"):
-        monkeypatch.setattr(shutdown, name, 0.1)
+    for name in ("CHECK_INTERVAL", "DEFAULT_STOP_GRACE"):
+        monkeypatch.setattr(shutdown, name, timedelta(seconds=0.1))
+    monkeypatch.setattr(shutdown, "MAX_LAST_TICK_S", 0.1)
     bench = Faulty()
     bench.target.script("a", hang())
     bench.schedule("a", every("1h"))

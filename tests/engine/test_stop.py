@@ -136,7 +136,7 @@ def test_the_renewal_does_not_spin_while_the_stop_waits(faulty: FaultyBench) -> 
     wait_until(lambda: faulty.target.under_way, "the work to begin")
     stopping = threading.Thread(target=faulty.loop.stop)
     stopping.start()
-    wait_until(faulty.loop.workers_ended.is_set, "the last tick")
+    wait_until(faulty.loop._workers_ended.is_set, "the last tick")
     asked = faulty.faults.asked
     threading.Event().wait(0.5)
     assert faulty.faults.asked - asked <= 2
@@ -147,7 +147,7 @@ def test_the_renewal_does_not_spin_while_the_stop_waits(faulty: FaultyBench) -> 
 
 def test_observers_receive_the_start_of_a_short_run_before_its_end() -> None:
     bench = Bench()
-    bench.loop.tick.settles_inline = False
+    bench.loop.settles_inline = False
     bench.schedule("a", every("1h"))
     settling = threading.Thread(target=bench.loop.settle_thread.settle_results)
 

@@ -38,7 +38,7 @@ def ways(interfaces: Interfaces) -> list[Callable[..., Any]]:
             "at 09:00 on Monday through Friday, Europe/Berlin time",
             "every weekday at 09:00, Europe/Berlin",
         ),
-        ({"every": "daily at 9am"}, "at 09:00 every day", "every day at 09:00, UTC"),
+        ({"every": "daily at 9am"}, "at 09:00 every day, UTC", "every day at 09:00, UTC"),
         (
             {"cron": "first monday of the month at 9am"},
             None,
@@ -46,14 +46,14 @@ def ways(interfaces: Interfaces) -> list[Callable[..., Any]]:
         ),
         (
             {"every": "day at 9:15am and 5:30pm"},
-            "at 09:15 every day or at 17:30 every day",
+            "at 09:15 every day, UTC or at 17:30 every day, UTC",
             "every day at 09:15 and 17:30, UTC",
         ),
         ({"every": "five minutes"}, "every 5m", "every 5 minutes"),
-        ({"cron": "cron(0 9 ? * MON-FRI *)"}, "at 09:00 on Monday through Friday", None),
+        ({"cron": "cron(0 9 ? * MON-FRI *)"}, "at 09:00 on Monday through Friday, UTC", None),
         (
             {"every": "FREQ=WEEKLY;BYDAY=MO;BYHOUR=9;BYMINUTE=0;BYSECOND=0"},
-            "every week on Monday at 09:00",
+            "every week on Monday at 09:00, UTC",
             None,
         ),
     ],
@@ -136,7 +136,7 @@ def test_a_calendar_in_a_phrase_becomes_the_rule_of_the_schedule() -> None:
 
 def test_a_reminder_takes_a_phrase(harness_with_nothing: OperationsHarness) -> None:
     made = harness_with_nothing.ask("reminder set", text="stand up", every="weekday at 10am")
-    assert made["when"] == "at 10:00 on Monday through Friday"
+    assert made["when"] == "at 10:00 on Monday through Friday, UTC"
 
 
 @pytest.fixture

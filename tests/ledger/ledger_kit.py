@@ -192,11 +192,11 @@ class LossyStore:
         """Lose the connection at the next commits; each flag says whether the commit is applied."""
         self._breaks += applied
 
-    def write(self, work: Callable[[Transaction], T]) -> T:
+    def write(self, work: Callable[[Transaction], T], *, commit_at: datetime | None = None) -> T:
         if not self._breaks:
-            return self._store.write(work)
+            return self._store.write(work, commit_at=commit_at)
         if self._breaks.pop(0):
-            self._store.write(work)
+            self._store.write(work, commit_at=commit_at)
         raise OutcomeUnknown("the connection broke at commit")
 
     def read(self, work: Callable[[Transaction], T]) -> T:

@@ -14,16 +14,27 @@ from timewright.core.recurrence.triggers import After, Every, Manual
 from timewright.core.run.run import Run
 from timewright.core.schedule.schedule import Schedule
 from timewright.errors import InvalidInput, NotAllowed
-from timewright.ledger.backfill import backfill
+from timewright.ledger.backfills.records import BackfillState, get_backfill
+from timewright.ledger.backfills.start import BackfillTerms, StartedBackfill, change_backfill, start_backfill
 from timewright.ledger.queues.policies import put_calendar
 from timewright.ledger.replan import archive
 
 
-def again(bench: LedgerHarness, job: Schedule, since: float, until: float, **options: Any) -> list[Run]:
-    made = backfill(
-        bench.store, job.id, since=at(since), until=at(until), ids=bench.ids, by=ADA, now=bench.now, **options
+def start(bench: LedgerHarness, job: Schedule, since: float, until: float, **terms: Any) -> StartedBackfill:
+    dry_run = terms.pop("dry_run", False)
+    return start_backfill(
+        bench.store,
+        job.id,
+        BackfillTerms(since=at(since), until=at(until), **terms),
+        ids=bench.ids,
+        by=ADA,
+        now=bench.now,
+        dry_run=dry_run,
     )
-    return list(made.runs)
+
+
+def again(bench: LedgerHarness, job: Schedule, since: float, until: float, **terms: Any) -> list[Run]:
+    return list(start(bench, job, since, until, **terms).runs)
 
 
 def test_a_backfill_over_a_skipped_row_makes_a_new_run_that_names_it(bench: LedgerHarness) -> None:
@@ -137,3 +148,115 @@ def test_an_archived_schedule_is_not_filled(bench: LedgerHarness) -> None:
 def test_an_empty_past_makes_nothing(bench: LedgerHarness) -> None:
     job = bench.schedule()
     assert again(bench, job, 0.5, 9) == []
+
+
+def fill(bench: LedgerHarness, job: Schedule) -> list[float]:
+    """Work until nothing is left; return the minutes of the runs in the order in which they ran."""
+    order: list[float] = []
+    while runs := bench.work():
+        order += [(run.planned_at - at(0)).total_seconds() / 60 for run in runs]
+    return order
+
+
+def missed(bench: LedgerHarness, **policies: Any) -> Schedule:
+    """A schedule that missed the minutes 1 to 5 and ran at 6."""
+    job = bench.schedule(catch_up=CatchUp.NONE, **policies)
+    bench.move_to(6)
+    bench.admit()
+    bench.work()
+    return job
+
+
+def test_only_the_next_run_of_a_backfill_exists_at_a_time(bench: LedgerHarness) -> None:
+    job = missed(bench)
+    backfill = start(bench, job, 1, 5).backfill
+    assert backfill is not None
+    assert (backfill.total, backfill.handed_out, len(backfill.open)) == (5, 1, 1)
+    assert sum(run.source == "backfill" for run in bench.runs(job)) == 1
+    assert fill(bench, job) == [1, 2, 3, 4, 5]
+    done = bench.store.read(lambda tx: get_backfill(tx, "default", backfill.id))
+    assert done is not None
+    assert (done.state, done.ended) == (BackfillState.FINISHED, 5)
+
+
+def test_the_newest_occurrence_runs_first_where_that_is_asked(bench: LedgerHarness) -> None:
+    job = missed(bench)
+    start(bench, job, 1, 5, newest_first=True)
+    assert fill(bench, job) == [5, 4, 3, 2, 1]
+
+
+def test_at_most_max_running_run_at_the_same_time(bench: LedgerHarness) -> None:
+    job = missed(bench, overlap=Overlap.ALLOW)
+    start(bench, job, 1, 5, max_running=2)
+    first = bench.lease()
+    assert len(first) == 2
+    bench.settle(*first)
+    assert len(bench.lease()) == 2
+    with pytest.raises(InvalidInput, match="needs overlap: allow"):
+        start(bench, bench.schedule("exclusive", trigger=Every(HOUR, at(-600))), -120, 0, max_running=2)
+
+
+def test_a_rate_spaces_the_starts(bench: LedgerHarness) -> None:
+    job = missed(bench, overlap=Overlap.ALLOW)
+    planned = again(bench, job, 1, 5, every=10 * SECOND, dry_run=True)
+    assert [run.fire_at - bench.now for run in planned] == [10 * SECOND * k for k in range(5)]
+    start(bench, job, 1, 5, every=10 * SECOND, max_running=1)
+    assert len(bench.work()) == 1
+    assert bench.work() == []
+    bench.clock.advance(seconds=10)
+    assert len(bench.work()) == 1
+
+
+def test_a_paused_backfill_hands_out_nothing_until_it_is_resumed(bench: LedgerHarness) -> None:
+    job = missed(bench)
+    backfill = start(bench, job, 1, 5).backfill
+    assert backfill is not None
+
+    def change(to: BackfillState) -> BackfillState:
+        changed, _ = change_backfill(bench.store, "default", backfill.id, to, by=ADA, now=bench.now)
+        return changed.state
+
+    assert change(BackfillState.PAUSED) is BackfillState.PAUSED
+    assert fill(bench, job) == [1]
+    bench.move_to(7)
+    bench.admit()
+    assert [run.planned_at for run in bench.work()] == [at(7)]
+    assert change(BackfillState.RUNNING) is BackfillState.RUNNING
+    assert fill(bench, job) == [2, 3, 4, 5]
+    with pytest.raises(NotAllowed, match="is finished"):
+        change(BackfillState.PAUSED)
+
+
+def test_a_cancelled_backfill_cancels_what_has_not_started(bench: LedgerHarness) -> None:
+    job = missed(bench)
+    backfill = start(bench, job, 1, 5).backfill
+    assert backfill is not None
+    change_backfill(bench.store, "default", backfill.id, BackfillState.CANCELLED, by=ADA, now=bench.now)
+    assert fill(bench, job) == []
+    assert [run.state for run in bench.runs(job) if run.source == "backfill"] == ["cancelled"]
+
+
+def test_archiving_a_schedule_ends_its_backfill(bench: LedgerHarness) -> None:
+    job = missed(bench)
+    backfill = start(bench, job, 1, 5).backfill
+    assert backfill is not None
+    archive(bench.store, job.id, by=ADA, now=bench.now)
+    found = bench.store.read(lambda tx: get_backfill(tx, "default", backfill.id))
+    assert found is not None
+    assert found.state is BackfillState.CANCELLED
+    assert bench.work() == []
+
+
+def test_a_backfill_of_what_never_ran_leaves_out_what_ran_and_what_a_backfill_runs(
+    bench: LedgerHarness,
+) -> None:
+    job = missed(bench)
+    assert [run.planned_at for run in again(bench, job, 1, 6, only="never", dry_run=True)] == [
+        at(minute) for minute in (1, 2, 3, 4, 5)
+    ]
+    again(bench, job, 2, 3)
+    fill(bench, job)
+    assert [run.planned_at for run in again(bench, job, 1, 6, only="missed", dry_run=True)] == [
+        at(minute) for minute in (1, 4, 5)
+    ]
+    assert again(bench, job, 1, 6, only="failed", dry_run=True) == []

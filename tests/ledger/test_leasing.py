@@ -12,7 +12,7 @@ from tests.conformance.support.concurrency import all_at_once
 from tests.conformance.support.databases import Database
 from tests.ledger.ledger_kit import ADA, LedgerHarness, at, kinds
 from timewright.core.moments import HOUR, MINUTE, SECOND
-from timewright.core.policies.policies import CatchUp, LeaseTerms, Overlap, QueuePolicy
+from timewright.core.policies.policies import CatchUp, LeaseTerms, Overlap, QueuePolicy, Retry
 from timewright.core.recurrence.triggers import After, Once
 from timewright.core.run.leasing import WaitReason
 from timewright.core.run.run import Failed, Released, RunState
@@ -58,7 +58,7 @@ def test_a_lease_says_who_holds_the_run_and_until_when(bench: LedgerHarness) -> 
 
 
 def test_every_lease_of_a_run_has_a_higher_fence(bench: LedgerHarness) -> None:
-    bench.schedule()
+    bench.schedule(retry=Retry(max_attempts=2))
     bench.move_to(1)
     bench.admit()
     fences = []
@@ -215,7 +215,7 @@ def test_once_that_came_too_late_to_start_is_finished(bench: LedgerHarness) -> N
 
 
 def test_a_retry_is_not_started_after_the_deadline_either(bench: LedgerHarness) -> None:
-    job = bench.schedule(deadline=30 * SECOND, overlap=Overlap.QUEUE)
+    job = bench.schedule(deadline=30 * SECOND, overlap=Overlap.QUEUE, retry=Retry(max_attempts=2))
     bench.move_to(1)
     bench.admit()
     bench.work(Failed(error="no"))

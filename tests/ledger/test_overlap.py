@@ -66,7 +66,7 @@ def test_skip_records_the_one_that_came_too_soon(bench: LedgerHarness) -> None:
 
 
 def test_a_run_that_waits_for_its_next_attempt_is_still_in_the_way(bench: LedgerHarness) -> None:
-    job = bench.schedule()
+    job = bench.schedule(retry=Retry(max_attempts=2))
     bench.move_to(1)
     bench.admit()
     bench.work(Failed(error="no"))
@@ -139,7 +139,7 @@ def test_allow_lets_both_run(bench: LedgerHarness) -> None:
 
 def replaced(bench: LedgerHarness) -> tuple[Schedule, Run]:
     """A leased run with a requested cancel, because the next occurrence replaces it."""
-    job = bench.schedule(overlap=Overlap.REPLACE, lease=LeaseTerms(grace=10 * SECOND))
+    job = bench.schedule(overlap=Overlap.REPLACE, lease=LeaseTerms(length=300 * SECOND, grace=10 * SECOND))
     bench.move_to(1)
     bench.admit()
     (old,) = bench.lease()

@@ -86,17 +86,46 @@ def test_an_entry_of_a_queue_is_parked_when_it_is_out_of_attempts(bench: LedgerH
     assert bench.lease(handoff=True) == []
 
 
-def test_a_lost_lease_costs_an_attempt_before_the_run_is_leased_again(bench: LedgerHarness) -> None:
+def test_a_lost_lease_is_counted_before_the_run_is_leased_again(bench: LedgerHarness) -> None:
     _, run = leased(bench)
     bench.clock.advance(300 * SECOND)
     assert bench.lease() == []
     settled = bench.reclaim()
-    assert kinds(settled.facts) == ["LeaseLost", "RunWillRetry"]
-    assert bench.run(run).attempts == 1
-    assert bench.attempts(run)[0].outcome == "lost"
-    bench.advance(1)
+    assert kinds(settled.facts) == ["LeaseLost", "RunReleased"]
+    assert (bench.run(run).attempts, bench.run(run).losses) == (0, 1)
+    assert [(a.outcome, a.charged) for a in bench.attempts(run)] == [("lost", False)]
     (again,) = bench.lease()
     assert (again.id, again.fence) == (run.id, 2)
+
+
+def test_a_run_that_is_lost_again_and_again_is_parked_as_lost(bench: LedgerHarness) -> None:
+    job, run = leased(bench)
+    for losses in range(1, 4):
+        bench.clock.advance(MINUTE)
+        bench.reclaim()
+        assert (bench.run(run).state, bench.run(run).losses) == (RunState.READY, losses)
+        bench.lease()
+    bench.clock.advance(MINUTE)
+    assert kinds(bench.reclaim().facts)[:2] == ["LeaseLost", "RunParked"]
+    parked = bench.run(run)
+    assert (parked.state, parked.reason, parked.attempts, parked.losses) == (RunState.PARKED, "lost", 0, 4)
+    reset(bench.store, run.id, actor="ada", now=bench.now)
+    assert (bench.run(run).state, bench.run(run).losses) == (RunState.READY, 0)
+    assert job.retry.max_losses == 3
+
+
+def test_a_deferred_run_keeps_its_attempts_until_max_wait_is_used(bench: LedgerHarness) -> None:
+    _, run = leased(bench, retry=Retry(max_wait=90 * SECOND))
+    for waited, state in ((60, RunState.READY), (30, RunState.READY), (0, RunState.FAILED)):
+        later = Failed(error="429 Too Many Requests", not_before=bench.now + MINUTE)
+        bench.settle(bench.run(run), outcome=later)
+        assert (bench.run(run).state, bench.run(run).attempts) == (state, int(state is RunState.FAILED))
+        if waited:
+            assert bench.run(run).fire_at == bench.now + waited * SECOND
+            assert bench.lease() == []
+            bench.clock.advance(waited * SECOND)
+            bench.lease()
+    assert [a.outcome for a in bench.attempts(run)] == ["deferred", "deferred", "failed"]
 
 
 def test_a_lease_is_reclaimed_once_however_many_look(
@@ -110,7 +139,7 @@ def test_a_lease_is_reclaimed_once_however_many_look(
     bench.clock.advance(10 * MINUTE)
     answers = all_at_once([another("left").reclaim, another("right").reclaim])
     assert sum(kinds(a.facts).count("LeaseLost") for a in answers) == 3
-    assert {bench.run(run).attempts for run in runs} == {1}
+    assert {bench.run(run).losses for run in runs} == {1}
 
 
 def test_a_result_of_a_lost_lease_changes_nothing_and_is_counted(bench: LedgerHarness) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, TypeVar
 
 import pytest
@@ -107,7 +108,7 @@ def test_a_result_that_fails_twice_can_be_settled_later(
 @applied
 def test_a_retry_is_not_charged_twice(unsure: tuple[LedgerHarness, LossyStore], applied: bool) -> None:
     bench, store = unsure
-    bench.schedule()
+    bench.schedule(retry=Retry(max_attempts=2))
     bench.move_to(1)
     bench.admit()
     (run,) = bench.lease()
@@ -161,9 +162,9 @@ class Late(LossyStore):
         self._under_way: list[Callable[[Transaction], Any]] = []
         self._has_broken = False
 
-    def write(self, work: Callable[[Transaction], T]) -> T:
+    def write(self, work: Callable[[Transaction], T], *, commit_at: datetime | None = None) -> T:
         if self._has_broken:
-            return super().write(work)
+            return super().write(work, commit_at=commit_at)
         self._has_broken = True
         self._under_way.append(work)
         raise OutcomeUnknown("the connection broke at commit")

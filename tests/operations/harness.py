@@ -13,26 +13,31 @@ from typing import Any
 from msgspec.structs import replace
 
 from timewright.access.keyring import derive_keyring
+from timewright.core.alerts.incidents import Incident
 from timewright.core.facts import Fact
 from timewright.core.moments import MINUTE
 from timewright.core.run.run import Failed, Run, RunState
 from timewright.core.schedule.schedule import queue_limit_key
 from timewright.ledger.approvals import hold_for_approval
+from timewright.ledger.backfills.records import Backfill, put_backfill
 from timewright.ledger.records.analyses import Analysis, ToolCall, save_analysis
 from timewright.ledger.replan import Actor
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import settle_results
-from timewright.ledger.workflow_runs.records import WorkflowContext, find_header
+from timewright.ledger.workflow_runs.records import HeldVersion, WorkflowContext, find_header
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.example_ids import (
     ANALYSIS,
+    BACKFILL,
     FAILED_RUN,
+    INCIDENT,
     LEASE,
     LEASED_RUN,
     PARKED_RUN,
     WORKFLOW_RUN,
 )
+from timewright.operations.workflows.workflow_records import header_row
 from timewright.ports import Grant, ProgressUpdate, Store, Transaction
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.bench import Bench
@@ -128,8 +133,10 @@ def fill_with_samples(*, store: Store | None = None, clock: ManualClock | None =
     _failed_by_hand(harness)
     _workflow(harness)
     _analysis(harness)
+    _backfill(harness)
     _waiting(harness)
     harness.advance(minutes=2)
+    _alerts(harness)
     assert harness.now == NOON
     harness.facts.clear()
     return harness
@@ -165,6 +172,7 @@ def dump(store: Any) -> dict[str, Any]:
         "objects",
         "audit",
         "meta",
+        "incidents",
     )
     if hasattr(store, "_writer"):
         read = store._writer.connection.execute
@@ -238,7 +246,7 @@ def _failed_by_hand(harness: OperationsHarness) -> None:
         )
         tx.add_runs([run])
         tx.save_progress([ProgressUpdate(schedule_id, due.progress, FAILED_RUN)])
-        until = harness.now + 5 * MINUTE
+        until = harness.now + MINUTE
         tx.lease_runs(
             [Grant(run=run, lease_id=f"{LEASE}3", holder="ada", leased_at=harness.now, lease_until=until)]
         )
@@ -293,11 +301,54 @@ def _analysis(harness: OperationsHarness) -> None:
     harness.store.write(lambda tx: save_analysis(tx, one, namespace="default", keep=timedelta(days=30)))
 
 
+def _backfill(harness: OperationsHarness) -> None:
+    """Create a backfill of orders-poll with a given id, which waits for its first run."""
+    one = Backfill(
+        id=BACKFILL,
+        namespace="default",
+        schedule_id=harness.bench.find("orders-poll"),
+        since=harness.now - timedelta(hours=1),
+        until=harness.now,
+        created_at=harness.now,
+        total=0,
+    )
+    harness.store.write(lambda tx: put_backfill(tx, one, now=harness.now))
+
+
 def _waiting(harness: OperationsHarness) -> None:
-    """Create an agent's schedule that waits for approval."""
+    """Create an agent's schedule and workflow version that wait for approval."""
     harness.ask("schedule create", name="digest", every="6h", call="digest.send")
     by = Actor(name="assistant", origin="agent")
+    harness.ask("workflow put", name="draft-load", steps=[{"name": "load", "target": {"call": "load"}}])
+    held = HeldVersion(version=1, author="assistant", at=harness.now)
+
+    def hold(tx: Transaction) -> None:
+        head = find_header(tx, "default", "draft-load")
+        assert head is not None
+        tx.put_objects([header_row("default", "draft-load", replace(head, held=(held,)), now=harness.now)])
+
+    harness.store.write(hold)
     hold_for_approval(harness.store, harness.bench.find("digest"), by=by, now=harness.now)
+
+
+def _alerts(harness: OperationsHarness) -> None:
+    """Create a channel, a foreign job with an address, and an open incident."""
+    harness.ask("channel create", channel="ops", to="https://example.com/hook")
+    harness.ask("schedule create", name="foreign-backup", every="1d", handoff={}, expect="2h")
+    harness.ask("ping create", schedule="foreign-backup")
+    incident = Incident(
+        id=INCIDENT,
+        namespace="default",
+        kind="failed",
+        subject="sch_old",
+        severity="fail",
+        sentence="old-import failed",
+        since=NOON,
+        opened_at=NOON,
+        told_at=NOON,
+        calm=10 * MINUTE,
+    )
+    harness.store.write(lambda tx: tx.save_incidents([incident], new=True))
 
 
 def instant(moment: datetime) -> str:

@@ -232,7 +232,7 @@ def test_invalid_quotas_are_rejected(quotas: dict[str, Any]) -> None:
 
 def test_only_allowed_time_zones_may_be_used() -> None:
     harness = OperationsHarness()
-    context = replace(harness.context, settings=Settings(zones=("Europe/Berlin", "UTC")))
+    context = replace(harness.context, settings=Settings(allowed_zones=("Europe/Berlin", "UTC")))
     create(context, "berlin", cron="0 9 * * *", zone="Europe/Berlin")
     for fields in (
         {"cron": "0 9 * * *", "zone": "Asia/Tokyo"},
@@ -250,7 +250,7 @@ def test_only_allowed_time_zones_may_be_used() -> None:
 
 def test_an_unknown_zone_in_the_allowed_list_is_rejected() -> None:
     with pytest.raises(InvalidInput):
-        Settings(zones=("Europe/Berlino",))
+        Settings(allowed_zones=("Europe/Berlino",))
 
 
 # The bucket.

@@ -18,7 +18,7 @@ from timewright.operations.registry import ListRequest, WriteRequest
 # Request fields that name an existing object; an unknown queue is an empty one, so it is not here.
 OBJECTS = ("schedule", "run", "analysis", "workflow", "lease", "group", "calendar", "key", "secret", "budget")
 # Operations that create an object by name, so nothing of another namespace can be found.
-MAKES = frozenset({"budget set", "key create", "secret set"})
+MAKES = frozenset({"alert get", "alert set", "budget set", "channel create", "key create", "secret set"})
 
 
 def each(*, when: Callable[[Operation[Any]], bool] = lambda one: True) -> list[Any]:
@@ -60,6 +60,7 @@ def test_every_documented_operation_is_registered() -> None:
     promised = {
         "schedule": "create put get list update delete pause resume archive run next explain backfill skip"
         " move note health revisions restore feed test outcomes trends",
+        "clock": "accept",
         "instance": "list",
         "run": "list get cancel retry reset explain report logs",
         "queue": "add list show plan lease renew complete release reclaim drain reset import",
@@ -75,10 +76,15 @@ def test_every_documented_operation_is_registered() -> None:
         "reminder": "set list snooze cancel",
         "audit": "list verify",
         "key": "create list get revoke rotate",
-        "secret": "set list delete rotate",
+        "secret": "set bind list delete rotate",
         "namespace": "create list get set",
-        "workflow": "put get list delete graph run pause resume",
-        "": "health doctor now forecast overdue verify",
+        "workflow": "put get list delete graph run pause resume approve reject",
+        "incident": "list get acknowledge snooze",
+        "alert": "get set",
+        "channel": "create list test delete",
+        "ping": "create list delete send",
+        "backfill": "list get pause resume cancel",
+        "": "health doctor now forecast overdue verify pause resume lint plan apply diff export schema",
     }
     names = {f"{noun} {verb}".strip() for noun, verbs in promised.items() for verb in verbs.split()}
     assert {one.name for one in operations} == names
@@ -215,7 +221,7 @@ def test_an_unknown_operation_is_rejected_with_a_suggestion() -> None:
 
 def _without_ids(answer: Any) -> str:
     """Return the answer with every id replaced: two stores have different ids."""
-    ids = r"\b(sch|run|lease|ana)_[0-9A-Z]{26}|\b[0-9a-f]{64}\b|\b(tw)_[a-z2-7]{12}(_[\w-]{43})?"
+    ids = r"\b(sch|run|lease|ana|pause|bf)_[0-9A-Z]{26}|\b[0-9a-f]{64}\b|\b(tw)_[a-z2-7]{12}(_[\w-]{43})?"
     return re.sub(ids, r"\1\2", as_json(answer))
 
 

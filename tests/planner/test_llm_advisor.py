@@ -21,6 +21,7 @@ from timewright.settings import AdvisorTerms, Settings
 from timewright.testing.targets import succeed
 
 SHAPES = ("openai", "anthropic")
+HOST = "api.example.com"
 KEY = "sk-very-secret"
 
 
@@ -315,13 +316,15 @@ def test_a_key_is_named_and_never_written_down(
     harness: OperationsHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MODEL_KEY", KEY)
-    assert read_advisor_key(harness.context, "env:MODEL_KEY", environment={"MODEL_KEY": KEY}) == KEY
-    assert read_advisor_key(harness.context, "", environment={}) == ""
+    assert (
+        read_advisor_key(harness.context, "env:MODEL_KEY", host=HOST, environment={"MODEL_KEY": KEY}) == KEY
+    )
+    assert read_advisor_key(harness.context, "", host=HOST, environment={}) == ""
     harness.ask("secret set", secret="model", value=KEY)
-    assert read_advisor_key(harness.context, "secret://model", environment={}) == KEY
+    assert read_advisor_key(harness.context, "secret://model", host=HOST, environment={}) == KEY
     for missing in ("env:NOBODY", "secret://nobody"):
         with pytest.raises(NotFound):
-            read_advisor_key(harness.context, missing, environment={})
+            read_advisor_key(harness.context, missing, host=HOST, environment={})
 
 
 def test_a_missing_key_is_a_warning_on_the_record(orders: OperationsHarness, endpoint: ModelEndpoint) -> None:

@@ -172,6 +172,35 @@ PARSERS: dict[str, Text | Data] = {
     "core.input.strict_yaml:read_yaml": Text(
         YAML_TEXTS + JSON_TEXTS, shapes=(with_duplicate_key,), max_inflations=40
     ),
+    "core.input.strict_yaml:read_yaml_documents": Text(
+        ("name: report\ntags: [a, b]\n", "a: 1\n---\nb: [x, {y: z}]\n"),
+        lambda read: lambda text: read(text, lambda item: item.value),
+        max_inflations=40,
+    ),
+    "core.definitions.file:read_definitions": Text(
+        ("schedules:\n  - {name: report, every: 1h, note: hello}\n",),
+        lambda read: lambda text: read(text, name="ops.yaml"),
+        shapes=(
+            lambda n: (
+                "schedules:\n" + "".join(f"  - {{name: s{i}, every: 1h, note: hi}}\n" for i in range(n))
+            ),
+        ),
+        max_inflations=20,
+    ),
+    "core.imports.report:read_documents": Text(
+        ("kind: CronJob\nspec: {schedule: '0 9 * * *'}\n---\nkind: Job\n",),
+        lambda read: lambda text: read("jobs.yaml", text, rule="YAML"),
+        max_inflations=40,
+    ),
+    "core.alerts.channels:parse_sender": Text(
+        (
+            "command:notify 'a b' --now",
+            "mailto:ops@example.com?host=mail:25&from=a",
+            "https://example.com/hook",
+        ),
+        max_inflations=20,
+    ),
+    "interfaces.mcp.toolsets:parse_toolsets": Text(("core,operate, plan",)),
     "interfaces.http.requests.parsing:read_body": Text(
         JSON_TEXTS,
         lambda read: lambda text: read(text.encode(), "application/json"),
@@ -415,6 +444,14 @@ PARSERS: dict[str, Text | Data] = {
 EXEMPT = {
     "core.run.due_verdicts:split_skipped": "instants that we planned",
     "access.key_records:read_keys": "rows of the store",
+    "core.alerts.channels:expand_sender": "calls parse_sender once",
+    "core.imports.celery_schedules:read_expression": "a syntax tree that `ast` made of a bounded file",
+    "interfaces.cli.data_input:read_texts": "reads bounded files",
+    "ledger.alerts.alert_checks:read_schedules": "rows of the store",
+    "ledger.snapshot:read_fleet": "rows of the store",
+    "operations.definitions.plan:read_files": "calls read_definitions for each file",
+    "operations.health.pauses:read_installation_state": "rows of the store",
+    "operations.schedules.declarations:decode_call": "calls decode once",
     "access.private_file:read_private": "reads a file of at most 64 KiB; its text goes to listed parsers",
     "access.secret_records:read_secret_value": "rows of the store",
     "core.recurrence.cron.fields:parse_number": "one item of a cron expression, which `parse` bounds",
@@ -454,6 +491,9 @@ LIBRARY_PARSERS = re.compile(
     r"json\.loads?\(|JSONDecoder|tomllib\.loads?\(|yaml\.(?:parse|load)|SimpleCookie"
 )
 LIBRARY_PARSER_MODULES = {
+    "core.imports.apscheduler": "JSON that our export script wrote, in a bounded file",
+    "core.imports.celery_beat": "a bounded file",
+    "core.imports.celery_django": "a bounded file",
     "core.input.strict_json": "read_json",
     "core.input.strict_yaml": "read_yaml",
     "interfaces.cli.process.server_file": "a private file that we wrote",

@@ -240,3 +240,113 @@ def skipped_at_ten_past() -> Bench:
     bench.advance("1m")
     bench.call("schedule skip", schedule="j")
     return bench
+
+
+class TestWhatTheModelFound:
+    """Differences between the product and the independent model of a schedule's life (tests/oracle)."""
+
+    def test_a_success_after_a_failure_in_one_batch_clears_the_streak(self) -> None:
+        bench = Bench()
+        bench.call(
+            "schedule create", name="j", call="x", every="5m", catch_up="all", overlap="allow", retry=1
+        )
+        bench.target.script("j", succeed(), fail(), succeed())
+
+        bench.clock.advance("1h")
+        bench.tick()
+
+        assert bench.progress("j").failures == 0
+
+    @pytest.mark.parametrize("preset", ["adaptive", "desktop"])
+    def test_a_hint_runs_before_an_occurrence_that_was_skipped_by_hand(self, preset: str) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", call="x", preset=preset, every="1h", adaptive=True)
+        bench.call("schedule skip", schedule="j")
+
+        bench.call("hint once", schedule="j", after="5m")
+        bench.advance("6m")
+        bench.call("hint interval", schedule="j", interval="1m", ttl="90s")
+        bench.advance("1m30s")
+
+        at_once = [(at("12:05:00"), "succeeded"), (at("12:07:00"), "succeeded")]
+        assert fates(bench) == [*at_once, (at("13:00:00"), "by_hand")]
+        assert alarms(bench) == []
+
+    @pytest.mark.parametrize(
+        ("operation", "fields"), [("hint clear", {}), ("schedule update", {"description": "other words"})]
+    )
+    def test_asking_often_does_not_put_off_an_interval_that_counts_from_the_last_start(
+        self, operation: str, fields: dict[str, str]
+    ) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", call="x", preset="adaptive", every="10m")
+
+        for minute in range(1, 31):
+            bench.advance("1m")
+            fields = {key: f"{value} {minute}" for key, value in fields.items()}
+            bench.call(operation, schedule="j", **fields)
+
+        assert [run.planned_at for run in bench.runs("j")] == minutes(10, 30, step=10)
+
+    def test_an_expired_hint_leaves_an_interval_to_count_from_the_last_start_and_not_from_a_run_by_hand(
+        self,
+    ) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", call="x", preset="adaptive", every="10m")
+        bench.call("hint interval", schedule="j", interval="20m", ttl="15m")
+        bench.advance("12m")
+        bench.call("schedule run", schedule="j")
+
+        bench.advance("4m")
+
+        assert bench.progress("j").next_at == at("12:20:00")
+
+    def test_replaced_runs_do_not_shift_an_interval_by_a_microsecond(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", call="x", preset="adaptive", every="1m", overlap="replace")
+        bench.target.script("j", succeed(after="10m"))
+
+        bench.advance("5m")
+
+        assert [run.planned_at for run in bench.runs("j")] == minutes(1, 5)
+
+    def test_what_falls_into_a_pause_during_a_streak_of_failures_has_a_row(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", call="x", preset="desktop", every="90s")
+        bench.target.script("j", fail())
+        bench.advance("100s")
+
+        bench.call("schedule pause", schedule="j", until=at("12:04:30"))
+        bench.advance("4m")
+
+        rows = [(at("12:01:30"), "failed"), (at("12:03:00"), "paused"), (at("12:04:30"), "failed")]
+        assert fates(bench) == rows
+        assert alarms(bench) == []
+
+    def test_an_occurrence_that_was_skipped_by_hand_replaces_nothing(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", call="x", every="7m", overlap="replace")
+        bench.target.script("j", succeed(after="90s"))
+        bench.call("schedule skip", schedule="j")
+        bench.call("schedule update", schedule="j", every="1m")
+
+        bench.advance("7m40s")
+
+        rows = [
+            *all_of(minutes(1, 5), "cancelled"),
+            (at("12:06:00"), "succeeded"),
+            (at("12:07:00"), "by_hand"),
+        ]
+        assert fates(bench) == rows
+
+    def test_a_cleared_hint_does_not_prolong_a_pause_by_hand(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", call="x", every="1m", adaptive=True)
+        bench.call("schedule pause", schedule="j", until=at("12:05:30"))
+
+        bench.call("hint pause", schedule="j", until=at("12:08:30"))
+        assert bench.progress("j").next_at == at("12:08:30")
+        bench.call("hint clear", schedule="j")
+        bench.advance("7m")
+
+        assert fates(bench) == [*all_of(minutes(1, 5), "paused"), *all_of(minutes(6, 7), "succeeded")]

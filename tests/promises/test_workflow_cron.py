@@ -26,7 +26,7 @@ from tests.workflows.workflow_kit import JsonObject, WorkflowHarness, call_step
 from timewright.core.moments import parse_instant
 from timewright.core.run.run import occurrence_key
 from timewright.errors import InvalidInput
-from timewright.testing.targets import fail, hang, succeed, vanish
+from timewright.testing.targets import fail, succeed, vanish
 
 __all__ = [
     "another",
@@ -141,7 +141,7 @@ class TestData:
 
     def test_each_status_of_the_document_has_its_state(self, harness: WorkflowHarness) -> None:
         deploy(harness)
-        harness.script(work=[hang(), fail()])
+        harness.script(work=[fail(after=timedelta(minutes=5)), fail()])
         harness.advance(minutes=1)
         assert told(harness) == ["leased"]  # STARTED; ENQUEUED is the moment before
         harness.advance(minutes=1)

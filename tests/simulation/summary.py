@@ -13,7 +13,7 @@ import msgspec
 PROPERTY = "simulation"
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
+def print_simulations(terminalreporter: Any) -> None:
     """Print simulated time, crashes, stale results, and how often each event happened."""
     counts: Counter[str] = Counter()
     for report in [*terminalreporter.stats.get("passed", ()), *terminalreporter.stats.get("failed", ())]:

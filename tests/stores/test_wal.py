@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 from tests.conformance.support.builders import NOON, add, make_run
 from timewright.errors import StoreUnavailable
-from timewright.ports import RunFilter, Store, Transaction
+from timewright.ports import RunFilter, Store
 from timewright.stores.sqlite import file_safety, wal
 from timewright.stores.sqlite.file_safety import WAL_AUTOCHECKPOINT_PAGES
 from timewright.stores.sqlite.store import SqliteStore
@@ -127,15 +128,14 @@ def test_prepared_writes_are_invisible_before_the_commit(tmp_path: Path) -> None
     store, other = opened(tmp_path), opened(tmp_path)
     add(store, make_run())
 
-    def prepared(tx: Transaction) -> None:
-        tx.add_runs([make_run()])
-        tx.prepare_commit()
+    def wait(*_: Any, **__: Any) -> None:
         assert count(other) == 1
         left = copied_as_it_stands(tmp_path)
         assert count(left) == 1
         left.close()
 
-    store.write(prepared)
+    store._commit_timer.wait = wait  # type: ignore[method-assign]
+    store.write(lambda tx: tx.add_runs([make_run()]), commit_at=NOON)
     assert count(other) == 2
     for one in (other, store):
         one.close()
@@ -145,13 +145,12 @@ def test_prepared_writes_are_rolled_back_with_their_transaction(tmp_path: Path) 
     store = opened(tmp_path)
     add(store, make_run())
 
-    def failing(tx: Transaction) -> None:
-        tx.add_runs([make_run(payload={"text": "x" * 100_000})])
-        tx.prepare_commit()
+    def wait(*_: Any, **__: Any) -> None:
         raise StoreUnavailable("no", fix="again")
 
+    store._commit_timer.wait = wait  # type: ignore[method-assign]
     with pytest.raises(StoreUnavailable):
-        store.write(failing)
+        store.write(lambda tx: tx.add_runs([make_run(payload={"text": "x" * 100_000})]), commit_at=NOON)
     add(store, make_run())
     assert count(store) == 2
     store.close()
@@ -162,12 +161,7 @@ def test_prepared_writes_are_rolled_back_with_their_transaction(tmp_path: Path) 
 
 def test_a_store_in_memory_is_always_ready() -> None:
     store = SqliteStore(clock=ManualClock(NOON))
-
-    def prepared(tx: Transaction) -> None:
-        tx.add_runs([make_run()])
-        tx.prepare_commit()
-
-    store.write(prepared)
+    store.write(lambda tx: tx.add_runs([make_run()]), commit_at=NOON)
     assert count(store) == 1
     store.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -19,6 +20,8 @@ from timewright.targets.call.threads import WorkItem
 T = TypeVar("T")
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 TIMEOUT_S = 60.0
+# Every launch is a run of its own, because calls of one run never run side by side.
+RUN_NUMBERS = itertools.count(1)
 
 
 def launch_of(
@@ -72,6 +75,7 @@ class OutcomeRecorder:
 
 def start_launch(target: Target, what: AnyTarget, **options: Any) -> tuple[RunHandle, OutcomeRecorder]:
     recorder = OutcomeRecorder()
+    options.setdefault("run_id", f"run_{next(RUN_NUMBERS)}")
     return target.launch(launch_of(what, **options), recorder), recorder
 
 

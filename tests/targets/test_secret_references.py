@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from timewright.core.target import SecretDestination
 from timewright.errors import NotFound
 from timewright.targets.secret_references import (
     RevealedSecrets,
@@ -17,6 +18,8 @@ from timewright.targets.secret_references import (
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 KEY = "key-of-the-hook"
+
+CRM = SecretDestination("host", "api.crm.example")
 
 
 @pytest.mark.parametrize(
@@ -60,11 +63,11 @@ def test_a_reference_is_the_whole_value_or_follows_one_word(text: str, found: Se
 def test_secrets_are_looked_up_in_their_own_namespace() -> None:
     asked: list[tuple[str, str]] = []
 
-    def lookup(namespace: str, name: str) -> str:
+    def lookup(namespace: str, name: str, destination: SecretDestination) -> str:
         asked.append((namespace, name))
         return "value"
 
-    revealed = reveal_secrets(frozenset({"b", "a"}), namespace="acme", lookup=lookup)
+    revealed = reveal_secrets(frozenset({"b", "a"}), namespace="acme", lookup=lookup, destination=CRM)
     assert asked == [("acme", "a"), ("acme", "b")]
     assert revealed.fill("Bearer secret://a") == "Bearer value"
     assert revealed.fill("plain") == "plain"
@@ -73,18 +76,18 @@ def test_secrets_are_looked_up_in_their_own_namespace() -> None:
 @pytest.mark.parametrize("value", ["", "canary\nX: y", "canary\0", "canaré"])
 def test_a_secret_that_is_no_header_value_is_refused_without_showing_it(value: str) -> None:
     with pytest.raises(NotFound) as caught:
-        reveal_secrets(frozenset({"a"}), namespace="acme", lookup=lambda namespace, name: value)
+        reveal_secrets(frozenset({"a"}), namespace="acme", lookup=lambda *_: value, destination=CRM)
     assert "secret://a" in caught.value.message
     assert "canar" not in caught.value.explain()
 
 
 def test_the_message_of_a_failing_secret_lookup_is_not_shown() -> None:
-    def lookup(namespace: str, name: str) -> str:
+    def lookup(namespace: str, name: str, destination: SecretDestination) -> str:
         raise RuntimeError("canary")
 
     for how in (lookup, None):
         with pytest.raises(NotFound) as caught:
-            reveal_secrets(frozenset({"a"}), namespace="acme", lookup=how)
+            reveal_secrets(frozenset({"a"}), namespace="acme", lookup=how, destination=CRM)
         assert "secret://a" in caught.value.message
         assert "canary" not in caught.value.explain()
         assert caught.value.__cause__ is None

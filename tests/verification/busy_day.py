@@ -8,6 +8,7 @@ from typing import Any
 from tests.conformance.support.databases import Database
 from tests.operations.harness import OperationsHarness
 from timewright.core.moments import to_micros
+from timewright.engine.maintenance import Heartbeat
 from timewright.ids import TimedIds
 from timewright.operations import OperationContext
 from timewright.operations.health.verify import read_history
@@ -79,6 +80,8 @@ SCHEDULES: tuple[dict[str, Any], ...] = (
 def busy_day(store: Store, clock: ManualClock) -> OperationsHarness:
     """Run the day: an evening, an outage over a clock change, a morning."""
     harness = OperationsHarness(store=store, clock=clock)
+    holder = harness.bench.loop.tick.holder
+    Heartbeat(harness.store, holder, clock=harness.bench.clock, capacity=1, in_flight=()).send_if_due()
     harness.ask(
         "calendar put", name="nights", weekly=[{"days": list(range(7)), "start": "00:00", "end": "00:40"}]
     )

@@ -18,7 +18,7 @@ MISSED = run_of("none", "skipped", reason="missed")
 PAUSED = run_of("paused", "skipped", reason="paused", oldest=True)
 UNKNOWN = run_of("careful", "parked")
 API = (
-    "SELECT id FROM runs WHERE ready_bucket = 'limit:default/api' AND state = 'succeeded'"
+    "SELECT id FROM runs WHERE ready_bucket LIKE '%limit:default/api' AND state = 'succeeded'"
     " ORDER BY id DESC LIMIT 2"
 )
 UNHINTED = (
@@ -273,7 +273,28 @@ DAMAGE: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "a gate of somebody else": (
         "I32",
         "is counted by limit:other/api",
-        (f"UPDATE runs SET ready_bucket = 'limit:other/api' WHERE id = ({run_of('limited')})",),
+        (f"UPDATE runs SET ready_bucket = '\n\nlimit:other/api' WHERE id = ({run_of('limited')})",),
+    ),
+    "an instance that serves other queues": (
+        "I46",
+        "without no queue",
+        ("UPDATE objects SET body = '{\"queues\":[\"mail\"]}' WHERE kind = 'offer'",),
+    ),
+    "a schedule that is decided 40 days ahead": (
+        "I49",
+        "which the clock has not reached",
+        ("UPDATE schedules SET cursor_at = cursor_at + 3456000000000 WHERE name = 'minutely'",),
+    ),
+    "an incident that is open twice": (
+        "I48",
+        "was opened again",
+        (
+            (
+                "INSERT INTO incidents (id, namespace, kind, subject, opened_at, closed_at, body)"
+                " VALUES ('inc_1', 'default', 'failed', 'x', 1, 9, '{}'),"
+                " ('inc_2', 'default', 'failed', 'x', 5, NULL, '{}')"
+            ),
+        ),
     ),
     "a client key with another run": (
         "I39",

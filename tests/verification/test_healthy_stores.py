@@ -19,7 +19,7 @@ from timewright.testing.clock import ManualClock
 from timewright.verification import check
 
 # Invariants that need a simulation.
-FROM_OUTSIDE = {"I35", "I37", "I45"}
+FROM_OUTSIDE = {"I35", "I37", "I45", "I47"}
 
 
 def test_a_busy_day_violates_no_invariant(busy: Database) -> None:
@@ -112,4 +112,4 @@ def test_an_empty_store_violates_no_invariant() -> None:
     answer = harness.ask("verify")
     assert answer["holds"]
     assert answer["runs"] == 0
-    assert len(answer["promises"]) == 40
+    assert len(answer["promises"]) == 44

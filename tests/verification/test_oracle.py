@@ -193,7 +193,9 @@ def test_omitted_fields_have_the_same_defaults_in_both() -> None:
     assert policy.retry_budget.max_attempts == made_now.retry.max_attempts
     assert policy.retry_budget.parks_when_exhausted == (made_now.retry.exhausted == "park")
     assert policy.retry_budget.lease == made_now.lease.length // tick
-    assert policy.retry_budget.time_limit == made_now.lease.time_limit // tick
+    assert policy.retry_budget.time_limit == made_now.lease.time_limit
+    assert policy.retry_budget.max_losses == made_now.retry.max_losses
+    assert policy.retry_budget.losses_are_attempts == made_now.retry.losses_are_attempts
     assert policy.retry_budget.lease_grace == made_now.lease.grace // tick
     queue, told = QueuePolicy(), parse_queue_budget({})
     assert told.max_attempts == queue.max_attempts

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.simulation.mutants.mutation import Mutant, Patches, applied, original
-from timewright.core.run import admission, due_verdicts, lifecycle
+from timewright.core.run import admission, due_verdicts, schedule_end
 from timewright.core.schedule import due
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.hints import Hints
@@ -40,15 +40,15 @@ def _hint_kept_after_expiry() -> Patches:
 
 def _streak_ends_from_now() -> Patches:
     """The end of a streak plans from now instead of from the cursor."""
-    plan_next = original(lifecycle, "plan_next")
-    real = original(lifecycle, "_decide_at_settle")
+    plan_next = original(schedule_end, "plan_next")
+    real = original(schedule_end, "_decide_at_settle")
 
     def decide(schedule: Any, before: Any, after: Any, run: Any, *, now: Any, calendars: Any) -> Any:
         if before.failures and not after.failures:
             return plan_next(schedule, after, now=now, calendars=calendars)
         return real(schedule, before, after, run, now=now, calendars=calendars)
 
-    return [(lifecycle, "_decide_at_settle", decide)]
+    return [(schedule_end, "_decide_at_settle", decide)]
 
 
 def _replaced_while_catching_up() -> Patches:
@@ -70,13 +70,13 @@ def _manual_run_moves_next_time() -> Patches:
 
 
 def _exact_interval_is_past() -> Patches:
-    real = original(lifecycle, "plan_next")
+    real = original(schedule_end, "plan_next")
 
     def plan(schedule: Any, progress: Any, *, now: Any, **terms: Any) -> Any:
         decision = real(schedule, progress, now=now, **terms)
         return real(schedule, progress, now=now) if decision.at == now else decision
 
-    return [(lifecycle, "plan_next", plan)]
+    return [(schedule_end, "plan_next", plan)]
 
 
 def _skipped_again() -> Patches:

@@ -8,11 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from tests.verification.damage_cases import DAMAGE
-from timewright.verification import INVARIANTS, Finding, History, check
+from timewright.verification import INVARIANTS, History, InvariantResult, check
 from timewright.verification.oracle.times import HOUR, MINUTE, SECOND, parse_instant
 from timewright.verification.rows import (
     AttemptRow,
     Effect,
+    ObjectRow,
     RevisionRow,
     RunRow,
     ScheduleRow,
@@ -25,6 +26,7 @@ BODY: dict[str, Any] = {
     "created_at": "2026-03-10T12:00:00Z",
     "trigger": {"kind": "every", "interval": "PT600S", "anchor": "2026-03-10T12:00:00Z"},
     "target": {"kind": "http", "max_response_kb": 1},
+    "lease": {"length": "PT300S"},
 }
 SCHEDULE = ScheduleRow(
     id="sch", namespace="default", name="job", revision=1, state="active", cursor=NOON + 60 * MINUTE
@@ -83,7 +85,7 @@ def effect(**fields: Any) -> Effect:
     return Effect(**{"at": NOON, "run_id": FIRST.id, "key": "k", "fence": 1, **fields})
 
 
-def found(number: str, history: History) -> Finding:
+def found(number: str, history: History) -> InvariantResult:
     (finding,) = check(history, now=NOW, only=(number,), skew=0).findings
     return finding
 
@@ -113,6 +115,15 @@ EVENTS: dict[str, tuple[str, tuple[SimulationEvent, ...]]] = {
         (
             event("manual", "run-1", schedule_id="sch", detail="key"),
             event("manual", "run-2", schedule_id="sch", detail="key"),
+        ),
+    ),
+    "two copies in one process": (
+        "I47",
+        (
+            event("work began", fence=1, detail="worker"),
+            event("work began", fence=2, detail="other"),
+            event("work ended", fence=2, detail="other"),
+            event("work began", fence=3, detail="worker"),
         ),
     ),
     "output written after the result": ("I45", (event("output", fence=1, value=7, limit=14),)),
@@ -233,7 +244,7 @@ def test_too_many_skip_rows_are_found() -> None:
     assert found("I36", replace(WHOLE, runs=skips, attempts=())).count == 1
 
 
-@pytest.mark.parametrize("number", ["I35", "I37", "I45"])
+@pytest.mark.parametrize("number", ["I35", "I37", "I45", "I47"])
 def test_invariants_that_need_a_simulation_say_so(number: str) -> None:
     finding = found(number, replace(WHOLE, events=None, effects=None))
     assert finding.not_checked_because.startswith("not checked here: needs")
@@ -248,9 +259,31 @@ def test_every_invariant_has_a_test_that_violates_it() -> None:
 
 
 def test_every_invariant_has_a_name_and_a_sentence() -> None:
-    wanted = {*range(1, 29), 31, 32, 35, 36, 37, 39, 40, 41, 42, 43, 44, 45}
+    wanted = {*range(1, 29), 31, 32, 35, 36, 37, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49}
     assert {int(number[1:]) for number in INVARIANTS} == wanted
     for one in INVARIANTS.values():
         assert one.name
         assert one.unit
         assert one.sentence.endswith(".")
+
+
+def test_a_lease_by_an_instance_that_cannot_run_it_is_found() -> None:
+    one = run(10, needs=("call:send", "label:gpu", "queue:mail", "shell:/bin/ls"), queue="mail")
+
+    def found(**offer: Any) -> int:
+        rows = (("instance", "worker", {"offer": "o"}), ("offer", "o", offer))
+        objects = tuple(
+            ObjectRow(kind=kind, namespace="*", name=name, revision=1, body=body, at=NOON)
+            for kind, name, body in rows
+        )
+        history = History(schedules=(SCHEDULE,), runs=(one,), attempts=(lease(one),), objects=objects)
+        (result,) = check(history, now=NOW, only=("I46",)).findings
+        assert result.checked == 1
+        return result.count
+
+    able = {"functions": ["send"], "queues": ["mail"], "labels": ["gpu"], "programs": ["/bin/"]}
+    assert found(**able) == 0
+    assert found(labels=["gpu"]) == 0
+    lists: dict[str, Any] = {"functions": [], "queues": ["other"], "labels": [], "programs": ["/sbin/"]}
+    for name, value in [*lists.items(), ("programs", False)]:
+        assert found(**{**able, name: value}) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, TypeVar
 
 from tests.conformance.support.builders import NOON
@@ -43,7 +44,7 @@ class CrashingStore:
     def close(self) -> None:
         self._store.close()
 
-    def write(self, work: Callable[[Any], T]) -> T:
+    def write(self, work: Callable[[Any], T], *, commit_at: datetime | None = None) -> T:
         chance = 1.0 if self.never_crashes else self._random.random()
 
         def dying(tx: Any) -> T:

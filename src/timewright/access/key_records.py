@@ -13,6 +13,7 @@ from timewright.ports.objects import GLOBAL_NAMESPACE
 
 KEY = "key"
 KEY_USE = "key_use"
+ENDED_SESSION = "ended_session"
 
 
 class Key(Struct, frozen=True, kw_only=True):
@@ -29,6 +30,7 @@ class Key(Struct, frozen=True, kw_only=True):
     role: str = ""
     namespaces: tuple[str, ...] = ()
     origin: str = "human"
+    zone: str = ""
     local: bool = False
     token_file: str = ""
     created_at: datetime
@@ -75,6 +77,18 @@ def record_uses(tx: Transaction, uses: Mapping[str, datetime]) -> None:
             for prefix, at in uses.items()
         ]
     )
+
+
+def is_session_ended(tx: Transaction, session: str) -> bool:
+    """Whether a browser session was ended before its expiry."""
+    return bool(tx.get_objects(ENDED_SESSION, namespace=GLOBAL_NAMESPACE, names=[session]))
+
+
+def record_ended_session(tx: Transaction, session: str, *, until: datetime, now: datetime) -> None:
+    """Record the end of a session until it would have expired, and forget those that have expired."""
+    row = StoredObject(kind=ENDED_SESSION, namespace=GLOBAL_NAMESPACE, name=session, body=b"{}", at=until)
+    tx.put_objects([row])
+    tx.prune_objects(ENDED_SESSION, namespace=GLOBAL_NAMESPACE, older_than=now)
 
 
 def _read(row: StoredObject) -> Key:

@@ -9,14 +9,19 @@ from msgspec import Struct
 
 from timewright.access.encryption import EncryptedValue, decrypt, reencrypt
 from timewright.access.keyring import Keyring, check_keyring
-from timewright.errors import NotFound
+from timewright.core.target import SecretDestination
+from timewright.errors import NotAllowed, NotFound
 from timewright.ports import Store, StoredObject, Transaction
 
 SECRET = "secret"  # noqa: S105 - a kind of object
 
 
 class Secret(Struct, frozen=True, kw_only=True):
-    """A secret with its encrypted value."""
+    """A secret with its encrypted value, where the value may go, and which callers may refer to it.
+
+    A secret without hosts and commands is unbound and may go anywhere; without users, every caller with the
+    scope secret-use may refer to it.
+    """
 
     namespace: str
     name: str
@@ -25,6 +30,33 @@ class Secret(Struct, frozen=True, kw_only=True):
     set_at: datetime
     set_by: str
     revision: int = 1
+    hosts: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+
+    @property
+    def is_unbound(self) -> bool:
+        """Whether the value may go anywhere."""
+        return not self.hosts and not self.commands
+
+    def may_go_to(self, destination: SecretDestination) -> bool:
+        """Whether the value may be sent to a destination; `*.example.com` allows the hosts below it."""
+        if destination.kind == "command":
+            return self.is_unbound or destination.name in self.commands
+        host = destination.name.lower()
+        below = (host.endswith(name[1:]) for name in self.hosts if name.startswith("*."))
+        return self.is_unbound or host in self.hosts or any(below)
+
+    def check_destination(self, destination: SecretDestination) -> None:
+        """Raise NotAllowed if the value may not go there."""
+        if not self.may_go_to(destination):
+            raise NotAllowed(
+                f"secret://{self.name} may not go to {destination}",
+                field="secret",
+                value=self.name,
+                rule=f"only to {', '.join([*self.hosts, *self.commands])}",
+                fix=f"secret bind {self.name} with this {destination.kind} too",
+            )
 
     @property
     def encryption_context(self) -> str:
@@ -56,8 +88,10 @@ def put_secret(tx: Transaction, secret: Secret, *, replaces: int, now: datetime)
     tx.put_objects([row], replaces={secret.name: replaces})
 
 
-def read_secret_value(store: Store, keyring: Keyring, *, namespace: str, name: str) -> str:
-    """Decrypt the value of a secret, for a launch in its own namespace."""
+def read_secret_value(
+    store: Store, keyring: Keyring, *, namespace: str, name: str, destination: SecretDestination
+) -> str:
+    """Decrypt the value of a secret, for a launch in its own namespace, if it may go to the destination."""
 
     def work(tx: Transaction) -> list[Secret]:
         check_keyring(tx, keyring)
@@ -66,6 +100,7 @@ def read_secret_value(store: Store, keyring: Keyring, *, namespace: str, name: s
     found = store.read(work)
     if not found:
         raise NotFound(f"no secret {name}", field="secret", value=name, fix=f"secret set {name}")
+    found[0].check_destination(destination)
     return decrypt(keyring, found[0].encrypted, context=found[0].encryption_context)
 
 

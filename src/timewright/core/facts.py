@@ -97,12 +97,13 @@ class RunWillRetry(Fact, frozen=True, kw_only=True):
 
 
 class RunReleased(Fact, frozen=True, kw_only=True):
-    """The holder of a lease released the run."""
+    """A run is ready again without an attempt: it was released, lost, or deferred by its work."""
 
     run_id: str
     schedule_id: str
     fence: int
     reason: str
+    error: str = ""
     queue: str = ""
 
 
@@ -171,6 +172,14 @@ class ProviderOpened(Fact, frozen=True, kw_only=True):
     provider: str
 
 
+class NoInstance(Fact, frozen=True, kw_only=True):
+    """A due schedule or a ready run waits, because no live instance can run it."""
+
+    schedule_id: str
+    run_id: str = ""
+    reason: str
+
+
 class RunFreed(Fact, frozen=True, kw_only=True):
     """A held run became ready, because its predecessor is finished."""
 
@@ -234,6 +243,27 @@ class ScheduleChanged(Fact, frozen=True, kw_only=True):
     change: str
     actor: str
     revision: int
+
+
+class IncidentOpened(Fact, frozen=True, kw_only=True):
+    """A finding became an incident."""
+
+    incident: str
+    kind: str
+    subject: str
+    schedule_id: str = ""
+    severity: str
+    sentence: str
+
+
+class IncidentRepeated(IncidentOpened, frozen=True, kw_only=True):
+    """An incident is still open and is told again."""
+
+
+class IncidentClosed(IncidentOpened, frozen=True, kw_only=True):
+    """The finding of an incident is gone; `ended_by` says what ended it."""
+
+    ended_by: str = ""
 
 
 class ClockStepped(Fact, frozen=True, kw_only=True):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
+from timewright.core.alerts.channels import AnySender, Message, Ping
 from timewright.core.moments import SECOND, format_duration
 from timewright.errors import InvalidInput
 
@@ -92,12 +94,46 @@ class Publish(Struct, frozen=True, kw_only=True, tag="publish", tag_field="kind"
 
 
 class Note(Struct, frozen=True, kw_only=True, tag="note", tag_field="kind", forbid_unknown_fields=True):
-    """A text that is the result itself: a reminder, or a placeholder."""
+    """A text that is the result itself: a reminder, or a placeholder; sent to `channel`, if it names one."""
 
     text: Text
+    channel: Annotated[str, Meta(max_length=255)] = ""
 
 
+class Deliver(Struct, frozen=True, kw_only=True, tag="deliver", tag_field="kind", forbid_unknown_fields=True):
+    """A message to the sender of a channel; made by the ledger, never written by a user."""
+
+    to: AnySender | Ping
+    message: Message
+
+
+# What a user may write as the target of a schedule, and what a run may execute.
 AnyTarget = Call | Http | Shell | Workflow | Handoff | Publish | Note
+RunTarget = AnyTarget | Deliver
+
+SECRET_PREFIX = "secret://"  # noqa: S105 - the scheme of a reference, not a secret
+
+
+class SecretDestination(Struct, frozen=True):
+    """Where a value would go: a host of a request or a broker, or the program of a command."""
+
+    kind: Literal["host", "command"]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+def secret_destination(target: Http | Shell | Publish) -> SecretDestination:
+    """Where the secrets of a target go; a broker without a plain URL is named by its kind."""
+    if isinstance(target, Shell):
+        return SecretDestination("command", target.command[0])
+    url = target.url if isinstance(target, Http) or SECRET_PREFIX not in target.url else ""
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        host = None
+    return SecretDestination("host", host or (target.to if isinstance(target, Publish) else url))
 
 
 # Words that only a shell interprets.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, tzinfo
 from difflib import get_close_matches
 from functools import cache
+from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 from timewright.errors import InvalidZone
 
 MAX_NAME_LENGTH = 64
+# Stands for the zone that a schedule gets if it names none; alone, a trigger uses UTC.
+DEFAULT_ZONE = "default"
 
 _RULE = "a zone is an IANA name such as Europe/Berlin, or UTC"
 _FIX = "UTC or a place such as Europe/Berlin"
@@ -63,9 +67,21 @@ def check_zone(name: str, *, field: str = "zone") -> str:
     return name
 
 
+def name_of_zone(zone: Any) -> Any:
+    """Return the name of a `ZoneInfo` or of `datetime.UTC`; other values stay, for `check_zone`."""
+    if isinstance(zone, ZoneInfo) and zone.key:
+        return zone.key
+    return "UTC" if isinstance(zone, tzinfo) and zone is UTC else zone
+
+
 def load_zone(name: str) -> ZoneInfo:
     """Return the time zone with this name, or raise InvalidZone."""
     return ZoneInfo(check_zone(name))
+
+
+def local_time(at: datetime | None, zone: str) -> str:
+    """Return the instant in a zone, with its offset; empty without an instant or a zone."""
+    return at.astimezone(load_zone(zone)).isoformat() if at is not None and zone else ""
 
 
 @cache

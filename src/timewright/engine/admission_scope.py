@@ -9,17 +9,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from timewright.core.moments import SECOND, ZERO
+from timewright.core.moments import ZERO
 from timewright.core.schedule.shards import FULL_SHARD, Shard
+from timewright.engine.constants import CHECK_INTERVAL, LEADER_TERM, ORPHAN_AFTER
 from timewright.ledger.leader import resign, take_leadership
 from timewright.ports import Store
-
-# A schedule that is overdue by this much was not decided by its instance: then every instance decides it.
-# Well below the default grace, within which an occurrence counts as late and not as missed.
-ORPHAN_AFTER = 10 * SECOND
-ORPHAN_SCAN_INTERVAL = SECOND
-LEADER_TERM = 15 * SECOND
-LEADER_RENEW_INTERVAL = LEADER_TERM / 3
 
 
 class ShardSlice(Struct, frozen=True, kw_only=True):
@@ -55,7 +49,7 @@ class AdmissionScope:
         """What to scan now: our own shard, and once a second the orphaned schedules of all shards."""
         owned = self.owned_shard(now=now)
         own = (ShardSlice(shard=owned),) if owned is not None else ()
-        if owned == FULL_SHARD or not has_elapsed(self._orphan_scan_at, ORPHAN_SCAN_INTERVAL, now=now):
+        if owned == FULL_SHARD or not has_elapsed(self._orphan_scan_at, CHECK_INTERVAL, now=now):
             return own
         self._orphan_scan_at = now
         return (*own, ShardSlice(shard=FULL_SHARD, overdue_by=ORPHAN_AFTER))
@@ -65,7 +59,7 @@ class AdmissionScope:
         if not self._needs_leadership:
             return False
         with self._lock:
-            if not has_elapsed(self._tried_at, LEADER_RENEW_INTERVAL, now=now):
+            if not has_elapsed(self._tried_at, LEADER_TERM / 3, now=now):
                 return False
             self._tried_at = now
             was_leader = self._leads(now=now)

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from enum import StrEnum
 
 from msgspec import Struct
 
 from timewright.core.recurrence.triggers import ZONED_TRIGGERS
-from timewright.core.run.run import Cancelled, Failed, Outcome, Released, Run, TimedOut
+from timewright.core.run.needs import LeaseOffer, Needs, Offer, no_slot
+from timewright.core.run.run import Cancelled, Lost, Outcome, Released, Run, TimedOut
+from timewright.engine.constants import FENCE_MARGIN_S, MAX_PREFETCHED_RUNS, MIN_SAMPLES, PREFETCH_S
 from timewright.ledger.lease import Lease
 from timewright.ports import Launch, RunHandle
 
-# Stop work this long before its lease expires, or a sixth of the lease: attempts must never overlap.
-SELF_FENCE_MARGIN_S = 1.0
 
-# Why the engine stopped work itself; `outcome_after_stop` turns the reason into an outcome.
-REASON_LEASE_LOST = "lease lost"
-REASON_NOT_RENEWED = "lease not renewed in time"
-REASON_TIME_LIMIT = "time limit reached"
-REASON_STOPPING = "stopping"
-REASON_RELEASED_AT_STOP = "released at stop"
+class StopReason(StrEnum):
+    """Why the engine stopped work itself; `outcome_after_stop` turns the reason into an outcome."""
 
-# Prefetch as many runs as end in this time, and at most this many.
-PREFETCH_S = 0.2
-MAX_PREFETCHED_RUNS = 2000
-# Fewer ended runs are no measurement; with a lower capacity than this, nothing is prefetched.
-MIN_SAMPLES = 32
+    LEASE_LOST = "lease lost"
+    NOT_RENEWED = "lease not renewed in time"
+    TIME_LIMIT = "time limit reached"
+    STOPPING = "stopping"
+    RELEASED = "released at stop"
 
 
 class InFlightRun(Struct, gc=False):
@@ -38,6 +36,7 @@ class InFlightRun(Struct, gc=False):
     lease_ends_at: float
     lease_length_s: float
     fence_margin_s: float
+    give_up_at: float = math.inf
     work: RunHandle | None = None
     is_started: bool = False
     work_started_at: float = 0.0
@@ -56,7 +55,7 @@ def build_in_flight(lease: Lease, *, now: datetime, monotonic_now: float) -> InF
         time_limit_at=math.inf,
         lease_ends_at=monotonic_now + (run.lease_until - now).total_seconds(),
         lease_length_s=length,
-        fence_margin_s=min(SELF_FENCE_MARGIN_S, length / 6),
+        fence_margin_s=min(FENCE_MARGIN_S, length / 6),
     )
 
 
@@ -69,11 +68,13 @@ def outcome_after_stop(outcome: Outcome, in_flight: InFlightRun) -> Outcome:
     """The outcome of work that the engine stopped: a cancel is replaced by the reason of the stop."""
     if not isinstance(outcome, Cancelled):
         return outcome
-    if in_flight.stop_reason in (REASON_LEASE_LOST, REASON_NOT_RENEWED):
-        return Failed(error=in_flight.stop_reason, unknown=in_flight.is_started)
-    if in_flight.stop_reason == REASON_TIME_LIMIT:
+    reason, is_started = in_flight.stop_reason, in_flight.is_started
+    if reason in (StopReason.LEASE_LOST, StopReason.NOT_RENEWED):
+        return Lost(error=str(reason)) if is_started else Released(reason=str(reason))
+    if reason == StopReason.TIME_LIMIT:
         return TimedOut()
-    return Released(reason=REASON_RELEASED_AT_STOP) if in_flight.stop_reason == REASON_STOPPING else outcome
+    stopped = Released(reason=StopReason.RELEASED.value, interrupted=is_started)
+    return stopped if reason == StopReason.STOPPING else outcome
 
 
 def build_launch(lease: Lease) -> Launch:
@@ -101,6 +102,34 @@ def build_launch(lease: Lease) -> Launch:
         payload=run.payload,
         metadata=schedule.metadata if schedule is not None else {},
     )
+
+
+class BlockedRuns:
+    """Leased runs of which an earlier lease, that was lost, still runs here: no second copy runs beside it.
+
+    The caller holds the lock of `in_flight`.
+    """
+
+    def __init__(self, in_flight: Mapping[tuple[str, int], InFlightRun]) -> None:
+        self._in_flight = in_flight
+        self._blocked: dict[str, InFlightRun] = {}
+
+    def add(self, one: InFlightRun) -> bool:
+        """Keep a run that has to wait; returns whether it has."""
+        run = one.lease.run
+        waits = run.fence > 1 and any(i == run.id and fence < run.fence for i, fence in self._in_flight)
+        if waits:
+            self._blocked[run.id] = one
+        return waits
+
+    def pop_after(self, ended: InFlightRun) -> list[InFlightRun]:
+        """Return the run that may start now that an earlier lease of it has ended."""
+        blocked = self._blocked.pop(ended.lease.run.id, None) if self._blocked else None
+        return [] if blocked is None or blocked is ended or self.add(blocked) else [blocked]
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._blocked.clear()
 
 
 class PrefetchEstimator:
@@ -139,3 +168,53 @@ class PrefetchEstimator:
     def prefetch_count(self) -> int:
         """How many runs end in `PREFETCH_S` seconds."""
         return min(int(self._rate * PREFETCH_S), MAX_PREFETCHED_RUNS)
+
+
+class SlotLimits(Struct, frozen=True):
+    """What runs would wait for in this process, such as worker processes, and how many of each there are.
+
+    `slot_of` names the slot that a run with some needs takes; "" is none.
+    """
+
+    slot_of: Callable[[Needs], str] = no_slot
+    counts: Mapping[str, int] = {}
+
+
+class SlotUse:
+    """Counts the slots in use. Of runs that end quickly, more may wait for a slot, as for the capacity."""
+
+    def __init__(self, limits: SlotLimits) -> None:
+        self._limits = limits
+        self._used = dict.fromkeys(limits.counts, 0)
+        self._estimators = {slot: PrefetchEstimator() for slot in limits.counts}
+
+    def lease_offer(self, offer: Offer) -> LeaseOffer:
+        """What may be leased now."""
+        free = {
+            slot: max(max(count, self._estimators[slot].prefetch_count) - self._used[slot], 0)
+            for slot, count in self._limits.counts.items()
+        }
+        return LeaseOffer(offer=offer, free=free, slot_of=self._limits.slot_of)
+
+    def take(self, needs: Needs, *, monotonic_now: float) -> None:
+        """A run is in flight."""
+        slot = self._limits.slot_of(needs)
+        if slot in self._used:
+            if not self._used[slot]:
+                self._estimators[slot].start_measuring(monotonic_now)
+            self._used[slot] += 1
+
+    def release(self, needs: Needs, *, started_at: float | None, monotonic_now: float) -> None:
+        """A run has ended, or was released before it started."""
+        slot = self._limits.slot_of(needs)
+        if slot in self._used:
+            self._used[slot] = max(self._used[slot] - 1, 0)
+            if started_at is not None:
+                count = max(self._limits.counts[slot], MIN_SAMPLES)
+                self._estimators[slot].record_end(
+                    monotonic_now=monotonic_now, started_at=started_at, max_running=count
+                )
+
+    def clear(self) -> None:
+        """No run is in flight any more."""
+        self._used = dict.fromkeys(self._used, 0)

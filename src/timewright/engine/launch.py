@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -11,15 +10,17 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 
-from timewright.core.run.run import Cancelled, Failed, Outcome, Run, TimedOut
-from timewright.core.target import AnyTarget
+from timewright.core.run.needs import LeaseOffer, Offer, offer_anything
+from timewright.core.run.run import Cancelled, Failed, Outcome, Run
+from timewright.core.target import AnyTarget, RunTarget
+from timewright.engine.constants import GIVE_UP_MARGIN_S
 from timewright.engine.in_flight import (
-    REASON_LEASE_LOST,
-    REASON_NOT_RENEWED,
-    REASON_STOPPING,
-    REASON_TIME_LIMIT,
+    BlockedRuns,
     InFlightRun,
     PrefetchEstimator,
+    SlotLimits,
+    SlotUse,
+    StopReason,
     build_in_flight,
     build_launch,
     outcome_after_stop,
@@ -27,19 +28,33 @@ from timewright.engine.in_flight import (
 from timewright.engine.output_buffer import OutputBuffer
 from timewright.ledger.lease import Lease
 from timewright.ledger.run_ends import AttemptResult
-from timewright.ports import Store, Target
-
-# A target enforces its time limit itself; after this much longer the launcher gives up on it.
-TIME_LIMIT_MARGIN_S = 5.0
+from timewright.ports import Store, Target, must_return
 
 
 class Launcher:
-    """All runs in flight in this process: launched, prefetched, ended and not yet written."""
+    """All runs in flight in this process: launched, prefetched, ended and not yet written.
+
+    At most `capacity` run at once. Every attribute that changes is changed under the lock; some are read
+    without it, where a value that is a moment old does no harm.
+    """
 
     def __init__(
-        self, targets: Mapping[str, Target], *, monotonic: Callable[[], float], wake: Callable[[], None]
+        self,
+        targets: Mapping[str, Target],
+        *,
+        monotonic: Callable[[], float],
+        wake: Callable[[], None],
+        capacity: int = 100,
+        offer: Callable[[], Offer] = offer_anything,
+        slots: SlotLimits | None = None,
     ) -> None:
+        self.capacity = capacity
+        self.is_open = True
+        self.launch_lock = threading.Lock()
         self._targets = targets
+        self._offer = offer
+        self._last_offer: Offer | None = None
+        self._slots = SlotUse(slots or SlotLimits())
         self._monotonic = monotonic
         self._wake = wake
         self._lock = threading.Lock()
@@ -50,11 +65,11 @@ class Launcher:
         self._being_written: list[list[AttemptResult]] = []
         self._next_check_at = math.inf
         self._prefetched: deque[InFlightRun] = deque()
+        self._blocked = BlockedRuns(self._in_flight)
         self._running = 0
-        self._max_running = 0
+        self._is_awaited = False
         self._is_starting_prefetched = False
         self._estimator = PrefetchEstimator()
-        self.ended_count = 0
         self.output_buffer = OutputBuffer()
 
     def __len__(self) -> int:
@@ -66,24 +81,46 @@ class Launcher:
         with self._lock:
             return min(self._lease_lengths, default=None)
 
-    def free_slots(self, capacity: int) -> int:
-        """How many more runs may be leased if `capacity` may run; short runs are leased ahead and wait.
-
-        At most half of the prefetched number at a time: the others run while the next are being leased.
-        """
-        prefetch = self._estimator.prefetch_count
-        free = max(capacity, prefetch) - len(self._in_flight)
-        return max(min(free, max(capacity, prefetch // 2)), 0)
-
     @property
-    def is_prefetching(self) -> bool:
-        """Whether runs end so quickly that more are leased than may run at once."""
-        return self._estimator.prefetch_count > self._max_running
+    def free(self) -> int:
+        """How many more runs may be leased. While runs end quickly, more are leased than run at once.
 
-    def launch(
-        self, leases: Iterable[Lease], *, now: datetime, monotonic_now: float, max_running: int = sys.maxsize
-    ) -> None:
-        """Start the work of leases; while `max_running` run, the others wait. A failed launch is an outcome.
+        At most half of the prefetched number at a time: the others run while the next are being leased. If
+        there is none, the caller is woken after the next end.
+        """
+        with self._lock:
+            prefetch = self._estimator.prefetch_count
+            free = max(self.capacity, prefetch) - len(self._in_flight)
+            free = max(min(free, max(self.capacity, prefetch // 2)), 0) if self.is_open else 0
+            self._is_awaited = self._is_awaited or not free
+            return free
+
+    def lease_offer(self) -> LeaseOffer:
+        """What may be leased now: what this process can run, as far as it would not wait for a slot.
+
+        If a kind of slot has none free, the caller is woken after the next end.
+        """
+        with self._lock:
+            offer = self._slots.lease_offer(self._offer())
+            self._is_awaited = self._is_awaited or 0 in offer.free.values()
+            return offer
+
+    def pop_new_offer(self) -> bool:
+        """Whether this process can run something else than at the last call, or this is the first one.
+
+        Call it after the heartbeat: what another instance set aside before it saw us is then found by a tick.
+        """
+        before, self._last_offer = self._last_offer, self._offer()
+        return before is not self._last_offer
+
+    def pop_is_awaited(self) -> bool:
+        """Whether `free` was 0, or a kind of slot was full, since the last call."""
+        with self._lock:
+            is_awaited, self._is_awaited = self._is_awaited, False
+            return is_awaited
+
+    def launch(self, leases: Iterable[Lease], *, now: datetime, monotonic_now: float) -> None:
+        """Start the work of leases; while `capacity` run, the others wait. A failed launch is an outcome.
 
         `monotonic_now` was read together with `now`: the leases count from there, however long the store
         took to grant them.
@@ -95,12 +132,14 @@ class Launcher:
             if new and not self._in_flight:
                 self._estimator.start_measuring(monotonic_now)
             self._next_check_at = min(self._next_check_at, fenced_at)
-            self._max_running = max_running
             for one in new:
                 run = one.lease.run
                 self._in_flight[run.id, run.fence] = one
+                self._slots.take(run.needs, monotonic_now=monotonic_now)
                 self._lease_lengths[one.lease_length_s] = self._lease_lengths.get(one.lease_length_s, 0) + 1
-                if self._running >= max_running:
+                if self._blocked.add(one):
+                    continue
+                if self._running >= self.capacity:
                     self._prefetched.append(one)
                 else:
                     self._mark_started(one)
@@ -148,16 +187,6 @@ class Launcher:
             )
 
     @property
-    def has_results(self) -> bool:
-        """Whether results wait to be taken."""
-        return bool(self._results)
-
-    @property
-    def has_prefetched(self) -> bool:
-        """Whether leased runs wait for others to end."""
-        return bool(self._prefetched)
-
-    @property
     def result_count(self) -> int:
         """How many results wait to be taken."""
         return len(self._results)
@@ -196,18 +225,18 @@ class Launcher:
         """Stop work whose lease is lost; the store will reject its result by the fence."""
         one = self._in_flight.get((run_id, fence))
         if one is not None:
-            self._stop(one, REASON_LEASE_LOST)
+            self._stop(one, StopReason.LEASE_LOST.value)
 
     def release_prefetched(self) -> None:
         """Release runs that were leased ahead and have not started; that costs no attempt."""
         for one in self.in_flight_runs():
             if not one.is_started:
-                self._stop(one, REASON_STOPPING)
+                self._stop(one, StopReason.STOPPING.value)
 
     def stop_all(self) -> None:
         """Ask all work to stop, because the process does; what stops is released without an attempt."""
         for one in self.in_flight_runs():
-            self._stop(one, REASON_STOPPING)
+            self._stop(one, StopReason.STOPPING.value)
 
     def abandon_all(self) -> list[InFlightRun]:
         """Ignore all further results; return the runs that were in flight."""
@@ -218,7 +247,9 @@ class Launcher:
                 one.work = None
             self._in_flight.clear()
             self._lease_lengths.clear()
+            self._slots.clear()
             self._prefetched.clear()
+            self._blocked.clear()
             self._running = 0
         return left
 
@@ -235,14 +266,17 @@ class Launcher:
             self._next_check_at, next_check_at = math.inf, math.inf
         for one in self.in_flight_runs():
             fenced_at = one.lease_ends_at - one.fence_margin_s
-            if monotonic_now > one.time_limit_at:
-                self._stop(one, REASON_TIME_LIMIT)
-                self._record_outcome(one, TimedOut())
+            if monotonic_now > one.give_up_at:
+                one.give_up_at = math.inf
+                if not must_return(one.work):
+                    self._record_outcome(one, Cancelled(reason=one.stop_reason))
+            elif monotonic_now > one.time_limit_at:
+                self._stop(one, StopReason.TIME_LIMIT.value)
             elif fenced_at <= monotonic_now:
-                self._stop(one, REASON_NOT_RENEWED)
-                next_check_at = min(next_check_at, one.time_limit_at)
-            else:
+                self._stop(one, StopReason.NOT_RENEWED.value)
+            elif not one.stop_reason:
                 next_check_at = min(next_check_at, one.time_limit_at, fenced_at)
+            next_check_at = min(next_check_at, one.give_up_at)
         with self._lock:
             self._next_check_at = min(self._next_check_at, next_check_at)
             return self._next_check_at - monotonic_now
@@ -254,9 +288,10 @@ class Launcher:
     def _mark_started(self, one: InFlightRun) -> None:
         """Start the time limit of a run; the caller holds the lock."""
         terms = one.lease.terms.lease
-        limit = terms.time_limit.total_seconds() + terms.grace.total_seconds() + TIME_LIMIT_MARGIN_S
         one.work_started_at = self._monotonic()
-        one.time_limit_at = one.work_started_at + limit
+        if terms.time_limit is not None:
+            limit = terms.time_limit.total_seconds() + GIVE_UP_MARGIN_S
+            one.time_limit_at = one.work_started_at + limit
         one.is_started = True
         self._running += 1
         self._next_check_at = min(self._next_check_at, one.time_limit_at)
@@ -274,7 +309,7 @@ class Launcher:
     def _next_prefetched(self) -> InFlightRun | None:
         """Take the next run that may start, for the caller to start it; the caller holds the lock."""
         self._is_starting_prefetched = False
-        while self._prefetched and self._running < self._max_running:
+        while self._prefetched and self._running < self.capacity:
             one = self._prefetched.popleft()
             if not (one.has_ended or one.stop_reason):
                 self._mark_started(one)
@@ -299,7 +334,7 @@ class Launcher:
             # A stop was requested while the work was starting.
             work.stop(one.stop_reason)
 
-    def _kind(self, target: type[AnyTarget]) -> str:
+    def _kind(self, target: type[RunTarget]) -> str:
         """The tag of a target type; cached, because msgspec computes it slowly."""
         kind = self._target_kinds.get(target)
         if kind is None:
@@ -312,6 +347,10 @@ class Launcher:
                 return
             one.stop_reason = reason
             work, is_waiting = one.work, not one.is_started
+            grace = one.lease.terms.lease.grace.total_seconds()
+            one.give_up_at = self._monotonic() + grace + GIVE_UP_MARGIN_S
+            one.time_limit_at = math.inf
+            self._next_check_at = min(self._next_check_at, one.give_up_at)
         if is_waiting:
             self._record_outcome(one, Cancelled(reason=reason))
         elif work is not None:
@@ -330,10 +369,11 @@ class Launcher:
             if one.has_ended:
                 return
             one.has_ended = True
-            self.ended_count += 1
             one.outcome = outcome
             one.work = None  # breaks the reference cycle between the run and its handle
             self._in_flight.pop((run.id, run.fence), None)
+            started_at = one.work_started_at if one.is_started else None
+            self._slots.release(run.needs, started_at=started_at, monotonic_now=self._monotonic())
             left = self._lease_lengths.pop(one.lease_length_s, 1) - 1
             if left:
                 self._lease_lengths[one.lease_length_s] = left
@@ -344,8 +384,9 @@ class Launcher:
                 self._estimator.record_end(
                     monotonic_now=self._monotonic(),
                     started_at=one.work_started_at,
-                    max_running=self._max_running,
+                    max_running=self.capacity,
                 )
+            self._prefetched.extendleft(self._blocked.pop_after(one))
             # Start waiting runs on this thread, in a loop on one thread at a time: a run may end at once.
             waiting = None if self._is_starting_prefetched else self._next_prefetched()
         self._wake()

@@ -8,53 +8,40 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from msgspec import Struct
-
 from timewright.core.facts import Fact, RunFreed, RunReleased, RunWillRetry, ScheduleMoved
+from timewright.core.moments import ZERO
 from timewright.core.policies.policies import MAX_SLEEP, sleep_until
 from timewright.core.run.run import Run
+from timewright.engine.constants import (
+    CHECK_INTERVAL,
+    DEFAULT_STOP_GRACE,
+    ERROR_BACKOFF_S,
+    MAX_BUFFERED_ROWS,
+    MIN_RENEW_INTERVAL_S,
+    RECHECK_DELAY_S,
+)
 from timewright.engine.launch import Launcher
-from timewright.engine.maintenance import Heartbeat, Pruner, renew_due
+from timewright.engine.maintenance import Heartbeat, IncidentWatch, Pruner, renew_due
 from timewright.engine.observers import ObserverDispatcher, tick_summary
-from timewright.engine.pending_work import EXPIRY_CHECK_INTERVAL
 from timewright.engine.settle_thread import SettleThread
-from timewright.engine.shutdown import DEFAULT_STOP_GRACE, Shutdown, ShutdownReport
+from timewright.engine.shutdown import Shutdown, ShutdownReport
 from timewright.engine.store_clock import StoreClock
 from timewright.engine.tick import Tick
-from timewright.engine.waiting import CommitLead, EventWaker
+from timewright.engine.waiting import EventWaker, LoopHealth
 from timewright.ports import ChangeListener, Clock, Observer, Store, Waker
 from timewright.ports.pending_work import PendingWork
 
-MIN_RENEW_INTERVAL_S = 0.15
-MAX_RENEW_INTERVAL_S = 1.0
-ERROR_BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 5.0)
-# A schedule that is still due after a tick is locked by another process, or waits for capacity here.
-RECHECK_DELAY_S = 0.05
-# Facts that may give sleeping instances something to do, and the shortest time between two notifications.
+# Facts that may give sleeping instances something to do.
 WAKING_FACTS = (RunWillRetry, RunReleased, RunFreed, ScheduleMoved)
-MIN_NOTIFY_INTERVAL_S = 0.1
-# Before a sleep of at least this length, preload at most this many of the schedules that are due after it.
-MIN_PREVIEW_DELAY = timedelta(seconds=0.05)
-MAX_PREVIEWED_SCHEDULES = 10_000
 NOT_SLEEPING = datetime.max.replace(tzinfo=UTC)
-
-
-class LoopHealth(Struct):
-    """Counters and the last error of a loop, for health checks."""
-
-    ticks: int = 0
-    errors: int = 0
-    errors_in_a_row: int = 0
-    last_error: str = ""
-    last_tick_at: datetime | None = None
-    facts_lost: int = 0
 
 
 class Loop:
     """One instance and its threads: tick, settle, renew leases, stop expired work, listen for changes.
 
     User code runs on none of them. The thread that stops expired work uses no store, so that a slow store
-    cannot keep it from stopping work whose lease is about to expire.
+    cannot keep it from stopping work whose lease is about to expire. `lead_time` is the store's: how long
+    before an instant the tick decides a number of schedules; without it, the tick begins at the instant.
     """
 
     def __init__(
@@ -71,42 +58,53 @@ class Loop:
         change_listener: ChangeListener | None = None,
         notify_others: Callable[[], None] | None = None,
         heartbeat: Heartbeat | None = None,
-        commit_lead: CommitLead | None = None,
+        lead_time: Callable[[int], timedelta] | None = None,
     ) -> None:
         self.store = store
         self.tick = tick
         self.launcher = launcher
         self.clock = clock
         self.waker = waker
+        self.health = LoopHealth()
         self.observers = list(observers)
         self.dispatcher = ObserverDispatcher(self.observers, on_error=self._observer_failed)
         self.max_sleep = max_sleep
         self.pruner = pruner
+        self.incident_watch = IncidentWatch(store, tick.ids)
         self.change_listener = change_listener
         self.notify_others = notify_others
         self.heartbeat = heartbeat
-        self.commit_lead = commit_lead
-        self.health = LoopHealth()
-        self.workers_ended = threading.Event()
-        self.must_notify_others = False
-        self.settle_thread = SettleThread(self)
+        self.lead_time = lead_time
+        # Without threads, each step settles first.
+        self.settles_inline = True
+        self.settle_thread = SettleThread(
+            store,
+            launcher,
+            clock=clock,
+            notify=self._notify_settled,
+            on_capacity=self._wake_tick,
+            on_new_work=self._on_new_work,
+        )
         self._lock = threading.Lock()
         self._running_workers = 0
+        self._workers_ended = threading.Event()
         self._stopping = threading.Event()
         self._closing = threading.Event()
+        self._must_notify_others = threading.Event()
         self._threads: list[threading.Thread] = []
         self._interval_wakers: list[EventWaker] = []
-        self._store_clock = StoreClock(store, clock)
+        self._store_clock = StoreClock(store, clock, ids=tick.ids)
+        # Written by the tick, read by the listener: one reference, and an old one only causes a wake-up.
         self._sleeps_until = NOT_SLEEPING
         self._notified_at = 0.0
         self._previewed_for: datetime | None = None
+        self._previewed_count = 0
 
     def start(self) -> None:
         """Start the threads: tick, settle, listen, renew, watch."""
         self.dispatcher.open()
-        self.tick.settles_inline = False
-        self.tick.yields_gil = True
-        self.launcher.set_result_callback(self.settle_thread.result_waker.wake)
+        self.settles_inline = False
+        self.launcher.set_result_callback(self.settle_thread.on_result)
         self._running_workers = 2
         self._start_thread("tick", self._run_ticks)
         self._start_thread("settle", self._run_settling)
@@ -121,40 +119,36 @@ class Loop:
         """Run one tick; return how many seconds to sleep until the next."""
         # Until the length of the sleep is known, every external change wakes the tick.
         self._sleeps_until = NOT_SLEEPING
+        if self.settles_inline:
+            self.settle_thread.settle_results()
         now, began, clock_facts = self._store_clock.read()
         self.notify_observers(clock_facts)
-        self.tick.admission_scope.renew_leadership(now=now)
+        doubt = self._store_clock.doubt
+        self.health.clock_problem = doubt.describe() if doubt is not None else ""
+        self.tick.scope.renew_leadership(now=now)
+        commit_at = self._commit_at(now=now)
+        if commit_at is not None:
+            # From here on the tick works as if it were the instant; the store commits at it.
+            began += (commit_at - now).total_seconds()
+            now = commit_at
         counts: Counter[type[Fact]] = Counter()
-        due = self.tick.pending_work.last_read.schedule_due_at
-        lead, monotonic_now = self.commit_lead, self._store_clock.last_monotonic
-        wait = lead.wait_if_near(due, now=now, monotonic_now=monotonic_now) if lead is not None else None
-        if wait is not None and due is not None:
-            # From here on the tick works as if it were the instant; only the commit waits for it.
-            began += (due - now).total_seconds()
-            now = self._sleeps_until = due
-        continue_now = self.tick.run(
-            now=now,
-            monotonic_now=began,
-            notify=partial(self.notify_and_count, counts),
-            wait_for_instant=wait,
-        )
+        notify = partial(self._notify_and_count, counts)
+        continue_now = self.tick.run(now=now, monotonic_now=began, notify=notify, commit_at=commit_at)
         if len(self.launcher):
             self._wake_for_short_leases()
-            self._stop_runs(self.tick.pending_work.last_read.cancel_requested)
+            self._stop_runs(self.tick.pending.last.cancel_requested)
         self.launcher.stop_expired()
-        self.health.ticks += 1
-        self.health.errors_in_a_row = 0
-        self.health.last_tick_at = now
+        self.health.record_success(ticked_at=now)
         if counts:
             self.notify_observers([tick_summary(counts, at=now, seconds=self.clock.monotonic() - began)])
+        self._notify_others_if_needed(min_interval_s=RECHECK_DELAY_S if continue_now else 0.0)
         if continue_now:
-            self._notify_others_if_needed(min_interval_s=MIN_NOTIFY_INTERVAL_S)
             return 0.0
-        self._notify_others_if_needed()
-        if wait is not None and wait.is_behind:
-            return RECHECK_DELAY_S
         if self.pruner is not None:
             self.pruner.run(now=now)
+        if facts := self.incident_watch.run(now=now):
+            self.notify_observers(facts)
+            self.tick.pending.is_stale = True
         return self._sleep_s()
 
     def stop(
@@ -165,38 +159,24 @@ class Loop:
         Work has its grace before its run is released, so that it does not overlap with the next attempt. If
         the store is unavailable nothing can be released: the leases expire, and the report says so.
         """
-        self.tick.is_leasing = False
+        self.launcher.is_open = False
         self._stopping.set()
         self.waker.wake()
-        self.settle_thread.result_waker.wake()
-        return Shutdown(self).run(wait=wait, grace=grace)
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether `stop` was called."""
-        return self._stopping.is_set()
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the loop was started, and its threads may still run."""
-        return bool(self._threads)
-
-    @property
-    def is_tick_running(self) -> bool:
-        """Whether the tick or the settle thread may still run."""
-        return self.is_running and not self.workers_ended.is_set()
-
-    def join_threads(self, *, timeout_s: float) -> None:
-        """End all threads; after `timeout_s`, abandon those that wait for a store."""
-        self._closing.set()
-        if self.change_listener is not None:
-            self.change_listener.close()
-        for waker in self._interval_wakers:
-            waker.wake()
-        for thread in self._threads:
-            thread.join(timeout=timeout_s)
-            if thread.is_alive():
-                timeout_s = 0.05
+        self.settle_thread.wake()
+        shutdown = Shutdown(
+            self.launcher,
+            monotonic=self.clock.monotonic,
+            waker=self.waker,
+            health=self.health,
+            settle=self.settle_at_shutdown,
+            workers_ended=self._workers_ended if self._threads else None,
+        )
+        return shutdown.run(
+            wait=wait,
+            grace=grace,
+            join_threads=self._join_threads,
+            deliver_facts=lambda seconds_left: self.dispatcher.close(seconds_left=seconds_left),
+        )
 
     def renew_leases(self, *, now: datetime, monotonic_now: float | None = None) -> None:
         """Renew every lease that has used a third of its length; stop work that has lost its lease.
@@ -221,46 +201,42 @@ class Loop:
         """Handle a write by another process: stop cancelled runs, and wake the tick if it sleeps too long."""
         if not self._store_clock.has_read:
             return
-        pending = self.tick.pending_work.peek(now=self._store_clock.last_now)
-        self._stop_runs(pending.cancel_requested)
-        can_lease = pending.has_ready_runs and self.tick.free_slots > 0
-        instants = (pending.wake_at, pending.lease_expires_at)
+        work = self.tick.pending.peek(now=self._store_clock.last_now)
+        self._stop_runs(work.cancel_requested)
+        can_lease = self.launcher.free > 0 and work.has_ready_runs
+        instants = (work.wake_at, work.lease_expires_at)
         if can_lease or any(instant is not None and instant < self._sleeps_until for instant in instants):
             self.waker.wake()
-
-    def sleep_remaining_s(self) -> float:
-        """Seconds until the tick wakes; practically infinite while it does not sleep."""
-        return (self._sleeps_until - self._store_clock.estimate_now()).total_seconds()
 
     def settle_at_shutdown(self) -> None:
         """Write the results that have arrived; errors are only recorded, because the leases expire anyway."""
         try:
-            facts = self.tick.settle(now=self.store.now())
-            with self.tick.launch_lock:
-                self.notify_observers(facts)
+            self.settle_thread.settle_results()
         except Exception as error:  # noqa: BLE001  the leases expire by themselves
             self.health.last_error = f"{type(error).__name__}: {error}"
+
+    def record_error(self, error: Exception, tries: int | None = None) -> float:
+        """Count an error of the tick or the settle thread; return the seconds to wait before the next try."""
+        in_a_row = self.health.record_failure(error)
+        self.tick.has_unknown_grants = True
+        self._sleeps_until = NOT_SLEEPING
+        self.launcher.stop_expired()
+        return ERROR_BACKOFF_S[min(tries or in_a_row, len(ERROR_BACKOFF_S)) - 1]
 
     def _run_ticks(self) -> None:
         while not self._stopping.is_set():
             try:
                 seconds = self.step()
             except Exception as error:  # noqa: BLE001  the loop is supervised: count, back off, continue
-                seconds = self._record_tick_error(error)
+                seconds = self.record_error(error)
             if seconds > 0:
                 self.waker.wait(seconds)
         self._worker_ended()
 
-    def notify_and_count(self, counts: Counter[type[Fact]], facts: Sequence[Fact]) -> None:
-        """Send and count the facts of one step, so that they are sent even if a later step fails."""
-        if not facts:
-            return
-        self.notify_observers(facts)
-        counts.update(map(type, facts))
-        self.must_notify_others = self.must_notify_others or not counts.keys().isdisjoint(WAKING_FACTS)
-
     def _run_settling(self) -> None:
-        self.settle_thread.run()
+        self.settle_thread.run(
+            self._stopping, on_error=self.record_error, max_sleep_s=self.max_sleep.total_seconds()
+        )
         self._worker_ended()
 
     def _worker_ended(self) -> None:
@@ -268,7 +244,40 @@ class Loop:
             self._running_workers -= 1
             if not self._running_workers:
                 self.launcher.set_result_callback(self.waker.wake)
-                self.workers_ended.set()
+                self._workers_ended.set()
+
+    def _join_threads(self, timeout_s: float) -> None:
+        """End all threads; after `timeout_s`, abandon those that wait for a store."""
+        self._closing.set()
+        if self.change_listener is not None:
+            self.change_listener.close()
+        for waker in self._interval_wakers:
+            waker.wake()
+        for thread in self._threads:
+            thread.join(timeout=timeout_s)
+            if thread.is_alive():
+                timeout_s = RECHECK_DELAY_S
+
+    def _notify_and_count(self, counts: Counter[type[Fact]], facts: Sequence[Fact]) -> None:
+        """Send and count the facts of one step, so that they are sent even if a later step fails."""
+        if not facts:
+            return
+        self.notify_observers(facts)
+        counts.update(map(type, facts))
+        if not counts.keys().isdisjoint(WAKING_FACTS):
+            self._must_notify_others.set()
+
+    def _notify_settled(self, facts: Sequence[Fact]) -> None:
+        self.health.record_success()
+        self.notify_observers(facts)
+
+    def _wake_tick(self) -> None:
+        self.waker.wake()
+
+    def _on_new_work(self) -> None:
+        """Results were written that give this instance, and perhaps others, something to do."""
+        self._must_notify_others.set()
+        self.waker.wake()
 
     def _listen(self, listener: ChangeListener) -> None:
         """Handle every external change; after an error, listen again."""
@@ -278,78 +287,72 @@ class Loop:
                     self.on_external_change()
             except Exception as error:  # noqa: BLE001  supervised like the tick
                 self.health.last_error = f"{type(error).__name__}: {error}"
-                self._closing.wait(MAX_RENEW_INTERVAL_S)
+                self._closing.wait(CHECK_INTERVAL.total_seconds())
 
-    def _notify_others_if_needed(self, *, min_interval_s: float = 0.0) -> None:
+    def _notify_others_if_needed(self, *, min_interval_s: float) -> None:
         """Wake sleeping instances if this one wrote something that may concern them."""
         monotonic_now = self.clock.monotonic()
         is_due = monotonic_now - self._notified_at >= min_interval_s
-        if self.must_notify_others and self.notify_others is not None and is_due:
-            self.must_notify_others, self._notified_at = False, monotonic_now
+        if self.notify_others is not None and is_due and self._must_notify_others.is_set():
+            self._must_notify_others.clear()
+            self._notified_at = monotonic_now
             self.notify_others()
+
+    def _commit_at(self, *, now: datetime) -> datetime | None:
+        """The instant of the announced schedules, if it lies within the lead time."""
+        due = self.tick.pending.announced_at
+        return due if due is not None and ZERO < due - now <= self._lead(due) else None
+
+    def _lead(self, due: datetime) -> timedelta:
+        """How long before its instant a schedule is decided."""
+        if self.lead_time is None:
+            return ZERO
+        count = self._previewed_count if due == self._previewed_for else 0
+        return self.lead_time(min(count, self.tick.limits.ahead))
 
     def _sleep_s(self) -> float:
         """Seconds until something is due; a sleep of a second or more also ends when a lease may expire."""
         ticked_at = self._store_clock.last_now
-        pending = self.tick.read_pending(now=ticked_at)
-        wake_at = pending.wake_at
+        work = self.tick.pending.latest(now=ticked_at)
+        wake_at, announced = work.wake_at, self.tick.pending.announced_at
         if wake_at is not None and wake_at <= ticked_at:
-            return RECHECK_DELAY_S if self.tick.free_slots else EXPIRY_CHECK_INTERVAL.total_seconds()
-        self._preview(wake_at)
-        now = self._store_clock.estimate_now()
-        sleep = sleep_until(self._begin_at(pending), now=now, max_sleep=self.max_sleep)
-        if sleep >= EXPIRY_CHECK_INTERVAL:
-            lease_end = self._lease_end(pending)
+            return RECHECK_DELAY_S if self.launcher.free else CHECK_INTERVAL.total_seconds()
+        self._preview(wake_at, now=ticked_at)
+        now = ticked_at + self._store_clock.elapsed()
+        if wake_at is not None and wake_at == announced:
+            wake_at -= self._lead(wake_at)
+        sleep = sleep_until(wake_at, now=now, max_sleep=self.max_sleep)
+        if sleep >= CHECK_INTERVAL:
+            lease_end = self._lease_end(work)
             if lease_end is not None:
                 until_expiry = sleep_until(lease_end, now=now, max_sleep=self.max_sleep)
-                sleep = min(sleep, max(until_expiry, EXPIRY_CHECK_INTERVAL))
+                sleep = min(sleep, max(until_expiry, CHECK_INTERVAL))
+        if self._store_clock.is_frozen:
+            sleep = max(sleep, timedelta(seconds=RECHECK_DELAY_S))
         self._sleeps_until = now + sleep
         return sleep.total_seconds()
 
-    def _begin_at(self, pending: PendingWork) -> datetime | None:
-        """When the next tick begins: at the first instant, or some milliseconds before a schedule's."""
-        at = pending.wake_at
-        if self.commit_lead is not None and at is not None and at == pending.schedule_due_at:
-            return at - self.commit_lead.lead_time
-        return at
-
-    def _lease_end(self, pending: PendingWork) -> datetime | None:
+    def _lease_end(self, work: PendingWork) -> datetime | None:
         """When the next lease may expire; queried if the last query left it out."""
-        if pending.includes_lease_end:
-            return pending.lease_expires_at
+        if work.includes_lease_end:
+            return work.lease_expires_at
         return self.store.read(lambda tx: tx.read_pending_work(with_lease_end=True).lease_expires_at)
 
-    def _preview(self, wake_at: datetime | None) -> None:
+    def _preview(self, wake_at: datetime | None, *, now: datetime) -> None:
         """Use the sleep to read the schedules that are due after it, and to build their targets, once."""
         if wake_at is None or wake_at == self._previewed_for:
             return
-        if MIN_PREVIEW_DELAY <= wake_at - self._store_clock.estimate_now() <= self.max_sleep:
-            self._previewed_for = wake_at
+        if timedelta(seconds=RECHECK_DELAY_S) <= wake_at - now <= self.max_sleep:
             schedules = self.store.read(
-                lambda tx: tx.preload_due_schedules(until=wake_at, limit=MAX_PREVIEWED_SCHEDULES)
+                lambda tx: tx.preload_due_schedules(until=wake_at, limit=MAX_BUFFERED_ROWS)
             )
-            if self.commit_lead is not None:
-                self.commit_lead.expect_schedules(min(len(schedules), self.tick.limits.max_schedules_ahead))
-            if self.tick.is_leasing and self.tick.limits.leases:
+            self._previewed_for, self._previewed_count = wake_at, len(schedules)
+            if self.launcher.is_open:
                 self.launcher.build_targets({type(schedule.target) for schedule in schedules})
 
     def _stop_runs(self, runs: Sequence[Run]) -> None:
         for run in runs:
             self.launcher.stop(run.id, run.fence, reason=run.reason)
-
-    def record_error(self, error: Exception, *, tries: int) -> float:
-        """Count an error of the settle thread; return how many seconds to wait before the next try."""
-        self._record_tick_error(error)
-        return ERROR_BACKOFF_S[min(tries, len(ERROR_BACKOFF_S)) - 1]
-
-    def _record_tick_error(self, error: Exception) -> float:
-        self.health.errors += 1
-        self.health.errors_in_a_row += 1
-        self.health.last_error = f"{type(error).__name__}: {error}"
-        self.tick.has_unknown_grants = True
-        self._sleeps_until = NOT_SLEEPING
-        self.launcher.stop_expired()
-        return ERROR_BACKOFF_S[min(self.health.errors_in_a_row, len(ERROR_BACKOFF_S)) - 1]
 
     def _observer_failed(self, error: BaseException) -> None:
         self.health.last_error = f"observer: {type(error).__name__}: {error}"
@@ -370,15 +373,15 @@ class Loop:
             waker.wait(seconds)
 
     def _renew(self) -> float:
+        monotonic_now, now = self.clock.monotonic(), self.store.now()
         if len(self.launcher):
-            monotonic_now = self.clock.monotonic()
-            self.renew_leases(now=self.store.now(), monotonic_now=monotonic_now)
+            self.renew_leases(now=now, monotonic_now=monotonic_now)
             self.stop_cancelled_runs()
         if self.heartbeat is not None:
-            self.heartbeat.send_if_due()
-        if self.tick.admission_scope.renew_leadership(now=self._store_clock.estimate_now()):
+            self.notify_observers(self.heartbeat.send_if_due())
+        if self.tick.scope.renew_leadership(now=now) or self.launcher.pop_new_offer():
             self.waker.wake()
-        self.launcher.write_output(self.store, now=self._store_clock.estimate_now())
+        self.launcher.write_output(self.store, now=now)
         return self._renew_interval_s()
 
     def _watch(self) -> float:
@@ -386,13 +389,11 @@ class Loop:
 
     def _renew_interval_s(self) -> float:
         """Often enough for the shortest lease in flight, and to notice a cancel within a second."""
-        shortest = self.launcher.shortest_lease_s
-        if shortest is None:
-            return MAX_RENEW_INTERVAL_S
-        return min(MAX_RENEW_INTERVAL_S, max(shortest / 6, MIN_RENEW_INTERVAL_S))
+        shortest, longest = self.launcher.shortest_lease_s, CHECK_INTERVAL.total_seconds()
+        return longest if shortest is None else min(longest, max(shortest / 6, MIN_RENEW_INTERVAL_S))
 
     def _wake_for_short_leases(self) -> None:
         """Wake the renew and watch threads if a new lease is too short for their current sleep."""
-        if self._renew_interval_s() < MAX_RENEW_INTERVAL_S:
+        if self._renew_interval_s() < CHECK_INTERVAL.total_seconds():
             for waker in self._interval_wakers:
                 waker.wake()

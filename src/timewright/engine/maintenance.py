@@ -1,26 +1,27 @@
-"""Periodic work of an instance: renew its leases, write its heartbeat, prune old history."""
+"""Periodic work of an instance: renew leases, write its heartbeat, look for incidents, prune history."""
 
 from __future__ import annotations
 
+import os
 import platform
-from collections.abc import Callable, Collection, Sized
+from collections.abc import Callable, Sized
 from contextlib import suppress
 from datetime import datetime, timedelta
 from importlib.metadata import version
 
 from msgspec.structs import replace
 
-from timewright.engine.in_flight import InFlightRun
+from timewright.core.facts import Fact
+from timewright.core.run.needs import Offer, offer_anything
+from timewright.engine.admission_scope import has_elapsed
+from timewright.engine.constants import HEARTBEAT_INTERVAL_S, MAX_PRUNE_BATCHES, PRUNE_INTERVAL
+from timewright.engine.in_flight import InFlightRun, StopReason
 from timewright.engine.launch import Launcher
+from timewright.ledger.alerts.incidents import CHECK_INTERVAL, check_incidents
 from timewright.ledger.lease import renew_leases
 from timewright.ledger.records.instances import InstanceRecord, record_heartbeat
-from timewright.ports import Clock, PruneRequest, Renewal, Store
-
-HEARTBEAT_INTERVAL_S = 15.0
-MAX_LISTED_FUNCTIONS = 500
-PRUNE_INTERVAL = timedelta(minutes=1)
-# Per interval, so that a first prune of a large store does not block other writers for long.
-MAX_PRUNE_BATCHES = 20
+from timewright.ledger.records.offers import REFRESH_AFTER, FleetOffers, offer_id, record_offer
+from timewright.ports import Clock, Ids, PruneRequest, Renewal, Store, Transaction, must_return
 
 
 def renew_due(store: Store, launcher: Launcher, *, now: datetime, monotonic_now: float) -> None:
@@ -31,27 +32,32 @@ def renew_due(store: Store, launcher: Launcher, *, now: datetime, monotonic_now:
     due = [one for one in launcher.in_flight_runs() if _is_renewal_due(one, monotonic_now=monotonic_now)]
     if not due:
         return
-    renewals = [
-        Renewal(one.lease.run.id, one.lease.run.fence, now + one.lease.terms.lease.length) for one in due
-    ]
-    kept, lost = renew_leases(store, renewals, now=now)
-    lengths = {one.lease.run.id: one.lease.terms.lease.length.total_seconds() for one in due}
+    renewals = {(one.lease.run.id, one.lease.run.fence): _renewal(one, now=now) for one in due}
+    kept, lost = renew_leases(store, list(renewals.values()), now=now)
     for renewed in kept:
-        if renewed.cancel_at is None:
-            ends_at = monotonic_now + lengths[renewed.run_id]
+        renewal = renewals[renewed.run_id, renewed.fence]
+        if renewed.cancel_at is None or renewal.despite_cancel:
+            ends_at = monotonic_now + (renewal.lease_until - now).total_seconds()
             launcher.record_renewal(renewed.run_id, renewed.fence, ends_at=ends_at)
     for renewal in lost:
         launcher.stop_lost(renewal.run_id, renewal.fence)
 
 
+def _renewal(one: InFlightRun, *, now: datetime) -> Renewal:
+    run = one.lease.run
+    return Renewal(run.id, run.fence, now + one.lease.terms.lease.length, must_return(one.work))
+
+
 def _is_renewal_due(one: InFlightRun, *, monotonic_now: float) -> bool:
     terms = one.lease.terms.lease
+    if one.stop_reason == StopReason.LEASE_LOST:
+        return False
     used = terms.length.total_seconds() - (one.lease_ends_at - monotonic_now)
     return used >= terms.renew_every.total_seconds()
 
 
 class Heartbeat:
-    """Writes that this instance is alive and how full it is, every 15 seconds and once when it stops."""
+    """Writes that this instance is alive, how full it is and what it offers: every 15 seconds and at stop."""
 
     def __init__(
         self,
@@ -63,8 +69,11 @@ class Heartbeat:
         in_flight: Sized,
         admit: str = "any",
         shard: str = "",
-        functions: Callable[[], Collection[str]] | None = None,
+        offer: Callable[[], Offer] = offer_anything,
+        fleet: FleetOffers | None = None,
+        free_mb: Callable[[], int | None] = lambda: None,
     ) -> None:
+        self._free_mb = free_mb
         self._store = store
         self._id = instance_id
         self._clock = clock
@@ -72,16 +81,30 @@ class Heartbeat:
         self._in_flight = in_flight
         self._admit = admit
         self._shard = shard
-        self._functions = functions
+        self._offer = offer
+        self._fleet = fleet
+        self._stored_offer: Offer | None = None
+        self._stored_at = 0.0
         self._record: InstanceRecord | None = None
         self._sent_at = 0.0
 
-    def send_if_due(self) -> None:
-        """Write a heartbeat if the last one is 15 seconds old."""
+    def send_if_due(self) -> list[Fact]:
+        """Write a heartbeat if the last one is 15 seconds old, or if we offer something else since.
+
+        Returns which ready runs wait because no live instance can run them.
+        """
         monotonic_now = self._clock.monotonic()
-        if self._record is None or monotonic_now - self._sent_at >= HEARTBEAT_INTERVAL_S:
-            self._sent_at = monotonic_now
-            self._send(stopped=False)
+        is_changed = self._offer() is not self._stored_offer
+        if not is_changed and monotonic_now - self._sent_at < HEARTBEAT_INTERVAL_S:
+            return []
+        self._sent_at = monotonic_now
+        now = self._send(stopped=False)
+        return self._report_waiting(self._fleet, now=now) if self._fleet is not None else []
+
+    def _report_waiting(self, fleet: FleetOffers, *, now: datetime) -> list[Fact]:
+        found: list[Fact] = [*self._store.read(lambda tx: fleet.report_waiting(tx, now=now))]
+        fleet.mark_reported(found)
+        return found
 
     def send_stopped(self) -> None:
         """Write that this instance has stopped, unless it never wrote a heartbeat."""
@@ -90,12 +113,13 @@ class Heartbeat:
             if self._record is not None:
                 self._send(stopped=True)
 
-    def _send(self, *, stopped: bool) -> None:
-        now = self._store.now()
+    def _send(self, *, stopped: bool) -> datetime:
+        now, offer = self._store.now(), self._offer()
         if self._record is None:
             self._record = InstanceRecord(
                 id=self._id,
                 host=platform.node(),
+                pid=os.getpid(),
                 version=version("timewright"),
                 started_at=now,
                 capacity=self._capacity,
@@ -107,14 +131,39 @@ class Heartbeat:
             under_way=len(self._in_flight),
             clock_offset=now - self._clock.now(),
             stopped=stopped,
-            functions=self._function_names(),
+            store_free_mb=self._free_mb(),
+            offer=offer_id(offer),
         )
-        self._store.write(lambda tx: record_heartbeat(tx, record, now=now))
+        must_store = (
+            offer is not self._stored_offer
+            or self._sent_at - self._stored_at >= REFRESH_AFTER.total_seconds()
+        )
 
-    def _function_names(self) -> tuple[str, ...] | None:
-        """The functions that this instance can call; None if there are too many to list."""
-        names = self._functions() if self._functions is not None else None
-        return tuple(sorted(names)) if names is not None and len(names) <= MAX_LISTED_FUNCTIONS else None
+        def work(tx: Transaction) -> None:
+            if must_store:
+                record_offer(tx, offer, now=now)
+            record_heartbeat(tx, record, now=now)
+
+        self._store.write(work)
+        if must_store:
+            self._stored_offer, self._stored_at = offer, self._sent_at
+        return now
+
+
+class IncidentWatch:
+    """Looks for incidents once a minute, unless another instance did."""
+
+    def __init__(self, store: Store, ids: Ids) -> None:
+        self._store = store
+        self._ids = ids
+        self._checked_at: datetime | None = None
+
+    def run(self, *, now: datetime) -> tuple[Fact, ...]:
+        """Check if a minute has passed since the last time; return what is told."""
+        if self._checked_at is not None and timedelta(0) <= now - self._checked_at < CHECK_INTERVAL:
+            return ()
+        self._checked_at = now
+        return check_incidents(self._store, ids=self._ids, now=now)
 
 
 class Pruner:
@@ -131,7 +180,7 @@ class Pruner:
 
     def run(self, *, now: datetime) -> int:
         """Prune if a minute has passed since the last time; return how many runs were removed."""
-        if self._pruned_at is not None and timedelta(0) <= now - self._pruned_at < PRUNE_INTERVAL:
+        if not has_elapsed(self._pruned_at, PRUNE_INTERVAL, now=now):
             return 0
         self._pruned_at = now
         request = PruneRequest(

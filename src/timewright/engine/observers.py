@@ -21,10 +21,9 @@ from timewright.core.facts import (
     RunWillRetry,
     TickFinished,
 )
+from timewright.engine.constants import MAX_QUEUED_FACTS
 from timewright.errors import OverQuota
 from timewright.ports import Observer
-
-MAX_QUEUED_FACTS = 50_000
 
 ErrorHandler = Callable[[BaseException], None]
 

@@ -9,13 +9,10 @@ from datetime import datetime
 from msgspec import Struct
 
 from timewright.core.run.run import Outcome
+from timewright.engine.constants import CHECK_INTERVAL, MAX_BUFFERED_ROWS
 from timewright.engine.in_flight import InFlightRun
 from timewright.ports import Store, Transaction
 from timewright.ports.attempt_output import AttemptOutput, OutputExcerpt, read_output
-
-WRITE_INTERVAL_S = 1.0
-# Ended attempts whose output is not written yet; beyond this number the oldest are dropped.
-MAX_UNWRITTEN_OUTPUTS = 10_000
 
 LeaseKey = tuple[str, int]
 
@@ -51,14 +48,14 @@ class OutputBuffer:
         if excerpt is not None:
             with self._lock:
                 self._final[key] = (in_flight, excerpt)
-                if len(self._final) > MAX_UNWRITTEN_OUTPUTS:
+                if len(self._final) > MAX_BUFFERED_ROWS:
                     del self._final[next(iter(self._final))]
 
     def is_write_due(self, monotonic_now: float) -> bool:
         """Whether a second has passed since the last call that returned true."""
         if monotonic_now < self._next_write_at:
             return False
-        self._next_write_at = monotonic_now + WRITE_INTERVAL_S
+        self._next_write_at = monotonic_now + CHECK_INTERVAL.total_seconds()
         return True
 
     def write(self, store: Store, in_flight: Iterable[InFlightRun], *, now: datetime) -> None:

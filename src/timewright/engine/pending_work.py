@@ -1,66 +1,81 @@
-"""Queries the store before a tick writes: what there is to do, and when the next work is due."""
+"""Reads what there is to do before a tick writes, and remembers when the next work is due."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import datetime
 
-from timewright.engine.admission_scope import ORPHAN_AFTER, AdmissionScope, has_elapsed
+from timewright.core.run.needs import LeaseOffer
+from timewright.engine.admission_scope import AdmissionScope, has_elapsed
+from timewright.engine.constants import CHECK_INTERVAL, ORPHAN_AFTER
 from timewright.ports import Store
 from timewright.ports.pending_work import PendingWork
 
-EXPIRY_CHECK_INTERVAL = timedelta(seconds=1)
 
-
-class PendingWorkProbe:
-    """The pending work of the last query, and whether it is still valid.
+class PendingWorkReader:
+    """The pending work of the last query.
 
     Expired leases and releasable held runs are queried once a second. The next lease end is also queried if
-    nothing else is due soon, because it may then decide how long the loop sleeps.
+    nothing else is due soon, because it may then decide how long the loop sleeps. Only the tick thread
+    changes the attributes; others read `last`, which is one immutable value.
     """
 
-    def __init__(self, store: Store, *, holder: str, admission_scope: AdmissionScope) -> None:
-        self.read_at: datetime | None = None
+    def __init__(
+        self,
+        store: Store,
+        *,
+        holder: str,
+        scope: AdmissionScope,
+        offer: Callable[[], LeaseOffer] | None = None,
+    ) -> None:
+        self.last = PendingWork()
+        self.announced_at: datetime | None = None
         self.is_stale = True
-        self.checks_expiry = True
         self._store = store
         self._holder = holder
-        self._admission_scope = admission_scope
-        self._last_read = PendingWork()
-        self._expiry_checked_at: datetime | None = None
+        self._scope = scope
+        self._offer = offer
+        self._checked_at: datetime | None = None
+        self._too_early_for: datetime | None = None
 
-    def begin_pass(self, *, now: datetime) -> None:
-        """Begin a pass: the last read may be out of date."""
-        self.is_stale = True
-        self.checks_expiry = has_elapsed(self._expiry_checked_at, EXPIRY_CHECK_INTERVAL, now=now)
+    def read(self, *, now: datetime) -> PendingWork:
+        """Return what there is to do now.
 
-    def invalidate(self) -> None:
-        """Note that the store was changed since the last read."""
-        self.is_stale = True
+        Schedules that the last query announced for `now` are returned without a query, so that they start
+        at their instant; the next call queries.
+        """
+        announced, self.announced_at = self.announced_at, None
+        if announced is not None and announced <= now:
+            self.is_stale = True
+            return PendingWork(schedule_due_at=announced, first_wake_at=self.last.first_wake_at)
+        return self.query(now=now)
 
-    @property
-    def last_read(self) -> PendingWork:
-        """The last read, however old."""
-        return self._last_read
-
-    def read_pending(self, *, now: datetime) -> PendingWork:
-        """Query the pending work, and remember it."""
-        wake_at = self._last_read.wake_at
+    def query(self, *, now: datetime) -> PendingWork:
+        """Query what there is to do. The next schedule is announced if no run waits before it."""
+        checks_expiry = self._checked_at == now or has_elapsed(self._checked_at, CHECK_INTERVAL, now=now)
+        wake_at = self.last.wake_at
         # While runs wait, a lease end does not decide the sleep, and finding it among many leases is slow.
-        is_idle = not self._last_read.has_ready_runs and (
-            wake_at is None or wake_at - now >= EXPIRY_CHECK_INTERVAL
-        )
-        self._last_read = self.peek(
-            now=now, with_lease_end=self.checks_expiry or is_idle, with_held=self.checks_expiry
-        )
-        self.is_stale = False
-        self.read_at = now
-        if self.checks_expiry:
-            self._expiry_checked_at = now
-        return self._last_read
+        is_idle = not self.last.has_ready_runs and (wake_at is None or wake_at - now >= CHECK_INTERVAL)
+        work = self.peek(now=now, with_lease_end=checks_expiry or is_idle, with_held=checks_expiry)
+        self.last, self.is_stale = work, False
+        self._checked_at = now if checks_expiry else self._checked_at
+        due = work.schedule_due_at
+        is_first = due != self._too_early_for and not work.has_runs_to_lease(now=now)
+        self.announced_at = due if is_first else None
+        return work
+
+    def latest(self, *, now: datetime) -> PendingWork:
+        """Return the last query, or a new one if something was written since."""
+        return self.query(now=now) if self.is_stale else self.last
+
+    def mark_too_early(self, instant: datetime) -> None:
+        """Note that the schedules of this instant cannot be decided before it."""
+        self._too_early_for = instant
 
     def peek(self, *, now: datetime, with_lease_end: bool = True, with_held: bool = False) -> PendingWork:
-        """Query the pending work outside of a pass; nothing is remembered."""
-        shard, holder = self._admission_scope.owned_shard(now=now), self._holder
+        """Query outside of a tick; nothing is remembered."""
+        shard, holder = self._scope.owned_shard(now=now), self._holder
+        offer = self._offer() if self._offer is not None else None
         return self._store.read(
             lambda tx: tx.read_pending_work(
                 holder=holder,
@@ -68,5 +83,6 @@ class PendingWorkProbe:
                 orphan_after=ORPHAN_AFTER,
                 with_lease_end=with_lease_end,
                 with_held=with_held,
+                offer=offer,
             )
         )

@@ -2,110 +2,110 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from timewright.core.facts import AnswerStale, Fact, RunCancelled, RunFailed, RunParked, RunSucceeded
 from timewright.core.run.run import Failed
+from timewright.engine.constants import SETTLE_BATCH_RESULTS, SETTLE_WAIT_S
+from timewright.engine.launch import Launcher
 from timewright.engine.observers import tick_summary
 from timewright.engine.waiting import EventWaker
 from timewright.errors import StoreError
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import settle_results
-from timewright.ports import Store
-
-if TYPE_CHECKING:
-    from timewright.engine.loop import Loop
+from timewright.ports import Clock, Store
 
 # A batch that produced only these facts gives the tick nothing to do.
 FINAL_FACTS = {RunSucceeded, RunFailed, RunParked, RunCancelled, AnswerStale}
-# While the tick has more to start at once, collect results for at most this long, and at most this many.
-MAX_COLLECT_S = 1.0
-MAX_COLLECTED_RESULTS = 10_000
-POLL_INTERVAL_S = 0.005
-# While prefetched runs wait, more results arrive soon: wait for this many, or for this many polls.
-BATCH_SIZE = 500
-MAX_BATCH_POLLS = 4
-# If a start is due this soon, let it go first by this much: SQLite takes one write at a time.
-NEAR_DUE_S = 0.003
-HEAD_START_S = 0.001
-MAX_ERROR_CHARS = 500
 
 
 class SettleThread:
-    """The settling of one loop, beside its tick: both write at once if the store allows it."""
+    """Settles beside the tick: both write at once if the store allows it."""
 
-    def __init__(self, loop: Loop) -> None:
-        self.result_waker = EventWaker()
-        self._delay = EventWaker()
-        self._loop = loop
+    def __init__(
+        self,
+        store: Store,
+        launcher: Launcher,
+        *,
+        clock: Clock,
+        notify: Callable[[Sequence[Fact]], None],
+        on_capacity: Callable[[], None],
+        on_new_work: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._launcher = launcher
+        self._clock = clock
+        self._notify = notify
+        self._on_capacity = on_capacity
+        self._on_new_work = on_new_work
+        self._waker = EventWaker()
+        # Written by the settle thread, read by `on_result`; each order of the two ends in a wake-up.
+        self._is_collecting = False
 
-    def run(self) -> None:
-        """Settle results until the loop stops; after an error of the store, try again."""
-        loop, tries = self._loop, 0
-        while not loop.is_stopping:
+    def run(
+        self, stopping: threading.Event, *, on_error: Callable[[Exception, int], float], max_sleep_s: float
+    ) -> None:
+        """Settle results until `stopping`; after an error of the store, wait as `on_error` says."""
+        tries = 0
+        while not stopping.is_set():
+            self._is_collecting = False
+            if not self._launcher.result_count:
+                self._waker.wait(max_sleep_s)
+                continue
+            # The one rule: a batch is written when it is full, or some milliseconds after its first result.
+            self._is_collecting = True
+            if self._launcher.result_count < SETTLE_BATCH_RESULTS:
+                self._waker.wait(SETTLE_WAIT_S)
             try:
-                self._collect_batch()
                 self.settle_results()
                 tries = 0
             except Exception as error:  # noqa: BLE001  supervised like the tick
                 tries += 1
-                self.result_waker.wait(loop.record_error(error, tries=tries))
-            if not tries and not loop.launcher.has_results:
-                self.result_waker.wait(loop.max_sleep.total_seconds())
+                self._waker.wait(on_error(error, tries))
+
+    def on_result(self) -> None:
+        """Wake the thread: a result arrived. While it collects, only a full batch wakes it."""
+        if not self._is_collecting or self._launcher.result_count >= SETTLE_BATCH_RESULTS:
+            self._waker.wake()
+
+    def wake(self) -> None:
+        """End the current wait."""
+        self._waker.wake()
 
     def settle_results(self) -> None:
-        """Write the results that have arrived; wake the tick if it waits for capacity or has new work."""
-        loop = self._loop
-        if not loop.launcher.has_results:
+        """Write the results that have arrived; report whether they give the tick something to do."""
+        if not self._launcher.result_count:
             return
-        began, now = loop.clock.monotonic(), loop.store.now()
-        results = loop.launcher.take_results()
-        if loop.tick.waits_for_capacity:
+        began, now = self._clock.monotonic(), self._store.now()
+        results = self._launcher.take_results()
+        if self._launcher.pop_is_awaited():
             # Only after the results were taken: before, the tick would look too early and not be woken again.
-            loop.waker.wake()
-        counts: Counter[type[Fact]] = Counter()
-        facts = loop.tick.write_results(results, now=now)
-        with loop.tick.launch_lock:
-            loop.notify_and_count(counts, facts)
-        loop.health.errors_in_a_row = 0
-        loop.notify_observers([tick_summary(counts, at=now, seconds=loop.clock.monotonic() - began)])
-        if loop.tick.freed_limits or not counts.keys() <= FINAL_FACTS:
+            self._on_capacity()
+        facts = self._write(results, now=now)
+        with self._launcher.launch_lock:
+            self._notify(facts)
+        counts: Counter[type[Fact]] = Counter(map(type, facts))
+        self._notify([tick_summary(counts, at=now, seconds=self._clock.monotonic() - began)])
+        if not counts.keys() <= FINAL_FACTS or any(result.run.limit_keys for result in results):
             # A run may have waited for a limit, a workflow step admits the next, or a retry is planned.
-            loop.must_notify_others = True
-            loop.waker.wake()
+            self._on_new_work()
 
-    def _collect_batch(self) -> None:
-        """Wait for more results while starts are due: both need the same store and the same core."""
-        loop = self._loop
-        until_tick = loop.sleep_remaining_s()
-        if 0.0 < until_tick < NEAR_DUE_S:
-            self._delay.wait(until_tick + HEAD_START_S)
-        for _ in range(MAX_BATCH_POLLS):
-            if not self._expects_more():
-                break
-            self._delay.wait(POLL_INTERVAL_S)
-        until = loop.clock.monotonic() + MAX_COLLECT_S
-        while (
-            loop.tick.more_due
-            and loop.launcher.result_count < MAX_COLLECTED_RESULTS
-            and not loop.is_stopping
-            and loop.clock.monotonic() < until
-        ):
-            self._delay.wait(POLL_INTERVAL_S)
-
-    def _expects_more(self) -> bool:
-        """Whether many more results are about to arrive."""
-        launcher = self._loop.launcher
-        return (
-            self._loop.tick.waits_for_capacity
-            and launcher.has_prefetched
-            and launcher.result_count < BATCH_SIZE
-        )
+    def _write(self, results: list[AttemptResult], *, now: datetime) -> list[Fact]:
+        """Write results that were taken from the launcher; if that fails, put them back."""
+        try:
+            # Output first: a reader that sees an ended attempt must find all of its output.
+            self._launcher.output_buffer.write_final(self._store, now=now)
+            facts = settle_batch(self._store, results, now=now)
+        except Exception:
+            self._launcher.put_back_results(results)
+            raise
+        self._launcher.confirm_written(results)
+        return facts
 
 
 def settle_batch(store: Store, results: Sequence[AttemptResult], *, now: datetime) -> list[Fact]:
@@ -125,7 +125,7 @@ def _settle_one(store: Store, result: AttemptResult, *, now: datetime) -> Sequen
     except Exception as error:
         if _is_store_failure(error):
             raise
-        message = f"its result could not be stored: {type(error).__name__}: {str(error)[:MAX_ERROR_CHARS]!a}"
+        message = f"its result could not be stored: {type(error).__name__}: {str(error)[:500]!a}"
     return settle_results(store, [replace(result, outcome=Failed(error=message))], now=now).facts
 
 

@@ -5,22 +5,30 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from timewright.core.facts import ClockStepped, Fact
-from timewright.ports import Clock, Store
+from timewright.core.moments import DAY
+from timewright.ledger.clock_pauses import end_clock_pauses, pause_for_clock, pull_back_schedules
+from timewright.ports import Clock, Ids, Store
+from timewright.ports.store import ClockDoubt
 
 # A smaller difference between wall clock and monotonic clock is not reported.
 CLOCK_STEP_THRESHOLD = timedelta(seconds=2)
 
 
 class StoreClock:
-    """The store's clock at the last tick, with the monotonic time at which it was read."""
+    """The store's clock at the last tick, with the monotonic time at which it was read.
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    While the store does not use a reading because it cannot be right, the installation is paused.
+    """
+
+    def __init__(self, store: Store, clock: Clock, *, ids: Ids) -> None:
         self.last_now = datetime.min.replace(tzinfo=UTC)
-        self.last_monotonic = 0.0
         self.has_read = False
+        self.is_frozen = False
+        self._last_monotonic = 0.0
         self._store = store
         self._clock = clock
-        self._is_frozen = False
+        self._ids = ids
+        self.doubt: ClockDoubt | None = None
 
     def read(self) -> tuple[datetime, float, list[Fact]]:
         """Read the store's clock; return it, the monotonic time before the read, and a step if there was one.
@@ -30,27 +38,43 @@ class StoreClock:
         """
         asked_at, now = self._clock.monotonic(), self._store.now()
         monotonic_now, is_first = self._clock.monotonic(), not self.has_read
-        elapsed, moved = timedelta(seconds=monotonic_now - self.last_monotonic), now - self.last_now
-        self.last_now, self.last_monotonic, self.has_read = now, monotonic_now, True
+        if not is_first and self.last_now - now > DAY:
+            # The store has accepted an earlier time, after it was used to decide schedules.
+            pull_back_schedules(self._store, now=now)
+        facts = self._follow_doubt(now=now, is_first=is_first)
+        elapsed, moved = timedelta(seconds=monotonic_now - self._last_monotonic), now - self.last_now
+        self.last_now, self._last_monotonic, self.has_read = now, monotonic_now, True
         if is_first:
-            return now, asked_at, []
+            return now, asked_at, facts
         step = self._report_freeze_once(moved - elapsed, now=now, stands_still=moved < elapsed / 2)
-        if abs(step) < CLOCK_STEP_THRESHOLD:
-            return now, asked_at, []
-        treated_as = "outage" if step > timedelta(0) else "hold"
-        return now, asked_at, [ClockStepped(at=now, by_seconds=step.total_seconds(), treated_as=treated_as)]
+        if abs(step) >= CLOCK_STEP_THRESHOLD:
+            treated_as = "outage" if step > timedelta(0) else "hold"
+            facts.append(ClockStepped(at=now, by_seconds=step.total_seconds(), treated_as=treated_as))
+        return now, asked_at, facts
 
-    def estimate_now(self) -> datetime:
-        """The store's clock now, from the last read and the monotonic time since; asks no store."""
-        if not self.has_read:
-            return self._store.now()
-        return self.last_now + timedelta(seconds=self._clock.monotonic() - self.last_monotonic)
+    def elapsed(self) -> timedelta:
+        """The time since the last read."""
+        return timedelta(seconds=self._clock.monotonic() - self._last_monotonic)
+
+    def _follow_doubt(self, *, now: datetime, is_first: bool) -> list[Fact]:
+        """Pause the installation when the doubt begins, and end the pause when it ends or was left behind."""
+        doubt: ClockDoubt | None = getattr(self._store, "clock_doubt", None)
+        if doubt == self.doubt and not is_first:
+            return []
+        if doubt is None:
+            end_clock_pauses(self._store, now=now)
+            self.doubt = None
+            return []
+        pause_for_clock(self._store, doubt, ids=self._ids, now=now)
+        self.doubt = doubt
+        by_seconds = (doubt.reading - doubt.expected).total_seconds()
+        return [ClockStepped(at=now, by_seconds=by_seconds, treated_as="pause")]
 
     def _report_freeze_once(self, step: timedelta, *, now: datetime, stands_still: bool) -> timedelta:
         """If the host clock steps back, the store clock freezes until it catches up; reported once."""
         behind = self._clock.now() - now
         if behind > -CLOCK_STEP_THRESHOLD:
-            self._is_frozen = False
+            self.is_frozen = False
         elif stands_still:
-            step, self._is_frozen = timedelta(0) if self._is_frozen else behind, True
+            step, self.is_frozen = timedelta(0) if self.is_frozen else behind, True
         return step

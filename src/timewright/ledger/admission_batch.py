@@ -14,6 +14,7 @@ from timewright.core.run.admission import Admission, Fire, Replace, Verdict, adm
 from timewright.core.run.build import NewLease, build_schedule_run
 from timewright.core.run.fast_path import next_if_on_time
 from timewright.core.run.following import FollowResult, follows_upstream
+from timewright.core.run.needs import LeaseOffer, SlotCount, needs_of_schedule
 from timewright.core.run.run import Run, RunState
 from timewright.core.schedule.decision import Candidate
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState, only_advances
@@ -28,10 +29,11 @@ from timewright.ports.links import FollowUp
 
 
 class LocalCapacity(Struct, frozen=True, kw_only=True):
-    """How many runs may be inserted already leased, and to which holder."""
+    """How many runs may be inserted already leased, to which holder, and what that holder can run."""
 
     holder: str
     capacity: int
+    offer: LeaseOffer | None = None
 
 
 class AdmissionBatch:
@@ -53,6 +55,8 @@ class AdmissionBatch:
         self._now = now
         self._holder = local_capacity.holder if local_capacity is not None else ""
         self._free_slots = local_capacity.capacity if local_capacity is not None else 0
+        offer = local_capacity.offer if local_capacity is not None else None
+        self._slots = SlotCount(offer) if offer is not None else None
         self._lease_batch = lease_batch
         self._lease_count = 0
         self._on_time_steps: list[OnTimeStep] = []
@@ -66,6 +70,13 @@ class AdmissionBatch:
     def load_follow_ups(self, records: Iterable[ScheduleRecord]) -> None:
         """Read in one query which upstream ends the schedules have to decide."""
         self._follow_ups |= load_follow_ups(self._tx, records)
+
+    def decide_all(self, due: Iterable[ScheduleRecord], calendars: CalendarLookup) -> None:
+        """Decide due schedules, and write what was decided."""
+        for record in due:
+            if not self.add_on_time_step(record):
+                self.decide(record, calendars)
+        self.write()
 
     def add_on_time_step(self, record: ScheduleRecord) -> bool:
         """Add a schedule whose only due occurrence is on time; return whether it was such a schedule.
@@ -83,7 +94,7 @@ class AdmissionBatch:
             return False
         run_id = self._ids.new("run", now=self._now)
         started = None
-        if self._free_slots > 0 and can_start_immediately(schedule):
+        if self._can_start(schedule):
             assert progress.next_at is not None
             assert progress.source is not None
             fire = Fire(planned_at=progress.next_at, fire_at=progress.next_at, source=progress.source)
@@ -164,10 +175,16 @@ class AdmissionBatch:
         """Add a row for every verdict, each linked to the one before; return the id of the last, or ''."""
         newest = ""
         for verdict in admission.verdicts:
+            if isinstance(verdict, Replace) and self._has_row(record.schedule, verdict):
+                continue
             run_id = self._ids.new("run", now=max(self._now, verdict.planned_at))
             self._add_run(record.schedule, verdict, run_id, previous=newest or record.last_run)
             newest = run_id
         return newest
+
+    def _has_row(self, schedule: Schedule, verdict: Replace) -> bool:
+        """Whether the occurrence was skipped by hand before: it must not stop the run under way."""
+        return self._tx.find_occurrence(schedule.id, verdict.planned_at) is not None
 
     def _add_run(self, schedule: Schedule, verdict: Verdict, run_id: str, *, previous: str) -> None:
         budgets = self._applicable_budgets(schedule) if isinstance(verdict, Fire) else None
@@ -175,9 +192,8 @@ class AdmissionBatch:
         starts = (
             isinstance(verdict, Fire)
             and budgets is None
-            and self._free_slots > 0
             and verdict.fire_at <= self._now
-            and can_start_immediately(schedule)
+            and self._can_start(schedule)
         )
         run = self._build(schedule, verdict, run_id, previous=previous, starts=starts)
         if budgets is not None:
@@ -188,6 +204,14 @@ class AdmissionBatch:
             run = replace(run, state=RunState.READY) if replacement.can_start else run
         self._runs.append(run)
         self._schedules[run_id] = schedule
+
+    def _can_start(self, schedule: Schedule) -> bool:
+        """Whether a run of a schedule can start here now; if so it takes a place."""
+        return (
+            self._free_slots > 0
+            and can_start_immediately(schedule)
+            and (self._slots is None or self._slots.take(needs_of_schedule(schedule)))
+        )
 
     def _build(
         self, schedule: Schedule, verdict: Verdict, run_id: str, *, previous: str, starts: bool
@@ -228,11 +252,7 @@ class AdmissionBatch:
 
 def can_start_immediately(schedule: Schedule) -> bool:
     """Whether no limit, no external worker and no upstream schedule decides about its start."""
-    return not (
-        (schedule.limit_keys if schedule.queue or schedule.limits else ())
-        or isinstance(schedule.target, Handoff)
-        or schedule.needs
-    )
+    return not (schedule.limit_keys or isinstance(schedule.target, Handoff) or schedule.needs)
 
 
 def _planned_at(leased: tuple[Run, Schedule]) -> datetime:

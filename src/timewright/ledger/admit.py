@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -14,32 +13,29 @@ from timewright.core.run.fast_path import is_independent
 from timewright.core.run.run import Run
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.schedule.shards import FULL_SHARD, Shard, check_shard
-from timewright.errors import Conflict, OutcomeUnknown
+from timewright.errors import ClockBehind, Conflict, OutcomeUnknown
 from timewright.ledger.admission_batch import AdmissionBatch, LocalCapacity
+from timewright.ledger.alerts.deliveries import deliver_facts
 from timewright.ledger.lease import find_leased_batch
 from timewright.ledger.lookups import load_calendars
+from timewright.ledger.records.offers import FleetOffers
 from timewright.ports import Ids, ScheduleRecord, Store, Transaction
 
 MAX_WRITE_ATTEMPTS = 3
 
 
-class WaitForInstant(Protocol):
-    """Blocks until a clock shows an instant; returns False and sets `is_behind` if it does not get there."""
-
-    is_behind: bool
-
-    def __call__(self, read_clock: Callable[[], datetime]) -> bool:
-        """Block until `read_clock` returns the instant or later."""
-        ...
-
-
 class AdmissionResult(Struct, frozen=True, kw_only=True):
-    """What one admission did; `more_due` says that more schedules may be due."""
+    """What one admission did.
+
+    `more_due` says that more schedules may be due; `too_early`, that nothing could be decided before the
+    instant.
+    """
 
     facts: tuple[Fact, ...] = ()
     leased: tuple[tuple[Run, Schedule], ...] = ()
     schedules_read: int = 0
     more_due: bool = False
+    too_early: bool = False
 
 
 def admit_due(
@@ -52,21 +48,25 @@ def admit_due(
     local_capacity: LocalCapacity | None = None,
     shard: Shard = FULL_SHARD,
     overdue_by: timedelta = ZERO,
-    wait_for_instant: WaitForInstant | None = None,
+    commit_at: datetime | None = None,
+    fleet: FleetOffers | None = None,
 ) -> AdmissionResult:
     """Decide every due occurrence of at most `limit` schedules.
 
-    Only schedules of `shard` (k, n) that are overdue by `overdue_by` are decided. If `now` lies slightly
-    ahead, `wait_for_instant` waits for it after everything is written and before the commit; if the store's
-    clock does not reach it, nothing is committed.
+    With `fleet`, schedules that no live instance can run are set aside: for them this is an outage.
+    Only schedules of `shard` (k, n) that are overdue by `overdue_by` are decided. With `commit_at`, which is
+    `now` and lies some milliseconds ahead, the store commits at that instant. If a due schedule can only be
+    decided at its instant, or the store's clock does not reach it, nothing is written.
     """
     check_shard(shard)
     lease_batch = ids.new("lease", now=now) if local_capacity is not None else ""
 
     def work(tx: Transaction) -> AdmissionResult:
         due = tx.due_schedules(now=now - overdue_by, limit=limit, since=since, shard=shard)
-        if wait_for_instant is not None and not all(is_independent(d.schedule, d.in_flight) for d in due):
+        if commit_at is not None and not all(is_independent(d.schedule, d.in_flight) for d in due):
             raise _TooEarly
+        count = len(due)
+        due, aside = fleet.split(tx, due, now=now) if fleet is not None else (due, [])
         calendars = load_calendars(tx, [d.schedule for d in due])
         can_lease = local_capacity is not None and _keeps_order(due, free_slots=local_capacity.capacity)
         capacity = local_capacity if can_lease else None
@@ -74,40 +74,22 @@ def admit_due(
         decided_at = max(now, tx.now()) if due and capacity is not None else now
         batch = AdmissionBatch(tx, ids=ids, now=decided_at, local_capacity=capacity, lease_batch=lease_batch)
         batch.load_follow_ups(due)
-        for record in due:
-            if not batch.add_on_time_step(record):
-                batch.decide(record, calendars)
-        batch.write()
-        result = AdmissionResult(
-            facts=tuple(batch.facts),
+        batch.decide_all(due, calendars)
+        told = deliver_facts(tx, batch.facts, {one.schedule.id: one.schedule for one in due}, now=decided_at)
+        return AdmissionResult(
+            facts=(*batch.facts, *aside, *told),
             leased=batch.leased_runs(),
-            schedules_read=len(due),
-            more_due=len(due) >= limit or batch.more,
+            schedules_read=count,
+            more_due=count >= limit or batch.more,
         )
-        if wait_for_instant is not None:
-            tx.prepare_commit()
-            if not wait_for_instant(tx.now):
-                raise _ClockBehind
-        return result
 
     try:
-        return _write(store, work)
-    except _ClockBehind:
-        return AdmissionResult()
-    except _TooEarly:
-        assert wait_for_instant is not None
-        if not wait_for_instant(store.now):
-            return AdmissionResult()
-        return admit_due(
-            store,
-            ids=ids,
-            now=now,
-            limit=limit,
-            since=since,
-            local_capacity=local_capacity,
-            shard=shard,
-            overdue_by=overdue_by,
-        )
+        result = _write(store, work, commit_at=commit_at)
+        if fleet is not None:
+            fleet.mark_reported(result.facts)
+        return result
+    except (_TooEarly, ClockBehind):
+        return AdmissionResult(too_early=True)
     except OutcomeUnknown:
         if local_capacity is None:
             return AdmissionResult(more_due=True)
@@ -116,20 +98,6 @@ def admit_due(
         found = store.read(lambda tx: find_leased_batch(tx, lease_batch, holder=holder, now=now))
         leased = tuple((one.run, one.schedule) for one in found.leases if one.schedule is not None)
         return AdmissionResult(facts=found.facts, leased=leased, more_due=True)
-
-
-def merge_results(results: Sequence[AdmissionResult]) -> AdmissionResult:
-    """The results of several admissions as one."""
-    return AdmissionResult(
-        facts=tuple(fact for one in results for fact in one.facts),
-        leased=tuple(pair for one in results for pair in one.leased),
-        schedules_read=sum(one.schedules_read for one in results),
-        more_due=any(one.more_due for one in results),
-    )
-
-
-class _ClockBehind(Exception):
-    """The store's clock did not reach the instant that was decided ahead."""
 
 
 class _TooEarly(Exception):
@@ -141,11 +109,13 @@ def _keeps_order(due: Sequence[ScheduleRecord], *, free_slots: int) -> bool:
     return len(due) <= free_slots or len({one.schedule.priority for one in due}) == 1
 
 
-def _write(store: Store, work: Callable[[Transaction], AdmissionResult]) -> AdmissionResult:
+def _write(
+    store: Store, work: Callable[[Transaction], AdmissionResult], *, commit_at: datetime | None = None
+) -> AdmissionResult:
     """Run the transaction; repeat it if a manual run was inserted between its reads and writes."""
     for _ in range(MAX_WRITE_ATTEMPTS - 1):
         try:
-            return store.write(work)
+            return store.write(work, commit_at=commit_at)
         except Conflict:
             continue
-    return store.write(work)
+    return store.write(work, commit_at=commit_at)

@@ -12,9 +12,11 @@ from timewright.core.facts import Fact, RunParked
 from timewright.core.policies.policies import QueuePolicy
 from timewright.core.run.leasing import LeasePlan, WaitingRun, WaitReason, plan_leases
 from timewright.core.run.lifecycle import RunEvent, next_run_state
+from timewright.core.run.needs import LeaseOffer
 from timewright.core.run.run import ExecutionTerms, Reason, Run, RunState
 from timewright.core.schedule.schedule import Schedule, queue_limit_key
 from timewright.errors import OutcomeUnknown
+from timewright.ledger.alerts.deliveries import deliver_facts
 from timewright.ledger.budgets.charges import defer_runs, record_charges, select_affordable
 from timewright.ledger.dependencies.follow_ups import split_by_needs
 from timewright.ledger.fact_builders import leased_fact, run_fields, skipped_fact
@@ -54,6 +56,7 @@ class _LeaseRequest(Struct, frozen=True, kw_only=True):
     queue: QueueKey | None
     length: timedelta | None
     closed_namespace: str | None
+    offer: LeaseOffer | None
 
 
 def lease_ready(
@@ -67,9 +70,11 @@ def lease_ready(
     queue: tuple[str, str] | None = None,
     length: timedelta | None = None,
     policy_file: PolicyFile | None = None,
+    offer: LeaseOffer | None = None,
 ) -> LeaseResult:
     """Lease at most `capacity` ready runs, best first; with `queue` (namespace, name), only from that queue.
 
+    With `offer`, only runs are leased that the instance can run and start now.
     While the policy file is unreadable, nothing is leased from queues: a request for a queue raises its
     error, an engine continues with runs outside of queues.
     """
@@ -86,6 +91,7 @@ def lease_ready(
         queue=queue,
         length=length,
         closed_namespace=_closed_namespace(policy_file),
+        offer=offer,
     )
     try:
         return _lease_until_granted(store, request)
@@ -163,6 +169,7 @@ def _lease(tx: Transaction, request: _LeaseRequest) -> LeaseResult:
         limits=tx.get_limits((key for run in fit for key in run.limit_keys), lock=True),
         capacity=request.capacity,
         ageing=_ageing(policies),
+        offer=request.offer,
         now=request.now,
     )
     spending = select_affordable(tx, plan.leases, terms, now=request.now)
@@ -175,6 +182,9 @@ def _lease(tx: Transaction, request: _LeaseRequest) -> LeaseResult:
     lacks_capacity = any(waiting.reason is WaitReason.CAPACITY for waiting in plan.waiting)
     more = lacks_capacity or len(granted) < len(plan.leases) or len(fit) < len(ready)
     found = _build_result(granted, terms, now=request.now, more=more, facts=facts)
+    schedules = {one.schedule.id: one.schedule for one in terms.values() if one.schedule is not None}
+    told = deliver_facts(tx, found.facts, schedules, now=request.now)
+    found = replace(found, facts=(*found.facts, *told)) if told else found
     return replace(found, deferred=len(spending.deferred)) if spending.deferred else found
 
 
@@ -184,7 +194,11 @@ def _candidates(
     """The best runs of each queue with a readable policy; with ageing, also the longest waiting ones."""
     queue_key = queue_limit_key(*request.queue) if request.queue is not None else ""
     best = tx.ready_runs(
-        now=request.now, limit=request.capacity + 1, handoff=request.handoff, queue=queue_key
+        now=request.now,
+        limit=request.capacity + 1,
+        handoff=request.handoff,
+        queue=queue_key,
+        offer=request.offer,
     )
     queues = {(run.namespace, run.queue) for run in best if run.queue}
     if not queues:
@@ -194,9 +208,10 @@ def _candidates(
     policies = {pair: policy for pair, policy in policies.items() if pair not in closed}
     found = {run.id: run for run in best if not run.queue or (run.namespace, run.queue) in policies}
     ageing = _ageing(policies)
-    for limit_keys in {run.limit_keys for run in found.values() if (run.namespace, run.queue) in ageing}:
+    aged = (run for run in found.values() if (run.namespace, run.queue) in ageing)
+    for bucket in {(run.needs, run.limit_keys) for run in aged}:
         oldest = tx.ready_runs(
-            now=request.now, limit=request.capacity, handoff=request.handoff, oldest_of=limit_keys
+            now=request.now, limit=request.capacity, handoff=request.handoff, oldest_of=bucket
         )
         found |= {run.id: run for run in oldest}
     return list(found.values()), policies

@@ -16,6 +16,7 @@ from timewright.core.schedule.governor import NO_CALENDARS
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import Handoff
 from timewright.errors import TimewrightError, UnreadableRow
+from timewright.ledger.alerts.deliveries import delivery_terms, is_delivery, load_channels
 from timewright.ledger.workflow_runs.records import step_terms
 from timewright.ports import ScheduleRecord, StoredObject, Transaction
 
@@ -109,6 +110,7 @@ def load_terms(
         policies = load_queue_policies(
             tx, {(run.namespace, run.queue) for run in wanted if _is_queue_entry(run)}
         )
+    channels = load_channels(tx, wanted)
     found: dict[str, RunTerms] = {}
     for run in wanted:
         under = of_schedules.get((run.schedule_id, run.revision))
@@ -116,6 +118,11 @@ def load_terms(
             found[run.id] = under
         elif run.parent or not (run.schedule_id or run.queue):
             terms = step_terms(tx, run)
+            found[run.id] = RunTerms(
+                None, terms or _queue_terms(run, _DEFAULT_POLICY), readable=terms is not None
+            )
+        elif is_delivery(run.queue) and not run.handoff:
+            terms = delivery_terms(run, channels)
             found[run.id] = RunTerms(
                 None, terms or _queue_terms(run, _DEFAULT_POLICY), readable=terms is not None
             )

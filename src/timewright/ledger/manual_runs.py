@@ -20,7 +20,7 @@ from timewright.core.run.following import follows_upstream
 from timewright.core.run.run import Reason, Run, RunState
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.due import displaced_by_decision
-from timewright.core.schedule.governor import baseline_source, plan_next
+from timewright.core.schedule.governor import baseline_source, plan_next, restart_interval
 from timewright.core.schedule.schedule import ScheduleProgress, ScheduleState, apply_decision
 from timewright.errors import Conflict, InvalidInput, NotAllowed, OutcomeUnknown
 from timewright.ledger.dependencies.follow_ups import use_first_follow_up
@@ -270,7 +270,8 @@ def _skip_occurrence(
         row = build_schedule_run(schedule, verdict, run_id=run_id, now=now, previous=previous)
         rows.append(replace(row, made_by=by.name))
     run = rows[-1]
-    progress = replace(progress, cursor=at, hints=progress.hints.after_run(now=at))
+    cursor, hints = max(progress.cursor, at), progress.hints.after_run(now=at)
+    progress = restart_interval(schedule, replace(progress, cursor=cursor, hints=hints), at=at)
     if follows_upstream(schedule.trigger):
         decision = Decision(use_first_follow_up(tx, record, run), source)
     elif isinstance(schedule.trigger, After):

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from timewright.core.facts import CancelRequested, Fact, RunCancelled
 from timewright.core.run.catch_up import RUNS_EVERY_MISSED
-from timewright.core.run.lifecycle import RunEvent, next_run_state
+from timewright.core.run.lifecycle import RunEvent, next_run_state, stop_deadline
 from timewright.core.run.run import Reason, Run, RunState
 from timewright.core.schedule.schedule import Schedule
+from timewright.ledger.backfills.records import continue_backfills
 from timewright.ledger.dependencies.follow_ups import notify_downstream
 from timewright.ledger.fact_builders import run_fields, skipped_fact
 from timewright.ledger.workflow_runs.advance import stop_workflows
@@ -48,14 +49,14 @@ def cancel_for_replacement(tx: Transaction, schedule: Schedule, *, now: datetime
     backlog = [run for run in current if run.state is RunState.HELD and run.created_at in passes]
     if backlog:
         newer = [run for run in current if run.state is RunState.HELD and run.created_at not in passes]
-        return Replacement(False, tuple(_cancel_runs(tx, newer, now=now, reason=Reason.SUPERSEDED)))
+        return Replacement(False, tuple(cancel_runs(tx, newer, now=now, reason=Reason.SUPERSEDED)))
     leased = [run for run in current if run.state is RunState.LEASED]
     requested = _request_cancel(tx, leased, schedule, now=now)
     requested += stop_workflows(tx, leased, reason=Reason.REPLACED.value, now=now).facts
     ready = [run for run in current if run.state is RunState.READY]
     held = [run for run in current if run.state is RunState.HELD]
-    cancelled = _cancel_runs(tx, ready, now=now, reason=Reason.REPLACED)
-    cancelled += _cancel_runs(tx, held, now=now, reason=Reason.SUPERSEDED)
+    cancelled = cancel_runs(tx, ready, now=now, reason=Reason.REPLACED)
+    cancelled += cancel_runs(tx, held, now=now, reason=Reason.SUPERSEDED)
     return Replacement(not leased, (*requested, *cancelled))
 
 
@@ -75,7 +76,7 @@ def cancel_unstarted(tx: Transaction, schedule_id: str, *, now: datetime) -> lis
         which = RunFilter(schedule_id=schedule_id, state=state, limit=PAGE_ROWS)
         while True:
             page = tx.find_runs(which)
-            facts += _cancel_runs(tx, page.rows, now=now, reason=Reason.BY_HAND)
+            facts += cancel_runs(tx, page.rows, now=now, reason=Reason.BY_HAND, ends_backfills=True)
             if not page.cursor:
                 break
             which = replace(which, cursor=page.cursor)
@@ -84,13 +85,15 @@ def cancel_unstarted(tx: Transaction, schedule_id: str, *, now: datetime) -> lis
 
 def _request_cancel(tx: Transaction, runs: Sequence[Run], schedule: Schedule, *, now: datetime) -> list[Fact]:
     reason = Reason.REPLACED.value
-    # A run may have been leased after `now` was read: the grace starts no earlier than the lease.
-    ends = [(run.id, max(now, run.leased_at or now) + schedule.lease.grace) for run in runs]
+    ends = [(run.id, stop_deadline(run, schedule.target, schedule.lease, now=now)) for run in runs]
     requested = tx.request_cancel(ends, at=now, reason=reason)
     return [CancelRequested(reason=reason, **run_fields(run, now=now)) for run in runs if run.id in requested]
 
 
-def _cancel_runs(tx: Transaction, runs: Sequence[Run], *, now: datetime, reason: Reason) -> list[Fact]:
+def cancel_runs(
+    tx: Transaction, runs: Sequence[Run], *, now: datetime, reason: Reason, ends_backfills: bool = False
+) -> list[Fact]:
+    """Cancel runs that have not started; the schedule is locked. Their backfills continue, or end."""
     after = [
         replace(run, state=next_run_state(run.state, _EVENTS[reason]), reason=reason.value, finished_at=now)
         for run in runs
@@ -99,6 +102,8 @@ def _cancel_runs(tx: Transaction, runs: Sequence[Run], *, now: datetime, reason:
         [RunChange(a, run.state, run.fence) for a, run in zip(after, runs, strict=True)]
     )
     facts = [_cancel_fact(run, now=now) for run in after if run.id in cancelled]
+    gone = [run for run in after if run.id in cancelled]
+    facts += continue_backfills(tx, gone, now=now, holds=True, ends=ends_backfills)
     # A run that waited for a retry has ended now; the others never started.
     ended = [run for run in after if run.id in cancelled and run.started_at is not None]
     if ended and tx.read_run_end_effects().has_links:

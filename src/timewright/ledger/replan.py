@@ -21,6 +21,7 @@ from timewright.core.schedule.schedule import (
     ScheduleProgress,
     ScheduleState,
     next_schedule_state,
+    own_limits,
 )
 from timewright.errors import InvalidInput, NotFound
 from timewright.ledger.admission_batch import AdmissionBatch
@@ -108,6 +109,7 @@ def create(store: Store, schedules: Sequence[Schedule], *, by: Actor, now: datet
             ]
         )
         write_links(tx, schedules)
+        tx.set_limits(own_limits(s for s in schedules if s.max_running))
         tx.add_audit([schedule_audit_entry(s, "create", by=by, now=now, after=_digest(s)) for s, _ in made])
         return [
             ChangeResult(schedule=s, progress=st, facts=(_changed_fact(s, "created", by=by, now=now),))
@@ -167,6 +169,8 @@ def _revise(
         ]
     )
     write_links(tx, [after], before=last)
+    if after.max_running != last.max_running:
+        tx.set_limits(own_limits([after]))
     if last.needs:
         facts += release_waiting(tx, [after.id], now=now)
     tx.add_audit(
@@ -181,15 +185,13 @@ def restore(
     store: Store, schedule_id: str, revision: int, *, ids: Ids, by: Actor, now: datetime
 ) -> ChangeResult:
     """Restore the definition of an earlier revision, as a new revision."""
-    old = store.read(lambda tx: tx.get_revisions([(schedule_id, revision)]))
+    key = (schedule_id, revision)
+    old, now_stored = store.read(lambda tx: (tx.get_revisions([key]), tx.get_schedules([schedule_id])))
     if not old:
-        raise NotFound(
-            f"schedule {schedule_id} has no revision {revision}",
-            field="revision",
-            value=revision,
-            fix="see `schedule revisions`",
-        )
-    return revise(store, old[schedule_id, revision], ids=ids, by=by, now=now)
+        why = f"schedule {schedule_id} has no revision {revision}"
+        raise NotFound(why, field="revision", value=revision, fix="see `schedule revisions`")
+    owner = now_stored[schedule_id].schedule.owner
+    return revise(store, replace(old[key], owner=owner), ids=ids, by=by, now=now)
 
 
 def pause(
@@ -289,12 +291,8 @@ def lock_schedule(tx: Transaction, schedule_id: str) -> ScheduleRecord:
     """Lock and return a schedule; an unknown id is an error."""
     found = tx.get_schedules([schedule_id], lock=True)
     if schedule_id not in found:
-        raise NotFound(
-            f"no schedule {schedule_id}",
-            field="schedule_id",
-            value=schedule_id,
-            fix="see `schedule list`",
-        )
+        why = f"no schedule {schedule_id}"
+        raise NotFound(why, field="schedule_id", value=schedule_id, fix="see `schedule list`")
     return found[schedule_id]
 
 

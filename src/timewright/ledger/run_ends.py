@@ -13,10 +13,12 @@ from timewright.core.policies.backoff import Steady
 from timewright.core.policies.policies import Align
 from timewright.core.recurrence.triggers import Cron, Every
 from timewright.core.run.admission import InFlightCounts
-from timewright.core.run.lifecycle import RunEvent, next_run_state, settle_schedule
+from timewright.core.run.lifecycle import RunEvent, next_run_state
 from timewright.core.run.run import Outcome, Run, RunState, Succeeded
+from timewright.core.run.schedule_end import settle_schedule
 from timewright.core.schedule.decision import Decision
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
+from timewright.ledger.backfills.records import continue_backfills, is_backfill_run
 from timewright.ledger.dependencies.follow_ups import notify_downstream
 from timewright.ledger.fact_builders import run_fields, schedule_moved_fact, schedule_stopped_fact
 from timewright.ledger.lookups import CalendarLookup, load_calendars, lock_readable_schedules
@@ -38,17 +40,20 @@ class AttemptResult(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def lock_schedules(
-    tx: Transaction, outcomes: Iterable[tuple[Schedule | None, Outcome]]
+    tx: Transaction, outcomes: Iterable[tuple[Schedule | None, Outcome, Run]]
 ) -> dict[str, ScheduleRecord]:
-    """Lock the schedules whose progress these outcomes may change; call it before locking runs."""
+    """Lock the schedules whose progress these outcomes may change; call it before locking runs.
+
+    The end of a backfill's run hands out its next one, which the lock of its schedule makes one at a time.
+    """
     is_simple: dict[int, bool] = {}  # a cache: most runs of a batch belong to the same few schedules
     affected: list[str] = []
-    for schedule, outcome in outcomes:
+    for schedule, outcome, run in outcomes:
         if schedule is None:
             continue
         if id(schedule) not in is_simple:
             is_simple[id(schedule)] = _is_simple(schedule)
-        if not (is_simple[id(schedule)] and isinstance(outcome, Succeeded)):
+        if not (is_simple[id(schedule)] and isinstance(outcome, Succeeded)) or is_backfill_run(run):
             affected.append(schedule.id)
     return lock_readable_schedules(tx, affected)
 
@@ -70,9 +75,12 @@ def apply_finished_runs(
         return []
     simple: list[str] = []
     affecting: list[Run] = []
+    # A schedule with a failure in this batch takes all its results in order: the last one counts.
+    unsuccessful = {schedule.id for run, schedule in scheduled if run.state is not RunState.SUCCEEDED}
     for run, schedule in scheduled:
         is_unlocked = locked is not None and schedule.id not in locked
-        if run.state is RunState.SUCCEEDED and (is_unlocked or _is_simple(schedule)):
+        is_simple = schedule.id not in unsuccessful and _is_simple(schedule)
+        if run.state is RunState.SUCCEEDED and (is_unlocked or is_simple):
             simple.append(schedule.id)
         else:
             affecting.append(run)
@@ -85,6 +93,7 @@ def apply_finished_runs(
     if effects.has_held_runs:
         ids = list({run.schedule_id for run, _ in scheduled})
         facts += release_held(tx, schedule_ids=ids, limit=len(ids), now=now)
+    facts += continue_backfills(tx, [run for run, _ in scheduled], now=now)
     if effects.has_links:
         facts += notify_downstream(tx, [run for run, _ in scheduled], now=now)
     return facts

@@ -12,7 +12,7 @@ from timewright.core.policies.policies import JitterSide
 from timewright.core.recurrence.triggers import After, Manual
 from timewright.core.run.admission import InFlightCounts
 from timewright.core.schedule.decision import Decision, Source
-from timewright.core.schedule.governor import is_trigger_only, pause_end, plan_next, pull_forward
+from timewright.core.schedule.governor import is_trigger_only, last_base, pause_end, plan_next, pull_forward
 from timewright.core.schedule.hints import Hints, IntervalHint, OneShotHint, PauseHint
 from timewright.core.schedule.schedule import (
     Schedule,
@@ -93,6 +93,19 @@ def pass_decided(
     return progress
 
 
+def progress_after_clock_return(
+    record: ScheduleRecord, calendars: CalendarLookup, *, decided: datetime
+) -> ScheduleProgress:
+    """The progress of a schedule whose decisions after an instant were made at a time that never was.
+
+    It goes on from there, so that catch-up decides what came due since.
+    """
+    progress = replace(record.progress, cursor=decided)
+    if progress.state is not ScheduleState.ACTIVE:
+        return progress
+    return _plan(record.schedule, progress, calendars, now=decided)
+
+
 def _cursor_after_edit(
     record: ScheduleRecord, schedule: Schedule, *, at: datetime, now: datetime
 ) -> datetime:
@@ -169,7 +182,8 @@ def progress_with_hint(
     schedule = record.schedule
     check_adaptive(schedule)
     progress = replace(record.progress, hints=_add_hint(record.progress.hints, request, now=now))
-    if progress.state is not ScheduleState.ACTIVE:
+    prolongs_pause = isinstance(request, PauseHint) and progress.paused_until is not None
+    if progress.state is not ScheduleState.ACTIVE and not prolongs_pause:
         return progress
     proposal = plan_next(schedule, progress, now=now, calendars=calendars.for_schedule(schedule))
     if not isinstance(request, PauseHint):
@@ -196,7 +210,9 @@ def progress_without_hints(
     ended_pause = replace(pause, until=min(pause.until, now)) if pause is not None else None
     progress = replace(record.progress, hints=Hints(pause=ended_pause))
     if progress.state is not ScheduleState.ACTIVE:
-        return progress
+        # A pause by hand goes on, perhaps to an earlier end than the hinted one.
+        is_timed = progress.paused_until is not None
+        return _plan(record.schedule, progress, calendars, now=now) if is_timed else progress
     if _is_due(progress, now=now):
         # The next admission needs to know until when the interval hint replaced the trigger.
         interval = record.progress.hints.interval
@@ -224,7 +240,8 @@ def finish_if_nothing_left(
 def _plan(
     schedule: Schedule, progress: ScheduleProgress, calendars: CalendarLookup, *, now: datetime
 ) -> ScheduleProgress:
-    decision = plan_next(schedule, progress, now=now, calendars=calendars.for_schedule(schedule))
+    base = last_base(schedule, progress)
+    decision = plan_next(schedule, progress, now=now, base=base, calendars=calendars.for_schedule(schedule))
     return apply_decision(schedule, progress, decision)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -21,10 +21,18 @@ from timewright.core.facts import (
     RunWillRetry,
 )
 from timewright.core.policies.policies import Delivery
-from timewright.core.run.lifecycle import RunEvent, Settlement, next_run_state, restart_run, settle_outcome
+from timewright.core.run.lifecycle import (
+    RunEvent,
+    Settlement,
+    next_run_state,
+    restart_run,
+    settle_outcome,
+    stop_deadline,
+)
 from timewright.core.run.run import Cancelled, Failed, Lost, Reason, Run, RunState, Succeeded
-from timewright.core.schedule.schedule import ScheduleState
+from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.errors import NotAllowed, NotFound, OutcomeUnknown
+from timewright.ledger.alerts.deliveries import deliver_facts
 from timewright.ledger.budgets.charges import may_change_budgets, settle_charges
 from timewright.ledger.budgets.provider_windows import EndedLease
 from timewright.ledger.fact_builders import run_fields, succeeded_fact
@@ -96,8 +104,7 @@ def cancel(
         why = reason or Reason.BY_HAND.value
         tx.add_audit([_audit_entry(run, "run.cancel", actor=actor, origin=origin, reason=reason, now=now)])
         if run.state is RunState.LEASED:
-            # It may have been leased after `now` was read: the grace starts no earlier than the lease.
-            until = max(now, run.leased_at or now) + under.terms.lease.grace
+            until = stop_deadline(run, under.terms.target, under.terms.lease, now=now)
             tx.request_cancel([(run.id, until)], at=now, reason=why)
             ends = settle_workflows(
                 tx, stop_workflows(tx, [replace(run, reason=why)], reason=why, now=now), now=now
@@ -160,7 +167,9 @@ def _settle(
     launched = launch_workflows(tx, newest, terms, now=now)
     to_settle = launched.results
     # Lock schedules before runs: every transaction takes its locks in this order.
-    locked = lock_schedules(tx, ((terms[i].schedule, result.outcome) for i, result in to_settle.items()))
+    locked = lock_schedules(
+        tx, ((terms[i].schedule, result.outcome, result.run) for i, result in to_settle.items())
+    )
     cancelled = _cancel_requested(tx, to_settle.values())
     settlements = {
         i: _settlement(result, terms[i], cancelled=cancelled.get(i), now=now)
@@ -180,6 +189,7 @@ def _settle(
         *(_stale_fact(result.run, now=now) for result in stale),
         *apply_finished_runs(tx, [(run, terms[run.id].schedule) for run in ended], now=now, locked=locked),
     ]
+    facts += deliver_facts(tx, facts, _schedules_of(terms), now=now)
     if launched.changes is not NO_CHANGES or any(run.parent for run in ended):
         facts += [
             *settle_workflows(tx, launched.changes, now=now),
@@ -191,6 +201,10 @@ def _settle(
         ]
         facts += settle_charges(tx, leases, now=now)
     return SettleResult(facts=tuple(facts), stale=tuple(r.run.id for r in stale), ended=tuple(ended))
+
+
+def _schedules_of(terms: Mapping[str, RunTerms]) -> dict[str, Schedule]:
+    return {one.schedule.id: one.schedule for one in terms.values() if one.schedule is not None}
 
 
 def _newest(results: Sequence[AttemptResult]) -> dict[str, AttemptResult]:
@@ -248,6 +262,7 @@ def _written_before(tx: Transaction, missing: Sequence[Settlement]) -> set[str]:
         for s in missing
         if any(
             (a.fence, a.lease_id, a.outcome) == (s.attempt.fence, s.attempt.lease_id, s.attempt.outcome)
+            and (a.outcome != Reason.LOST or a.error == s.attempt.error)
             for a in ends.get(s.run.id, ())
         )
     }
@@ -265,7 +280,7 @@ def _settlement_fact(s: Settlement, *, now: datetime) -> Fact:
     if s.event is RunEvent.RETRY:
         return RunWillRetry(fence=fence, attempts=run.attempts, error=run.error, fire_at=run.fire_at, **start)
     if s.event is RunEvent.RELEASE:
-        return RunReleased(fence=fence, reason=run.reason, **start)
+        return RunReleased(fence=fence, reason=run.reason, error=run.error, **start)
     if s.event is RunEvent.PARK:
         return RunParked(fence=fence, attempts=run.attempts, reason=run.reason, error=run.error, **start)
     if s.event is RunEvent.CANCEL:

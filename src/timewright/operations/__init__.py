@@ -1,19 +1,30 @@
 """Operations: the one list of everything a caller can do; every interface derives from it.
 
 `operations` is the registry, filled by importing the modules below. Each folder is a feature: `schedules`,
-`runs`, `queues`, `hints`, `workflows`, `budgets`, `calendars`, `explain`, `access` and `health`.
+`runs`, `queues`, `hints`, `workflows`, `budgets`, `calendars`, `explain`, `access`, `alerts` and `health`.
 """
 
 from __future__ import annotations
 
 from timewright.operations.access import audit, keys, namespaces, secrets
+from timewright.operations.alerts import channels, incidents, pings
 from timewright.operations.budgets import budgets as _budgets
 from timewright.operations.budgets import providers
 from timewright.operations.calendars import calendars as _calendars
 from timewright.operations.calendars import feed
 from timewright.operations.context import OperationContext
+from timewright.operations.definitions import export, plan, schema
 from timewright.operations.explain import explain as _explain
-from timewright.operations.health import doctor, instances, load_forecast, overdue, overview, verify
+from timewright.operations.health import (
+    doctor,
+    instances,
+    lint,
+    load_forecast,
+    overdue,
+    overview,
+    pauses,
+    verify,
+)
 from timewright.operations.health import health as _health
 from timewright.operations.hints import analyses
 from timewright.operations.hints import hints as _hints
@@ -24,6 +35,7 @@ from timewright.operations.runs import logs, result_trends
 from timewright.operations.runs import runs as _runs
 from timewright.operations.schedules import (
     approvals,
+    backfills,
     groups,
     manual_runs,
     notes,
@@ -34,7 +46,7 @@ from timewright.operations.schedules import (
     target_test,
     writes,
 )
-from timewright.operations.workflows import workflow_runs
+from timewright.operations.workflows import workflow_approvals, workflow_runs
 from timewright.operations.workflows import workflows as _workflows
 
 __all__ = ["Operation", "OperationContext", "OperationRegistry", "OperationRequest", "operations"]
@@ -47,13 +59,17 @@ _REGISTERED = (
     audit,
     _budgets,
     _calendars,
+    channels,
     doctor,
+    lint,
     _explain,
+    export,
     feed,
     groups,
     _health,
     _hints,
     import_file,
+    incidents,
     instances,
     keys,
     lease_results,
@@ -61,12 +77,16 @@ _REGISTERED = (
     limits,
     load_forecast,
     logs,
+    backfills,
     manual_runs,
     namespaces,
     notes,
     overdue,
     overview,
     pause_archive,
+    pauses,
+    pings,
+    plan,
     policies,
     providers,
     queries,
@@ -75,9 +95,11 @@ _REGISTERED = (
     result_trends,
     revisions,
     _runs,
+    schema,
     secrets,
     target_test,
     verify,
+    workflow_approvals,
     workflow_runs,
     _workflows,
     writes,

@@ -14,6 +14,7 @@ from timewright.core.run.run import Outcome
 from timewright.core.sensitive_keys import redact_text
 from timewright.core.target import AnyTarget
 from timewright.ledger.queues.policy_file import PolicyFile
+from timewright.ledger.records.namespaces import read_namespace
 from timewright.ledger.replan import Actor
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.access.callers import LOCAL_CALLER, Caller
@@ -48,6 +49,10 @@ class OperationContext(Struct, frozen=True, kw_only=True):
     check_target: TargetCheck | None = None
     known_functions: Callable[[], frozenset[str]] | None = None
     broken_functions: Callable[[], Mapping[str, str]] | None = None
+    system_zone: str = ""
+    """The zone of the caller's machine, if the caller is a person or a program on it."""
+    file_zone: str = ""
+    """The zone of the file that the request comes from; it wins over every setting."""
     notify: Callable[[Sequence[Fact]], None]
     remote: Callable[[str, Mapping[str, Any]], dict[str, Any]] | None = None
     """Forwards an operation (name, request) to a server, when the store belongs to one."""
@@ -55,6 +60,17 @@ class OperationContext(Struct, frozen=True, kw_only=True):
     def now(self) -> datetime:
         """Return the store's time; each operation reads it once."""
         return self.store.now()
+
+    def default_zone(self) -> str:
+        """Return the zone of times that name none: of the file, key, namespace, settings or host."""
+        return (
+            self.file_zone
+            or self.caller.zone
+            or self.store.read(lambda tx: read_namespace(tx, self.namespace)).zone
+            or self.settings.zone
+            or self.system_zone
+            or "UTC"
+        )
 
     def queue_policy_file(self) -> PolicyFile | None:
         """Return the policy file of this namespace's queues, if there is one."""
@@ -77,7 +93,7 @@ class NestedStore:
         """Return the instant at which the transaction began."""
         return self._now
 
-    def write(self, work: Callable[[Transaction], T]) -> T:
+    def write(self, work: Callable[[Transaction], T], *, commit_at: datetime | None = None) -> T:
         """Run `work` as a part of the transaction."""
         return work(self._tx)
 

@@ -63,6 +63,18 @@ def run_once(
     raise Conflict("another request is using this key right now", field="idempotency-key", fix="try again")
 
 
+def claim_once(context: OperationContext, key: str) -> bool:
+    """Claim a key of this caller; return False if it was claimed before, in any process."""
+    name = _digest([context.caller.key, context.caller.actor, context.namespace, key])
+    if context.store.read(lambda tx: _find(tx, name, now=context.now())) is not None:
+        return False
+    try:
+        _store_answer(context, name, {})
+    except _KeyClaimed:
+        return False
+    return True
+
+
 class IdempotencyCleanup:
     """Deletes expired answers every six hours, triggered by requests that store new ones."""
 

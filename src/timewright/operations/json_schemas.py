@@ -16,7 +16,7 @@ from timewright.operations.registry import Operation
 Schema = dict[str, Any]
 
 # Fields that only Timewright writes.
-_SERVER_FIELDS = frozenset({"id", "namespace", "revision", "created_at", "created_by", "origin"})
+_SERVER_FIELDS = frozenset({"id", "namespace", "revision", "created_at", "created_by", "origin", "owner"})
 _DURATION: Schema = {"type": "string", "description": "a duration: 90s, 15m, 1h30m, 7d or PT15M"}
 _INSTANT: Schema = {"type": "string", "format": "date-time"}
 # Shorthand fields for `trigger` and `target`.

@@ -24,7 +24,7 @@ class NonBlockingStore:
         """Run `work` over one consistent snapshot of the store."""
         return self._nonblocking_reader.read(work)
 
-    def write(self, work: Callable[[Transaction], T]) -> T:
+    def write(self, work: Callable[[Transaction], T], *, commit_at: datetime | None = None) -> T:
         """Raise WouldBlock: a write waits for the disk."""
         raise WouldBlock
 

@@ -32,8 +32,8 @@ SAMPLE_OCCURRENCES = 3
 # Workers call these as often as they work, and they add nothing: they count against no quota.
 _LEASING = ("lease", "renew", "complete", "release", "reclaim", "drain")
 LEASE_OPERATIONS = frozenset({"run report", *(f"queue {verb}" for verb in _LEASING)})
-# These act outside the store and write nothing: no transaction may stay open around them.
-EXTERNAL_OPERATIONS = frozenset({"schedule test"})
+# No transaction may stay open around these: they act outside the store, or set the clock of the store itself.
+EXTERNAL_OPERATIONS = frozenset({"clock accept", "schedule test"})
 
 
 def perform_within_quota(

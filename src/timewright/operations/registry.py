@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from timewright.core.input.encoding import encode
 from timewright.errors import NotFound
+from timewright.operations.access.agent_permissions import check_agent_permission
 from timewright.operations.access.callers import Scope, require_scope
 from timewright.operations.context import OperationContext, dry_run
 from timewright.operations.quotas import (
@@ -124,7 +125,9 @@ class Operation(Struct, Generic[R], frozen=True, kw_only=True):
     def perform_payload(self, context: OperationContext, payload: Mapping[str, Any]) -> Any:
         """Check the scope, parse the payload and perform; return the answer as a Struct."""
         require_scope(context.caller, self.scope, operation=self.name)
-        request = parse_request(payload, self.request_type, now=context.now)
+        if not self.read_only:
+            check_agent_permission(context, self.name)
+        request = parse_request(payload, self.request_type, now=context.now, zone=context.default_zone)
         try:
             return self._perform_checked(context, payload, request)
         finally:
@@ -140,7 +143,7 @@ class Operation(Struct, Generic[R], frozen=True, kw_only=True):
         if context.caller.local or not isinstance(request, WriteRequest) or self.name in LEASE_OPERATIONS:
             return self.perform(context, request)
         if self.name in EXTERNAL_OPERATIONS:
-            if not request.dry_run:
+            if not request.dry_run and self.name == "schedule test":
                 charge_target_test(context, payload)
             return self.perform(context, request)
         return perform_within_quota(

@@ -13,17 +13,20 @@ from msgspec import Struct
 from msgspec import inspect as mi
 from msgspec.structs import replace
 
-from timewright.core.input.aliases import FIELD_ALIASES, snake_case
+from timewright.core.input.aliases import FIELD_ALIASES, SHORT_FIELDS, snake_case
 from timewright.core.input.decode import decode
 from timewright.core.input.foreign_fields import REPLACEMENTS
 from timewright.core.input.input_errors import unknown_field
-from timewright.core.input.instant_text import instant_fields, resolve_instants
+from timewright.core.input.instant_text import DefaultZone, instant_fields, resolve_instants
 from timewright.core.input.struct_decoder import canonical_fields, check_size, is_field_name, type_info
+from timewright.core.schedule.schedule import Schedule
 from timewright.errors import TimewrightError, UnknownField
 
 R = TypeVar("R", bound=Struct)
 
 MAX_PLAIN_CHARS = 4_000
+# Fields that only Timewright writes.
+SYSTEM_FIELDS = frozenset({"id", "namespace", "created_at", "created_by", "origin", "owner"})
 MAX_PLAIN_INT = 2**53
 _SIMPLE_TYPES = (mi.IntType, mi.BoolType, mi.EnumType, mi.NoneType, mi.DictType, mi.AnyType)
 
@@ -37,7 +40,7 @@ def parse_request(
     request: type[R],
     *,
     now: Callable[[], datetime] | None = None,
-    zone: str = "UTC",
+    zone: DefaultZone = "UTC",
 ) -> R:
     """Parse a request; an unknown field raises an error that names the most similar known field.
 
@@ -134,6 +137,7 @@ def _check_known(key: Any, own: set[str], model: type[Struct]) -> None:
     try:
         canonical_fields({key: None}, model)
     except UnknownField:
-        known = {*own, *model.__struct_encode_fields__}
+        written = SHORT_FIELDS if model is Schedule else ()
+        known = {*own, *written, *model.__struct_encode_fields__} - SYSTEM_FIELDS
         meant = REPLACEMENTS.get(model, {}).get(snake_case(key), "")
         raise unknown_field("", key, known, aliases=FIELD_ALIASES.get(model, {}), replacement=meant) from None

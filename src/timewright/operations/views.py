@@ -11,13 +11,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from timewright.core.recurrence.triggers import AnyTrigger
+from timewright.core.recurrence.triggers import AnyTrigger, Manual, zone_of
 from timewright.core.run.run import Attempt, Run, RunState, run_idempotency_key
 from timewright.core.schedule.decision import Candidate, Decision, Source
 from timewright.core.schedule.forecast import Preview, forecast, forecast_on_time
 from timewright.core.schedule.governor import is_trigger_only
 from timewright.core.schedule.hints import NO_HINTS
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
+from timewright.core.zones import local_time
 from timewright.errors import UnreadableRow
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.records.notes import occurrence_notes
@@ -41,6 +42,10 @@ class ScheduleSummary(Struct, frozen=True, kw_only=True):
     trigger: str
     target: str
     next_at: datetime | None
+    zone: str
+    """The zone of its wall-clock times; empty if it has none."""
+    next_local: str
+    """The next time in that zone."""
     source: Source | None
     paused_until: datetime | None
     last_run_at: datetime | None
@@ -86,6 +91,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     reason: str
     source: Source
     attempts: int
+    losses: int
     fence: int
     queue: str
     priority: int
@@ -197,7 +203,7 @@ def _detail(record: ScheduleRecord, ahead: tuple[Preview, ...]) -> ScheduleDetai
     return ScheduleDetail(
         schedule=schedule,
         progress=progress,
-        trigger=_describe(schedule.trigger),
+        trigger=_describe(schedule.trigger, schedule.run_at_start),
         decision=_decision(schedule, progress),
         in_flight=record.in_flight.live,
         held=record.in_flight.held,
@@ -239,15 +245,18 @@ def add_last_runs(tx: Transaction, rows: Sequence[ScheduleSummary]) -> tuple[Sch
 def summarize_schedule(shown: ScheduleListRow | ScheduleRecord) -> ScheduleSummary:
     """A schedule in a list."""
     schedule, progress = shown.schedule, shown.progress
+    zone = zone_of(schedule.trigger) or ""
     return ScheduleSummary(
         id=schedule.id,
         name=schedule.name,
         group=schedule.group,
         state=progress.state,
         reason=progress.reason,
-        trigger=_describe(schedule.trigger),
+        trigger=_describe(schedule.trigger, schedule.run_at_start),
         target=str(type(schedule.target).__struct_config__.tag),
         next_at=progress.next_at,
+        zone=zone,
+        next_local=local_time(progress.next_at, zone),
         source=progress.source,
         paused_until=progress.paused_until,
         last_run_at=None,
@@ -345,8 +354,10 @@ def readable_schedules(tx: Transaction, ids: Sequence[str]) -> dict[str, Schedul
 
 
 @lru_cache(maxsize=4096)
-def _describe(trigger: AnyTrigger) -> str:
+def _describe(trigger: AnyTrigger, run_at_start: bool = False) -> str:
     """Return the trigger's description; cached, because every list needs it."""
+    if run_at_start:
+        return "at start" if isinstance(trigger, Manual) else f"{trigger.describe()}, and at start"
     return trigger.describe()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 from timewright.errors import InvalidInput
 from timewright.operations import OperationContext
@@ -47,4 +48,7 @@ def build_advisor(context: OperationContext, settings: Settings) -> Advisor:
             rule="planner: llm needs a model",
             fix="advisor: {model: NAME, key: env:OPENAI_API_KEY}",
         )
-    return LlmAdvisor(terms, key=lambda: read_advisor_key(context, terms.key, environment=os.environ))
+    host = urlsplit(terms.base_url).hostname or ""
+    return LlmAdvisor(
+        terms, key=lambda: read_advisor_key(context, terms.key, host=host, environment=os.environ)
+    )

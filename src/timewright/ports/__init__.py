@@ -12,7 +12,7 @@ from timewright.core.calendars import occurrence_before
 from timewright.core.facts import Fact
 from timewright.core.recurrence.triggers import AnyTrigger
 from timewright.core.run.run import Outcome, idempotency_key
-from timewright.core.target import AnyTarget
+from timewright.core.target import RunTarget
 from timewright.ports.advisor import Advisor, AdvisorReport, CallTool
 from timewright.ports.rows import (
     AuditEntry,
@@ -78,6 +78,10 @@ class Clock(Protocol):
         """Return seconds on a clock that never goes back; only differences are meaningful."""
         ...
 
+    def sleep(self, seconds: float) -> None:
+        """Block for at least this long."""
+        ...
+
 
 class Ids(Protocol):
     """Makes unique ids that sort by time."""
@@ -94,7 +98,7 @@ class Launch(Struct, frozen=True, kw_only=True, gc=False):
     namespace: str
     schedule_id: str
     schedule_name: str
-    target: AnyTarget
+    target: RunTarget
     fence: int
     attempt: int
     planned_at: datetime
@@ -106,7 +110,7 @@ class Launch(Struct, frozen=True, kw_only=True, gc=False):
     missed: int = 0
     fired_by: tuple[int, ...] = ()
     source: str = ""
-    time_limit: timedelta
+    time_limit: timedelta | None = None
     grace: timedelta
     payload: Any = None
     metadata: Mapping[str, Any] = {}
@@ -140,6 +144,11 @@ class RunHandle(Protocol):
     def stop(self, reason: str) -> None:
         """Request a stop: graceful first, forced after the grace period where possible. Never blocks."""
         ...
+
+
+def must_return(work: RunHandle | None) -> bool:
+    """Whether work cannot be killed: its run stays leased until it has returned."""
+    return getattr(work, "must_return", False) is True
 
 
 class Target(Protocol):

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 from timewright.core.budgets.budgets import AccountKey, BudgetCatalog, BudgetUsage, Charge
+from timewright.core.schedule.pauses import Pause
 from timewright.ports.rows import (
     AuditEntry,
     Page,
@@ -97,6 +98,18 @@ class ObjectQueries(Protocol):
         """Return the number of the first audit entry whose hash does not match, if any."""
         ...
 
+    def add_pause(self, pause: Pause) -> None:
+        """Insert a pause; it holds from this commit on."""
+        ...
+
+    def open_pauses(self) -> list[Pause]:
+        """Return the pauses that nobody ended, oldest first; also those that have reached their end."""
+        ...
+
+    def end_pause(self, pause_id: str, *, by: str, now: datetime) -> bool:
+        """End a pause; returns whether it was open."""
+        ...
+
     def get_meta(self, name: str) -> str | None:
         """Return a single value about the store."""
         ...
@@ -109,8 +122,8 @@ class ObjectQueries(Protocol):
         """Return a page of store values whose names begin with `prefix`, by name."""
         ...
 
-    def lock(self, name: Literal["links", "budgets"]) -> None:
-        """Lock all links or all budgets against other writers until the transaction ends.
+    def lock(self, name: Literal["links", "budgets", "alerts_checked_at"]) -> None:
+        """Lock all links, budgets or incidents against other writers until the transaction ends.
 
         With the links locked, two writers cannot form a cycle together.
         """

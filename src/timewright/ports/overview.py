@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 
 from timewright.core.moments import ZERO
+from timewright.core.run.needs import LeaseOffer
 from timewright.ports.pending_work import PendingWork
 from timewright.ports.rows import (
     LiveCount,
@@ -68,8 +69,9 @@ class OverviewQueries(Protocol):
         orphan_after: timedelta = ZERO,
         with_lease_end: bool = False,
         with_held: bool = False,
+        offer: LeaseOffer | None = None,
     ) -> PendingWork:
-        """Return the pending work of a holder that serves a shard. Read-only.
+        """Return the pending work of a holder that serves a shard and can run what it offers. Read-only.
 
         Schedules outside `shard` count as due only `orphan_after` later; a shard of None owns no schedule.
         """

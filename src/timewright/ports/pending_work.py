@@ -16,7 +16,9 @@ class PendingWork(Struct, frozen=True, kw_only=True):
     """
 
     schedule_due_at: datetime | None = None
-    """The earliest wake-up of a schedule."""
+    """When the next schedule is due here."""
+    first_wake_at: datetime | None = None
+    """The earliest wake-up of all schedules, where a scan may begin."""
     run_due_at: datetime | None = None
     """The earliest instant of a deferred run."""
     has_ready_runs: bool = False
@@ -29,6 +31,8 @@ class PendingWork(Struct, frozen=True, kw_only=True):
     """The earliest end of a lease, if read."""
     has_releasable_runs: bool = False
     """Whether a held run can be released, if read."""
+    has_wakeable_schedules: bool = False
+    """Whether due schedules were set aside that the holder can run, if read."""
 
     @property
     def wake_at(self) -> datetime | None:

@@ -67,11 +67,15 @@ class Grant(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Renewal(Struct, frozen=True):
-    """A lease to renew. It takes effect only if the fence still matches."""
+    """A lease to renew. It takes effect only if the fence still matches.
+
+    A run that was asked to stop is renewed only `despite_cancel`: its work cannot be killed and still runs.
+    """
 
     run_id: str
     fence: int
     lease_until: datetime
+    despite_cancel: bool = False
 
 
 class Renewed(Struct, frozen=True):

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from timewright.core.run.leasing import LimitUsage
+from timewright.core.run.needs import LeaseOffer
 from timewright.core.run.run import Attempt, Run
 from timewright.ports.attempt_output import AttemptOutput
 from timewright.ports.rows import (
@@ -33,6 +34,14 @@ class RunQueries(Protocol):
 
         A store may still be writing when this returns; the next query waits for it.
         """
+        ...
+
+    def shorten_leases(self, *, now: datetime, until: datetime, latest: datetime) -> None:
+        """End every lease at `until` that was granted beyond `latest`, by a clock that was wrong."""
+        ...
+
+    def delete_runs(self, ids: Sequence[str]) -> None:
+        """Delete finished runs and their attempts, to repair a schedule's history."""
         ...
 
     def relink_runs(self, links: Sequence[tuple[str, str]]) -> None:
@@ -78,13 +87,31 @@ class RunQueries(Protocol):
         limit: int,
         handoff: bool = False,
         queue: str = "",
-        oldest_of: tuple[str, ...] | None = None,
+        oldest_of: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
+        offer: LeaseOffer | None = None,
     ) -> list[Run]:
         """Return runs that may start, best first, at most `limit` of each set with the same limits.
 
         `queue` is the limit key of a queue: only runs under that limit are returned. `oldest_of` are the
-        limit keys of one set: its longest waiting runs are returned, in any priority, for queues with aging.
+        needs and limit keys of one bucket: its longest waiting runs are returned, in any priority, for queues
+        with aging. With `offer`, only rows of buckets are read that the instance can start now.
         """
+        ...
+
+    def first_ready_runs(self) -> list[Run]:
+        """Return the first ready run of each bucket with needs, without locking."""
+        ...
+
+    def wake_waiting_schedules(self, offer: LeaseOffer, *, now: datetime) -> int:
+        """Make the set-aside schedules due that this offer can run; returns how many buckets they had."""
+        ...
+
+    def set_aside(self, schedules: Sequence[tuple[str, tuple[str, ...]]], *, until: datetime) -> None:
+        """Take schedules with these needs out of what is due, until an instant or until one can run them."""
+        ...
+
+    def set_aside_schedules(self, *, limit: int) -> list[str]:
+        """Return the ids of schedules that were set aside, because no instance could run them."""
         ...
 
     def lease_runs(self, grants: Sequence[Grant]) -> list[Run]:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from timewright.core.schedule.schedule import Schedule, ScheduleProgress
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.ports.rows import (
     OnTimeStep,
     Page,
@@ -24,6 +24,15 @@ class ScheduleListRow(Struct, frozen=True, gc=False):
 
     schedule: Schedule
     progress: ScheduleProgress
+
+
+class ScheduleHead(Struct, frozen=True, gc=False):
+    """A schedule without its definition: which revision it is at, and its state."""
+
+    id: str
+    name: str
+    revision: int
+    state: ScheduleState
 
 
 class ScheduleSnapshot(Struct, frozen=True, gc=False):
@@ -59,6 +68,14 @@ class ScheduleQueries(Protocol):
 
     def find_schedule_id(self, namespace: str, name: str) -> str | None:
         """Return the id of a schedule by its name."""
+        ...
+
+    def find_schedule_heads(self, namespace: str, names: Iterable[str]) -> dict[str, ScheduleHead]:
+        """Return schedules by name, in any state, without their definitions; also unreadable ones."""
+        ...
+
+    def find_schedules_at_start(self) -> list[str]:
+        """Return the ids of active schedules that may have `run_at_start`."""
         ...
 
     def find_schedules(self, which: ScheduleFilter) -> Page:

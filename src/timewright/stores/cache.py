@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from time import monotonic
 
+from msgspec import Struct
+
 from timewright.core.budgets.budgets import BudgetCatalog
+from timewright.core.run.needs import Offer
 from timewright.core.schedule.schedule import Schedule
 from timewright.ports import Page, ScheduleRecord
+from timewright.ports.alerts import StoredChannel
 from timewright.ports.schedules import ScheduleListRow, ScheduleSnapshot
 from timewright.stores.rows import Row
 
@@ -19,6 +23,15 @@ NO_BUDGETS_TTL_S = 1.0
 RevisionKey = tuple[str, int]
 # Everything a page depends on: namespace, limit, and all its rows as one text.
 PageKey = tuple[str, int, str]
+
+
+class BucketList(Struct, frozen=True):
+    """The ready buckets up to an id, and those of them that an offer can serve."""
+
+    newest: int = 0
+    buckets: tuple[str, ...] = ("",)
+    offer: Offer | None = None
+    served: tuple[str, ...] = ()
 
 
 class RowCache:
@@ -39,6 +52,11 @@ class RowCache:
         self._since = monotonic()
         self.budgets: tuple[int, BudgetCatalog] | None = None
         self.no_budgets_since = -CACHE_TTL_S
+        self.buckets = BucketList()
+        # Buckets that are committed: the listed ones, and others that a writer has found.
+        self.known_buckets: set[str] = set()
+        # The channels, and when they were read.
+        self.channels: tuple[float, tuple[StoredChannel, ...]] | None = None
 
     def revisions(self) -> dict[RevisionKey, Schedule]:
         """Return the cached definitions, after expiry."""
@@ -51,6 +69,7 @@ class RowCache:
             self._revisions, self._records, self._since = {}, {}, monotonic()
             self._snapshots, self.list_rows, self._pages = {}, {}, {}
             self.budgets = None
+            self.buckets, self.known_buckets = BucketList(), set()
 
     def has_no_budgets(self) -> bool:
         """Whether there were no budgets within the last NO_BUDGETS_TTL_S.

@@ -109,7 +109,7 @@ def run_row(run: Run) -> tuple[Any, ...]:
         run.source._value_,
         run.revision,
         run.queue,
-        ready_bucket(run.limit_keys) if run.limit_keys else "",
+        ready_bucket(run.needs, run.limit_keys) if run.needs or run.limit_keys else "",
         run.priority,
         1 if run.exclusive else 0,
         1 if run.handoff else 0,
@@ -134,6 +134,7 @@ def read_run(row: Row) -> Run:
         planned_at = EPOCH + row[4] * MICROSECOND
         fire_at = planned_at if row[5] == row[4] else EPOCH + row[5] * MICROSECOND
         extra = _read_extra(row[32]) if row[32] else _NO_EXTRA
+        needs, limit_keys = split_bucket(row[11])
         return Run(
             id=row[0],
             namespace=row[1],
@@ -146,7 +147,8 @@ def read_run(row: Row) -> Run:
             source=SOURCES[row[8]],
             revision=row[9],
             queue=row[10],
-            limit_keys=limit_keys_of(row[11]),
+            limit_keys=limit_keys,
+            needs=needs,
             priority=row[12],
             exclusive=row[13] == 1,
             handoff=row[14] == 1,
@@ -167,6 +169,8 @@ def read_run(row: Row) -> Run:
             error=row[29],
             parent=row[30],
             previous=row[31],
+            losses=row[33],
+            deferred_since=to_instant(row[34]),
             trail=extra.trail,
             missed=extra.missed,
             fired_by=extra.fired_by,
@@ -178,7 +182,7 @@ def read_run(row: Row) -> Run:
         raise UnreadableRow(f"run {row[0]} cannot be read: {error}", field="runs", value=row[0]) from error
 
 
-def read_fresh_run(row: Row, limit_keys: tuple[str, ...]) -> Run:
+def read_fresh_run(row: Row, needs: tuple[str, ...], limit_keys: tuple[str, ...]) -> Run:
     """Decode a run that was never leased, from the few columns of `ready_runs_of_bucket`."""
     (
         run_id,
@@ -214,6 +218,7 @@ def read_fresh_run(row: Row, limit_keys: tuple[str, ...]) -> Run:
             revision=revision,
             queue=queue,
             limit_keys=limit_keys,
+            needs=needs,
             priority=priority,
             exclusive=exclusive == 1,
             handoff=handoff == 1,
@@ -242,6 +247,8 @@ def settled_columns(settled: Sequence[tuple[Run, Attempt]]) -> tuple[list[Any], 
         [storable_text(run.reason) if run.reason else "" for run in runs],
         [run.attempts for run in runs],
         [run.refunds for run in runs],
+        [run.losses for run in runs],
+        [micros_or_none(run.deferred_since) for run in runs],
         [cached_micros(run.started_at) if run.started_at is not None else None for run in runs],
         [cached_micros(run.finished_at) if run.finished_at is not None else None for run in runs],
         [storable_text(run.outcome_label) if run.outcome_label else "" for run in runs],
@@ -261,6 +268,8 @@ def changed_row(run: Run, *, expected_state: RunState, expected_fence: int) -> t
         storable_text(run.reason),
         run.attempts,
         run.refunds,
+        run.losses,
+        micros_or_none(run.deferred_since),
         micros_or_none(run.finished_at),
         storable_text(run.error),
     )
@@ -322,14 +331,17 @@ def _mended(value: Any) -> Any:
     return value
 
 
-def ready_bucket(limit_keys: tuple[str, ...]) -> str:
-    """Return the bucket of ready runs that share the same limits. Keys contain no line feed."""
-    return "\n".join(limit_keys)
+def ready_bucket(needs: tuple[str, ...], limit_keys: tuple[str, ...]) -> str:
+    """Return the bucket of ready runs that share their needs and limits. Neither contains a line feed."""
+    bucket = "\n".join(needs)
+    return storable_text("\n\n".join((bucket, "\n".join(limit_keys))) if limit_keys else bucket)
 
 
-def limit_keys_of(bucket: str) -> tuple[str, ...]:
-    """The inverse of `ready_bucket`."""
-    return tuple(bucket.split("\n")) if bucket else ()
+@lru_cache(maxsize=4096)
+def split_bucket(bucket: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The inverse of `ready_bucket`: the needs and the limit keys."""
+    needs, _, limit_keys = bucket.partition("\n\n")
+    return tuple(needs.split("\n")) if needs else (), tuple(limit_keys.split("\n")) if limit_keys else ()
 
 
 def extra_json(run: Run) -> str:

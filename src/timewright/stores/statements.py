@@ -23,7 +23,8 @@ Columns = tuple[tuple[str, str], ...]
 RUN_COLUMNS = """
     id namespace schedule_id dedupe_scope planned_at fire_at state reason source revision queue ready_bucket
     priority exclusive handoff attempts refunds fence last_of dropped created_at started_at finished_at
-    lease_id holder leased_at lease_until cancel_at outcome_label error parent previous extra
+    lease_id holder leased_at lease_until cancel_at outcome_label error parent previous extra losses
+    deferred_since
 """
 
 
@@ -141,6 +142,8 @@ def _postgres_shared_rows(body: str, columns: Columns, varying: tuple[int, ...])
 
 def _sqlite_placeholder(name: str, argument: str) -> str:
     # Changed rows are counted instead, which costs less than RETURNING.
+    if name == "each":
+        return f"json_each(:{argument}) wanted"
     return f"IN (SELECT value FROM json_each(:{argument}))" if name == "in" else ""
 
 
@@ -148,6 +151,7 @@ def _postgres_placeholder(name: str, argument: str) -> str:
     of = f" OF {argument}" if argument else ""
     return {
         "in": f"= ANY(:{argument}::text[])",
+        "each": f"unnest(:{argument}::text[]) AS wanted (value)",
         "changed": f"RETURNING {argument}.id",
         "lock": f"FOR UPDATE{of}",
         "skip_locked": f"FOR UPDATE{of} SKIP LOCKED",

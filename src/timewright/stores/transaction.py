@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from timewright.stores.queries.admission import SqlAdmissionQueries
-from timewright.stores.queries.attempt_output import SqlOutputQueries
+from timewright.stores.queries.alerts import SqlAlertQueries
 from timewright.stores.queries.budgets import SqlBudgetQueries
+from timewright.stores.queries.leases import SqlOutputQueries
 from timewright.stores.queries.links import SqlLinkQueries
 from timewright.stores.queries.objects import SqlObjectQueries
 from timewright.stores.queries.overview import SqlOverviewQueries
@@ -25,5 +26,6 @@ class SqlTransaction(
     SqlLinkQueries,
     SqlOutputQueries,
     SqlBudgetQueries,
+    SqlAlertQueries,
 ):
     """Implements `ports.Transaction`; the databases differ only in the executor."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -103,7 +104,7 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     missed: int = 0
     fired_by: tuple[int, ...] = ()
     source: str = ""
-    time_limit: timedelta
+    time_limit: timedelta | None = None
     payload: Any = None
     metadata: Mapping[str, Any] = {}
     traceparent: str = ""
@@ -144,7 +145,8 @@ class Context:
     @classmethod
     def begin(cls, facts: RunInfo | Launch, *, cancelled: Cancellation) -> Context:
         """Create the context of a call that starts now."""
-        return cls(facts, cancelled=cancelled, deadline=_monotonic() + facts.time_limit.total_seconds())
+        limit = facts.time_limit.total_seconds() if facts.time_limit is not None else math.inf
+        return cls(facts, cancelled=cancelled, deadline=_monotonic() + limit)
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in _NAMES)
@@ -226,8 +228,8 @@ class Context:
         return self._facts.source
 
     @property
-    def time_limit(self) -> timedelta:
-        """The time limit of the attempt."""
+    def time_limit(self) -> timedelta | None:
+        """The time limit of the attempt; None without one."""
         return self._facts.time_limit
 
     @property
@@ -298,4 +300,6 @@ class Context:
     @property
     def remaining(self) -> timedelta:
         """The time left until the time limit; never negative."""
+        if math.isinf(self._deadline):
+            return timedelta.max
         return max(ZERO, timedelta(seconds=self._deadline - _monotonic()))

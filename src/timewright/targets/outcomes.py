@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from timewright.core.moments import as_instant, format_instant
-from timewright.core.run.run import Cancelled, Failed, Outcome, Released, Succeeded, TimedOut
+from timewright.core.run.run import Cancelled, Failed, Lost, Outcome, Released, Succeeded, TimedOut
 from timewright.targets.context import OUTCOME_LABELS, Context, NotBefore, OutcomeLabel
 
 if TYPE_CHECKING:
@@ -160,6 +160,11 @@ def with_output(outcome: Outcome, output: str) -> Outcome:
     return with_result(outcome, {"value": result, "output": output})
 
 
+def lost(error: str) -> Lost:
+    """The outcome of work whose process was killed from outside; it is a loss, not a failure of the work."""
+    return Lost(error=to_storable_text(error, limit=MAX_ERROR_CHARS))
+
+
 def failed(error: str, *, unknown: bool = False) -> Failed:
     """Build a failed outcome from an error message; `unknown` if the work may have been done."""
     return Failed(error=to_storable_text(error, limit=MAX_ERROR_CHARS), unknown=unknown)
@@ -173,6 +178,14 @@ def stop_reason(outcome: Outcome) -> str:
 def timed_out(seconds: float) -> TimedOut:
     """The outcome of work that reached its time limit."""
     return TimedOut(error=f"time limit of {seconds:g} s reached")
+
+
+def thread_timed_out(seconds: float) -> TimedOut:
+    """The same for a function on a thread, which ended later because it could not be killed."""
+    return TimedOut(
+        error=f"time limit of {seconds:g} s reached; a function on a thread cannot be killed, so its run"
+        ' ended when it returned; use isolation="process" for a hard stop'
+    )
 
 
 def cancelled(reason: str) -> Cancelled:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from timewright.core.run.run import Outcome
-from timewright.ports import Launch, RunHandle, Target
+from timewright.ports import Launch, RunHandle, Target, must_return
 from timewright.ports.attempt_output import OutputExcerpt, read_output
 from timewright.targets.outcomes import SUCCEEDED
 
@@ -60,6 +60,7 @@ class _RedactingWork:
     def __init__(self, work: RunHandle, redactor: Redactor) -> None:
         self._work = work
         self._redactor = redactor
+        self.must_return = must_return(work)
 
     def stop(self, reason: str) -> None:
         """Stop the work."""

@@ -16,14 +16,14 @@ from msgspec import Struct
 
 from timewright.core.input.names import SECRET_NAME_PATTERN
 from timewright.core.moments import to_micros
-from timewright.errors import NotFound
+from timewright.core.target import SECRET_PREFIX, SecretDestination
+from timewright.errors import InvalidInput, NotAllowed, NotFound
 
-# (namespace, name) -> value. A secret is looked up in the namespace of its schedule only.
-SecretLookup = Callable[[str, str], str]
+# (namespace, name, destination) -> value. A secret is looked up in the namespace of its schedule only.
+SecretLookup = Callable[[str, str, SecretDestination], str]
 
 SIGNATURE_HEADER = "X-Timewright-Signature"
 TIMESTAMP_HEADER = "X-Timewright-Timestamp"
-SECRET_PREFIX = "secret://"  # noqa: S105 - the scheme of a reference, not a secret
 MIN_REDACTED_LINE_CHARS = 8
 
 _REFERENCE = re.compile(rf"((?:[A-Za-z][A-Za-z0-9-]{{0,31}} )?)secret://({SECRET_NAME_PATTERN})")
@@ -101,22 +101,30 @@ def parse_reference(text: str) -> SecretReference | None:
 
 
 def reveal_secrets(
-    names: frozenset[str], *, namespace: str, lookup: SecretLookup | None, multiline: bool = False
+    names: frozenset[str],
+    *,
+    namespace: str,
+    lookup: SecretLookup | None,
+    destination: SecretDestination,
+    multiline: bool = False,
 ) -> RevealedSecrets:
-    """Look up secrets by name. Raises NotFound with the reference, never with a value.
+    """Look up secrets by name. Raises NotFound or InvalidInput with the reference, never with a value.
 
     A header value is one line. `multiline` allows more, for environment variables.
     """
-    return RevealedSecrets({name: _value(name, namespace, lookup, lines=multiline) for name in sorted(names)})
+    found = {name: _value(name, namespace, lookup, destination, lines=multiline) for name in sorted(names)}
+    return RevealedSecrets(found)
 
 
 async def reveal_secrets_async(
-    names: frozenset[str], *, namespace: str, lookup: SecretLookup | None
+    names: frozenset[str], *, namespace: str, lookup: SecretLookup | None, destination: SecretDestination
 ) -> RevealedSecrets:
     """Look up secrets on another thread, because a lookup may read a file or query the store."""
     if not names:
         return RevealedSecrets()
-    return await asyncio.to_thread(reveal_secrets, names, namespace=namespace, lookup=lookup)
+    return await asyncio.to_thread(
+        reveal_secrets, names, namespace=namespace, lookup=lookup, destination=destination
+    )
 
 
 def sign_body(body: bytes, *, key: str, at: datetime) -> dict[str, str]:
@@ -132,11 +140,15 @@ def _encoded_forms(value: str) -> set[str]:
     return {value, json.dumps(value)[1:-1], quote(value, safe=""), quote_plus(value), *lines}
 
 
-def _value(name: str, namespace: str, lookup: SecretLookup | None, *, lines: bool) -> str:
+def _value(
+    name: str, namespace: str, lookup: SecretLookup | None, destination: SecretDestination, *, lines: bool
+) -> str:
     if lookup is None:
         raise _missing(name, "but no secrets are configured")
     try:
-        value = lookup(namespace, name)
+        value = lookup(namespace, name, destination)
+    except NotAllowed as error:
+        raise InvalidInput(error.message, field=error.field, value=error.value, rule=error.rule) from None
     except Exception:  # noqa: BLE001 - the message may contain the secret, so only its name is shown
         raise _missing(name, "but could not be read") from None
     if lines and isinstance(value, str) and value and "\0" not in value:

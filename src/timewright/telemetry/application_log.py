@@ -10,7 +10,7 @@ from typing import Any
 from timewright.core import facts
 from timewright.core.facts import Fact
 from timewright.core.moments import format_instant
-from timewright.core.run.run import Reason
+from timewright.core.run.run import HOLDER_DIED, LEASE_EXPIRED, Reason
 from timewright.errors import TimewrightError
 from timewright.ports import Store
 from timewright.ports.schedule_names import ScheduleNames
@@ -81,6 +81,9 @@ def _level(fact: Fact) -> int:
     """The level of a fact; NOTSET if it needs no attention, such as a skip that a policy asked for."""
     if isinstance(fact, facts.RunSkipped | facts.OccurrencesDropped):
         return logging.WARNING if fact.reason == Reason.MISSED else logging.NOTSET
+    if isinstance(fact, facts.RunReleased):
+        is_loss = fact.reason == Reason.LOST and fact.error not in (LEASE_EXPIRED, HOLDER_DIED)
+        return logging.WARNING if is_loss or fact.reason == Reason.DEFERRED else logging.NOTSET
     failed = isinstance(fact, facts.RunFailed) or (isinstance(fact, facts.RunParked) and bool(fact.error))
     return logging.ERROR if failed else logging.WARNING
 
@@ -96,12 +99,14 @@ _MESSAGES: dict[type[Fact], Message] = {
     facts.RunWillRetry: lambda f: (
         f"run {f.run_id} failed at attempt {f.attempts}, retries at {format_instant(f.fire_at)}: {f.error}"
     ),
+    facts.RunReleased: lambda f: f"run {f.run_id} is {f.reason} and starts again: {f.error}",
     facts.RunParked: _parked,
     facts.ScheduleParked: lambda f: f"the schedule is parked: {f.reason}",
     facts.RunSkipped: lambda f: f"missed {format_instant(f.planned_at)}",
     facts.OccurrencesDropped: lambda f: (
         f"missed {f.count} occurrences, {format_instant(f.planned_at)} to {format_instant(f.last_of)}"
     ),
+    facts.NoInstance: lambda f: f"{f'run {f.run_id}' if f.run_id else 'it'} waits: {f.reason}",
     facts.LeaseLost: lambda f: f"run {f.run_id} lost its lease {f.fence}, held by {f.holder}",
     facts.ClockStepped: lambda f: f"the clock stepped by {f.by_seconds:+.3f} s, treated as {f.treated_as}",
     facts.FactsLost: lambda f: f"{f.listener} is too slow: {f.count} events were not delivered",

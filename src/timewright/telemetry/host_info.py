@@ -22,6 +22,7 @@ EXTRA_MODULES = {
     "otel": "opentelemetry.sdk",
     "jwt": "jwt",
     "secrets": "cryptography",
+    "apprise": "apprise",
     "calendars": "holidays",
     "fast": "uvloop",
     "redis": "redis",

@@ -28,10 +28,11 @@ class TimedStore:
         """The store's clock."""
         return self._store.now()
 
-    def write(self, work: Callable[[Transaction], T]) -> T:
+    def write(self, work: Callable[[Transaction], T], *, commit_at: datetime | None = None) -> T:
         """Run `work` in one durable transaction, and measure it and its queries."""
         return self.measure_call(
-            "write", lambda: self._store.write(lambda tx: work(self._timed_transaction(tx)))
+            "write",
+            lambda: self._store.write(lambda tx: work(self._timed_transaction(tx)), commit_at=commit_at),
         )
 
     def read(self, work: Callable[[Transaction], T]) -> T:

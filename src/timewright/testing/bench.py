@@ -19,7 +19,7 @@ from timewright.core.schedule.schedule import Schedule, ScheduleProgress
 from timewright.core.target import AnyTarget, Call, Note
 from timewright.engine.launch import Launcher
 from timewright.engine.loop import Loop
-from timewright.engine.tick import Tick, TickLimits
+from timewright.engine.tick import Tick
 from timewright.engine.waiting import EventWaker
 from timewright.errors import NotFound
 from timewright.ids import TimedIds
@@ -33,7 +33,7 @@ from timewright.targets.call.registry import FunctionRegistry
 from timewright.testing.clock import ManualClock, parse_elapsed, to_instant
 from timewright.testing.targets import InlineCallTarget, ScriptedTarget
 
-TARGET_KINDS = ("call", "http", "shell", "publish", "note", "workflow")
+TARGET_KINDS = ("call", "http", "shell", "publish", "note", "workflow", "deliver")
 MAX_TICKS = 100_000
 _SHORTHAND_TYPES = (str, int, dict, list)
 DEFAULT_START = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
@@ -77,10 +77,8 @@ class Bench:
         self._calling = InlineCallTarget(scripted=self.target)
         waker = EventWaker()
         self._targets: dict[str, Target] = dict.fromkeys(TARGET_KINDS, self.target)
-        launcher = Launcher(self._targets, monotonic=self.clock.monotonic, wake=waker.wake)
-        self._tick = Tick(
-            self.store, launcher, ids=self.ids, holder=name, limits=TickLimits(capacity=capacity)
-        )
+        launcher = Launcher(self._targets, monotonic=self.clock.monotonic, wake=waker.wake, capacity=capacity)
+        self._tick = Tick(self.store, launcher, ids=self.ids, holder=name)
         self.loop = Loop(self.store, self._tick, launcher, clock=self.clock, waker=waker, observers=[self])
 
     @property
@@ -145,7 +143,7 @@ class Bench:
             seconds = self.loop.step()
             self.loop.renew_leases(now=self.now)
             self.loop.launcher.write_output(self.store, now=self.now)
-            if seconds > 0 and len(self.facts) == before:
+            if seconds > 0 and len(self.facts) == before and not self.loop.launcher.result_count:
                 return self.facts[began:]
         raise AssertionError(f"still busy after {MAX_TICKS} ticks at {self.now.isoformat()}")
 

@@ -35,6 +35,10 @@ class ManualClock:
         with self._lock:
             return self._monotonic
 
+    def sleep(self, seconds: float) -> None:
+        """Advance both clocks at once."""
+        self.advance(seconds=seconds)
+
     def advance(self, by: timedelta | str = ZERO, **parts: float) -> datetime:
         """Advance both clocks by `"5m"` or `minutes=5`; return the new wall clock time."""
         passed = parse_elapsed(by, parts)

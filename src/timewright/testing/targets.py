@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from timewright.core.budgets.costs import Cost
 from timewright.core.input.input_errors import input_error
-from timewright.core.moments import ZERO, as_duration, check_duration
+from timewright.core.moments import DAY, ZERO, as_duration, check_duration
 from timewright.core.run.run import Cancelled, Failed, Outcome, Succeeded, TimedOut
 from timewright.core.target import Call
 from timewright.errors import NotFound
@@ -23,6 +23,9 @@ from timewright.targets.call.registry import FunctionRegistry, RegisteredFunctio
 from timewright.targets.first_result import FINISHED_WORK
 from timewright.targets.outcomes import call_function, timed_out
 from timewright.testing.clock import to_instant
+
+# A function without a time limit may wait this long by the bench's clock; a longer wait would never end.
+MAX_INLINE_WAIT = DAY
 
 
 class ScriptedOutcome(Struct, frozen=True, kw_only=True):
@@ -90,10 +93,11 @@ class ScriptedWork:
 
     @property
     def ends_at(self) -> datetime | None:
-        """When it ends by itself: after its own duration or at its time limit; None if it vanished."""
-        limit = self.began + self.launch.time_limit
+        """When it ends by itself: after its own duration or at its time limit; None if never."""
+        limit = None if self.launch.time_limit is None else self.began + self.launch.time_limit
         if self.act.outcome is not None:
-            return min(self.began + self.act.after, limit)
+            ends = self.began + self.act.after
+            return ends if limit is None else min(ends, limit)
         return limit if self.act.heeds_stop else None
 
     def stop(self, reason: str) -> None:
@@ -206,10 +210,11 @@ class InlineCallTarget:
         except NotFound as error:
             done(Failed(error=error.message, unresolved=True))
             return FINISHED_WORK
-        cancellation = CountingCancellation(launch.time_limit)
+        limit = launch.time_limit or MAX_INLINE_WAIT
+        cancellation = CountingCancellation(limit)
         context = calls.Context.begin(launch, cancelled=cancellation)
         outcome = run_outside_event_loop(partial(call_function, registered, context, launch.target.args))
-        done(timed_out(launch.time_limit.total_seconds()) if cancellation else outcome)
+        done(timed_out(limit.total_seconds()) if cancellation else outcome)
         return FINISHED_WORK
 
     def close(self, *, grace: timedelta) -> None:

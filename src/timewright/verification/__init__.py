@@ -12,6 +12,7 @@ from timewright.verification.invariants import (
     decisions,
     dependencies,
     follow_ups,
+    incidents,
     isolation,
     leases,
     limits,
@@ -19,10 +20,10 @@ from timewright.verification.invariants import (
     policies,
     retention,
 )
-from timewright.verification.report import Finding, Report, Violation
+from timewright.verification.report import InvariantResult, Report, Violation
 from timewright.verification.rows import History
 
-__all__ = ["INVARIANTS", "Finding", "History", "Report", "Violation", "check"]
+__all__ = ["INVARIANTS", "History", "InvariantResult", "Report", "Violation", "check"]
 
 # Importing a module registers its invariants.
 _REGISTERED = (
@@ -30,6 +31,7 @@ _REGISTERED = (
     decisions,
     dependencies,
     follow_ups,
+    incidents,
     isolation,
     leases,
     limits,

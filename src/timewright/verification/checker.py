@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from timewright.errors import InvalidInput
 from timewright.verification.oracle.times import MINUTE, SECOND, format_instant
-from timewright.verification.report import MAX_VIOLATIONS_SHOWN, Finding, Report, Violation
+from timewright.verification.report import MAX_VIOLATIONS_SHOWN, InvariantResult, Report, Violation
 from timewright.verification.rows import History
 from timewright.verification.view import HistoryView
 
@@ -89,7 +89,7 @@ def check(
     )
 
 
-def _run_check(one: Invariant, view: HistoryView) -> Finding:
+def _run_check(one: Invariant, view: HistoryView) -> InvariantResult:
     coverage = Coverage()
     found = list(islice(one.predicate(view, coverage), MAX_VIOLATIONS_COUNTED))
     violations = tuple(
@@ -100,7 +100,7 @@ def _run_check(one: Invariant, view: HistoryView) -> Finding:
         )
         for message, rows in found[:MAX_VIOLATIONS_SHOWN]
     )
-    return Finding(
+    return InvariantResult(
         invariant=one.id,
         name=one.name,
         sentence=one.sentence,

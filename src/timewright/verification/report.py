@@ -17,7 +17,7 @@ class Violation(Struct, frozen=True, kw_only=True):
     rows: tuple[dict[str, Any], ...] = ()
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class InvariantResult(Struct, frozen=True, kw_only=True):
     """The result for one invariant.
 
     `checked` counts the items of `unit`, `count` all violations, and `violations` holds the first of them.
@@ -43,7 +43,7 @@ class Report(Struct, frozen=True, kw_only=True):
     occurrences: int = 0
     runs: int = 0
     attempts: int = 0
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[InvariantResult, ...] = ()
 
     @property
     def violations(self) -> tuple[Violation, ...]:

@@ -61,11 +61,13 @@ class RunRow(Struct, frozen=True, kw_only=True, gc=False):
     revision: int = 0
     queue: str = ""
     limit_keys: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
     priority: int = 100
     exclusive: bool = True
     handoff: bool = False
     attempts: int = 0
     refunds: int = 0
+    losses: int = 0
     fence: int = 0
     last_of: int | None = None
     dropped: int = 0
@@ -102,6 +104,7 @@ class AttemptRow(Struct, frozen=True, kw_only=True, gc=False):
     ended_at: int
     outcome: str
     charged: bool
+    error: str = ""
     size: int = 0
 
 
@@ -172,6 +175,8 @@ class SimulationEvent(Struct, frozen=True, kw_only=True):
     pruned     a run was pruned: subject run, schedule_id, value = its planned_at, detail = its state
     manual     a manual run: subject run, schedule_id, detail = the client key
     previewed  a preview: subject schedule, values = the instants shown, fence = the revision
+    work began, work ended    one execution: subject run, fence, detail = the process that ran it
+    died       the process of a holder ended: subject holder
     output     an attempt with output ended: subject run, fence, value = bytes stored, limit = bytes written
     """
 
@@ -207,6 +212,17 @@ class BudgetChargeRow(Struct, frozen=True, kw_only=True):
     open: bool
 
 
+class IncidentRow(Struct, frozen=True, kw_only=True):
+    """An incident, and when it was open."""
+
+    id: str
+    namespace: str
+    kind: str
+    subject: str
+    opened_at: int
+    closed_at: int | None = None
+
+
 class History(Struct, frozen=True, kw_only=True):
     """Everything the checker reads: one consistent snapshot, optionally only from an instant on.
 
@@ -227,6 +243,7 @@ class History(Struct, frozen=True, kw_only=True):
     audit: tuple[AuditRow, ...] = ()
     accounts: tuple[BudgetAccountRow, ...] = ()
     charges: tuple[BudgetChargeRow, ...] | None = ()
+    incidents: tuple[IncidentRow, ...] = ()
     meta: Mapping[str, str] = {}
     effects: tuple[Effect, ...] | None = None
     events: tuple[SimulationEvent, ...] | None = None

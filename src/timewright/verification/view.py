@@ -35,6 +35,10 @@ Lease = tuple[int, int, int | None, AttemptRow | None]
 STATE_CHANGING_ACTIONS = frozenset({"schedule.pause", "schedule.resume", "schedule.archive"})
 
 
+# More than any jitter or skew; not more than a step of the clock that is not used.
+MAX_AHEAD_US = 86_400_000_000
+
+
 class HistoryView:
     """A history with every index that the invariants need; each index is built on first use."""
 
@@ -58,10 +62,14 @@ class HistoryView:
 
     @cached_property
     def occurrences(self) -> dict[str, list[RunRow]]:
-        """Occurrences by schedule, in the order of their planned instants."""
+        """Occurrences by schedule, in the order of their planned instants.
+
+        Rows that are dated after the clock ran at a time that it has taken back; they are left out.
+        """
         index: defaultdict[str, list[RunRow]] = defaultdict(list)
+        latest = self.now + MAX_AHEAD_US
         for run in self.history.runs:
-            if run.schedule_id and not run.dedupe_scope:
+            if run.schedule_id and not run.dedupe_scope and run.created_at <= latest:
                 index[run.schedule_id].append(run)
         for rows in index.values():
             rows.sort(key=lambda run: (run.planned_at, run.id))

@@ -21,10 +21,12 @@ from timewright.wiring.store_urls import (
     sqlite_path,
     with_notifications,
 )
+from timewright.wiring.watch import Watch
 
 __all__ = [
     "HOSTED_STORE_VARIABLE",
     "Instance",
+    "Watch",
     "build_auth_cache",
     "check_metrics_host",
     "check_remote_key",

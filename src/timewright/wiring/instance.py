@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
+from shutil import disk_usage
 from typing import TYPE_CHECKING
 
 from timewright.clocks import SystemClock
 from timewright.core.facts import Fact
 from timewright.core.run.run import Outcome
 from timewright.core.schedule.shards import parse_shard
+from timewright.core.target import Call
 from timewright.engine.admission_scope import AdmissionScope
 from timewright.engine.launch import Launcher
-from timewright.engine.lazy_targets import LazyTargets
 from timewright.engine.loop import Loop
 from timewright.engine.maintenance import Heartbeat, Pruner
 from timewright.engine.tick import Tick, TickLimits
-from timewright.engine.waiting import CommitLead, EventWaker, sleep_exactly
+from timewright.engine.waiting import EventWaker
 from timewright.ids import TimedIds
 from timewright.ledger.queues.policy_file_watcher import PolicyFileWatcher
+from timewright.ledger.records.offers import FleetOffers
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.access.redaction import SecretRedactor
 from timewright.operations.context import OperationContext
 from timewright.ports import ChangeListener, Clock, Launch, Observer, Store, Target
 from timewright.ports.host_info import HostInfo
 from timewright.settings import Settings
+from timewright.targets.lazy_targets import LazyTargets
 from timewright.telemetry.telemetry import Telemetry
 from timewright.wiring.functions import check_target, new_registry
 from timewright.wiring.metrics_port import (
@@ -35,6 +41,7 @@ from timewright.wiring.metrics_port import (
     metrics_for,
     metrics_tls,
 )
+from timewright.wiring.offer import OfferSource
 from timewright.wiring.store_urls import change_listener_of, notifier_of, with_notifications
 from timewright.wiring.target_factory import TargetFactory
 
@@ -42,8 +49,6 @@ if TYPE_CHECKING:
     from timewright.targets.call.registry import FunctionRegistry
 
 CLOSE_GRACE = timedelta(seconds=1)
-# Schedules decided just before their instant: PostgreSQL takes about twice as long for each as SQLite.
-EARLY_SCHEDULES_SQLITE, EARLY_SCHEDULES_POSTGRES = 1000, 500
 
 
 class Instance:
@@ -66,9 +71,13 @@ class Instance:
         inspect_host: Callable[[], HostInfo] | None = None,
         namespace: str = "default",
     ) -> None:
+        guard = getattr(store, "clock_guard", None)
+        if guard is not None:
+            guard.max_step = settings.max_clock_step
         self.auth_cache = auth_cache
         self.inspect_host = inspect_host
         self.settings = settings
+        self.isolated = isolated
         self.registry = registry
         self.clock = clock or SystemClock()
         self.ids = TimedIds()
@@ -93,7 +102,17 @@ class Instance:
         self.targets = LazyTargets(
             self.target_factory.factories(others=self._find_target), wrap=self._wrap_target
         )
-        self.launcher = Launcher(self.targets, monotonic=self.clock.monotonic, wake=self.waker.wake)
+        offers = OfferSource(settings, registry, isolated=isolated)
+        self._offer = offers.current
+        self.fleet = FleetOffers(offers.current)
+        self.launcher = Launcher(
+            self.targets,
+            monotonic=self.clock.monotonic,
+            wake=self.waker.wake,
+            offer=offers.current,
+            slots=offers.slot_limits(),
+            capacity=settings.capacity,
+        )
         self.heartbeat = Heartbeat(
             self.store,
             self.instance_id,
@@ -102,7 +121,9 @@ class Instance:
             in_flight=self.launcher,
             admit=settings.admit,
             shard=settings.shard,
-            functions=self._function_names,
+            offer=offers.current,
+            fleet=self.fleet,
+            free_mb=partial(_free_mb, getattr(store, "path", "")),
         )
         self.admission_scope = AdmissionScope(
             self.store, holder=self.instance_id, admit=settings.admit, shard=parse_shard(settings.shard)
@@ -156,7 +177,17 @@ class Instance:
         if self.registry.uses_entry_points:
             self.registry.load_entry_points()
         self.telemetry.start(self._scrape, tls=metrics_tls(self.settings))
+        if self.isolated:
+            self.launcher.build_targets([Call])
         self.loop.start()
+        self._run_at_start()
+
+    def _run_at_start(self) -> None:
+        """Run the schedules that run at the start of the first instance that can."""
+        from timewright.operations.runs.at_start import StartedProcess, run_schedules_at_start
+
+        own = StartedProcess(id=self.instance_id, host=platform.node(), pid=os.getpid())
+        run_schedules_at_start(self.context(), own, self._offer(), is_gone=_has_ended)
 
     def stop(self, *, wait: timedelta | None = None) -> str:
         """Stop gracefully, then free all resources. Returns a description of unfinished work."""
@@ -188,13 +219,10 @@ class Instance:
             self.launcher,
             ids=self.ids,
             holder=self.instance_id,
-            limits=TickLimits(
-                capacity=self.settings.capacity,
-                batch=self.settings.batch,
-                ahead=EARLY_SCHEDULES_POSTGRES if notifier_of(store) is not None else EARLY_SCHEDULES_SQLITE,
-            ),
-            admission_scope=self.admission_scope,
+            limits=TickLimits(batch=self.settings.batch),
+            scope=self.admission_scope,
             policies=self.policies,
+            fleet=self.fleet,
         )
         return Loop(
             store,
@@ -213,7 +241,7 @@ class Instance:
             change_listener=change_listener_of(store),
             notify_others=notifier_of(store),
             heartbeat=self.heartbeat,
-            commit_lead=CommitLead(sleep_exactly=sleep_exactly, monotonic=self.clock.monotonic),
+            lead_time=getattr(store, "lead_time", None),
         )
 
     def _function_names(self) -> frozenset[str]:
@@ -227,6 +255,29 @@ class Instance:
         from timewright.targets.redacting import RedactingTarget
 
         return self.telemetry.wrap_target(kind, RedactingTarget(target, self.redaction))
+
+
+def _has_ended(host: str, pid: int) -> bool:
+    """Whether a process of this machine has ended; of another machine we cannot know."""
+    if not pid or host != platform.node() or os.name != "posix":
+        return False
+    if pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _free_mb(path: str) -> int | None:
+    """Free space where a file store is, in MiB; None for a server and in memory."""
+    try:
+        return disk_usage(Path(path).parent).free // 1024**2 if path and path != ":memory:" else None
+    except OSError:
+        return None
 
 
 def policy_file_watcher(settings: Settings, *, namespace: str, clock: Clock) -> PolicyFileWatcher | None:

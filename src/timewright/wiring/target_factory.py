@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from timewright.access.secret_records import read_secret_value
-from timewright.core.target import Workflow
+from timewright.core.target import SecretDestination, Workflow
 from timewright.errors import InvalidInput, NotFound
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.access.redaction import SecretRedactor
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from timewright.targets.call.registry import FunctionRegistry
+    from timewright.targets.http.egress import EgressPolicy
     from timewright.targets.loop_thread import LoopThread
 
 
@@ -63,6 +64,7 @@ class TargetFactory:
             "publish": self._publish,
             "note": _note,
             "workflow": lambda: self._workflow(others),
+            "deliver": lambda: self._deliver(others),
         }
 
     def use_loop(self, loop: AbstractEventLoop) -> None:
@@ -84,8 +86,9 @@ class TargetFactory:
         from timewright.targets.processes.environment import function_environment
 
         scheme, _, variable = self._settings.advisor.key.partition(":")
-        return CallTarget(
+        target = CallTarget(
             self._registry,
+            preload=(self._registry.app.partition(":")[0],) if self._isolated and self._registry.app else (),
             isolation="process" if self._isolated else "inherit",
             threads=self._settings.threads,
             workers=self._settings.workers,
@@ -97,30 +100,42 @@ class TargetFactory:
             ),
             loop=self._call_loop(),
         )
+        if self._isolated:
+            target.warm_up()
+        return target
 
     def _http(self) -> Target:
         from asyncio import SelectorEventLoop  # it reads with our counting sockets; other loops may not
 
-        from timewright.targets.http.egress import AllowRule, EgressPolicy
         from timewright.targets.http.target import HttpTarget
 
-        ports, addresses = self._own
         rules = self._settings.egress
-        allow = [AllowRule(cidr=one.cidr, host=one.host, port=one.port) for one in rules.allow]
-        egress = replace(
-            EgressPolicy.local(allow=allow) if self._settings.local else EgressPolicy(allow=tuple(allow)),
-            ports=frozenset(rules.ports) or None,
-            own_ports=frozenset(ports),
-            own_addresses=frozenset(addresses),
-        )
         return HttpTarget(
             self._loop_thread("timewright-http", new_loop=SelectorEventLoop),
-            egress=egress,
+            egress=self._egress(),
             clock=self._clock,
             secrets=self._secret,
             limit_per_host=rules.per_host,
             tls=_tls_context(rules.authorities) if rules.authorities else None,
         )
+
+    def _egress(self) -> EgressPolicy:
+        from timewright.targets.http.egress import AllowRule, EgressPolicy
+
+        ports, addresses = self._own
+        rules = self._settings.egress
+        allow = [AllowRule(cidr=one.cidr, host=one.host, port=one.port) for one in rules.allow]
+        return replace(
+            EgressPolicy.local(allow=allow) if self._settings.local else EgressPolicy(allow=tuple(allow)),
+            ports=frozenset(rules.ports) or None,
+            own_ports=frozenset(ports),
+            own_addresses=frozenset(addresses),
+        )
+
+    def _deliver(self, others: Callable[[str], Target]) -> Target:
+        from timewright.targets.deliver.target import DeliverTarget
+
+        return DeliverTarget(others, clock=self._clock, egress=self._egress(), secrets=self._secret)
 
     def _shell(self) -> Target:
         from timewright.targets.shell.limits import CommandLimits
@@ -155,11 +170,17 @@ class TargetFactory:
 
         return WorkflowTarget(find, http=lambda: others("http"))
 
-    def _secret(self, namespace: str, name: str) -> str:
+    def _secret(self, namespace: str, name: str, destination: SecretDestination) -> str:
         """Look up a secret for one launch, and add it to the values that are redacted."""
         if self._auth_cache is None:
             raise NotFound("no secrets are configured", field="secret", value=name)
-        value = read_secret_value(self._store, self._auth_cache.keyring, namespace=namespace, name=name)
+        value = read_secret_value(
+            self._store,
+            self._auth_cache.keyring,
+            namespace=namespace,
+            name=name,
+            destination=destination,
+        )
         self._redaction.add_secret(name, value)
         return value
 

@@ -273,6 +273,13 @@ EVERY_TICK = [
     "ready_buckets",
     "ready_runs_of_bucket",
     "oldest_ready_runs",
+    "nonempty_buckets",
+    "new_buckets",
+    "find_buckets",
+    "waiting_buckets",
+    "wake_waiting_schedules",
+    "ready_keys_of_bucket",
+    "ready_runs_by_id",
     "lease_runs",
     "renew_leases",
     "expired_leases",
@@ -362,7 +369,8 @@ def test_a_probe_scans_no_table_even_if_planned_on_an_empty_one(database: Databa
     with psycopg.connect(database.place, autocommit=True) as connection:
         plan_as_a_tick_does(connection)
         plan = connection.execute(
-            f"EXPLAIN {sql}", {"holder": "w0", "with_lease_end": 1, "with_held": 1}
+            f"EXPLAIN {sql}",
+            {"holder": "w0", "with_lease_end": 1, "with_held": 1, "of_any_bucket": 0, "buckets": ["call:a"]},
         ).fetchall()
     steps = "\n".join(row[0] for row in plan)
     assert "Seq Scan" not in steps

@@ -27,9 +27,14 @@ from timewright.errors import (
     StoreUnavailable,
     UnsafeStore,
 )
-from timewright.ports import RunFilter, Store
+from timewright.ports import RunFilter, Store, Transaction
 from timewright.stores.sqlite import store as sqlite
-from timewright.stores.sqlite.file_safety import check_library, check_local_disk, file_system
+from timewright.stores.sqlite.file_safety import (
+    check_library,
+    check_local_disk,
+    create_file,
+    file_system,
+)
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.clock import ManualClock
 
@@ -125,11 +130,40 @@ def test_random_bytes_are_refused_and_not_changed(tmp_path: Path, kind: str, siz
     assert path.read_bytes() == before
 
 
-def test_an_empty_file_becomes_a_store(tmp_path: Path, kind: str) -> None:
+def test_a_store_truncated_to_nothing_is_refused(tmp_path: Path, kind: str) -> None:
+    path = filled(tmp_path / "store.db")
+    os.truncate(path, 0)
+    with pytest.raises(ForeignStore, match="is empty") as caught:
+        SqliteStore(path)
+    assert caught.value.fix == "restore a backup; if the file never held a store, delete it"
+    assert path.stat().st_size == 0
+
+
+def test_a_new_file_appears_with_its_first_page(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "store.db"
-    path.touch()
-    store = SqliteStore(path)
-    add(store, make_run())
+    create_file(path)
+    assert path.stat().st_size >= 512
+    create_file(path)
+    assert [one.name for one in tmp_path.iterdir()] == ["store.db"]
+    SqliteStore(path).close()
+
+
+def test_a_disk_filled_by_the_log_is_freed_and_the_write_repeated(tmp_path: Path, kind: str) -> None:
+    store = SqliteStore(tmp_path / "store.db", clock=ManualClock(NOON))
+    for _ in range(20):
+        add(store, make_run(payload={"text": "x" * 20_000}))
+    log = tmp_path / "store.db-wal"
+    before, calls = log.stat().st_size, []
+
+    def work(tx: Transaction) -> None:
+        calls.append(tx)
+        if len(calls) == 1:
+            raise apsw.FullError
+        tx.add_runs([make_run()])
+
+    store.write(work)
+    assert (len(calls), count(store)) == (2, 21)
+    assert log.stat().st_size < before / 4
     store.close()
 
 

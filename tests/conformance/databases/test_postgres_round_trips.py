@@ -251,10 +251,11 @@ def test_prepared_writes_are_on_disk_before_the_commit(database: Database) -> No
 
     def work(tx: Any) -> None:
         tx.put_meta("said", "this")
-        waiting = tx._executor._connection._pending_sql
-        assert waiting
-        tx.prepare_commit()
-        assert not waiting
+        waiting.append(tx._executor._connection._pending_sql)
+        assert waiting[0]
 
-    store.write(work)
+    waiting: list[Any] = []
+    store._commit_timer.wait = lambda *_, **__: waiting.append(bool(waiting[0]))
+    store.write(work, commit_at=NOON)
+    assert not waiting[1]
     assert store.read(lambda tx: tx.get_meta("said")) == "this"

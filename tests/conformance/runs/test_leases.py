@@ -370,3 +370,20 @@ def test_the_next_occurrence_may_be_in_flight_as_soon_as_the_lease_has_ended(sto
         return set(tx.add_runs([following]))
 
     assert store.write(settle_and_admit) == {following.id}
+
+
+def test_leases_of_a_wrong_clock_are_shortened_and_others_stay(store: Store) -> None:
+    ordinary, far = make_run(), make_run()
+    add(store, ordinary, far)
+    leased(store, ordinary)
+    leased(store, far, length=1000 * HOUR)
+    store.write(lambda tx: tx.shorten_leases(now=NOON, until=NOON + MINUTE, latest=NOON + HOUR))
+    assert get(store, ordinary.id).lease_until == NOON + LEASE
+    assert get(store, far.id).lease_until == NOON + MINUTE
+
+
+def test_only_finished_runs_are_deleted(store: Store) -> None:
+    skipped, ready = make_run(state=RunState.SKIPPED, finished_at=NOON), make_run()
+    add(store, skipped, ready)
+    store.write(lambda tx: tx.delete_runs([skipped.id, ready.id]))
+    assert set(store.read(lambda tx: tx.get_runs([skipped.id, ready.id]))) == {ready.id}

@@ -157,7 +157,7 @@ def test_the_oldest_ready_runs_ignore_priority(store: Store) -> None:
         queued(planned_at=NOON, priority=0),
     )
     add(store, old, new)
-    found = store.write(lambda tx: tx.ready_runs(now=NOON, limit=1, oldest_of=old.limit_keys))
+    found = store.write(lambda tx: tx.ready_runs(now=NOON, limit=1, oldest_of=((), old.limit_keys)))
     assert [run.id for run in found] == [old.id]
 
 

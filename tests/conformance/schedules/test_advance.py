@@ -21,6 +21,7 @@ from tests.conformance.support.builders import (
 )
 from timewright.core.moments import DAY, HOUR, MINUTE
 from timewright.core.policies.policies import Overlap
+from timewright.core.run.needs import needs_of_schedule
 from timewright.core.run.run import Run, RunState
 from timewright.core.schedule.decision import Source
 from timewright.core.target import Handoff
@@ -105,6 +106,7 @@ def test_each_on_time_schedule_gets_a_ready_run_and_moves_on(store: Store, many:
             revision=1,
             queue=schedule.queue or "",
             limit_keys=schedule.limit_keys,
+            needs=needs_of_schedule(schedule),
             priority=schedule.priority,
             exclusive=schedule.overlap is not Overlap.ALLOW,
             handoff=isinstance(schedule.target, Handoff),

@@ -22,6 +22,7 @@ from timewright.core.recurrence.triggers import Every
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import Conflict, InvalidInput, NotFound
 from timewright.ports import ScheduleFilter, Store
+from timewright.ports.schedules import ScheduleHead
 
 
 def names(rows: Any) -> list[str]:
@@ -219,3 +220,25 @@ def test_a_list_is_narrowed_by_namespace_state_group_and_beginning(store: Store)
 def test_a_limit_that_makes_no_page_is_refused(store: Store, limit: int) -> None:
     with pytest.raises(InvalidInput, match="limit"):
         find(store, limit=limit)
+
+
+def test_active_schedules_that_run_at_the_start_are_found(store: Store) -> None:
+    first, plain = make_schedule("first", run_at_start=True), make_schedule("plain")
+    archived = make_schedule("archived", run_at_start=True)
+    gone = make_progress(state=ScheduleState.ARCHIVED, next_at=None)
+    rows = [schedule_write(first), schedule_write(plain), schedule_write(archived, gone)]
+    store.write(lambda tx: tx.put_schedules(rows))
+    assert store.read(lambda tx: tx.find_schedules_at_start()) == [first.id]
+
+
+def test_heads_are_found_by_name_in_any_state(store: Store) -> None:
+    one, other = make_schedule("one"), make_schedule("other")
+    archived = make_progress(state=ScheduleState.ARCHIVED, next_at=None)
+    elsewhere = make_schedule("one", namespace="elsewhere")
+    rows = [schedule_write(one), schedule_write(other, archived), schedule_write(elsewhere)]
+    store.write(lambda tx: tx.put_schedules(rows))
+    found = store.read(lambda tx: tx.find_schedule_heads("default", ["one", "other", "nobody"]))
+    assert found == {
+        "one": ScheduleHead(one.id, "one", 1, ScheduleState.ACTIVE),
+        "other": ScheduleHead(other.id, "other", 1, ScheduleState.ARCHIVED),
+    }

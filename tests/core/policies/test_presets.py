@@ -32,7 +32,9 @@ def test_without_a_preset_the_defaults_apply() -> None:
     schedule = made(None)
     assert (schedule.catch_up, schedule.overlap, schedule.align) == (CatchUp.LAST, Overlap.SKIP, Align.GRID)
     assert (schedule.catch_up_window, schedule.catch_up_limit, schedule.grace) == (DAY, 100, MINUTE)
-    assert (schedule.retry.max_attempts, schedule.retry.exhausted) == (3, Exhausted.FAIL)
+    assert (schedule.retry.max_attempts, schedule.retry.exhausted) == (1, Exhausted.FAIL)
+    assert (schedule.retry.max_losses, schedule.retry.losses_are_attempts) == (3, False)
+    assert (schedule.lease.length, schedule.lease.time_limit) == (MINUTE, None)
     assert (schedule.cadence, schedule.disable_after, schedule.adaptive) == (Steady(), None, False)
 
 

@@ -29,8 +29,9 @@ from timewright.core.policies.presets import PRESETS
 from timewright.core.recurrence.triggers import AnyTrigger, Every
 from timewright.core.run.admission import Fire, InFlightCounts, admit
 from timewright.core.run.leasing import plan_leases
-from timewright.core.run.lifecycle import settle_outcome, settle_schedule
+from timewright.core.run.lifecycle import settle_outcome
 from timewright.core.run.run import Failed, Lost, Outcome, Run, RunState
+from timewright.core.run.schedule_end import settle_schedule
 from timewright.core.schedule.decision import Source
 from timewright.core.schedule.governor import plan_next
 from timewright.core.schedule.schedule import (

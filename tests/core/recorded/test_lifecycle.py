@@ -22,8 +22,9 @@ from timewright.core.input.decode import decode, decode_schedule
 from timewright.core.moments import HOUR, parse_instant
 from timewright.core.policies.policies import Delivery
 from timewright.core.run.admission import Fire, InFlightCounts, admit
-from timewright.core.run.lifecycle import settle_outcome, settle_schedule
+from timewright.core.run.lifecycle import settle_outcome
 from timewright.core.run.run import Lost, Outcome
+from timewright.core.run.schedule_end import settle_schedule
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.governor import plan_next, pull_forward
 from timewright.core.schedule.hints import LastAnalysis, OneShotHint, needs_analysis

@@ -24,7 +24,7 @@ from timewright.core.policies.backoff import Exponential
 from timewright.core.policies.jitter import apply_jitter, occurrence_seed
 from timewright.core.policies.policies import QueuePolicy
 from timewright.core.run.leasing import LeasePlan, LimitUsage, lease_order, plan_leases
-from timewright.core.run.lifecycle import RunEvent, next_run_state, reset_run, settle_outcome
+from timewright.core.run.lifecycle import RunEvent, next_run_state, restart_run, settle_outcome
 from timewright.core.run.run import Failed, Lost, Outcome, Released, Run, RunState, Succeeded
 from timewright.errors import InvalidInput, NotAllowed
 
@@ -189,7 +189,7 @@ def ask_reset(case: Case) -> dict[str, Any]:
     runs = runs_in(case)
     run = next((run for run in runs if run.id == case.input["entry_id"]), None)
     try:
-        changed = {run.id: reset_run(run, now=run.planned_at)} if run else {}
+        changed = {run.id: restart_run(run, RunEvent.RESET, now=run.planned_at)} if run else {}
     except NotAllowed:
         changed = {}
     return {"matched": bool(changed), "entries": swapped(runs, changed)}
@@ -219,7 +219,7 @@ def ask_sequence(case: Case) -> dict[str, Any]:
         elif step["do"] == "release_failed":
             run = settle_outcome(run, Failed(error="no"), retry=policy.retry, now=now).run
         elif step["do"] == "reset":
-            run = reset_run(run, now=now)
+            run = restart_run(run, RunEvent.RESET, now=now)
         else:
             plan = planned([run], policy, now=now)
             waiting = [{"id": one.run_id, "reason": one.reason.value} for one in plan.waiting]

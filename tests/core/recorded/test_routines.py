@@ -96,6 +96,7 @@ def ask_outcome(case: Case) -> dict[str, Any]:
     options = {"timeoutMs": case.input["timeout_ms"]} if "timeout_ms" in case.input else {}
     schedule = routine(**options)
     elapsed = timedelta(milliseconds=case.input["elapsed_ms"])
+    assert schedule.lease.time_limit is not None
     over = case.input["result"] == "pending" and elapsed >= schedule.lease.time_limit
     outcome: Outcome = TimedOut() if over else decode(case.input["result"], Outcome)
     done = settle_outcome(running(schedule), outcome, retry=schedule.retry, now=NOON + elapsed)

@@ -71,7 +71,8 @@ WORDS = [
 
 @pytest.mark.parametrize(("expression", "words"), WORDS)
 def test_an_expression_is_described_in_words(expression: str, words: str) -> None:
-    assert Cron(expression).describe() == words
+    assert Cron(expression).describe().removesuffix(", UTC") == words
+    assert Cron(expression, "Europe/Berlin").describe() == f"{words}, Europe/Berlin time"
 
 
 def test_a_zone_other_than_utc_is_included() -> None:
@@ -81,7 +82,7 @@ def test_a_zone_other_than_utc_is_included() -> None:
 
 
 def test_a_hashed_time_is_described_as_its_actual_time() -> None:
-    assert Cron("H H * * *", key="nightly-report").describe() == "at 20:44 every day"
+    assert Cron("H H * * *", key="nightly-report").describe() == "at 20:44 every day, UTC"
 
 
 EITHER = " with the other day field set means either day, not both; "

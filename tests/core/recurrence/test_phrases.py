@@ -50,8 +50,8 @@ def test_a_phrase_that_one_trigger_cannot_say_becomes_several() -> None:
     assert found == AnyOf((Cron("15 9 * * *", "Asia/Tokyo"), Cron("30 17 * * *", "Asia/Tokyo")))
     listed = decode(["every day at 9:15am and 5:30pm", {"every": "6h"}, "@hourly"], AnyTrigger)
     assert [part.describe() for part in listed.triggers] == [
-        "at 09:15 every day",
-        "at 17:30 every day",
+        "at 09:15 every day, UTC",
+        "at 17:30 every day, UTC",
         "every 6h",
         "every hour",
     ]
@@ -65,7 +65,7 @@ def test_text_after_the_word_after_still_names_a_schedule() -> None:
 def test_the_function_every_reads_phrases_too() -> None:
     assert every("5m") == Every(timedelta(minutes=5))
     assert every("weekday at 9am Europe/Berlin") == WEEKDAYS
-    assert every("2 weeks on mon at 09:00 UTC").describe() == "every 2 weeks on Monday at 09:00"
+    assert every("2 weeks on mon at 09:00 UTC").describe() == "every 2 weeks on Monday at 09:00, UTC"
     assert isinstance(every("day at 9:15 and 17:30"), AnyOf)
     with pytest.raises(InvalidInput, match="calendar"):
         every("day except holidays")

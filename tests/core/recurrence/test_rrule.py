@@ -237,7 +237,7 @@ def test_a_phrase_that_counts_periods_is_a_rule(text: str, rule: str, words: str
     for raw in ({"every": text}, f"every {text}", {"kind": "every", "every": text}):
         trigger = read(raw)
         assert trigger == Rrule(rule)
-        assert with_anchor(trigger, NOON - SECOND).describe() == words
+        assert with_anchor(trigger, NOON - SECOND).describe() == f"{words}, UTC"
 
 
 def test_a_calendar_phrase_may_name_its_zone() -> None:
@@ -272,7 +272,7 @@ def test_a_duration_stays_a_grid() -> None:
     ],
 )
 def test_a_rule_is_described_in_words(rule: str, words: str) -> None:
-    assert Rrule(rule, anchor=NOON).describe() == words
+    assert Rrule(rule, anchor=NOON).describe() == f"{words}, UTC"
 
 
 # ------------------------------------------------------------------------------------- errors

@@ -41,8 +41,8 @@ from timewright.core.run.admission import (
     admit_on_time,
     resume_progress,
 )
-from timewright.core.run.lifecycle import settle_schedule
 from timewright.core.run.run import Reason, Run, RunState
+from timewright.core.run.schedule_end import settle_schedule
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.governor import plan_next
 from timewright.core.schedule.hints import Hints, IntervalHint, OneShotHint, PauseHint

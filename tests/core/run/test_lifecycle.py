@@ -13,16 +13,16 @@ from msgspec.structs import replace
 from tests.core.schedule_simulation import NOON, first_progress, schedule
 from timewright.core.moments import DAY, HOUR, MINUTE, SECOND
 from timewright.core.policies.backoff import Exponential, Ladder, Stretch
-from timewright.core.policies.policies import MAX_REFUNDS, Align, Delivery, Exhausted, Retry
+from timewright.core.policies.policies import MAX_REFUNDS, Align, Delivery, Exhausted, QueuePolicy, Retry
+from timewright.core.policies.presets import PRESETS
 from timewright.core.recurrence.triggers import Cron, Every, Manual, Once
 from timewright.core.run.lifecycle import (
     TRANSITIONS,
     RunEvent,
     Settlement,
     next_run_state,
-    reset_run,
+    restart_run,
     settle_outcome,
-    settle_schedule,
 )
 from timewright.core.run.run import (
     LIVE_STATES,
@@ -40,6 +40,7 @@ from timewright.core.run.run import (
     occurrence_key,
     run_idempotency_key,
 )
+from timewright.core.run.schedule_end import settle_schedule
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.hints import Hints, IntervalHint
 from timewright.core.schedule.schedule import (
@@ -170,8 +171,48 @@ def test_success_ends_a_run_and_keeps_the_handlers_label() -> None:
     assert not done.exhausted
 
 
-@pytest.mark.parametrize("outcome", [Failed(error="no"), TimedOut(), Lost()])
-def test_failure_timeout_and_loss_each_cost_one_attempt(outcome: Outcome) -> None:
+def test_a_run_is_attempted_once_by_default() -> None:
+    done = settled(Failed(error="no"), retry=Retry())
+    assert (done.run.state, done.run.reason, done.exhausted) == (RunState.FAILED, "exhausted", True)
+
+
+@pytest.mark.parametrize("outcome", [Lost(), Released(reason="released at stop", interrupted=True)])
+def test_a_loss_is_no_attempt_and_the_run_starts_again_at_once(outcome: Outcome) -> None:
+    run = leased()
+    for losses in range(1, 4):
+        done = settle_outcome(run, outcome, retry=Retry(), now=NOW)
+        assert (done.event, done.run.attempts, done.run.losses) == (RunEvent.RELEASE, 0, losses)
+        assert (done.run.fire_at, done.run.refunds, done.attempt.charged) == (NOW, 0, False)
+        run = replace(done.run, state=RunState.LEASED, leased_at=NOON, lease_until=NOW)
+    done = settle_outcome(run, outcome, retry=Retry(), now=NOW)
+    assert (done.run.state, done.run.reason, done.run.losses) == (RunState.PARKED, "lost", 4)
+    assert (done.why, done.exhausted) == ("lost 4 times; parked", False)
+
+
+def test_a_loss_does_not_use_up_the_attempts_of_the_work() -> None:
+    lost = settled(Lost(), attempts=2).run
+    again = replace(lost, state=RunState.LEASED, leased_at=NOON, lease_until=NOW)
+    done = settle_outcome(again, Failed(error="no"), retry=RETRY, now=NOW)
+    assert (done.run.state, done.run.attempts, done.run.losses) == (RunState.FAILED, 3, 1)
+
+
+def test_no_loss_may_be_allowed() -> None:
+    done = settled(Lost(), retry=Retry(max_losses=0))
+    assert (done.run.state, done.run.reason) == (RunState.PARKED, "lost")
+
+
+@pytest.mark.parametrize("preset", ["queue", "routine"])
+def test_two_presets_count_a_lost_lease_as_an_attempt(preset: str) -> None:
+    retry = PRESETS[preset]["retry"]
+    done = settled(Lost(), retry=retry)
+    assert (done.run.attempts, done.run.losses, done.attempt.charged) == (1, 0, True)
+    stopped = settled(Released(interrupted=True), retry=retry)
+    assert (stopped.event, stopped.run.attempts, stopped.run.refunds) == (RunEvent.RELEASE, 0, 1)
+    assert settled(Lost(), retry=QueuePolicy().retry, attempts=2).run.reason == "exhausted: 3/3 attempts used"
+
+
+@pytest.mark.parametrize("outcome", [Failed(error="no"), TimedOut()])
+def test_failure_and_timeout_each_cost_one_attempt(outcome: Outcome) -> None:
     done = settled(outcome)
     assert (done.event, done.run.state, done.run.attempts) == (RunEvent.RETRY, RunState.READY, 1)
     assert (done.run.fire_at, done.run.finished_at, done.finished) == (NOW + SECOND, None, False)
@@ -191,6 +232,30 @@ def test_past_its_attempts_a_run_fails_or_is_parked(exhausted: Exhausted, state:
 
 def test_a_final_failure_is_not_tried_again() -> None:
     assert settled(Failed(error="bad request", final=True)).run.state is RunState.FAILED
+
+
+def test_work_that_defers_its_run_uses_no_attempt() -> None:
+    asked = settled(Failed(error="429", not_before=NOW + HOUR), retry=Retry())
+    assert (asked.event, asked.run.attempts, asked.run.fire_at) == (RunEvent.RELEASE, 0, NOW + HOUR)
+    assert (asked.attempt.outcome, asked.attempt.charged, asked.run.deferred_since) == (
+        "deferred",
+        False,
+        NOW,
+    )
+    assert settled(Failed(error="429", not_before=NOW + HOUR), delivery=ONCE).run.state is RunState.FAILED
+    final = settled(Failed(error="never", not_before=NOW + HOUR, final=True))
+    assert final.run.state is RunState.FAILED
+
+
+def test_a_run_is_deferred_for_max_wait_in_all_then_it_costs_an_attempt() -> None:
+    later = Failed(error="429", not_before=NOW + HOUR)
+    retry = Retry(max_wait=90 * MINUTE)
+    second = settled(later, retry=retry, deferred_since=NOW - HOUR)
+    assert (second.run.attempts, second.run.fire_at) == (0, NOW + 30 * MINUTE)
+    last = settled(later, retry=retry, deferred_since=NOW - 90 * MINUTE)
+    assert (last.run.state, last.run.attempts, last.run.deferred_since) == (RunState.FAILED, 1, None)
+    failed = settled(Failed(error="no"), deferred_since=NOW - HOUR)
+    assert (failed.run.attempts, failed.run.deferred_since) == (1, None)
 
 
 def test_a_target_may_delay_its_next_attempt() -> None:
@@ -241,38 +306,51 @@ def test_the_attempt_is_a_record_of_its_lease() -> None:
 
 def test_only_a_reset_brings_a_parked_run_back_with_all_its_attempts() -> None:
     parked = leased(
-        state=RunState.PARKED, attempts=3, refunds=2, reason="exhausted", error="no", finished_at=NOW
+        state=RunState.PARKED,
+        attempts=3,
+        refunds=2,
+        losses=4,
+        reason="exhausted",
+        error="no",
+        finished_at=NOW,
     )
-    back = reset_run(parked, now=NOW)
-    assert (back.state, back.attempts, back.refunds, back.reason, back.error) == (
-        RunState.READY,
-        0,
-        0,
-        "",
-        "",
-    )
-    assert back.fire_at <= NOW
-    assert back.fence == parked.fence
-    assert reset_run(parked, now=NOW, held=True).state is RunState.HELD
+    back = restart_run(parked, RunEvent.RESET, now=NOW)
+    assert (back.state, back.attempts, back.refunds, back.losses) == (RunState.READY, 0, 0, 0)
+    assert (back.reason, back.error, back.fire_at, back.fence) == ("", "", NOW, parked.fence)
+    assert restart_run(parked, RunEvent.HOLD, now=NOW).state is RunState.HELD
     for state in set(RunState) - {RunState.PARKED}:
         with pytest.raises(NotAllowed):
-            reset_run(replace(parked, state=state), now=NOW, held=True)
+            restart_run(replace(parked, state=state), RunEvent.RESET, now=NOW)
 
 
-outcomes = st.sampled_from([Succeeded(), Failed(error="no"), TimedOut(), Lost(), Cancelled(), Released()])
+outcomes = st.sampled_from(
+    [
+        Succeeded(),
+        Failed(error="no"),
+        TimedOut(),
+        Lost(),
+        Cancelled(),
+        Released(),
+        Released(interrupted=True),
+    ]
+)
 
 
 @given(
     story=st.lists(outcomes, min_size=1, max_size=30),
-    most=st.integers(1, 5),
-    exhausted=st.sampled_from(Exhausted),
+    retry=st.builds(
+        Retry,
+        max_attempts=st.integers(1, 5),
+        max_losses=st.integers(0, 3),
+        losses_are_attempts=st.booleans(),
+        exhausted=st.sampled_from(Exhausted),
+    ),
     delivery=st.sampled_from(Delivery),
 )
-def test_a_run_is_leased_at_most_attempts_plus_refunds_times(
-    story: list[Outcome], most: int, exhausted: Exhausted, delivery: Delivery
+def test_a_run_is_leased_at_most_attempts_plus_losses_plus_refunds_times(
+    story: list[Outcome], retry: Retry, delivery: Delivery
 ) -> None:
     run, leases = leased(), 0
-    retry = Retry(max_attempts=most, exhausted=exhausted)
     for outcome in story:
         leases += 1
         done = settle_outcome(run, outcome, retry=retry, delivery=delivery, now=NOW)
@@ -283,14 +361,15 @@ def test_a_run_is_leased_at_most_attempts_plus_refunds_times(
             break
         run = replace(done.run, state=next_run_state(done.run.state, RunEvent.LEASE), fence=run.fence + 1)
         run = replace(run, leased_at=NOW, lease_until=NOW + MINUTE)
-    assert leases <= most + MAX_REFUNDS
+    losses = 0 if retry.losses_are_attempts else retry.max_losses
+    assert leases <= retry.max_attempts + MAX_REFUNDS + losses
     assert delivery is Delivery.AT_LEAST_ONCE or leases == 1
 
 
 @given(
     attempts=st.integers(0, 20),
     wait=st.integers(0, 10**6),
-    outcome=st.sampled_from([Failed(error="x"), Lost()]),
+    outcome=st.sampled_from([Failed(error="x"), TimedOut()]),
 )
 def test_the_next_attempt_waits_at_least_its_backoff(attempts: int, wait: int, outcome: Outcome) -> None:
     backoff = Exponential(base=wait * timedelta(milliseconds=1), jitter=0.5)

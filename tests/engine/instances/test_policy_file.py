@@ -119,9 +119,9 @@ def test_a_file_that_cannot_be_read_closes_the_queues_and_nothing_else(instance:
     why = str(instance.path)
     assert why in instance.ask("health")["policy_file"]
     assert why in " ".join(instance.ask("schedule explain", schedule="queued", last=True)["because"])
-    (finding,) = [one for one in instance.ask("doctor")["findings"] if one["check"] == "policy_file"]
-    assert finding["status"] == "fail"
-    assert why in finding["message"]
+    (finding,) = [one for one in instance.ask("doctor")["findings"] if one["kind"] == "policy_file"]
+    assert finding["severity"] == "fail"
+    assert why in finding["sentence"]
     assert instance.ceiling("mail") == (3, "set"), "what held goes on to hold for what is under way"
 
     instance.write('{"mail": {"max_concurrent": 4}}')
@@ -170,6 +170,6 @@ def test_the_doctor_checks_the_policy_file(
 ) -> None:
     if text is not None:
         instance.write(text)
-    (finding,) = [one for one in instance.ask("doctor")["findings"] if one["check"] == "policy_file"]
-    assert finding["status"] == status
-    assert says in finding["message"]
+    (finding,) = [one for one in instance.ask("doctor")["findings"] if one["kind"] == "policy_file"]
+    assert finding["severity"] == status
+    assert says in finding["sentence"]

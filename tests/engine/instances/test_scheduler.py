@@ -31,7 +31,7 @@ __all__ = ["app", "nothing_left"]
 def test_a_decorated_function_is_a_schedule_of_its_name_and_is_told_its_run(app: Scheduler) -> None:
     seen: list[Context] = []
 
-    @app.schedule(every("1h"))
+    @app.schedule(every("1h"), time_limit="5m")
     def refresh(ctx: Context) -> None:
         seen.append(ctx)
 

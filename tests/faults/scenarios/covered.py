@@ -13,7 +13,7 @@ COVERED = (
         row="A3",
         action="a worker is killed with kill -9 in the middle of its work",
         expected="the lease ends, an attempt is charged, another worker does it",
-        tests=(f"{PROCESSES}a_worker_that_is_killed_costs_an_attempt_and_another_does_its_work",),
+        tests=(f"{PROCESSES}a_worker_that_is_killed_is_a_loss_and_another_does_its_work",),
     ),
     CoveredFault(
         name="suspended",

@@ -1,6 +1,6 @@
 """One worker process: run what is due on a store until told to stop.
 
-    python -m tests.faults.tools.worker STORE {"stop_wait": 5, "clock": "FILE"}
+    python -m tests.faults.tools.worker STORE {"stop_wait": 5, "clock": "FILE", "functions": ["note"]}
 
 Its functions append lines to the journal. Its engine prints lines on standard output: `ready`, then the tag
 of a fact, the run and the fence. A clock file holds the seconds by which this worker's wall clock is off; it
@@ -110,11 +110,14 @@ def main(store: str, options: str) -> None:
     faulthandler.register(signal.SIGUSR1)  # prints all stacks when a test fails
     options_given = json.loads(options)
     stop_wait = timedelta(seconds=options_given.get("stop_wait", 5))
-    settings = Settings(stop_wait=stop_wait, max_sleep=timedelta(seconds=1))
+    settings = Settings(
+        stop_wait=stop_wait, max_sleep=timedelta(seconds=1), **options_given.get("settings", {})
+    )
     clock = OffsetClock(options_given["clock"]) if "clock" in options_given else None
     app = Scheduler(store, settings=settings, clock=clock, observers=(FactPrinter(),))
     for function in (note, until_cancelled, ignore_cancel, hold_interpreter):
-        app.task()(function)
+        if function.__name__ in options_given.get("functions", [function.__name__]):
+            app.task()(function)
     threading.Thread(target=report_progress, args=(app,), daemon=True).start()
     app.run()
 

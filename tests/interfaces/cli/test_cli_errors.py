@@ -63,7 +63,7 @@ def test_an_error_is_printed_like_its_explain_text(harness: OperationsHarness) -
         (["queue", "policy", "sho", "x"], "timewright queue policy show"),
         (["list"], "timewright schedule list or timewright analysis list or timewright approval list"),
         (["reclaim"], "timewright queue reclaim"),
-        (["explian", "x"], "timewright explain"),
+        (["explian", "x"], "timewright explain or timewright plan"),
         (["xyzzy"], "timewright --help"),
         (["schedule", "xyzzy"], "timewright schedule --help"),
     ],

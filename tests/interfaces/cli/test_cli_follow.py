@@ -22,7 +22,7 @@ from timewright.testing.targets import fail, succeed
 
 @pytest.fixture
 def followed(harness: OperationsHarness) -> RunFollower:
-    harness.ask("schedule create", name="hello", every="5s", note="hello")
+    harness.ask("schedule create", name="hello", every="5s", note="hello", max_attempts=3)
     return RunFollower(harness.context, {"schedule": "hello"})
 
 

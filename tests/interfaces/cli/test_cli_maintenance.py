@@ -125,7 +125,7 @@ def completed(here: Path, line: str) -> list[str]:
 
 def test_commands_and_schedule_names_are_completed(here: Path) -> None:
     make()
-    assert completed(here, "timewright sch") == ["schedule"]
+    assert completed(here, "timewright sch") == ["schedule", "schema"]
     assert completed(here, "timewright schedule pa") == ["pause"]
     assert completed(here, "timewright schedule create y --overlap r") == ["replace"]
     assert completed(here, "timewright schedule pause ") == ["x"]

@@ -42,12 +42,18 @@ ABOUT = [
 ]
 
 
+# Exit code 3 means that something would change.
+DIFFERENCES = {"plan": (3,), "diff": (3,)}
+# These print a file, whose lines are as long as they are.
+FILES = ("export", "schema")
+
+
 @pytest.mark.parametrize(("one", "example"), EXAMPLES)
 def test_every_example_gives_the_answer_of_the_operation(
     harness: OperationsHarness, one: Operation[Any], example: Mapping[str, Any]
 ) -> None:
     said = invoke(harness, *command_words(one, example), "-o", "json")
-    assert (said.code, said.err) == (0, "")
+    assert (said.code, said.err) in [(code, "") for code in (0, *DIFFERENCES.get(one.name, ()))]
     assert said.data == json.loads(json.dumps(one(sample_harness().context, example)))
 
 
@@ -88,9 +94,10 @@ def test_every_answer_fits_narrow_and_wide_terminals(
     dry = [] if one.read_only or "dry_run" in example else ["--dry-run"]
     for width, rehearsed in ((40, dry), (80, [])):
         said = invoke(harness, *command_words(one, example), *rehearsed, width=width)
-        assert said.code == 0
+        assert said.code in (0, *DIFFERENCES.get(one.name, ()))
         assert said.lines
-        assert [line for line in said.lines if display_width(line) > width] == []
+        if one.name not in FILES:
+            assert [line for line in said.lines if display_width(line) > width] == []
 
 
 @pytest.mark.parametrize("one", EVERY)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec.structs import replace
 
 from tests.interfaces.terminal import invoke
 from tests.operations.harness import OperationsHarness
@@ -36,23 +37,26 @@ BERLIN = ZoneInfo("Europe/Berlin")
         ("2026-03-12T09:00:00Z", "2026-03-12T09:00:00Z"),
     ],
 )
-def test_times_use_the_local_zone(text: str, meant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    request = resolve_instants(operations["schedule pause"], {"until": text}, now=NOON)
+def test_times_are_in_the_zone_of_the_machine(harness: OperationsHarness, text: str, meant: str) -> None:
+    context = replace(harness.context, system_zone="Europe/Berlin")
+    request = resolve_instants(operations["schedule pause"], {"until": text}, context)
     assert request["until"] == meant
 
 
 @pytest.mark.parametrize("text", ["whenever", "25:00", "tomorrow 9", "in", "in 2h ago", "mo", "01/02/2027"])
-def test_other_text_is_refused(text: str) -> None:
+def test_other_text_is_refused(harness: OperationsHarness, text: str) -> None:
     with pytest.raises(InvalidInstant) as refusal:
-        resolve_instants(operations["schedule pause"], {"until": text}, now=NOON)
+        resolve_instants(operations["schedule pause"], {"until": text}, harness.context)
     assert refusal.value.field == "until"
     assert refusal.value.fix
 
 
-def test_a_question_about_the_past_takes_the_last_such_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_about_the_past_takes_the_last_such_time(
+    harness: OperationsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TZ", "Europe/Berlin")
-    request = resolve_instants(operations["run list"], {"since": "friday 9am", "until": "18:00"}, now=NOON)
+    asked = {"since": "friday 9am", "until": "18:00"}
+    request = resolve_instants(operations["run list"], asked, harness.context)
     assert request == {"since": "2026-03-06T08:00:00Z", "until": "2026-03-09T17:00:00Z"}
 
 
@@ -123,7 +127,10 @@ def test_http_without_a_method_means_get(harness: OperationsHarness) -> None:
         (["schedule", "add", "a"], "timewright schedule create"),
         (["schedule", "trigger", "a"], "timewright schedule run"),
         (["queue", "ls"], "timewright queue list"),
-        (["disable", "a"], "timewright schedule pause or timewright group pause or timewright hint pause"),
+        (
+            ["disable", "a"],
+            "timewright schedule pause or timewright backfill pause or timewright group pause",
+        ),
     ],
 )
 def test_commands_of_other_programs_get_suggestions(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -69,8 +71,24 @@ def look(ctx):
 """
 
 
-def test_the_first_run_from_an_empty_folder_to_a_clean_stop(here: Path) -> None:
+def test_a_process_stops_although_its_output_is_not_read(here: Path) -> None:
     with running(here, "up") as engine:
+        read_until(engine.stderr, "schedule create")
+        run(here, "schedule", "create", "hello", "--every", "1h", "--note", "hello")
+        # The engine's end of the pipe, filled until another write would block.
+        full = os.open(f"/proc/{engine.pid}/fd/2", os.O_WRONLY | os.O_NONBLOCK)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(full, b"x")
+        engine.send_signal(signal.SIGTERM)
+        assert engine.wait(60) == 0
+        os.close(full)
+    (stopped,) = invoke(None, "instance", "list", "-o", "json").data["instances"]
+    assert stopped["state"] == "stopped"
+
+
+def test_the_first_run_from_an_empty_folder_to_a_clean_stop(here: Path) -> None:
+    with running(here, "up", PATH="/usr/bin:/bin") as engine:
         words = read_until(engine.stderr, "schedule create")
         assert re.fullmatch(
             r"timewright \d\S* · SQLite 3\.\S+ · \./timewright\.db \(new, durable\) · zone UTC", words[0]
@@ -85,7 +103,7 @@ def test_the_first_run_from_an_empty_folder_to_a_clean_stop(here: Path) -> None:
         assert re.fullmatch(
             r"ready in \d+\.\d s — nothing scheduled yet\. Try, in another terminal:", words[-2]
         )
-        suggested = words[-1].strip().removeprefix("timewright ")
+        suggested = words[-1].strip().removeprefix(f"{sys.executable} -m timewright ")
         assert suggested == "schedule create hello --every 5s --note 'hello'"
         made = run(here, *suggested.replace("5s", "1s").replace("'", "").split())
         assert re.fullmatch(
@@ -111,14 +129,14 @@ def test_the_first_run_from_an_empty_folder_to_a_clean_stop(here: Path) -> None:
 
 def test_an_existing_store_is_reported_with_its_next_occurrence(here: Path) -> None:
     invoke(None, "--store", "other.db", "schedule", "create", "later", "--every", "1h", "--note", "x")
-    with running(here, "up", "--store", "other.db") as engine:
+    with running(here, "up", "--store", "other.db", PATH="/usr/bin:/bin") as engine:
         words = read_until(engine.stderr, "run list")
         assert "./other.db (existing, durable)" in words[0]
         assert re.fullmatch(
             r"ready in \d+\.\d s — 1 schedule, next later .*\. Follow the runs in another terminal:",
             words[-2],
         )
-        assert words[-1] == "  timewright run list --follow --store other.db"
+        assert words[-1] == f"  {sys.executable} -m timewright run list --follow --store other.db"
         stop_process(engine, signal.SIGINT)
         assert engine.returncode == 0
 

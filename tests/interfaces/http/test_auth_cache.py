@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -46,9 +47,9 @@ class Counted:
         self.reads += 1
         return self._store.read(work)
 
-    def write(self, work: Callable[[Transaction], T]) -> T:
+    def write(self, work: Callable[[Transaction], T], *, commit_at: datetime | None = None) -> T:
         self.writes += 1
-        return self._store.write(work)
+        return self._store.write(work, commit_at=commit_at)
 
 
 def counted(harness: OperationsHarness) -> Counted:

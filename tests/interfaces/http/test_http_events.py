@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from tests.interfaces.http.http_client import ADMIN, HOST, client_for
+from tests.interfaces.http.http_client import ADMIN, HOST, bearer, client_for, create_key
 from tests.operations.harness import NOON, OperationsHarness
 from timewright.core.facts import Fact, RunFreed, TickFinished
 from timewright.interfaces.http.app import HttpApp
@@ -19,8 +20,10 @@ from timewright.interfaces.http.endpoints.events import (
     HISTORY_FACTS,
     MAX_PENDING_FACTS,
     MAX_STREAMS,
+    MAX_STREAMS_PER_CALLER,
     EventHub,
 )
+from timewright.interfaces.http.requests.authentication import Authenticator, authenticate_by_key_or_session
 
 
 def fact(number: int, namespace: str = "default") -> Fact:
@@ -30,8 +33,15 @@ def fact(number: int, namespace: str = "default") -> Fact:
 class Stream:
     """An open stream and its received events."""
 
-    def __init__(self, hub: EventHub, harness: OperationsHarness, query: str = "", **headers: str) -> None:
-        door = HttpApp(harness.context, hub=hub, authenticate=lambda _: ADMIN)
+    def __init__(
+        self,
+        hub: EventHub,
+        harness: OperationsHarness,
+        query: str = "",
+        authenticate: Authenticator = lambda _: ADMIN,
+        **headers: str,
+    ) -> None:
+        door = HttpApp(harness.context, hub=hub, authenticate=authenticate)
         self.scope: dict[str, Any] = {
             "type": "http",
             "method": "GET",
@@ -189,7 +199,7 @@ def test_an_expired_event_id_replays_the_rest_and_reports_a_gap(harness: Operati
         hub.notify(fact(number))
 
     async def story() -> None:
-        listener, missed, since = hub.subscribe("default", frozenset(), "one-3")
+        listener, missed, since = hub.subscribe("default", frozenset(), "one-3", caller="ada")
         assert (len(missed), since) == (HISTORY_FACTS, "gap")
         hub.unsubscribe(listener)
 
@@ -325,7 +335,10 @@ def test_a_private_store_has_no_change_listener(harness: OperationsHarness) -> N
 def test_the_number_of_streams_is_limited(harness: OperationsHarness) -> None:
     async def story() -> None:
         hub = EventHub("one")
-        listeners = [hub.subscribe("default", frozenset(), "")[0] for _ in range(MAX_STREAMS)]
+        listeners = [
+            hub.subscribe("default", frozenset(), "", caller=str(number // MAX_STREAMS_PER_CALLER))[0]
+            for number in range(MAX_STREAMS)
+        ]
         refused = Stream(hub, harness)
         await asyncio.wait_for(refused.task, 60)
         assert refused.status == 503
@@ -333,5 +346,83 @@ def test_the_number_of_streams_is_limited(harness: OperationsHarness) -> None:
         stream = Stream(hub, harness)
         await stream.until(lambda: len(stream.told) == 1)
         await stream.leave()
+
+    tell(story)
+
+
+def open_stream(hub: EventHub, harness: OperationsHarness, **headers: str) -> Stream:
+    """A stream that authenticates as the server does."""
+    return Stream(hub, harness, authenticate=authenticate_by_key_or_session, **headers)
+
+
+def test_a_stream_sends_nothing_after_its_key_is_revoked(harness: OperationsHarness) -> None:
+    headers = bearer(create_key(harness, "watcher", role="viewer"))
+
+    async def story() -> None:
+        hub = EventHub("one")
+        stream = open_stream(hub, harness, **headers)
+        await stream.until(lambda: len(stream.told) == 1)
+        hub.notify(fact(1))
+        await stream.until(lambda: len(stream.told) == 2)
+        harness.ask("key revoke", key="watcher")
+        hub.notify(fact(2))
+        await asyncio.wait_for(stream.task, 60)
+        assert [row["event"] for row in stream.told] == ["hello", "run-freed", "bye"]
+        assert json.loads(stream.told[-1]["data"]) == {"reason": "unauthorized"}
+
+    tell(story)
+
+
+def test_an_idle_stream_ends_when_its_key_expires(
+    harness: OperationsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "CHECK_CALLER_S", 0.01)
+    headers = bearer(create_key(harness, "short", role="viewer", expires_in="1h"))
+
+    async def story() -> None:
+        stream = open_stream(EventHub("one"), harness, **headers)
+        await stream.until(lambda: len(stream.told) == 1)
+        harness.sleep(hours=2)
+        await asyncio.wait_for(stream.task, 60)
+        assert json.loads(stream.told[-1]["data"]) == {"reason": "unauthorized"}
+
+    tell(story)
+
+
+def test_logging_out_ends_the_cookie_and_the_streams_of_other_tabs(harness: OperationsHarness) -> None:
+    token = create_key(harness, "ada", role="viewer")
+    with client_for(harness, caller=None) as browser:
+        link = browser.request("POST", "/session/links", headers=bearer(token)).data["link"]
+        cookie = browser.request("GET", link).headers["set-cookie"].split(";")[0]
+        csrf = browser.request("GET", "/session", headers={"cookie": cookie}).data["csrf"]
+
+        async def story() -> None:
+            hub = EventHub("one")
+            stream = open_stream(hub, harness, cookie=cookie)
+            await stream.until(lambda: len(stream.told) == 1)
+            leaving = {"cookie": cookie, "timewright-csrf": csrf}
+            gone = await asyncio.to_thread(browser.request, "DELETE", "/session", headers=leaving)
+            assert gone.status == 204
+            hub.notify(fact(1))
+            await asyncio.wait_for(stream.task, 60)
+            assert [row["event"] for row in stream.told] == ["hello", "bye"]
+
+        tell(story)
+        assert browser.request("GET", "/session", headers={"cookie": cookie}).status == 401
+
+
+def test_one_caller_cannot_take_all_streams(harness: OperationsHarness) -> None:
+    async def story() -> None:
+        hub = EventHub("one")
+        many = [Stream(hub, harness) for _ in range(MAX_STREAMS_PER_CALLER)]
+        for stream in many:
+            await stream.until(lambda stream=stream: len(stream.told) == 1)  # type: ignore[misc]
+        refused = Stream(hub, harness)
+        await asyncio.wait_for(refused.task, 60)
+        assert refused.status == 429
+        other = Stream(hub, harness, authenticate=lambda _: replace(ADMIN, actor="grace"))
+        await other.until(lambda: len(other.told) == 1)
+        for stream in (*many, other):
+            await stream.leave()
 
     tell(story)

@@ -24,7 +24,7 @@ def call(context: OperationContext, tool: str, arguments: Mapping[str, Any]) -> 
     """Call a tool; a destructive one is confirmed with a dry run."""
 
     async def run() -> CallToolResult:
-        async with Client(make_server(lambda _: context)) as client:
+        async with Client(make_server(lambda _: context, tools="all")) as client:
             operation = operations[tool.replace("_", " ")]
             request = dict(arguments)
             if is_destructive(operation) and not request.get("dry_run"):

@@ -26,7 +26,7 @@ def test_an_agent_works_within_its_quotas() -> None:
     context = context_for(harness.context, agent)
 
     async def day() -> None:
-        async with Client(make_server(lambda _: context)) as client:
+        async with Client(make_server(lambda _: context, tools="all")) as client:
             await reminders(client, harness)
             await queue(client, harness)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import json
+import warnings
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -12,21 +15,23 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from msgspec.structs import replace
 
+from tests.interfaces.mcp.mcp_client import confirmation_token
 from tests.operations.harness import NOON, OperationsHarness
 from timewright.access.keyring import derive_keyring
-from timewright.errors import NotAllowed
+from timewright.errors import InvalidInput, NotAllowed
 from timewright.interfaces.mcp import make_server
 from timewright.interfaces.mcp.confirm import VALID_FOR, Confirmations, shared_confirmations
 from timewright.interfaces.mcp.prompts import PROMPTS
 from timewright.interfaces.mcp.tools import tools_for
+from timewright.interfaces.mcp.toolsets import parse_toolsets
 from timewright.operations.access.auth_cache import AuthCache
-from timewright.operations.access.callers import ROLES, Caller, Role
+from timewright.operations.access.callers import ALL_SCOPES, Caller
 from timewright.operations.text_safety import MAX_TEXT_CHARS, sanitize
 
 
 def with_client(harness: OperationsHarness, story: Callable[[Client], Awaitable[Any]]) -> Any:
     async def telling() -> Any:
-        async with Client(make_server(lambda _: harness.context)) as client:
+        async with Client(make_server(lambda _: harness.context, tools="all")) as client:
             return await story(client)
 
     return asyncio.run(telling())
@@ -81,20 +86,82 @@ def test_instances_with_the_same_secret_key_share_confirmations(harness: Operati
         instance(b"b" * 32).check("schedule delete", said, actor="ada", now=NOON)
 
 
-@pytest.mark.parametrize(("role", "most"), [("viewer", 30_000), ("editor", 100_000)])
-def test_the_tool_list_stays_small(role: Role, most: int) -> None:
-    shown = [
-        tool.model_dump_json(exclude_none=True) for tool in tools_for(Caller(actor="a", scopes=ROLES[role]))
-    ]
-    assert sum(map(len, shown)) < most
-    assert all("maxLength" not in tool for tool in shown)
+def count_tokens(text: str) -> int:
+    """The tokens of a text with the public tokenizer o200k_base."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        tokenizer: Any = importlib.import_module("bpe_openai").get_encoding("o200k_base")
+    return len(tokenizer.encode(text))
+
+
+@pytest.mark.parametrize(
+    ("toolsets", "max_tools", "max_tokens"),
+    [("core", 15, 4_000), ("operate", 80, 30_000), ("plan", 40, 9_000), ("admin", 30, 7_000)],
+)
+def test_the_tool_list_stays_small(
+    toolsets: str, max_tools: int, max_tokens: int, record_property: Callable[[str, object], None]
+) -> None:
+    tools = tools_for(Caller(actor="a", scopes=ALL_SCOPES), parse_toolsets(toolsets))
+    shown = json.dumps(
+        [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools],
+        separators=(",", ":"),
+    )
+    record_property("size", f"{len(tools)} tools, {len(shown)} bytes, {count_tokens(shown)} tokens")
+    assert len(tools) <= max_tools
+    assert count_tokens(shown) <= max_tokens
+    assert "maxLength" not in shown
+
+
+def test_every_operation_is_in_one_toolset_and_every_property_has_an_example() -> None:
+    tools = tools_for(Caller(actor="a", scopes=ALL_SCOPES))
+    for tool in tools:
+        assert tool.title
+        assert tool.output_schema
+        for name, field in tool.input_schema["properties"].items():
+            assert field["description"], f"{tool.name}.{name}"
+    core = tools_for(Caller(actor="a", scopes=ALL_SCOPES), frozenset({"core"}))
+    assert [
+        f"{tool.name}.{name}"
+        for tool in core
+        for name, field in tool.input_schema["properties"].items()
+        if "e.g." not in field["description"]
+    ] == []
+    create = next(tool for tool in core if tool.name == "schedule_create")
+    assert len(create.input_schema["properties"]) <= 12
+
+
+def test_the_default_toolset_refuses_another_tool_and_names_its_toolset(harness: OperationsHarness) -> None:
+    async def telling() -> Any:
+        async with Client(make_server(lambda _: harness.context)) as client:
+            listed = await client.list_tools()
+            found = await client.call_tool("find_operation", {"query": "renew the lease of a queue entry"})
+            refused = await client.call_tool("schedule_backfill", {"schedule": "orders-poll"})
+            made = await client.call_tool(
+                "schedule_create",
+                {"name": "party", "at": "2026-12-25T09:00Z", "note": "party", "grace": "5m"},
+            )
+            return [tool.name for tool in listed.tools], found, refused, made
+
+    names, found, refused, made = asyncio.run(telling())
+    assert len(names) == 15
+    assert names == [names[0], *sorted(names[1:])]
+    best = found.structured_content["operations"][0]
+    assert (best["tool"], best["toolset"]) == ("queue_renew", "operate")
+    assert refused.is_error
+    assert "--tools core,operate" in refused.content[0].text
+    assert made.structured_content["schedule"]["grace"] == "5m"
+
+
+def test_an_unknown_toolset_is_refused(harness: OperationsHarness) -> None:
+    with pytest.raises(InvalidInput, match="unknown toolset 'everything'"):
+        make_server(lambda _: harness.context, tools="core,everything")
 
 
 def test_invisible_characters_are_removed(harness: OperationsHarness) -> None:
     unseen = "".join(chr(code) for code in (0x202E, 0x200B, 0xE0041, 0xFEFF, 0x1B))
     harness.ask("schedule create", name="odd", every="1h", note="hello", description=f"a{unseen}b")
     said = with_client(harness, lambda client: client.call_tool("schedule_get", {"schedule": "odd"}))
-    assert said.structured_content["schedule"]["description"] == "ab"
+    assert json.loads(said.content[0].text)["schedule"]["description"] == "ab"
     assert not set(unseen) & set(said.content[0].text)
 
 
@@ -173,3 +240,55 @@ def test_a_confirmation_token_stays_valid_across_a_period_boundary() -> None:
     confirmations.check(
         "run cancel", {"run": "r", "confirm": word}, actor="ada", now=late + timedelta(seconds=1)
     )
+
+
+def test_what_a_tool_returns_as_data_is_never_altered(harness: OperationsHarness) -> None:
+    payload = {"text": "x" * 9000 + " \u200d joined \ufeff", "family": "👩\u200d👧"}
+    harness.ask("queue add", queue="exact", payload=payload)
+    said = with_client(harness, lambda client: client.call_tool("queue_lease", {"queue": "exact"}))
+    assert said.structured_content["leases"][0]["payload"] == payload
+    shown = said.content[0].text
+    assert "… (" in shown
+    assert "👩\u200d👧" in shown
+    assert "structured content" in said.content[1].text
+
+
+def test_a_cut_text_is_read_whole_on_request_and_never_written_back(harness: OperationsHarness) -> None:
+    text = "y" * 5012
+    harness.ask("schedule create", name="long", every="1h", note=text)
+
+    async def story(client: Client) -> Any:
+        cut = await client.call_tool("schedule_get", {"schedule": "long"})
+        whole = await client.call_tool("schedule_get", {"schedule": "long", "full": True})
+        note = json.loads(cut.content[0].text)["schedule"]["target"]  # type: ignore[union-attr]
+        written = await client.call_tool("schedule_update", {"schedule": "long", "target": note})
+        return cut, whole, written
+
+    cut, whole, written = with_client(harness, story)
+    assert text not in cut.content[0].text
+    assert text in whole.content[0].text
+    assert written.is_error
+    assert "cut for display" in written.content[0].text
+    assert harness.ask("schedule get", schedule="long")["schedule"]["target"]["text"] == text
+
+
+def test_a_confirmation_is_used_once(harness: OperationsHarness) -> None:
+    for number in range(4):
+        harness.ask("queue add", queue="few", payload=number)
+
+    async def story(client: Client) -> list[Any]:
+        preview = await client.call_tool("queue_drain", {"queue": "few", "dry_run": True})
+        word = confirmation_token(preview)
+        return [await client.call_tool("queue_drain", {"queue": "few", "confirm": word}) for _ in range(4)]
+
+    first, *others = with_client(harness, story)
+    assert not first.is_error
+    assert [one.structured_content["error"]["field"] for one in others] == ["confirm"] * 3
+    assert len(harness.ask("queue show", queue="few")["entries"]) == 3
+
+
+def test_every_tool_is_described_truthfully(harness: OperationsHarness) -> None:
+    tools = {tool.name: tool.annotations for tool in tools_for(Caller(actor="a", scopes=ALL_SCOPES))}
+    assert tools["reminder_set"].idempotent_hint is False  # type: ignore[union-attr]
+    assert tools["limit_set"].idempotent_hint is True  # type: ignore[union-attr]
+    assert tools["schedule_test"].open_world_hint is True  # type: ignore[union-attr]

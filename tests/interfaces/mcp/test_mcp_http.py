@@ -49,7 +49,7 @@ def with_key(
         headers = {"authorization": f"Bearer {key}"}
         async with (
             httpx2.AsyncClient(headers=headers, timeout=60) as http,
-            Client(streamable_http_client(f"{server.url}/mcp", http_client=http)) as client,
+            Client(streamable_http_client(f"{server.url}/mcp?tools=all", http_client=http)) as client,
         ):
             tools = {tool.name for tool in (await client.list_tools()).tools}
             return tools, [await client.call_tool(name, arguments) for name, arguments in calls]
@@ -97,7 +97,7 @@ def test_the_scopes_of_a_key_apply_to_mcp(server: Running) -> None:
 )
 def test_mcp_over_http_needs_a_key_and_the_same_origin(server: Running, headers: dict[str, str]) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode()
-    request = urllib.request.Request(f"{server.url}/mcp", data=body, method="POST")
+    request = urllib.request.Request(f"{server.url}/mcp?tools=all", data=body, method="POST")
     request.add_header("content-type", "application/json")
     if set(headers) - {"authorization"}:
         request.add_header("authorization", f"Bearer {server.key}")

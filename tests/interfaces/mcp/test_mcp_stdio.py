@@ -99,7 +99,7 @@ def test_invalid_messages_do_not_stop_the_server(store: Path) -> None:
     lines = [json.dumps(HELLO), '{"jsonrpc":"2.0","method":"notifications/initialized"}', *ODD_LINES]
     last = {"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": {"name": "health", "arguments": {}}}
     given = "\n".join([*lines, json.dumps(last), ""])
-    command = [*COMMAND, "mcp", "--store", str(store)]
+    command = [*COMMAND, "mcp", "--tools", "all", "--store", str(store)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None

@@ -14,6 +14,7 @@ from tests.faults.tools.worker_fleet import wait_until
 from tests.interfaces.terminal import invoke, read_until, running
 from tests.operations.harness import OperationsHarness
 from timewright import Call, Scheduler
+from timewright.core.run.needs import Offer
 from timewright.engine.maintenance import Heartbeat
 from timewright.errors import InvalidInput, NotFound
 from timewright.operations.views import ScheduleDetail
@@ -97,9 +98,9 @@ def test_a_broken_entry_point_is_reported_and_others_work(
 
 def test_doctor_reports_broken_entry_points(app: Scheduler) -> None:
     app.registry.load_entry_points()
-    found = [one for one in app.call("doctor").findings if one.check == "functions"]
-    assert [one.status for one in found] == ["warn"]
-    assert "gifts: AttributeError" in found[0].message
+    found = [one for one in app.call("doctor").findings if one.kind == "functions"]
+    assert [one.severity for one in found] == ["warn"]
+    assert "gifts: AttributeError" in found[0].sentence
 
 
 def test_a_name_registered_by_two_packages_is_not_used(installed: Path, app: Scheduler) -> None:
@@ -154,9 +155,10 @@ def test_a_process_without_functions_only_warns() -> None:
         return list(harness.ask("schedule create", name=name, manual=True, **target)["warnings"])
 
     def alive(name: str, functions: list[str] | None) -> None:
-        known = None if functions is None else lambda: functions
+        offer = Offer(functions=None if functions is None else tuple(functions))
         clock = harness.bench.clock
-        Heartbeat(harness.store, name, clock=clock, capacity=1, in_flight=[], functions=known).send_if_due()
+        heartbeat = Heartbeat(harness.store, name, clock=clock, capacity=1, in_flight=[], offer=lambda: offer)
+        heartbeat.send_if_due()
 
     assert create("nobody-runs", call="tidi") == [], "nobody can tell"
     alive("one", ["sweep"])

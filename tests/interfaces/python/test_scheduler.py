@@ -55,7 +55,7 @@ def test_timedelta_datetime_and_list_are_triggers(app: Scheduler) -> None:
     assert kept(app) == {
         "interval": "every 5m",
         "once": "once at 2099-12-24T18:00:00Z",
-        "list": "every 6h or at 09:00 every day or at 09:30 every day",
+        "list": "every 6h or at 09:00 every day, UTC or at 09:30 every day, UTC",
     }
 
 
@@ -144,6 +144,9 @@ class FixedClock:
 
     def monotonic(self) -> float:
         return 0.0
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("this clock does not advance")
 
 
 @dataclass

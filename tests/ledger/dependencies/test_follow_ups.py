@@ -21,7 +21,7 @@ from timewright.core.run.run import Cancelled, Failed, Outcome, Run, RunState, S
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.schedule.upstream import Need
 from timewright.errors import InvalidInput, NotAllowed, NotFound
-from timewright.ledger.backfill import backfill
+from timewright.ledger.backfills.start import BackfillTerms, start_backfill
 from timewright.ledger.lookups import CALENDAR
 from timewright.ledger.manual_runs import move_next, skip_next
 from timewright.ledger.replan import archive
@@ -99,7 +99,8 @@ def test_skipped_unstarted_and_backfilled_runs_trigger_no_follower(bench: Ledger
     (first,) = bench.runs(load)
     cancel(bench.store, first.id, actor="ada", reason="no", now=bench.now)
     skip_next(bench.store, load.id, ids=bench.ids, by=ADA, now=bench.now)
-    backfill(bench.store, load.id, since=at(1), until=at(1), ids=bench.ids, by=ADA, now=bench.now)
+    terms = BackfillTerms(since=at(1), until=at(1))
+    start_backfill(bench.store, load.id, terms, ids=bench.ids, by=ADA, now=bench.now)
     bench.work()
     assert {fate for _, fate in bench.outcomes_of(load)} == {"cancelled", "by_hand", "succeeded"}
     assert planned(bench, report) == []

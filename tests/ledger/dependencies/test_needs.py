@@ -184,7 +184,7 @@ def test_an_end_before_the_need_was_written_counts(bench: LedgerHarness) -> None
 
 def test_a_run_that_was_tried_before_does_not_need_it_again(bench: LedgerHarness) -> None:
     load = load_of(bench)
-    report = needing(bench)
+    report = needing(bench, retry=Retry(max_attempts=2))
     loaded(bench, load)
     bench.move_to(60)
     (run,) = started(bench)

@@ -205,7 +205,6 @@ def test_the_name_of_an_active_key_is_unique_and_free_again_after_revocation(
     ("fields", "field"),
     [
         ({"key": "x"}, "role"),
-        ({"key": "x", "role": "viewer", "scopes": ["read"]}, "role"),
         ({"key": "x", "role": "owner"}, "role"),
         ({"key": "x", "scopes": ["everything"]}, "scopes[0]"),
         ({"key": "x", "role": "viewer", "expires_in": "1s"}, "expires_in"),
@@ -258,9 +257,14 @@ def test_a_caller_without_scopes_may_do_nothing_and_the_local_one_everything() -
 
 def test_roles_contain_one_another_and_only_admin_sees_keys_and_secrets() -> None:
     assert ROLES["viewer"] < ROLES["operator"] < ROLES["editor"] < ROLES["admin"]
-    assert ROLES["admin"] - ROLES["editor"] == {"admin", "secret"}
+    assert ROLES["admin"] - ROLES["editor"] == {"admin", "secret", "secret-use"}
     needs = {one.scope for one in operations if one.noun in ("key", "secret")}
     assert needs == {"admin", "secret"}
+
+
+def test_a_key_may_have_a_role_and_more_scopes(harness: OperationsHarness) -> None:
+    made = harness.ask("key create", key="deploy", role="editor", scopes=["secret-use"])["key"]
+    assert made["scopes"] == ["hint", "read", "secret-use", "trigger", "write"]
 
 
 def test_a_write_records_the_name_and_origin_of_its_caller(harness: OperationsHarness) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from copy import copy
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +16,9 @@ from tests.operations.harness import OLD_TOKEN, OperationsHarness, as_json, dump
 from timewright.access.encryption import decrypt, encrypt
 from timewright.access.keyring import Keyring, derive_keyring
 from timewright.access.secret_records import SECRET, read_secret_value
+from timewright.core.target import SecretDestination
 from timewright.errors import (
+    Forbidden,
     InvalidInput,
     MissingExtra,
     NotAllowed,
@@ -26,7 +29,7 @@ from timewright.errors import (
 )
 from timewright.operations import operations
 from timewright.operations.access.auth_cache import AuthCache
-from timewright.operations.access.authentication import ALL_SCOPES, Caller, context_for
+from timewright.operations.access.authentication import ALL_SCOPES, Caller, Scope, context_for
 from timewright.operations.example_ids import LEASE
 from timewright.ports import StoredObject, Transaction
 
@@ -50,7 +53,11 @@ def keyring_of(harness: OperationsHarness) -> Keyring:
 
 def shown(harness: OperationsHarness, name: str) -> str:
     return read_secret_value(
-        harness.store, keyring_of(harness), namespace=harness.context.namespace, name=name
+        harness.store,
+        keyring_of(harness),
+        namespace=harness.context.namespace,
+        name=name,
+        destination=SecretDestination("host", "api.crm.example"),
     )
 
 
@@ -349,3 +356,120 @@ def test_reasons_and_errors_are_stored_without_secrets() -> None:
     harness.ask("queue release", lease=LEASE, failed=True, error="login failed: Authorization: Bearer canary")
     assert "canary" not in str(dump(harness.store))
     assert harness.ask("audit list", limit=1)["entries"][0]["reason"] == "they sent password=… by mail"
+
+
+def guest(harness: OperationsHarness, *scopes: Scope, origin: str = "human") -> OperationsHarness:
+    """The harness as seen by a remote key with read, write and some scopes."""
+    caller = Caller(actor="guest", scopes=frozenset({"read", "write", *scopes}), origin=origin)
+    other = copy(harness)
+    other.context = context_for(harness.context, caller, harness.context.namespace)
+    return other
+
+
+def create(harness: OperationsHarness, url: str = "https://api.crm.example/v1", **fields: Any) -> Any:
+    target = {"kind": "http", "url": url, "headers": {"Authorization": "Bearer secret://crm-token"}}
+    return harness.ask("schedule create", **{"name": "sync", "every": "1h", "target": target, **fields})
+
+
+def test_write_alone_does_not_allow_the_use_of_a_secret(harness: OperationsHarness) -> None:
+    harness.ask("secret set", secret="crm-token", value=CANARY, hosts=["api.crm.example"])
+    with pytest.raises(Forbidden) as refusal:
+        create(guest(harness))
+    assert refusal.value.value == "secret-use"
+    assert create(guest(harness, "secret-use"))["schedule"]["name"] == "sync"
+
+
+def test_a_key_without_secret_use_may_edit_the_rest_of_a_schedule(harness: OperationsHarness) -> None:
+    harness.ask("secret set", secret="crm-token", value=CANARY, hosts=["api.crm.example"])
+    create(harness)
+    guest(harness).ask("schedule update", schedule="sync", every="2h")
+    moved = {"kind": "http", "url": "https://api.crm.example/v2", "headers": {"X-Key": "secret://crm-token"}}
+    with pytest.raises(Forbidden):
+        guest(harness).ask("schedule update", schedule="sync", target=moved)
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("https://api.crm.example/v1", True),
+        ("https://API.crm.example:8443/v1", True),
+        ("https://eu.crm.example/", True),
+        ("https://crm.example/", False),
+        ("https://api.crm.example.attacker.test/", False),
+        ("https://attacker.test/?x=api.crm.example", False),
+        ("https://api.crm.example@attacker.test/", False),
+    ],
+)
+def test_a_bound_secret_goes_only_to_its_hosts(url: str, allowed: bool) -> None:
+    harness = OperationsHarness()
+    harness.ask("secret set", secret="crm-token", value=CANARY, hosts=["api.crm.example", "*.crm.example"])
+    if allowed:
+        assert create(harness, url)["warnings"] == []
+    else:
+        with pytest.raises(TimewrightError, match=r"may not go to host|user name"):
+            create(harness, url)
+
+
+def test_the_binding_is_checked_again_at_each_launch(harness: OperationsHarness) -> None:
+    harness.ask("secret set", secret="crm-token", value=CANARY)
+    assert shown(harness, "crm-token") == CANARY
+    bound = harness.ask("secret bind", secret="crm-token", hosts=["other.example"], users=["ci"])["secret"]
+    assert (bound["hosts"], bound["users"], bound["revision"]) == (["other.example"], ["ci"], 2)
+    with pytest.raises(NotAllowed, match=r"may not go to host api\.crm\.example"):
+        shown(harness, "crm-token")
+    harness.ask("secret set", secret="crm-token", value="new")
+    with pytest.raises(NotAllowed):
+        shown(harness, "crm-token")
+
+
+def test_a_command_gets_a_secret_only_if_the_secret_names_it(harness: OperationsHarness) -> None:
+    harness.ask("secret set", secret="crm-token", value=CANARY, commands=["/usr/bin/report"])
+    for program, allowed in (("/usr/bin/report", True), ("/usr/bin/env", False)):
+        target = {"kind": "shell", "command": [program], "env": {"TOKEN": "secret://crm-token"}}
+        if allowed:
+            create(harness, target=target, name=program[9:])
+        else:
+            with pytest.raises(NotAllowed, match="may not go to command /usr/bin/env"):
+                create(harness, target=target, name=program[9:])
+
+
+def test_only_the_named_users_may_refer_to_a_secret(harness: OperationsHarness) -> None:
+    harness.ask("secret set", secret="crm-token", value=CANARY, hosts=["api.crm.example"], users=["ci"])
+    with pytest.raises(Forbidden, match="guest may not use"):
+        create(guest(harness, "secret-use"))
+    harness.ask("secret bind", secret="crm-token", hosts=["api.crm.example"], users=["ci", "guest"])
+    create(guest(harness, "secret-use"))
+
+
+def test_an_unbound_secret_is_refused_for_an_agent_and_warned_about_for_a_person(
+    harness: OperationsHarness,
+) -> None:
+    harness.ask("secret set", secret="crm-token", value=CANARY)
+    with pytest.raises(Forbidden, match="not bound to a destination"):
+        create(guest(harness, "secret-use", origin="agent"))
+    (warning,) = create(guest(harness, "secret-use"))["warnings"]
+    assert warning.endswith("timewright secret bind crm-token --host api.crm.example")
+
+
+def test_a_new_step_of_a_workflow_needs_secret_use_too(harness: OperationsHarness) -> None:
+    harness.ask("secret set", secret="crm-token", value=CANARY, hosts=["api.crm.example"])
+    target = {"kind": "http", "url": "https://api.crm.example", "headers": {"X-Key": "secret://crm-token"}}
+    steps: list[dict[str, Any]] = [{"name": "sync", "target": target}]
+    with pytest.raises(Forbidden):
+        guest(harness).ask("workflow put", name="crm", steps=steps)
+    harness.ask("workflow put", name="crm", steps=steps)
+    steps.append({"name": "after", "target": {"kind": "note", "text": "done"}, "needs": ["sync"]})
+    assert guest(harness).ask("workflow put", name="crm", steps=steps)["version"] == 2
+    steps[0] = {"name": "sync", "target": {**target, "url": "https://attacker.test"}}
+    with pytest.raises(Forbidden):
+        guest(harness).ask("workflow put", name="crm", steps=steps)
+    with pytest.raises(NotAllowed):
+        guest(harness, "secret-use").ask("workflow put", name="crm", steps=steps)
+
+
+@pytest.mark.parametrize("host", ["https://api.example", "api.example:443", "api.example/x", "*", "", "a b"])
+def test_a_host_that_is_not_a_name_is_refused(harness: OperationsHarness, host: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        harness.ask("secret set", secret="crm-token", value=CANARY, hosts=[host])
+    assert refusal.value.field is not None
+    assert refusal.value.field.startswith("hosts")

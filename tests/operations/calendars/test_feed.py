@@ -23,7 +23,7 @@ def test_a_feed_contains_future_starts_and_can_be_parsed(harness: OperationsHarn
     found = feed_events(feed["text"])
     assert [event["dtstart"].dt for event in found] == [NOON.replace(day=day, hour=9) for day in (11, 12, 13)]
     assert {str(event["summary"]) for event in found} == {"daily; at, nine"}
-    assert str(found[0]["description"]) == "at 09:00 every day"
+    assert str(found[0]["description"]) == "at 09:00 every day, UTC"
     assert len({str(event["uid"]) for event in found}) == 3
 
 

@@ -268,7 +268,7 @@ def test_a_parked_entry_names_its_error_and_the_remedy(harness: OperationsHarnes
 def test_a_failed_run_names_its_error(harness: OperationsHarness) -> None:
     answer = harness.ask("run explain", run=FAILED_RUN)
     assert "502 Bad Gateway" in sentences(answer)
-    assert answer["policy"]["retry"]["max_attempts"] == 3
+    assert answer["policy"]["retry"]["max_attempts"] == 1
 
 
 def test_a_cancelled_run_names_who_cancelled_it(harness: OperationsHarness) -> None:
@@ -290,7 +290,7 @@ def test_a_ready_run_names_what_it_waits_for(harness: OperationsHarness) -> None
 
 
 def test_a_run_in_backoff_names_when_it_may_start(empty: OperationsHarness) -> None:
-    empty.ask("schedule create", name="poll", every="1h", call="poll", backoff="10m")
+    empty.ask("schedule create", name="poll", every="1h", call="poll", backoff="10m", max_attempts=2)
     empty.bench.target.script("poll", fail("no route"))
     empty.advance(hours=1)
     answer = explain(empty, "poll", "10T13:00:00")

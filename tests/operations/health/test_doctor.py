@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from tests.conformance.conftest import postgres_template, postgres_url
 from tests.interfaces.terminal import invoke
 from tests.operations.harness import NOON, OperationsHarness
+from timewright.core.finding import Finding
 from timewright.operations.health.doctor_checks import (
-    DoctorFinding,
     file_finding,
     format_bytes,
     host_findings,
@@ -54,21 +54,21 @@ AROUND = HostInfo(
 )
 
 
-def found(around: HostInfo = AROUND, settings: Settings | None = None) -> dict[str, DoctorFinding]:
+def found(around: HostInfo = AROUND, settings: Settings | None = None) -> dict[str, Finding]:
     findings = host_findings(around, settings or Settings(), now=NOON)
-    return {finding.check: finding for finding in findings}
+    return {finding.kind: finding for finding in findings}
 
 
-def ill(**fields: Any) -> dict[str, DoctorFinding]:
+def ill(**fields: Any) -> dict[str, Finding]:
     return found(replace(AROUND, store_status=replace(GOOD, **fields)))
 
 
 def test_a_healthy_host_has_only_ok_findings() -> None:
     answer = found()
-    assert {finding.status for finding in answer.values()} == {"ok"}
-    assert all(not finding.fix for finding in answer.values())
-    assert answer["store"].message == "SQLite 3.54.1, journal_mode wal, ext4, 200 GiB free"
-    assert answer["extras"].message == "extras: postgres (without otel)"
+    assert {finding.severity for finding in answer.values()} == {"ok"}
+    assert all(not finding.remedy for finding in answer.values())
+    assert answer["store"].sentence == "SQLite 3.54.1, journal_mode wal, ext4, 200 GiB free"
+    assert answer["extras"].sentence == "extras: postgres (without otel)"
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_a_healthy_host_has_only_ok_findings() -> None:
             "fail",
             "fsync = off",
         ),
-        ({"free_bytes": 50 * 1024**2}, "space", "fail", "50 MiB are free"),
-        ({"free_bytes": 500 * 1024**2}, "space", "warn", "500 MiB are free"),
+        ({"free_bytes": 50 * 1024**2}, "space", "fail", "50 MiB free"),
+        ({"free_bytes": 500 * 1024**2}, "space", "warn", "500 MiB free"),
         ({"wal_bytes": 300 * 1024**2}, "log", "warn", "300 MiB"),
         ({"pending_migrations": ("0005 more",)}, "schema", "fail", "0005 more"),
         ({"clock_offset": 2.5}, "clock", "warn", "2.5s ahead of"),
@@ -96,9 +96,9 @@ def test_store_problems_are_found_with_their_fix(
     fields: dict[str, Any], check: str, status: str, message: str
 ) -> None:
     finding = ill(**fields)[check]
-    assert finding.status == status
-    assert message in finding.message
-    assert finding.fix
+    assert finding.severity == status
+    assert message in finding.sentence
+    assert finding.remedy
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_store_problems_are_found_with_their_fix(
 )
 def test_old_zone_data_is_found(used: str, bundled: str, status: str) -> None:
     finding = zone_data_finding(used, bundled, now=NOON)
-    assert finding.status == status
-    assert bool(finding.fix) is (status != "ok")
+    assert finding.severity == status
+    assert bool(finding.remedy) is (status != "ok")
 
 
 @pytest.mark.parametrize(
@@ -134,13 +134,13 @@ def test_old_zone_data_is_found(used: str, bundled: str, status: str) -> None:
 )
 def test_a_file_with_access_for_others_is_found(what: str, mode: int, mine: bool, status: str) -> None:
     finding = file_finding(PrivateFile(label=what, path="x", owned_by_us=mine, mode=mode))
-    assert finding.status == status
-    assert bool(finding.fix) is (status != "ok")
+    assert finding.severity == status
+    assert bool(finding.remedy) is (status != "ok")
 
 
 def test_a_missing_extra_that_a_setting_needs_is_found() -> None:
     answer = found(settings=Settings(trace=True))["extras"]
-    assert (answer.status, answer.fix) == ("fail", 'pip install "timewright[otel]"')
+    assert (answer.severity, answer.remedy) == ("fail", 'pip install "timewright[otel]"')
 
 
 def test_every_optional_extra_is_checked() -> None:
@@ -160,7 +160,7 @@ def test_bytes_are_formatted_with_a_unit() -> None:
 
 
 def checks(harness: OperationsHarness) -> dict[str, dict[str, Any]]:
-    return {one["check"]: one for one in harness.ask("doctor")["findings"]}
+    return {one["kind"]: one for one in harness.ask("doctor")["findings"]}
 
 
 def test_a_working_system_is_ok_and_shows_its_next_wake_up() -> None:
@@ -168,23 +168,23 @@ def test_a_working_system_is_ok_and_shows_its_next_wake_up() -> None:
     harness.ask("schedule create", name="hourly", every="1h", note="x")
     harness.advance(minutes=5)
     answer = harness.ask("doctor")
-    assert answer["status"] == "ok"
-    assert checks(harness)["schedules"]["message"] == "1 schedule, next due in 55m"
+    assert answer["severity"] == "ok"
+    assert checks(harness)["schedules"]["sentence"] == "1 schedule, next due in 55m"
 
 
 def test_overdue_parked_and_stalled_items_are_found(harness: OperationsHarness) -> None:
     answer = checks(harness)
-    assert answer["parked"]["status"] == "warn"
-    assert answer["parked"]["message"] == "parked, waiting for a person: 1 run"
-    assert "run reset" in answer["parked"]["fix"]
+    assert answer["parked"]["severity"] == "warn"
+    assert answer["parked"]["sentence"] == "parked, waiting for a person: 1 run"
+    assert "run reset" in answer["parked"]["remedy"]
     harness.sleep(minutes=30)
     answer = checks(harness)
-    assert answer["due"]["status"] == "fail"
-    assert "due for 27m" in answer["due"]["message"]
-    assert answer["leases"]["status"] == "warn"
-    backlog = [one["message"] for one in harness.ask("doctor")["findings"] if one["check"] == "backlog"]
+    assert answer["due"]["severity"] == "fail"
+    assert "due for 27m" in answer["due"]["sentence"]
+    assert answer["leases"]["severity"] == "warn"
+    backlog = [one["sentence"] for one in harness.ask("doctor")["findings"] if one["kind"] == "backlog"]
     assert "queue mail: 1 run ready, the longest for 32m" in backlog
-    assert harness.ask("doctor")["status"] == "fail"
+    assert harness.ask("doctor")["severity"] == "fail"
     assert "backlog" not in checks(harness.in_namespace())
 
 
@@ -194,15 +194,15 @@ def test_a_schedule_that_cannot_be_read_fails_the_check() -> None:
     store: Any = harness.store
     store._writer.connection.execute("UPDATE schedules SET state = 'dreaming'")
     answer = checks(harness)["schedules"]
-    assert (answer["status"], answer["message"]) == ("fail", "1 schedule cannot be read: hourly")
+    assert (answer["severity"], answer["sentence"]) == ("fail", "1 schedule cannot be read: hourly")
 
 
 def test_upcoming_clock_changes_are_shown_with_the_affected_schedules() -> None:
     harness = OperationsHarness()
     harness.ask("schedule create", name="nightly", cron="30 2 * * *", zone="Europe/Berlin", note="x")
     harness.ask("schedule create", name="there", cron="30 2 * * *", zone="Asia/Tokyo", note="x")
-    answer = [one for one in harness.ask("doctor")["findings"] if one["check"] == "dst"]
-    assert [one["message"] for one in answer] == [
+    answer = [one for one in harness.ask("doctor")["findings"] if one["kind"] == "dst"]
+    assert [one["sentence"] for one in answer] == [
         "the clocks of Europe/Berlin change within 30 days, for 1 schedule"
     ]
 
@@ -214,13 +214,13 @@ def test_unregistered_functions_are_found() -> None:
     assert "functions" not in checks(harness), "a process without functions cannot tell"
     harness.context = replace(harness.context, known_functions=lambda: frozenset({"known"}))
     answer = checks(harness)["functions"]
-    assert (answer["status"], answer["message"]) == ("warn", "schedules call unregistered functions: gone")
+    assert (answer["severity"], answer["sentence"]) == ("warn", "schedules call unregistered functions: gone")
 
 
 def test_enabled_shell_targets_are_a_warning() -> None:
     harness = OperationsHarness()
     harness.context = replace(harness.context, settings=Settings(shell=True))
-    assert checks(harness)["shell"]["status"] == "warn"
+    assert checks(harness)["shell"]["severity"] == "warn"
 
 
 def test_an_http_server_without_tls_is_a_warning() -> None:
@@ -260,7 +260,7 @@ def test_the_doctor_inspects_a_postgresql_store(postgres_url: str, postgres_temp
     assert (around.store_status.pending_migrations, around.store_status.pooled) == ((), False)
     assert around.store_status.notified_after is not None
     answer = found(around)
-    assert answer["notify"].message.startswith("NOTIFY arrives within")
+    assert answer["notify"].sentence.startswith("NOTIFY arrives within")
     assert abs(around.store_status.clock_offset or 0) < 5
 
 
@@ -272,7 +272,7 @@ def test_a_pooler_is_detected_and_notify_is_not_used_through_it(
         around = host_inspector(place, Settings())()
     assert (around.store_status.pooled, around.store_status.notified_after) == (True, None)
     answer = found(around)
-    assert (answer["pooler"].status, "notify" in answer) == ("warn", False)
+    assert (answer["pooler"].severity, "notify" in answer) == ("warn", False)
 
 
 def test_the_command_prints_one_line_per_finding_and_fails_if_one_fails(here: Path) -> None:
@@ -284,9 +284,9 @@ def test_the_command_prints_one_line_per_finding_and_fails_if_one_fails(here: Pa
     ill_one = invoke(None, "doctor", "-o", "json")
     assert ill_one.code == 1
     answer = json.loads(ill_one.out)
-    assert answer["status"] == "fail"
-    (bad,) = [one for one in answer["findings"] if one["status"] == "fail"]
-    assert bad["fix"] == "chmod go-rwx timewright.db"
+    assert answer["severity"] == "fail"
+    (bad,) = [one for one in answer["findings"] if one["severity"] == "fail"]
+    assert bad["remedy"] == "chmod go-rwx timewright.db"
 
 
 def test_missing_migrations_are_reported_and_not_applied(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +307,7 @@ def test_a_backup_is_recorded_and_an_old_one_is_a_warning(here: Path) -> None:
     made = datetime(2026, 2, 1, tzinfo=UTC)
     harness.store.write(lambda tx: tx.put_meta("backup_at", str(int(made.timestamp() * 1_000_000))))
     answer = checks(harness)["backup"]
-    assert (answer["status"], answer["message"]) == ("warn", "the last backup is 37d12h old")
+    assert (answer["severity"], answer["sentence"]) == ("warn", "the last backup is 37d12h old")
 
 
 def test_a_key_file_readable_by_others_fails_the_check(here: Path) -> None:
@@ -319,4 +319,4 @@ def test_a_key_file_readable_by_others_fails_the_check(here: Path) -> None:
     (here / "timewright.toml").write_text(f'secret_key_file = "{key}"\n')
     result = invoke(None, "doctor", "-o", "json")
     assert result.code == 1
-    assert f"chmod go-rwx {key}" in [one["fix"] for one in result.data["findings"]]
+    assert f"chmod go-rwx {key}" in [one["remedy"] for one in result.data["findings"]]

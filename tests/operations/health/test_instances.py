@@ -9,7 +9,8 @@ from functools import partial
 import pytest
 
 from tests.operations.harness import NOON, OperationsHarness
-from timewright.engine.maintenance import HEARTBEAT_INTERVAL_S, Heartbeat
+from timewright.engine.constants import HEARTBEAT_INTERVAL_S
+from timewright.engine.maintenance import Heartbeat
 from timewright.ledger.records.instances import INSTANCE, InstanceRecord, record_heartbeat
 from timewright.ports import StoredObject, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
@@ -96,7 +97,7 @@ def test_an_instance_silent_for_a_day_is_removed() -> None:
 
 
 def test_a_long_silent_instance_is_removed_among_many_live_ones(harness: OperationsHarness) -> None:
-    old, later = NOON - timedelta(days=2), "ins_z"
+    old, later = NOON - timedelta(days=8), "ins_z"
 
     def work(tx: Transaction) -> None:
         names = [*(f"ins_a{number:03}" for number in range(120)), later]

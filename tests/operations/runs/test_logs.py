@@ -40,7 +40,7 @@ def home(request: pytest.FixtureRequest) -> OperationsHarness:
 @pytest.fixture
 def shell(home: OperationsHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with a file that commands wait for."""
-    made = ShellTarget(allowed=True, root=str(tmp_path), secrets=lambda _namespace, _name: "hunter2-hunter2")
+    made = ShellTarget(allowed=True, root=str(tmp_path), secrets=lambda *_: "hunter2-hunter2")
     monkeypatch.setitem(home.bench._targets, "shell", made)
     os.mkfifo(tmp_path / "gate")
     yield tmp_path / "gate"

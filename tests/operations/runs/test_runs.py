@@ -48,7 +48,7 @@ def test_runs_are_paged_newest_first(harness: OperationsHarness, filters: dict[s
 
 def test_a_run_shows_its_key_its_decision_and_every_attempt() -> None:
     harness = OperationsHarness()
-    harness.ask("schedule create", name="poll", every="10m", call="poll", backoff="30s")
+    harness.ask("schedule create", name="poll", every="10m", call="poll", backoff="30s", max_attempts=3)
     harness.bench.target.script("poll", fail("no route"), fail("no route"), fail("gone"))
     harness.advance(minutes=15)
     (row,) = harness.ask("run list", schedule="poll")["runs"]

@@ -25,7 +25,7 @@ def test_a_note_is_shown_wherever_its_occurrence_is(empty: OperationsHarness) ->
     assert empty.ask("schedule next", schedule="daily")["next"][0]["note"] == TEXT
     assert empty.ask("schedule explain", schedule="daily")["note"] == TEXT
     first = feed_events(empty.ask("schedule feed", tag="night", days=2)["text"])[0]
-    assert str(first["description"]) == f"{TEXT}\nat 09:00 every day"
+    assert str(first["description"]) == f"{TEXT}\nat 09:00 every day, UTC"
     empty.advance(days=1)
     run = empty.bench.runs("daily")[0]
     assert empty.ask("run get", run=run.id)["note"] == TEXT
@@ -80,7 +80,7 @@ def test_manual_and_moved_runs_are_in_the_feed(empty: OperationsHarness) -> None
     empty.ask("schedule note", schedule="daily", at="2026-03-11T20:00:00Z", text="once more")
     feed = feed_events(empty.ask("schedule feed", days=2)["text"])
     found = [(event["dtstart"].dt.hour, str(event["description"])) for event in feed]
-    plain = "at 09:00 every day"
+    plain = "at 09:00 every day, UTC"
     assert found == [(17, plain), (20, f"once more\n{plain}"), (9, plain)]
 
 

@@ -106,7 +106,7 @@ def test_a_name_is_free_in_every_namespace(harness: OperationsHarness) -> None:
     assert harness.ask("schedule get", schedule="nightly-report")["schedule"]["trigger"]["kind"] == "cron"
 
 
-@pytest.mark.parametrize("field", ["revision", "created_at", "created_by", "origin"])
+@pytest.mark.parametrize("field", ["revision", "created_at", "created_by", "origin", "owner"])
 def test_server_fields_cannot_be_set(empty: OperationsHarness, field: str) -> None:
     with pytest.raises(InvalidInput) as error:
         empty.ask("schedule create", REPORT, **{field: "x"})

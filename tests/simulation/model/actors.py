@@ -11,12 +11,13 @@ from tests.simulation.model.faulty_store import FaultyStore
 from tests.simulation.model.seeded_random import SeededRandom
 from tests.simulation.model.work import SimulatedTarget
 from timewright.core.facts import Fact
+from timewright.core.run.needs import ANYTHING, Offer
 from timewright.engine.launch import Launcher
 from timewright.engine.loop import Loop
-from timewright.engine.maintenance import Pruner
+from timewright.engine.maintenance import Heartbeat, Pruner
 from timewright.engine.tick import Tick, TickLimits
-from timewright.engine.waiting import CommitLead
 from timewright.ids import TimedIds
+from timewright.ledger.records.offers import FleetOffers
 
 if TYPE_CHECKING:
     from tests.simulation.model.simulation import Simulation
@@ -26,6 +27,8 @@ TARGET_KINDS = ("call", "http", "shell", "publish", "note", "workflow")
 MAX_POLL_S = 5.0
 ROUNDING_US = 10
 MIN_POLL_S = 0.03
+# How often an instance looks although nothing seems due; in production the longest sleep.
+LOOK_INTERVAL_US = 15 * SECOND
 
 
 class SimulatedActor:
@@ -102,10 +105,6 @@ class SimulatedWaker:
         self._engine.sim.pass_time(int(seconds * SECOND), self._engine, frozen=False)
         return False
 
-    def sleep_exactly(self, seconds: float) -> None:
-        """Let time pass inside a transaction, while no other process runs."""
-        self._engine.sim.time.at += self._engine.clock.to_true_micros(seconds)
-
     def wake(self) -> None:
         """Tick soon."""
         self._engine.request_tick()
@@ -118,7 +117,8 @@ class SimulatedInstance(SimulatedActor):
         self, sim: Simulation, name: str, rng: SeededRandom, *, admits: bool = True, capacity: int = 5
     ) -> None:
         super().__init__(sim, name, rng)
-        self.limits = TickLimits(capacity=capacity, batch=50, admits=admits)
+        self.limits = TickLimits(batch=50, admits=admits)
+        self.capacity = capacity
         self.seen_version = -1
         self._tries = 0
 
@@ -129,12 +129,27 @@ class SimulatedInstance(SimulatedActor):
         sim.holders[holder] = (self, self.generation)
         waker = SimulatedWaker(self)
         self.target = target = SimulatedTarget(self, holder)
+        offer = self._draw_offer()
         self.launcher = Launcher(
-            dict.fromkeys(TARGET_KINDS, target), monotonic=self.clock.monotonic, wake=self.request_settle
+            dict.fromkeys(TARGET_KINDS, target),
+            monotonic=self.clock.monotonic,
+            wake=self.request_settle,
+            capacity=self.capacity,
+            offer=lambda: offer,
         )
-        self.tick = Tick(self.store, self.launcher, ids=self.ids, holder=holder, limits=self.limits)
-        # Settling has its own alarm, as it has its own thread in production.
-        self.tick.settles_inline = False
+        fleet = FleetOffers(lambda: offer)
+        self.heartbeat = Heartbeat(
+            self.store,
+            holder,
+            clock=self.clock,
+            capacity=self.capacity,
+            in_flight=self.launcher,
+            offer=lambda: offer,
+            fleet=fleet,
+        )
+        self.tick = Tick(
+            self.store, self.launcher, ids=self.ids, holder=holder, limits=self.limits, fleet=fleet
+        )
         keep = sim.scenario.keep_history
         self.loop = Loop(
             self.store,
@@ -143,12 +158,30 @@ class SimulatedInstance(SimulatedActor):
             clock=self.clock,
             waker=waker,
             observers=[self],
-            commit_lead=CommitLead(sleep_exactly=waker.sleep_exactly, monotonic=self.clock.monotonic),
+            lead_time=self.store.lead_time,
             pruner=Pruner(self.store, keep=keep) if keep is not None and self.limits.admits else None,
         )
+        # Settling has its own alarm, as it has its own thread in production.
+        self.loop.settles_inline = False
         self.seen_version = -1
         self._tries = 0
         self.set_alarm("step", sim.time.at + self.rng.random_micros(0, 1), self.run_tick)
+
+    def _draw_offer(self) -> Offer:
+        """What this version of the program offers: the first engine has all functions, others some."""
+        functions = self.sim.scenario.functions
+        if not functions:
+            return ANYTHING
+        self.set_alarm("look", self.sim.time.at + LOOK_INTERVAL_US, self.look_again)
+        if self.name == "engine-0":
+            return ANYTHING
+        return Offer(functions=tuple(name for name in functions if self.rng.happens(0.5)))
+
+    def look_again(self) -> None:
+        """Tick although nothing seems due, as after the longest sleep, and write a heartbeat."""
+        self.seen_version = -1
+        self.request_tick()
+        self.set_alarm("look", self.sim.time.at + LOOK_INTERVAL_US, self.look_again)
 
     def request_tick(self) -> None:
         """Tick soon."""
@@ -175,9 +208,11 @@ class SimulatedInstance(SimulatedActor):
         self.busy.add("step")
         try:
             seconds = self.loop.step()
+            if sim.scenario.functions:
+                self.heartbeat.send_if_due()
         except Exception as error:  # noqa: BLE001  supervised as in production
             sim.record_error(self, error)
-            seconds = self.loop._record_tick_error(error)
+            seconds = self.loop.record_error(error)
             self.seen_version = -1
         finally:
             self.busy.discard("step")
@@ -203,7 +238,7 @@ class SimulatedInstance(SimulatedActor):
         except Exception as error:  # noqa: BLE001  supervised as in production
             self.sim.record_error(self, error)
             self._tries += 1
-            wait = self.clock.to_true_micros(self.loop.record_error(error, tries=self._tries))
+            wait = self.clock.to_true_micros(self.loop.record_error(error, self._tries))
             self.set_alarm("settle", self._retry_at(self.sim.time.at + wait), self.settle)
         finally:
             self.busy.discard("settle")
@@ -237,9 +272,10 @@ class SimulatedInstance(SimulatedActor):
         holder, in_doubt = self.tick.holder, self.tick.has_unknown_grants
         self.busy |= {"step", "settle", "renew"}
         wait = timedelta(seconds=self.rng.choice((0, 2, 20)))
-        self.loop.stop(wait=wait, grace=timedelta(seconds=2))
-        # A grant whose answer was lost is unknown to every process; its lease expires.
-        if not self.loop.health.last_error and not in_doubt:
+        report = self.loop.stop(wait=wait, grace=timedelta(seconds=2))
+        # A grant whose answer was lost is unknown to every process; its lease expires, and so does the lease
+        # of a function that has not returned.
+        if not self.loop.health.last_error and not in_doubt and not report.running_functions:
             sim.record_event("stopped", holder)
         sim.count("stopped gracefully")
         self.on_exit()
@@ -271,7 +307,7 @@ class SimulatedInstance(SimulatedActor):
             return True
         if outlook.version == self.seen_version:
             return False
-        waits = outlook.ready and self.tick.free_slots > 0 and sim.wakeups.has_startable_run()
+        waits = outlook.ready and self.launcher.free > 0 and sim.wakeups.has_startable_run()
         return waits or self.rng.happens(sim.redundant_tick_rate)
 
     def _set_beat_alarms(self) -> None:

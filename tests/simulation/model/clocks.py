@@ -42,6 +42,10 @@ class SkewedClock:
         """Seconds since the start at this host's rate; suspending the process does not stop them."""
         return (self._time.at - self._time.start) * self._rate / SECOND
 
+    def sleep(self, seconds: float) -> None:
+        """Let time pass inside a transaction, while no other process runs."""
+        self._time.at += self.to_true_micros(seconds)
+
     def step(self, by: int) -> None:
         """Step the wall clock; the monotonic clock stays."""
         self.skew += by

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.simulation.model.recording_transaction import RecordingTransaction
@@ -23,12 +23,17 @@ class FaultyStore:
         self._actor = actor
         self._sim = actor.sim
 
+    def lead_time(self, rows: int) -> timedelta:
+        """The store's lead time."""
+        lead: timedelta = self.inner.lead_time(rows)
+        return lead
+
     def now(self) -> datetime:
         """The store's clock."""
         now: datetime = self.inner.now()
         return now
 
-    def write(self, work: Callable[[Any], T]) -> T:
+    def write(self, work: Callable[[Any], T], *, commit_at: datetime | None = None) -> T:
         """Run one recorded transaction; faults may strike before or after it."""
         sim, actor, name = self._sim, self._actor, transaction_name(work)
         self._check_reachable()
@@ -44,7 +49,7 @@ class FaultyStore:
             transaction.changed = transaction.change_count() != before
             return answer
 
-        answer: T = self.inner.write(recorded)
+        answer: T = self.inner.write(recorded, commit_at=commit_at)
         if transaction is not None:
             sim.on_commit(transaction)
         if sim.faults.is_active:

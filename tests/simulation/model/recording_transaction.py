@@ -133,14 +133,15 @@ class RecordingTransaction(SqlTransaction):
     def renew_leases(self, renewals: Sequence[Renewal], *, now: datetime) -> list[Renewed]:
         """Renew leases; record accepted renewals, count refused ones."""
         kept: list[Renewed] = super().renew_leases(renewals, now=now)
-        fences = {r.run_id: r.fence for r in renewals}
+        # An instance may renew two leases of one run: a lost one whose thread goes on, and its successor.
+        asked = {(r.run_id, r.fence) for r in renewals}
         for run_id, fence, until, schedule_id in self._leases(
             [r.run_id for r in kept if r.cancel_at is None]
         ):
             self.events.append(("renewed", run_id, fence, until, "", ""))
-            if fences[run_id] != fence:
+            if (run_id, fence) not in asked:
                 message = "was renewed by a lost lease"
-                self.events.append(("I11", run_id, fences[run_id], 0, schedule_id, message))
+                self.events.append(("I11", run_id, fence, 0, schedule_id, message))
         self.counters += ["stale heartbeat refused"] * (len(renewals) - len(kept))
         return kept
 
@@ -155,9 +156,8 @@ class RecordingTransaction(SqlTransaction):
         """Settle runs; record them as settled, reclaimed or refused."""
         kept: set[str] = super().settle_runs(settled)
         for run, attempt in settled:
-            kind = (
-                "refused" if run.id not in kept else "reclaimed" if attempt.outcome == "lost" else "settled"
-            )
+            is_reclaimed = attempt.outcome == "lost" and self._is_reclaim
+            kind = "refused" if run.id not in kept else "reclaimed" if is_reclaimed else "settled"
             self.events.append((kind, run.id, attempt.fence, 0, run.schedule_id, ""))
             if kind == "settled" and not self._is_reclaim:
                 self.events.append(("settled by its holder", run.id, attempt.fence, 0, run.schedule_id, ""))

@@ -22,6 +22,7 @@ from tests.simulation.workload.scenarios import Scenario
 from timewright.core.facts import Fact, RunAdmitted, RunSkipped
 from timewright.core.moments import format_instant, from_micros, to_micros
 from timewright.errors import TimewrightError
+from timewright.stores.rows import split_bucket
 from timewright.verification.report import Violation
 from timewright.verification.rows import SimulationEvent
 
@@ -346,7 +347,7 @@ class Simulation:
         """The live leases of every limit, counted from the runs, not from the limit holds."""
         live: dict[str, int] = {}
         for bucket, count in self.backend.query(_LIVE):
-            for key in bucket.split("\n"):
+            for key in split_bucket(bucket)[1]:
                 live[key] = live.get(key, 0) + count
         return live
 
@@ -362,12 +363,9 @@ class Simulation:
         """Count an event that a simulation should cover."""
         self.counts[what] += 1
 
-    def record_event(self, kind: str, subject: str, *, schedule_id: str = "", detail: str = "") -> None:
+    def record_event(self, kind: str, subject: str, **fields: Any) -> None:
         """Record an event for the checker that leaves no row."""
-        at = self.now_micros()
-        self.events.append(
-            SimulationEvent(kind=kind, at=at, subject=subject, schedule_id=schedule_id, detail=detail)
-        )
+        self.events.append(SimulationEvent(kind=kind, at=self.now_micros(), subject=subject, **fields))
 
     def record_error(self, actor: SimulatedActor, error: Exception) -> None:
         """Record an error that an actor survived; an error that is not a TimewrightError is a violation."""

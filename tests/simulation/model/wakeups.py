@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from tests.simulation.model.clocks import EARLY_WORK_US, MINUTE, NEVER, SECOND
+from timewright.stores.rows import split_bucket
 
 if TYPE_CHECKING:
     from tests.simulation.model.actors import SimulatedInstance
@@ -133,7 +134,7 @@ class WakeupScheduler:
         if not self.has_startable_run():
             return
         version = self._sim.version
-        able = [e for e in self._reached() if e.seen_version != version and e.tick.free_slots]
+        able = [e for e in self._reached() if e.seen_version != version and e.launcher.free]
         if able:
             self._wake_some(able)
             self._offer_in(MINUTE)
@@ -141,10 +142,8 @@ class WakeupScheduler:
     def _has_startable(self) -> bool:
         """Whether a ready run can start; behind a full limit it cannot."""
         sim = self._sim
-        buckets = [bucket for (bucket,) in sim.backend.query(_READY_BUCKETS)]
+        buckets = [split_bucket(bucket)[1] for (bucket,) in sim.backend.query(_READY_BUCKETS)]
         if not all(buckets):
             return True
         live, capacity = sim.live_leases(), sim.limit_capacities()
-        return any(
-            all(live.get(key, 0) < capacity.get(key, 1) for key in bucket.split("\n")) for bucket in buckets
-        )
+        return any(all(live.get(key, 0) < capacity.get(key, 1) for key in keys) for keys in buckets)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tests.simulation.model.clocks import SECOND
+from tests.simulation.model.clocks import NEVER, SECOND
 from tests.simulation.model.effects import Execution
 from tests.simulation.workload.dependencies import draw_cost
 from timewright.core.run.run import Cancelled, Failed, Outcome, Succeeded, TimedOut
+from timewright.core.target import Call
 from timewright.ports import Launch
 from timewright.ports.attempt_output import OutputExcerpt
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 CRASHING_PREFIX = "poison"
 LINE_INTERVAL_US = 5 * SECOND
+MAX_THREAD_US = 600 * SECOND
 
 
 class WorkPlan(Struct, frozen=True, kw_only=True):
@@ -31,15 +33,22 @@ class WorkPlan(Struct, frozen=True, kw_only=True):
     outcome: Outcome
     duration_us: int
     remote: bool = False
+    on_thread: bool = False
     heeds_stop: bool = True
     kills: bool = False
     writes_output: bool = False
 
 
-def draw_work(sim: Simulation, key: str, fence: int, *, name: str = "") -> WorkPlan:
-    """Draw a plan from the run and its fence alone, so that other draws do not change it."""
+def draw_work(sim: Simulation, key: str, fence: int, *, name: str = "", is_call: bool = False) -> WorkPlan:
+    """Draw a plan from the run and its fence alone, so that other draws do not change it.
+
+    A call runs on a thread of its process, where nobody can kill it.
+    """
     rng = sim.rng.fork(f"work {key} {fence}")
     plan = _draw_plan(sim, rng, name=name)
+    if is_call:
+        lasts = min(plan.duration_us, MAX_THREAD_US)
+        plan = replace(plan, remote=False, on_thread=True, duration_us=lasts)
     if not sim.scenario.budgets:
         return plan
     return replace(plan, outcome=replace(plan.outcome, cost=draw_cost(rng)), writes_output=rng.happens(0.3))
@@ -76,24 +85,26 @@ class SimulatedWork:
         self._sim = target.engine.sim
         self._done = done
         self._grace = int(launch.grace.total_seconds() * SECOND)
+        self._stopped: Outcome | None = None
+        self.must_return = plan.on_thread
         self.plan = plan
         self.over = False
-        limit = int(launch.time_limit.total_seconds() * SECOND)
-        self._in_time = plan.duration_us <= limit
-        self.execution = self._sim.sinks.begin(
+        sim = self._sim
+        limit = int(launch.time_limit.total_seconds() * SECOND) if launch.time_limit is not None else NEVER
+        in_time = plan.duration_us <= limit
+        self.execution = sim.sinks.begin(
             Execution(
                 run_id=launch.run_id,
                 key=launch.key,
                 fence=launch.fence,
                 holder=target.holder,
-                began=self._sim.time.at,
+                began=sim.time.at,
             )
         )
-        self._end_in(
-            min(plan.duration_us, limit),
-            plan.outcome if self._in_time else TimedOut(),
-            completed=self._in_time,
-        )
+        self._record("work began")
+        outcome = plan.outcome if in_time else TimedOut()
+        wait = plan.duration_us if plan.on_thread else min(plan.duration_us, limit)
+        self._end_in(wait, outcome, completed=in_time)
 
     def read_output(self) -> OutputExcerpt | None:
         """One line of output for every few seconds of work."""
@@ -104,10 +115,15 @@ class SimulatedWork:
         return OutputExcerpt(text=text, size=len(text))
 
     def stop(self, reason: str) -> None:
-        """End within the grace; work that ignores it is killed when the grace ends."""
+        """End within the grace; work that ignores it is killed when the grace ends, but not on a thread."""
+        outcome = Cancelled(reason=reason)
+        if self.plan.on_thread:
+            self._stopped = self._stopped or outcome
+            if not self.plan.heeds_stop:
+                return
         rng = self._sim.rng.fork(f"stop {self.execution.key} {self.execution.fence}")
         wait = rng.randrange(self._grace + 1) if self.plan.heeds_stop else self._grace
-        self._end_in(wait, Cancelled(reason=reason), completed=False)
+        self._end_in(wait, outcome, completed=False)
 
     def _end_in(self, wait: int, outcome: Outcome, *, completed: bool) -> None:
         sim, engine = self._sim, self._target.engine
@@ -119,7 +135,19 @@ class SimulatedWork:
         )
 
     def _end_execution(self, *, completed: bool) -> None:
+        if self.execution.ended is None:
+            self._record("work ended")
         self._sim.sinks.end(self.execution, at=self._sim.time.at, completed=completed)
+
+    def _record(self, kind: str) -> None:
+        """Record when work inside the process begins and ends."""
+        if not self.plan.remote:
+            one = self.execution
+            self._sim.record_event(kind, one.run_id, detail=one.holder, fence=one.fence)
+
+    def end_with_process(self) -> None:
+        """End with the process, without an effect."""
+        self._end_execution(completed=False)
 
     def _finish(self, outcome: Outcome, *, completed: bool) -> None:
         if self.over:
@@ -128,13 +156,13 @@ class SimulatedWork:
             self._sim.count("killed by its own work")
             self._target.engine.crash()
             return
-        self.over = True
         self._end_execution(completed=completed and not isinstance(outcome, TimedOut))
-        self._target.under_way.discard(self)
         output = self.read_output()
         if output is not None:
             self._sim.output_sizes[self.execution.run_id, self.execution.fence] = output.size
-        self._done(outcome)
+        self.over = True
+        self._target.under_way.discard(self)
+        self._done(self._stopped or outcome)
 
 
 class SimulatedTarget:
@@ -149,9 +177,9 @@ class SimulatedTarget:
         """Launch work; crash points lie before and after."""
         sim = self.engine.sim
         sim.faults.pass_point(self.engine, "launch before")
-        work = SimulatedWork(
-            self, launch, draw_work(sim, launch.key, launch.fence, name=launch.schedule_name), done
-        )
+        is_call = isinstance(launch.target, Call)
+        plan = draw_work(sim, launch.key, launch.fence, name=launch.schedule_name, is_call=is_call)
+        work = SimulatedWork(self, launch, plan, done)
         self.under_way.add(work)
         sim.faults.pass_point(self.engine, "launch after")
         return work
@@ -160,7 +188,7 @@ class SimulatedTarget:
         """End the work inside the process."""
         for work in self.under_way:
             if not work.plan.remote:
-                self.engine.sim.sinks.end(work.execution, at=self.engine.sim.time.at, completed=False)
+                work.end_with_process()
         self.under_way = set()
 
     def close(self, *, grace: timedelta) -> None:

@@ -15,11 +15,11 @@ from timewright.core.run import admission, due_verdicts, lifecycle
 from timewright.core.run.catch_up import InFlightCounts
 from timewright.core.run.leasing import LimitUsage
 from timewright.core.run.run import Lost, Released
-from timewright.engine import launch
+from timewright.engine import in_flight, launch, tick
 from timewright.engine.tick import Tick
-from timewright.engine.waiting import InstantWait
 from timewright.ledger import admission_batch, admit, manual_runs, replan, run_ends, schedule_progress, settle
 from timewright.ledger.admission_batch import AdmissionBatch
+from timewright.stores.commit_timer import CommitTimer
 from timewright.stores.queries.leases import SqlLeaseQueries
 
 NO_FENCE = (r"runs\.fence = (\S+)", r"\1 IS NOT NULL")
@@ -34,7 +34,7 @@ def _split(*, cursor_first: bool) -> Patches:
     """Admission in two transactions, with a possible crash in between."""
     real = admit._write
 
-    def write(store: Any, work: Any) -> Any:
+    def write(store: Any, work: Any, **given: Any) -> Any:
         later: list[Any] = []
 
         def first(tx: Any) -> Any:
@@ -51,7 +51,7 @@ def _split(*, cursor_first: bool) -> Patches:
 
             return work(Half())
 
-        answer = real(store, first)
+        answer = real(store, first, **given)
         for rows in later:
             store.write(lambda tx, rows=rows: tx.add_runs(rows) if cursor_first else tx.save_progress(rows))
         return answer
@@ -72,6 +72,25 @@ def _stale_limits() -> Patches:
         return before
 
     return [(SqlLeaseQueries, "lock_limits", lock_limits)]
+
+
+def _offer_forgotten_at_admission() -> Patches:
+    """Due schedules start here, whatever this instance can run."""
+
+    def starts(self: Any, schedule: Any) -> bool:
+        return self._free_slots > 0 and admission_batch.can_start_immediately(schedule)
+
+    return [(AdmissionBatch, "_can_start", starts)]
+
+
+def _offer_forgotten_at_leasing() -> Patches:
+    """Ready runs are leased by whoever comes first."""
+    real = original(tick, "lease_ready")
+
+    def lease(store: Any, **terms: Any) -> Any:
+        return real(store, **{**terms, "offer": None})
+
+    return [(tick, "lease_ready", lease)]
 
 
 def _limits_forgotten_at_admission() -> Patches:
@@ -97,14 +116,13 @@ def _classify_with(**changes: Any) -> Patches:
 
 
 def _uncharged() -> Patches:
-    real = lifecycle._is_charged
-    return [
-        (
-            lifecycle,
-            "_is_charged",
-            lambda run, outcome, delivery: not isinstance(outcome, Lost) and real(run, outcome, delivery),
-        )
-    ]
+    """A lost lease costs nothing, neither an attempt nor a loss."""
+    real = lifecycle._cost_of
+
+    def cost_of(run: Any, outcome: Any, **terms: Any) -> Any:
+        return lifecycle.LeaseCost.NOTHING if isinstance(outcome, Lost) else real(run, outcome, **terms)
+
+    return [(lifecycle, "_cost_of", cost_of)]
 
 
 def _refunded() -> Patches:
@@ -120,8 +138,8 @@ def _host_clock(stage: str) -> Patches:
     """A tick stage that reads its host's clock instead of the store's."""
     real = getattr(Tick, stage)
 
-    def local(self: Any, *, now: datetime, **given: Any) -> Any:
-        return real(self, now=self.store._actor.clock.now(), **given)
+    def local(self: Any, *work: Any, now: datetime, **given: Any) -> Any:
+        return real(self, *work, now=self.store._actor.clock.now(), **given)
 
     return [(Tick, stage, local)]
 
@@ -228,6 +246,16 @@ MUTANTS: tuple[Mutant, ...] = (
         broken_invariants=("I3",),
         patches=lambda: _split(cursor_first=True),
     ),
+    Mutant(
+        name="the offer is forgotten at admission",
+        broken_invariants=("I46",),
+        patches=_offer_forgotten_at_admission,
+    ),
+    Mutant(
+        name="the offer is forgotten at leasing",
+        broken_invariants=("I46",),
+        patches=_offer_forgotten_at_leasing,
+    ),
     Mutant(name="the limit is counted first", broken_invariants=("I14",), patches=_stale_limits),
     Mutant(
         name="the limit is forgotten at admission",
@@ -282,7 +310,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="committed before its instant",
         broken_invariants=("I5",),
-        patches=lambda: [(InstantWait, "__call__", lambda *_: True)],
+        patches=lambda: [(CommitTimer, "wait", lambda *_, **__: None)],
     ),
     Mutant(
         name="admission reads the host clock", broken_invariants=("I5",), patches=lambda: _host_clock("admit")
@@ -362,6 +390,16 @@ MUTANTS: tuple[Mutant, ...] = (
         name="work of lost leases is not stopped",
         patches=lambda: [(launch.Launcher, "stop_lost", lambda self, run_id, fence: None)],
         redundant="the watch ends work whose lease was not renewed, and the fence refuses its result",
+    ),
+    Mutant(
+        name="a second copy starts beside the first",
+        broken_invariants=("I47",),
+        patches=lambda: [(in_flight.BlockedRuns, "add", lambda self, one: False)],
+    ),
+    Mutant(
+        name="losses are not limited",
+        broken_invariants=("I18", "I19"),
+        patches=lambda: _classify_with(losses=0),
     ),
     *DEPENDENCY_MUTANTS,
 )

@@ -50,6 +50,8 @@ START_NEAR_CHANGE = "in a while"
 # Paused from the start for longer than single skip rows are written: its instants become a gap row.
 GAP_SCHEDULE = "gap"
 
+FUNCTIONS = ("fetch", "clean", "send")
+
 
 class Scenario(Struct, frozen=True, kw_only=True):
     """Everything about a simulation that is decided before it begins."""
@@ -71,6 +73,8 @@ class Scenario(Struct, frozen=True, kw_only=True):
     budgets: tuple[tuple[str, str, dict[str, Any]], ...] = ()
     keep_history: timedelta | None = None
     with_faults: bool = True
+    functions: tuple[str, ...] = ()
+    """The functions that schedules call; each instance offers some of them, and others after a restart."""
     fault_rate: float = 1.0
     is_fleet: bool = False
 
@@ -82,10 +86,12 @@ def draw_scenario(
 
     A `fleet` has as many of each, with schedules as in real use. A `dense` one has as much in two hours as
     another in a day: short intervals, busy users, many faults. With dependencies, one small scenario in four
-    also has followers, needs and budgets.
+    also has followers, needs and budgets; in one of four, instances have different functions.
     """
     base = draw_dense(seed, hours=hours) if size == "dense" else _draw_base(seed, hours=hours, size=size)
     is_small = size in ("drawn", "dense")
+    if is_small and seed % 4 == 2:
+        return with_functions(base)
     return (
         with_dependencies(base, often=size == "dense")
         if dependencies and is_small and seed % 4 == 1
@@ -117,6 +123,18 @@ def _draw_base(seed: int, *, hours: float, size: str) -> Scenario:
         keep_history=timedelta(hours=rng.choice((1, 3))) if rng.happens(0.2) else None,
         is_fleet=is_fleet,
     )
+
+
+def with_functions(base: Scenario) -> Scenario:
+    """The same scenario with schedules that call functions which only some instances have."""
+    rng = SeededRandom(base.seed, "functions")
+
+    def calls(draft: dict[str, Any]) -> dict[str, Any]:
+        kept = {key: value for key, value in draft.items() if key != "note"}
+        return kept | {"call": rng.choice(FUNCTIONS)} if "note" in draft else draft
+
+    schedules = tuple((namespace, calls(draft)) for namespace, draft in base.schedules)
+    return replace(base, schedules=schedules, functions=FUNCTIONS)
 
 
 def draw_dense(seed: int, *, hours: float) -> Scenario:
@@ -180,9 +198,21 @@ def draw_schedule(
         draft["note"] = f"work of {number}"
         if rng.happens(0.2):
             draft["queue"] = rng.choice(QUEUES)
+        draw_thread(rng.fork("thread"), draft)
     if rng.happens(0.25):
         draft["limits"] = rng.sample(LIMITS, rng.choice((1, 1, 2)))
     return namespace, draft
+
+
+def draw_thread(rng: SeededRandom, draft: dict[str, Any]) -> None:
+    """Let some work be a function on a thread, perhaps without a time limit, and vary how losses count."""
+    if rng.happens(0.25):
+        draft["call"] = draft.pop("note")
+        if rng.happens(0.3):
+            draft["lease"] = {**draft["lease"], "time_limit": "none"}
+    losses = rng.choice(({}, {}, {"max_losses": 0}, {"max_losses": 1}, {"losses_are_attempts": True}))
+    if losses:
+        draft["retry"] = {**draft.get("retry", {}), **losses}
 
 
 def draw_trigger(rng: SeededRandom, *, change: datetime) -> dict[str, Any]:
@@ -241,6 +271,7 @@ def draw_policies(rng: SeededRandom) -> dict[str, Any]:
     for share, field, values in optional:
         if rng.happens(share):
             chosen[field] = rng.choice(values)
+    chosen.setdefault("retry", {"max_attempts": 3})
     return chosen
 
 

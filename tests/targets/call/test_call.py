@@ -17,15 +17,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pydantic import create_model
 
 from tests.targets.call import functions
 from tests.targets.call.outcomes import RAISES, RETURNS
-from tests.targets.kit import CallItem, launch_of, nothing_left, outcome_of, read, start_launch, wait_until
+from tests.targets.kit import (
+    CallItem,
+    OutcomeRecorder,
+    launch_of,
+    nothing_left,
+    outcome_of,
+    read,
+    start_launch,
+    wait_until,
+)
 from timewright.core.recurrence.triggers import Once
 from timewright.core.run.run import Cancelled, Failed, Outcome, Released, Succeeded, TimedOut
 from timewright.core.target import Call, Isolation, Note
 from timewright.errors import Conflict, InvalidInput, InvalidInstant, NotFound, OverQuota
+from timewright.ports import must_return
 from timewright.targets.call.registry import FunctionRegistry, check_call, load_app
 from timewright.targets.call.signature import FunctionSignature, read_signature
 from timewright.targets.call.target import CallTarget
@@ -403,6 +414,7 @@ def test_a_function_gets_the_facts_of_its_run() -> None:
         outcome_of(
             listening,
             call("listen"),
+            run_id="run_1",
             missed=4,
             fired_by=(1,),
             zone="Europe/Berlin",
@@ -453,20 +465,74 @@ def test_concurrent_threads_never_exceed_the_limit() -> None:
 # Stopping
 
 
-def test_a_timed_out_thread_is_reported_immediately_and_counted_as_leaked() -> None:
+def test_a_thread_past_its_time_limit_ends_its_run_only_when_it_returns() -> None:
     blocking, registry = BlockingFunction(), FunctionRegistry()
     registry.add(blocking, name="blocking")
     registry.add(functions.add)
     with nothing_left():
         target = CallTarget(registry, threads=1)
-        assert outcome_of(target, call("blocking"), limit=0.05, grace=60) == TimedOut(
-            error="time limit of 0.05 s reached"
-        )
+        work, recorder = start_launch(target, call("blocking"), limit=0.05, grace=60)
         wait_until(lambda: target.leaked == 1)
-        assert outcome_of(target, call("add", a=1)).result == 2
+        assert must_return(work)
+        assert outcome_of(target, call("add", a=1)).result == 2, "its thread was replaced"
+        assert recorder.outcomes == []
         blocking.go.set()
+        outcome = recorder.wait()
+        assert isinstance(outcome, TimedOut)
+        assert outcome.error.startswith(
+            "time limit of 0.05 s reached; a function on a thread cannot be killed"
+        )
+        assert outcome.error.endswith('use isolation="process" for a hard stop')
         wait_until(lambda: target.leaked == 0)
         target.close(grace=SECOND)
+
+
+def test_a_call_without_a_time_limit_runs_to_its_end() -> None:
+    blocking, registry = BlockingFunction(), FunctionRegistry()
+    registry.add(blocking, name="blocking")
+    with nothing_left():
+        target = CallTarget(registry)
+        recorder = OutcomeRecorder()
+        target.launch(replace(launch_of(call("blocking")), time_limit=None), recorder)
+        assert blocking.entered.acquire(timeout=60)
+        assert target._in_process.deadlines._queues == {}, "no timer runs for it"
+        blocking.go.set()
+        assert recorder.wait() == Succeeded()
+        target.close(grace=SECOND)
+
+
+@pytest.mark.parametrize("isolation", ["thread", "loop"])
+def test_two_calls_of_one_run_never_run_side_by_side(isolation: Isolation) -> None:
+    entered, go, registry = threading.Semaphore(0), [threading.Event() for _ in range(3)], FunctionRegistry()
+    order: list[str] = []
+
+    def work(number: int) -> None:
+        order.append(f"{number} begins")
+        entered.release()
+        go[number].wait(60)
+        order.append(f"{number} ends")
+
+    async def work_async(number: int) -> None:
+        await asyncio.to_thread(work, number)
+
+    registry.add(work if isolation == "thread" else work_async, name="work")
+    with nothing_left():
+        first, second = CallTarget(registry), CallTarget(registry)
+        _, old = start_launch(first, call("work", isolation, number=0), run_id="run_x", fence=1)
+        assert entered.acquire(timeout=60)
+        _, new = start_launch(second, call("work", isolation, number=1), run_id="run_x", fence=2)
+        third, stopped = start_launch(second, call("work", isolation, number=2), run_id="run_x", fence=3)
+        third.stop("lease lost")
+        assert stopped.wait() == Cancelled(reason="lease lost")
+        assert order == ["0 begins"]
+        go[0].set()
+        assert old.wait() == Succeeded()
+        assert entered.acquire(timeout=60)
+        go[1].set()
+        assert new.wait() == Succeeded()
+        for target in (first, second):
+            target.close(grace=SECOND)
+    assert order == ["0 begins", "0 ends", "1 begins", "1 ends"]
 
 
 def test_a_function_can_read_its_remaining_time(target: CallTarget, tmp_path: Path) -> None:
@@ -492,7 +558,7 @@ def test_a_stopped_call_is_cancelled_with_the_reason(
     assert isolation == "thread" or tidied.read_text() == "tidied"
 
 
-def test_a_thread_that_does_not_stop_is_abandoned_after_its_grace() -> None:
+def test_a_thread_that_does_not_stop_ends_its_run_when_it_returns() -> None:
     blocking, registry = BlockingFunction(), FunctionRegistry()
     registry.add(blocking, name="blocking")
     with nothing_left():
@@ -500,9 +566,10 @@ def test_a_thread_that_does_not_stop_is_abandoned_after_its_grace() -> None:
         work, recorder = start_launch(target, call("blocking"), grace=0.05)
         assert blocking.entered.acquire(timeout=60)
         work.stop("by_hand")
-        assert recorder.wait() == Cancelled(reason="by_hand")
         wait_until(lambda: target.leaked == 1)
+        assert recorder.outcomes == []
         blocking.go.set()
+        assert recorder.wait() == Cancelled(reason="by_hand")
         wait_until(lambda: target.leaked == 0)
         target.close(grace=SECOND)
 
@@ -532,16 +599,19 @@ def test_an_async_function_is_cancelled_at_its_time_limit(target: CallTarget, tm
     assert target.leaked == 0
 
 
-def test_an_async_function_that_ignores_cancellation_is_abandoned(target: CallTarget, tmp_path: Path) -> None:
+def test_an_async_function_that_ignores_cancellation_ends_its_run_when_it_returns(
+    target: CallTarget, tmp_path: Path
+) -> None:
     ready, release = tmp_path / "ready", tmp_path / "release"
     work, recorder = start_launch(
         target, call("ignore_cancel", ready=str(ready), release=str(release)), grace=0.05
     )
     read(ready)
     work.stop("by_hand")
-    assert recorder.wait() == Cancelled(reason="by_hand")
-    assert target.leaked == 1
+    wait_until(lambda: target.leaked == 1)
+    assert recorder.outcomes == []
     release.write_text("")
+    assert recorder.wait() == Cancelled(reason="by_hand")
     wait_until(lambda: target.leaked == 0)
 
 
@@ -558,9 +628,10 @@ def test_a_function_that_blocks_the_loop_times_out_without_affecting_threads() -
         _, recorder = start_launch(target, call("block"), limit=0.1, grace=0.05)
         assert blocking.entered.acquire(timeout=60)
         assert outcome_of(target, call("add", a=1)).result == 2
-        assert isinstance(recorder.wait(), TimedOut)
         wait_until(lambda: target.leaked == 1)
+        assert recorder.outcomes == []
         blocking.go.set()
+        assert isinstance(recorder.wait(), TimedOut)
         wait_until(lambda: target.leaked == 0)
         target.close(grace=SECOND)
 

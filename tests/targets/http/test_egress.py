@@ -277,7 +277,7 @@ def test_a_redirect_to_a_denied_address_is_blocked(peer: ScriptedServer, case: d
     names = FakeResolver({parse_url(case["url"]).host: [case["answers"]]} if "answers" in case else {})
     target = Http(url=peer.url("/away"), headers={"X-Key": "secret://key"}, redirects=1)
     policy = EgressPolicy(allow=(AllowRule(cidr="127.0.0.1/32", port=peer.port),))
-    with HttpCaller(egress=policy, resolver=names, secrets=lambda namespace, name: "canary") as caller:
+    with HttpCaller(egress=policy, resolver=names, secrets=lambda *_: "canary") as caller:
         outcome = caller.call(target)
     assert isinstance(outcome, Failed)
     assert "NetworkRefused" not in outcome.error

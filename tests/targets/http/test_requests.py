@@ -14,7 +14,7 @@ import pytest
 from tests.targets.http.kit import NOON, FakeResolver, HttpCaller, launch_of
 from tests.targets.http.scripted_server import ReceivedRequest, ScriptedServer, redirect, respond, send_bytes
 from timewright.core.run.run import Failed, Succeeded
-from timewright.core.target import Http
+from timewright.core.target import Http, SecretDestination
 from timewright.errors import InvalidInput
 from timewright.targets.http.failure import RequestFailed
 from timewright.targets.http.request import (
@@ -56,7 +56,7 @@ def unsigned(body: bytes) -> dict[str, str]:
     return {}
 
 
-def secrets(namespace: str, name: str) -> str:
+def secrets(namespace: str, name: str, destination: SecretDestination) -> str:
     return {"token": "canary-token", "key": KEY}[name]
 
 

@@ -49,7 +49,9 @@ def real_broker(broker: str, request: pytest.FixtureRequest) -> RealBroker:
 @pytest.fixture
 def target() -> Iterator[PublishTarget]:
     loop = LoopThread("timewright-publish")
-    made = PublishTarget(loop, allowed=tuple(BROKER_TYPES), secrets=lambda _, name: f"the {name} secret")
+    made = PublishTarget(
+        loop, allowed=tuple(BROKER_TYPES), secrets=lambda _, name, _destination: f"the {name} secret"
+    )
     yield made
     made.close(grace=timedelta(0))
     loop.close(grace=timedelta(0))

@@ -40,7 +40,7 @@ def test_a_message_arrives_once_with_payload_key_and_run(
     (message,) = real_broker.read_messages(what)
     assert message["key"] == "a" * 64
     assert message["payload"] == {"day": "2026-03-09", "letters": "äß€"}
-    assert message["timewright-run"] == "run_1"
+    assert message["timewright-run"].startswith("run_")
     assert message["timewright-attempt"] == "2"
 
 

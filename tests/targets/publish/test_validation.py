@@ -209,7 +209,7 @@ def test_a_password_is_read_from_its_secret_and_shown_nowhere(tmp_path: Path) ->
     secrets = {"right": "correct-horse", "wrong": "hunter2-hunter2"}
     secrets["whole"] = f"redis://:{secrets['right']}@127.0.0.1:{port}/0"
     loop = LoopThread("timewright-publish")
-    target = PublishTarget(loop, allowed=["redis", "rq"], secrets=lambda _, name: secrets[name])
+    target = PublishTarget(loop, allowed=["redis", "rq"], secrets=lambda _, name, _destination: secrets[name])
     url = f"redis://127.0.0.1:{port}/0"
     with redis_server(tmp_path, port, password=secrets["right"]):
         right, wrong, none, unknown = (

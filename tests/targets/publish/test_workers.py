@@ -203,7 +203,7 @@ def finished(outcome: Any) -> Any:
 
 def test_the_reasons_after_which_a_run_continues_are_those_of_the_engine() -> None:
     assert {
-        engine.REASON_STOPPING,
-        engine.REASON_LEASE_LOST,
-        engine.REASON_NOT_RENEWED,
+        engine.StopReason.STOPPING,
+        engine.StopReason.LEASE_LOST,
+        engine.StopReason.NOT_RENEWED,
     } == publishing.RUN_CONTINUES_REASONS

@@ -14,7 +14,7 @@ from timewright.core.budgets.costs import MAX_TOKENS, NO_COST, Cost, Currency, f
 from timewright.core.budgets.periods import Period, check_period, period_at
 from timewright.core.moments import MINUTE, format_instant
 from timewright.core.schedule.schedule import Schedule
-from timewright.core.target import AnyTarget, Call, Http, Workflow
+from timewright.core.target import Call, Deliver, Http, RunTarget, Workflow
 from timewright.core.zones import check_zone
 
 SCOPE_FIELDS = ("owner", "host", "function", "queue", "provider")
@@ -159,10 +159,10 @@ class BudgetCatalog(Struct, frozen=True, kw_only=True):
         return not (self.budgets or self.windows or self.unreadable)
 
     def applicable_budgets(
-        self, schedule: Schedule | None, target: AnyTarget, *, namespace: str, principal: str, queue: str
+        self, schedule: Schedule | None, target: RunTarget, *, namespace: str, principal: str, queue: str
     ) -> ApplicableBudgets | None:
         """Return the budgets that apply to a run, if any; a workflow's own run has none, its steps do."""
-        if isinstance(target, Workflow):
+        if isinstance(target, Workflow | Deliver):
             return None
         provider = schedule.provider or "" if schedule is not None else ""
         named = schedule.budgets if schedule is not None else ()
@@ -204,7 +204,7 @@ class BudgetCatalog(Struct, frozen=True, kw_only=True):
 EMPTY_CATALOG = BudgetCatalog()
 
 
-def host_of(target: AnyTarget) -> str:
+def host_of(target: RunTarget) -> str:
     """Return the host that an HTTP target calls, else an empty string."""
     if not isinstance(target, Http):
         return ""

@@ -126,6 +126,12 @@ _SCHEDULE: dict[str, FieldPath] = {
     "max_consecutive_errors": ("disable_after",),
 }
 
+# The short fields of a schedule that people write, for lists of its fields.
+SHORT_FIELDS = (
+    *("after", "at", "call", "cron", "every", "handoff", "http", "manual", "note", "publish", "rrule"),
+    *("shell", "workflow", "zone", "backoff", "max_attempts", "time_limit"),
+)
+
 FIELD_ALIASES: dict[type, dict[str, FieldPath]] = {
     Schedule: {
         **{word: ("trigger", name) for word, name in _TRIGGER.items()},

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from timewright.core.input.aliases import FIELD_ALIASES, snake_case
 from timewright.core.input.encoding import encode, to_json_value
 from timewright.core.input.input_errors import input_error, raise_at_path
-from timewright.core.input.instant_text import resolve_schedule_instants, zone_in
+from timewright.core.input.instant_text import DefaultZone, resolve_schedule_instants, resolve_zone, zone_in
 from timewright.core.input.names import check_name
 from timewright.core.input.queue_file import QueueEntry, decode_queue_file
 from timewright.core.input.shorthand import expand_trigger, names_trigger, with_hash_key
@@ -27,10 +27,10 @@ from timewright.core.input.struct_decoder import (
     type_info,
 )
 from timewright.core.moments import SECOND, as_instant, check_storable
-from timewright.core.policies.policies import Floor, QueuePolicy
+from timewright.core.policies.policies import OUTSIDE_LEASE, Floor, LeaseTerms, QueuePolicy
 from timewright.core.policies.presets import FLOORS, PRESETS
+from timewright.core.recurrence.trigger import ZonedTrigger
 from timewright.core.recurrence.triggers import (
-    ZONED_TRIGGERS,
     After,
     AnyOf,
     AnyTrigger,
@@ -38,9 +38,11 @@ from timewright.core.recurrence.triggers import (
     Once,
     Rrule,
     with_anchor,
+    with_zone,
+    zone_of,
 )
 from timewright.core.schedule.schedule import Preset, Schedule, check_new_schedule
-from timewright.core.target import Http
+from timewright.core.target import Handoff, Http
 from timewright.core.zones import load_zone
 from timewright.errors import TimewrightError
 
@@ -64,9 +66,9 @@ T = TypeVar("T")
 
 POLICY_VERSIONS = (1,)
 
-_SYSTEM_FIELDS = ("revision", "created_at", "created_by", "origin")
+_SYSTEM_FIELDS = ("revision", "created_at", "created_by", "origin", "owner")
 _NAME_LENGTHS = {"name": 255, "namespace": 64, "group": 255, "queue": 255, "provider": 255}
-_NAME_LIST_LENGTHS = {"tags": 64, "limits": 255, "budgets": 255}
+_NAME_LIST_LENGTHS = {"tags": 64, "limits": 255, "budgets": 255, "runs_on": 64}
 
 
 @overload
@@ -91,7 +93,7 @@ def decode_schedule(
     now: datetime,
     floor: Floor = Floor(),  # noqa: B008 - a frozen value
     defaults: Mapping[str, Any] | None = None,
-    zone: str = "UTC",
+    zone: DefaultZone = "UTC",
     namespace: str = "default",
     revision: int = 1,
     created_by: str = "",
@@ -100,11 +102,12 @@ def decode_schedule(
     """Decode a new schedule and apply its preset, the minimum interval and the anchor.
 
     Names are normalized, and a schedule that could never run is refused. `defaults` are the instance's values
-    for missing fields; a preset overrides them.
+    for missing fields; a preset overrides them. `zone` is the zone of a schedule that names none.
     """
     check_size(raw)
     given = canonical_fields(_http_timeout(raw), Schedule)
     _refuse_system_fields(given, id=id)
+    given = _read_reboot(given)
     given = resolve_schedule_instants(given, Schedule, now=as_instant(now, field="now"), zone=zone)
     preset = read_value(given.get("preset"), type_info(Preset | None), "preset")
     base = {"namespace": namespace, **(defaults or {}), **PRESETS.get(preset or "", {})}
@@ -120,7 +123,9 @@ def decode_schedule(
     }
     schedule = cast("Schedule", read_struct(fields, Schedule, "", base))
     floors = (FLOORS[preset], floor) if preset in FLOORS else (floor,)
-    trigger = _with_anchor(_apply_floors(schedule.trigger, floors), schedule.created_at)
+    trigger = _with_anchor(
+        _apply_floors(with_default_zone(schedule.trigger, zone), floors), schedule.created_at
+    )
     _check_anchor(trigger)
     schedule = replace(schedule, trigger=trigger, lease=_lease_terms(schedule, given))
     check_new_schedule(schedule, now=schedule.created_at, catch_up_given="catch_up" in given)
@@ -133,16 +138,18 @@ def decode_changes(
     of: Schedule,
     now: datetime,
     floor: Floor = Floor(),  # noqa: B008 - a frozen value
-    zone: str = "UTC",
+    zone: DefaultZone = "UTC",
 ) -> Schedule:
     """Decode an edit of a schedule: given fields change, missing ones keep their value.
 
-    A new interval keeps the anchor, and a new zone alone keeps the expression. A preset overrides the old
-    values, and the given fields override the preset.
+    A new interval keeps the anchor, a new zone alone the expression, and new wall-clock times the zone. A
+    preset overrides the old values, and the given fields override the preset.
     """
     check_size(raw)
     given = canonical_fields(_http_timeout(raw), Schedule)
     _refuse_system_fields(given, id=of.id)
+    zone = zone_of(of.trigger) or zone
+    given = _read_reboot(given)
     given = resolve_schedule_instants(given, Schedule, now=as_instant(now, field="now"), zone=zone)
     for part in ("trigger", "target"):
         if part in given:
@@ -158,7 +165,10 @@ def decode_changes(
         own = FLOORS.get(schedule.preset or "")
         floors = (own, floor) if own is not None else (floor,)
         schedule = replace(
-            schedule, trigger=_with_anchor(_apply_floors(schedule.trigger, floors), of.created_at)
+            schedule,
+            trigger=_with_anchor(
+                _apply_floors(with_default_zone(schedule.trigger, zone), floors), of.created_at
+            ),
         )
         _check_anchor(schedule.trigger)
     if "target" in given:
@@ -212,18 +222,17 @@ def _refuse_system_fields(given: Mapping[str, Any], *, id: str) -> None:  # noqa
         )
 
 
-def describe_phrase(raw: Any, schedule: Schedule, *, zone: str = "UTC") -> str:
+def describe_phrase(raw: Any, schedule: Schedule, *, zone: DefaultZone = "UTC") -> str:
     """Return how the text of a trigger was read, with the zone of the schedule; empty if it was no text."""
-    trigger = canonical_fields(_http_timeout(raw), Schedule).get("trigger")
+    trigger = _read_reboot(canonical_fields(_http_timeout(raw), Schedule)).get("trigger")
     if not isinstance(trigger, str | list | tuple) and not names_trigger(trigger):
         return ""
-    named = zone_in(trigger) or next(
-        (part.zone for part in _trigger_parts(schedule.trigger) if isinstance(part, ZONED_TRIGGERS)), None
-    )
+    named = zone_in(trigger) or zone_of(schedule.trigger)
     if isinstance(schedule.trigger, Once):
         from timewright.core.recurrence.phrases import describe_moment
 
-        return describe_moment(schedule.trigger.at, load_zone(named or zone), named or zone)
+        name = named or resolve_zone(zone)
+        return describe_moment(schedule.trigger.at, load_zone(name), name)
     readings: list[Recurrence] = []
     expand_trigger(_with_zone(trigger, named), "trigger", readings)
     return "; ".join(dict.fromkeys(reading.read_as for reading in readings))
@@ -236,6 +245,21 @@ def _with_zone(trigger: Any, zone: str | None) -> Any:
     if zone is None or zone_in(trigger) is not None:
         return trigger
     return {"cron": trigger, "zone": zone} if isinstance(trigger, str) else {**trigger, "zone": zone}
+
+
+def _read_reboot(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Read `@reboot`, alone or in a list, as `run_at_start`."""
+    trigger = given.get("trigger")
+    parts = list(trigger) if isinstance(trigger, list | tuple) else [trigger]
+    kept = [part for part in parts if not _is_reboot(part)]
+    if len(kept) == len(parts):
+        return dict(given)
+    return {"run_at_start": True, **given, "trigger": kept or {"kind": "manual"}}
+
+
+def _is_reboot(part: Any) -> bool:
+    text = next(iter(part.values())) if isinstance(part, Mapping) and len(part) == 1 else part
+    return isinstance(text, str) and text.strip().lower() == "@reboot"
 
 
 def _read_trigger(given: Mapping[str, Any], *, key: str) -> dict[str, Any]:
@@ -256,10 +280,6 @@ def _read_trigger(given: Mapping[str, Any], *, key: str) -> dict[str, Any]:
             "calendar", given["calendar"], "is given twice", rule=rule, fix="remove one of them"
         )
     return {**given, "trigger": trigger, "calendar": {word: names for word, names in named.items() if names}}
-
-
-def _trigger_parts(trigger: AnyTrigger) -> tuple[Any, ...]:
-    return trigger.triggers if isinstance(trigger, AnyOf) else (trigger,)
 
 
 def _with_current_kind(raw: Any, base: Struct) -> Any:
@@ -304,6 +324,14 @@ def _apply_floors(trigger: AnyTrigger, floors: tuple[Floor, ...]) -> AnyTrigger:
     return trigger
 
 
+def with_default_zone(trigger: AnyTrigger, zone: DefaultZone) -> AnyTrigger:
+    """Return the trigger with the default zone where it names none."""
+    parts = trigger.triggers if isinstance(trigger, AnyOf) else (trigger,)
+    if all(part.names_zone for part in parts if isinstance(part, ZonedTrigger)):
+        return trigger
+    return with_zone(trigger, resolve_zone(zone))
+
+
 def _with_anchor(trigger: AnyTrigger, at: datetime) -> AnyTrigger:
     try:
         return with_anchor(trigger, at)
@@ -318,13 +346,19 @@ def _check_anchor(trigger: AnyTrigger) -> None:
 
 
 def _lease_terms(schedule: Schedule, given: Mapping[str, Any]) -> Any:
-    """Return lease terms with a time limit of at least the request timeout plus 10 s, unless it was given."""
-    lease = given.get("lease")
-    words = (
-        {snake_case(str(key)).removesuffix("_ms") for key in lease} if isinstance(lease, Mapping) else set()
-    )
-    is_given = isinstance(lease, Struct) or words & {"time_limit", "timeout"}
-    if not isinstance(schedule.target, Http) or is_given:
-        return schedule.lease
-    max_length = max(schedule.lease.time_limit, schedule.target.timeout + 10 * SECOND)
-    return replace(schedule.lease, time_limit=max_length)
+    """Return lease terms that fit the target, where they were not given.
+
+    A request may take its timeout plus 10 s; a run that is leased from outside has a longer lease.
+    """
+    given_lease, lease, target = given.get("lease"), schedule.lease, schedule.target
+    if isinstance(given_lease, Struct):
+        return lease
+    words = set()
+    if isinstance(given_lease, Mapping):
+        words = {snake_case(str(key)).removesuffix("_ms") for key in given_lease}
+    if isinstance(target, Http) and not words & {"time_limit", "timeout"}:
+        limit = target.timeout + 10 * SECOND
+        return replace(lease, time_limit=max(lease.time_limit or limit, limit))
+    if isinstance(target, Handoff) and lease.length == LeaseTerms().length and given_lease is None:
+        return replace(lease, length=OUTSIDE_LEASE)
+    return lease

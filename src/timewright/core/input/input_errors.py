@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 from timewright.errors import InvalidCron, InvalidInput, TimewrightError, UnknownField
 
 MAX_SHOWN_LENGTH = 64
-MAX_LISTED = 40
 MAX_PATH_LENGTH = 255
 
 
@@ -65,7 +64,7 @@ def unknown_field(
     """Return an error for an unknown field, with its replacement or the most similar field."""
     names = sorted(known)
     near = get_close_matches(name[:MAX_SHOWN_LENGTH], [*names, *aliases], n=1, cutoff=0.6)
-    listed = ", ".join(names[:MAX_LISTED])
+    listed = ", ".join(names)
     return UnknownField(
         f"unknown field {show_value(name)}" + (f" in {path}" if path else ""),
         field=join_path(path, name[:MAX_SHOWN_LENGTH]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, tzinfo
 from functools import cache
 from typing import Any
@@ -13,8 +13,12 @@ from msgspec import inspect as mi
 
 from timewright.core.input.aliases import snake_case
 from timewright.core.input.input_errors import join_path
+from timewright.core.zones import DEFAULT_ZONE, check_zone, name_of_zone
 
-ZONE_FIELDS = ("zone", "timezone", "tz")
+# The zone for text without one; called only where it is needed, because it may have to be read.
+DefaultZone = str | Callable[[], str]
+
+ZONE_FIELDS = ("zone", "timezone", "time_zone", "tz")
 # These look back: `since 9am` is the last 9am.
 PAST_FIELDS = frozenset({"since"})
 
@@ -24,21 +28,22 @@ _EXACT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9:.]{1,40}(?:[Zz]|[+-][0
 
 
 def read_instant_text(
-    text: str, *, now: datetime, zone: str | tzinfo, field: str, past: bool = False
+    text: str, *, now: datetime, zone: DefaultZone | tzinfo, field: str, past: bool = False
 ) -> datetime | str:
     """Return the instant that a text means; an exact one is returned as it is, for the decoder."""
     if _EXACT.fullmatch(text):
         return text
     from timewright.core.recurrence.phrases import parse_moment
 
-    return parse_moment(text, now=now, zone=zone, field=field, past=past).at
+    found = zone if isinstance(zone, tzinfo) else resolve_zone(zone)
+    return parse_moment(text, now=now, zone=found, field=field, past=past).at
 
 
 def resolve_instants(
-    given: Mapping[str, Any], names: Collection[str], *, now: datetime, zone: str, path: str = ""
+    given: Mapping[str, Any], names: Collection[str], *, now: datetime, zone: DefaultZone, path: str = ""
 ) -> dict[str, Any]:
     """Return the fields with the texts of instants replaced; a zone beside them overrides the default."""
-    named = next((given[key] for key in given if key in ZONE_FIELDS and isinstance(given[key], str)), zone)
+    named = zone_in(given) or zone
     resolved = dict(given)
     for key, value in given.items():
         name = snake_case(key) if isinstance(key, str) else ""
@@ -50,8 +55,13 @@ def resolve_instants(
     return resolved
 
 
+def resolve_zone(zone: DefaultZone) -> str:
+    """Return the name of the default zone."""
+    return zone if isinstance(zone, str) else zone()
+
+
 def resolve_schedule_instants(
-    given: Mapping[str, Any], cls: type, *, now: datetime, zone: str
+    given: Mapping[str, Any], cls: type, *, now: datetime, zone: DefaultZone
 ) -> dict[str, Any]:
     """Return the fields of a schedule with the texts of instants replaced, also in its trigger."""
     trigger = given.get("trigger")
@@ -81,15 +91,19 @@ def zone_in(trigger: Any) -> str | None:
     """Return the zone that the fields of a trigger name."""
     if not isinstance(trigger, Mapping):
         return None
-    return next((trigger[key] for key in ZONE_FIELDS if isinstance(trigger.get(key), str)), None)
+    names = (name_of_zone(trigger.get(key)) for key in ZONE_FIELDS)
+    return next((name for name in names if isinstance(name, str) and name != DEFAULT_ZONE), None)
 
 
-def _resolve_trigger(trigger: Any, *, now: datetime, zone: str) -> Any:
+def _resolve_trigger(trigger: Any, *, now: datetime, zone: DefaultZone) -> Any:
     if not isinstance(trigger, Mapping) or isinstance(trigger, Struct):
         return trigger
+    named = zone_in(trigger)
     resolved = resolve_instants(trigger, _TRIGGER_FIELDS, now=now, zone=zone, path="trigger")
     once = [key for key in resolved if isinstance(key, str) and snake_case(key) in ("once", "at")]
-    if once and isinstance(resolved[once[0]], datetime):
+    if once and isinstance(resolved[once[0]], datetime | str):
         # The zone has served to read the instant; a single instant has none.
+        if named is not None:
+            check_zone(named, field="trigger.zone")
         resolved = {key: value for key, value in resolved.items() if key not in ZONE_FIELDS}
     return resolved

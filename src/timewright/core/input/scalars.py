@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, tzinfo
 from enum import StrEnum
 from typing import Any
 
@@ -16,6 +16,7 @@ from timewright.core.input.aliases import CHOICE_ALIASES, normalize_choice
 from timewright.core.input.input_errors import input_error, join_path
 from timewright.core.input.shorthand import Milliseconds
 from timewright.core.moments import EPOCH, as_instant, check_duration, from_ms, parse_duration, parse_instant
+from timewright.core.zones import name_of_zone
 from timewright.errors import InvalidDuration, InvalidInstant, TimewrightError
 
 MAX_TEXT_LENGTH = 4 * 1024 * 1024
@@ -31,6 +32,8 @@ def read_text(raw: Any, info: mi.Type, path: str) -> Any:
     rule = f"text of {low} to {high} characters"
     if info.pattern in (AMOUNT_PATTERN, QUANTITY_PATTERN):
         return _read_decimal(raw, info, path)
+    if isinstance(raw, tzinfo):
+        raw = name_of_zone(raw)
     if not isinstance(raw, str):
         raise input_error(path, raw, "is not text", rule=rule, fix="put it in quotes")
     if not low <= len(raw) <= high:

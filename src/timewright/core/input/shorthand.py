@@ -14,9 +14,11 @@ from msgspec import Struct
 
 from timewright.core.input.aliases import normalize_choice, snake_case
 from timewright.core.input.input_errors import input_error, raise_at_path, show_value
+from timewright.core.input.instant_text import ZONE_FIELDS
 from timewright.core.moments import parse_duration
 from timewright.core.recurrence.cron.grammar import is_valid, needs_key
 from timewright.core.target import find_shell_operator, shell_command
+from timewright.core.zones import name_of_zone
 from timewright.errors import InvalidCron, InvalidInput, InvalidZone, TimewrightError
 
 if TYPE_CHECKING:
@@ -28,7 +30,6 @@ TaggedFields = dict[str, Any]
 _TEXT_AFTER = re.compile(r"after\s+(\S.*)", re.IGNORECASE)
 # Longer text is not a trigger in words.
 _MAX_TRIGGER_TEXT_LENGTH = 256
-_ZONE_NAMES = ("zone", "timezone", "time_zone", "tz")
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _TRIGGER_RULE = "exactly one of cron, every, rrule, after, once and manual, or a list of them"
 _TRIGGER_FIX = "cron: '0 9 * * 1-5', or every: 15m"
@@ -247,7 +248,9 @@ def _expand_phrase(
     """Return the triggers of a phrase, each with the other fields of the mapping (`zone`, `dst`)."""
     from timewright.core.recurrence.phrases import parse_recurrence
 
-    zone = next((value for name, value in rest.items() if snake_case(str(name)) in _ZONE_NAMES), None)
+    zone = next(
+        (name_of_zone(value) for name, value in rest.items() if snake_case(str(name)) in ZONE_FIELDS), None
+    )
     field = f"{path}.{key}" if key else path
     try:
         found = parse_recurrence(
@@ -264,7 +267,7 @@ def _expand_phrase(
         rule = "one zone, in the phrase or beside it"
         raise input_error(field, text, f"has another zone than {zone}", rule=rule, fix="remove one of them")
     # The zone is in the fields of each trigger that has one.
-    others = {name: value for name, value in rest.items() if snake_case(str(name)) not in _ZONE_NAMES}
+    others = {name: value for name, value in rest.items() if snake_case(str(name)) not in ZONE_FIELDS}
     parts = [{**spec.fields(), **(others if spec.zone else rest)} for spec in found.triggers]
     return parts[0] if len(parts) == 1 else {"kind": "any_of", "triggers": parts}
 

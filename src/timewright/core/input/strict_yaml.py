@@ -1,16 +1,25 @@
-"""Reads a safe subset of YAML: `no` and `12:30` are text, keys are unique, aliases are refused."""
+"""Reads a safe subset of YAML, and writes text that it reads back.
+
+`no` and `12:30` are text, keys are unique, aliases are refused.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, TypeVar
 
 import yaml
 from yaml.constructor import ConstructorError, SafeConstructor
 
+T = TypeVar("T")
+
 MAX_DEPTH = 64
 MAX_EVENTS = 100_000
+# A file may have many definitions; it is read once, by a person who wrote it.
+MAX_FILE_EVENTS = 1_000_000
 
 _SCALAR_PATTERNS = (
     ("null", r"~|null", "~n"),
@@ -54,13 +63,73 @@ def _build_loader() -> Any:
 StrictLoader = _build_loader()
 
 
+class YamlItem:
+    """A part of a document: its value, which is built on first use, and the line it begins at."""
+
+    def __init__(self, loader: Any, node: Any) -> None:
+        self._loader = loader
+        self._node = node
+        self.line = node.start_mark.line + 1
+        self.is_list = isinstance(node, yaml.SequenceNode)
+        self.is_mapping = isinstance(node, yaml.MappingNode)
+
+    @cached_property
+    def value(self) -> Any:
+        """The value as plain data; raises yaml.YAMLError for a key that is given twice."""
+        return self._loader.construct_document(self._node)
+
+    def items(self) -> Iterator[YamlItem]:
+        """The items of a list."""
+        return (YamlItem(self._loader, node) for node in self._node.value)
+
+    def pairs(self) -> Iterator[tuple[Any, YamlItem]]:
+        """The keys and values of a mapping."""
+        for key, value in self._node.value:
+            yield self._loader.construct_document(key), YamlItem(self._loader, value)
+
+
 def read_yaml(text: str) -> Any:
     """Parse YAML; aliases, tags and oversized documents are refused before any object is built."""
+    return _load(text, lambda loader: loader.get_single_data(), max_events=MAX_EVENTS)
+
+
+def read_yaml_documents(text: str, read: Callable[[YamlItem], None]) -> None:
+    """Parse the documents of a file, and pass each to `read` with the lines of its parts."""
+
+    def read_all(loader: Any) -> None:
+        while loader.check_node():
+            read(YamlItem(loader, loader.get_node()))
+
+    _load(text, read_all, max_events=MAX_FILE_EVENTS)
+
+
+class _StrictDumper(yaml.SafeDumper):
+    """Quotes text that the loader above, or a loader of YAML 1.1, would read as something else."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_StrictDumper.add_representer(str, _represent_text)
+for _tag, _pattern, _first in _SCALAR_PATTERNS:
+    _StrictDumper.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), [*_first]
+    )
+
+
+def dump_yaml(data: Any) -> str:
+    """Return data as YAML, in the order of its keys; `read_yaml` returns equal data."""
+    text: str = yaml.dump(data, Dumper=_StrictDumper, sort_keys=False, allow_unicode=True, width=110)
+    return text
+
+
+def _load(text: str, read: Callable[[Any], T], *, max_events: int) -> T:
     try:
-        _check_events(text)
+        _check_events(text, max_events=max_events)
         loader = StrictLoader(text)
         try:
-            return loader.get_single_data()
+            return read(loader)
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
@@ -72,7 +141,7 @@ def read_yaml(text: str) -> Any:
         raise InvalidYaml("cannot be read: it contains an unpaired surrogate") from None
 
 
-def _check_events(text: str) -> None:
+def _check_events(text: str, *, max_events: int) -> None:
     depth = 0
     for parts, event in enumerate(yaml.parse(text, Loader=StrictLoader)):
         line = event.start_mark.line + 1 if event.start_mark is not None else 1
@@ -81,5 +150,5 @@ def _check_events(text: str) -> None:
         if isinstance(event, yaml.NodeEvent) and (event.anchor or getattr(event, "tag", None)):
             raise InvalidYaml("uses an anchor or a tag", line=line)
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH or parts > MAX_EVENTS:
+        if depth > MAX_DEPTH or parts > max_events:
             raise InvalidYaml("is nested too deep or too large")

@@ -10,11 +10,13 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import Struct
 from msgspec import inspect as mi
 
+from timewright.core.alerts.channels import AnySender, expand_sender
+from timewright.core.alerts.rules import AlertRules, CheckIn, Expect
 from timewright.core.calendars import CalendarRule, WeeklyHours
 from timewright.core.calendars.phrases import parse_hours_phrase, parse_rule_phrase
 from timewright.core.input.aliases import FIELD_ALIASES, FieldPath, normalize_choice, snake_case
@@ -117,6 +119,7 @@ _EXPANDERS: dict[frozenset[type], Callable[[Any, str], Any]] = {
     frozenset({Call, Http, Shell, Workflow, Handoff, Publish, Note}): expand_target,
     frozenset({Succeeded, Failed, TimedOut, Lost, Cancelled, Released}): expand_outcome,
     frozenset({Succeeded, Failed, TimedOut, Lost, Cancelled, Released, Started}): expand_outcome,
+    frozenset(get_args(AnySender)): expand_sender,
 }
 # Without a `kind`, a value keeps the kind of the value it changes.
 _EXPANDERS_WITH_BASE: dict[frozenset[type], Callable[[Any, str, object], Any]] = {
@@ -310,6 +313,12 @@ def _expand_single(raw: Any, cls: type, path: str) -> Any:
         return {"max_attempts": raw}
     if cls is LeaseTerms and isinstance(raw, str | timedelta | Milliseconds):
         return {"length": raw}
+    if cls is CheckIn and isinstance(raw, str):
+        return {"url": raw}
+    if cls is Expect and isinstance(raw, str | timedelta | Milliseconds):
+        return {"within": raw}
+    if cls is AlertRules and isinstance(raw, bool):
+        return {"enabled": raw}
     if cls is WeeklyHours and isinstance(raw, str):
         return parse_hours_phrase(raw, path)
     if cls is CalendarRule and isinstance(raw, str):
@@ -325,6 +334,8 @@ def _read_union(raw: Any, info: mi.UnionType, path: str, base: object) -> Any:
     if raw is None and info.includes_none:
         return None
     kinds = [kind for kind in info.types if not isinstance(kind, mi.NoneType)]
+    if info.includes_none and isinstance(kinds[0], mi.TimeDeltaType) and str(raw).lower() == "none":
+        return None
     structs = {kind.tag: kind for kind in kinds if isinstance(kind, mi.StructType)}
     if len(kinds) == 1:
         return read_value(raw, kinds[0], path, base)

@@ -19,6 +19,8 @@ PRIORITIES = {"critical": 0, "high": 50, "normal": 100, "medium": 100, "low": 20
 NORMAL_PRIORITY = PRIORITIES["normal"]
 MAX_SLEEP = MINUTE
 MAX_REFUNDS = 10
+# The lease of entries that are leased from outside: their workers renew less often than an instance.
+OUTSIDE_LEASE = 300 * SECOND
 
 
 class Overlap(StrEnum):
@@ -82,15 +84,23 @@ class FloorAction(StrEnum):
 
 
 class Retry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How often a run is attempted, and the delay between attempts."""
+    """How often a run is attempted, and the delay between attempts.
 
-    max_attempts: Annotated[int, Meta(ge=1, le=1000)] = 3
+    `max_attempts` counts attempts in which the work failed or timed out. A lost lease, a killed process and a
+    stop of ours are losses: the run is started again at most `max_losses` times, then parked as lost. With
+    `losses_are_attempts` a lost lease or process uses an attempt instead. `max_wait` limits how long the work
+    may defer its run without an attempt.
+    """
+
+    max_attempts: Annotated[int, Meta(ge=1, le=1000)] = 1
     backoff: Backoff = Exponential()
     exhausted: Exhausted = Exhausted.FAIL
+    max_losses: Annotated[int, Meta(ge=0, le=1000)] = 3
+    losses_are_attempts: bool = False
     max_wait: timedelta = DAY
 
     def __post_init__(self) -> None:
-        check_duration(self.max_wait, field="retry.longest_wait")
+        check_duration(self.max_wait, field="retry.max_wait")
 
 
 class Clamp(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -114,10 +124,13 @@ class Clamp(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LeaseTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long a lease lasts without renewal, and how long an attempt may take."""
+    """How long a lease lasts without renewal, and how long an attempt may take (None: as long as it takes).
 
-    length: timedelta = 300 * SECOND
-    time_limit: timedelta = 300 * SECOND
+    A lease is renewed while its process lives, so `length` is not a limit on the work.
+    """
+
+    length: timedelta = MINUTE
+    time_limit: timedelta | None = None
     grace: timedelta = 10 * SECOND
 
     def __post_init__(self) -> None:
@@ -126,6 +139,8 @@ class LeaseTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             ("time_limit", self.time_limit, timedelta(milliseconds=1)),
             ("grace", self.grace, ZERO),
         ):
+            if value is None:
+                continue
             check_duration(value, field=f"lease.{name}")
             if value < floor:
                 raise InvalidInput(
@@ -133,7 +148,7 @@ class LeaseTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                     field=f"lease.{name}",
                     value=format_duration(value),
                     rule=f"at least {format_duration(floor)}",
-                    fix="300s is the default",
+                    fix="60s is the default length; time_limit: none sets no limit",
                 )
 
     @property
@@ -147,7 +162,7 @@ class QueuePolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     max_concurrent: Annotated[int, Meta(ge=1, le=100_000)] = 1
     max_attempts: Annotated[int, Meta(ge=1, le=1000)] = 3
-    lease: timedelta = 300 * SECOND
+    lease: timedelta = OUTSIDE_LEASE
     backoff: Backoff = Exponential()
     exhausted: Exhausted = Exhausted.PARK
     ageing: timedelta | None = None
@@ -165,8 +180,13 @@ class QueuePolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     @property
     def retry(self) -> Retry:
-        """The retry policy of the queue's runs."""
-        return Retry(max_attempts=self.max_attempts, backoff=self.backoff, exhausted=self.exhausted)
+        """The retry policy of the queue's runs; an expired lease uses an attempt."""
+        return Retry(
+            max_attempts=self.max_attempts,
+            backoff=self.backoff,
+            exhausted=self.exhausted,
+            losses_are_attempts=True,
+        )
 
 
 class Floor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -18,6 +18,7 @@ from typing import Any
 from timewright.core.moments import DAY, MINUTE, SECOND
 from timewright.core.policies.backoff import Constant, Exponential, Ladder, Stretch
 from timewright.core.policies.policies import (
+    OUTSIDE_LEASE,
     Align,
     CatchUp,
     Exhausted,
@@ -36,13 +37,17 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "catch_up": CatchUp.NONE,
             "catch_up_window": None,
             "overlap": Overlap.SKIP,
-            "retry": Retry(max_attempts=3, backoff=Exponential(base=SECOND, factor=2.0, cap=DAY, jitter=0.2)),
+            "retry": Retry(
+                max_attempts=3,
+                backoff=Exponential(base=SECOND, factor=2.0, cap=DAY, jitter=0.2),
+                losses_are_attempts=True,
+            ),
             "lease": LeaseTerms(time_limit=300 * SECOND),
         },
         "queue": {
             "overlap": Overlap.ALLOW,
             "retry": QueuePolicy().retry,
-            "lease": LeaseTerms(length=300 * SECOND),
+            "lease": LeaseTerms(length=OUTSIDE_LEASE),
         },
         "adaptive": {
             "align": Align.NOW,

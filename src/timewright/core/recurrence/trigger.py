@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from timewright.core.zones import DEFAULT_ZONE, check_zone, name_of_zone
 
 
 class Trigger(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
@@ -30,3 +33,23 @@ class Trigger(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True)
     def describe(self) -> str:
         """Return the trigger in words."""
         raise NotImplementedError
+
+
+class ZonedTrigger(Trigger, frozen=True, dict=True):
+    """A trigger of wall-clock times. Without a zone it uses UTC, and a schedule its default zone."""
+
+    @property
+    def names_zone(self) -> bool:
+        """Whether it was made with a zone."""
+        return not self.__dict__.get("zone_is_default", False)
+
+    @property
+    def _zone_words(self) -> str:
+        zone: str = getattr(self, "zone")  # noqa: B009 - a field of the subclasses
+        return zone if zone == "UTC" else f"{zone} time"
+
+    def _set_zone(self, zone: object) -> None:
+        """Set the zone from a name or a `ZoneInfo`; called once, when the trigger is made."""
+        if zone == DEFAULT_ZONE:
+            self.__dict__["zone_is_default"] = True
+        force_setattr(self, "zone", "UTC" if zone == DEFAULT_ZONE else check_zone(name_of_zone(zone)))

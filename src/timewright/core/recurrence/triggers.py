@@ -6,7 +6,10 @@ All have the methods of `Trigger`, and none reads a clock.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, TypeVar, overload
+from zoneinfo import ZoneInfo
+
+from msgspec.structs import replace
 
 from timewright.core.moments import (
     EPOCH,
@@ -19,9 +22,11 @@ from timewright.core.moments import (
     parse_duration,
 )
 from timewright.core.recurrence.cron import Cron
+from timewright.core.recurrence.offset_periods import DstPolicy
 from timewright.core.recurrence.rrule import Rrule
-from timewright.core.recurrence.trigger import Trigger
+from timewright.core.recurrence.trigger import Trigger, ZonedTrigger
 from timewright.core.schedule.upstream import EndKind, end_verb
+from timewright.core.zones import DEFAULT_ZONE, name_of_zone
 from timewright.errors import InvalidDuration, InvalidInput
 
 if TYPE_CHECKING:
@@ -40,6 +45,7 @@ __all__ = [
     "Rrule",
     "Trigger",
     "after",
+    "cron",
     "every",
 ]
 
@@ -217,6 +223,7 @@ class AnyOf(Trigger, frozen=True, tag="any_of"):
         return " or ".join(trigger.describe() for trigger in self.triggers)
 
 
+OneTrigger = TypeVar("OneTrigger", bound=Trigger)
 AnyTrigger = Cron | Every | After | Once | Manual | Rrule | AnyOf
 
 # Triggers with a time zone.
@@ -251,10 +258,17 @@ def every(interval: str | timedelta, anchor: datetime | None = None) -> Every | 
 
 
 def _build(spec: TriggerSpec, anchor: datetime | None) -> Every | Cron | Rrule:
-    zone = spec.zone or "UTC"
+    zone = spec.zone or DEFAULT_ZONE
     if spec.kind == "every":
         return Every(parse_duration(spec.text), anchor)
     return Cron(spec.text, zone) if spec.kind == "cron" else Rrule(spec.text, zone, anchor=anchor)
+
+
+def cron(
+    expression: str, zone: str | ZoneInfo = DEFAULT_ZONE, *, dst: DstPolicy = "vixie", key: str | None = None
+) -> Cron:
+    """Build a cron trigger: `cron("0 9 * * mon-fri", "Europe/Berlin")`; no zone means the default zone."""
+    return Cron(expression, name_of_zone(zone), dst, key)
 
 
 def after(schedule: str, on: str | EndKind = EndKind.SUCCESS, delay: str | timedelta = ZERO) -> After:
@@ -279,6 +293,24 @@ def with_anchor(trigger: AnyTrigger, at: datetime) -> AnyTrigger:
     if isinstance(trigger, AnyOf):
         return AnyOf(tuple(t.with_anchor(at) if isinstance(t, _ANCHORED) else t for t in trigger.triggers))
     return trigger
+
+
+def with_zone(trigger: AnyTrigger, zone: str) -> AnyTrigger:
+    """Return the trigger with this zone where it was made without one."""
+    if isinstance(trigger, AnyOf):
+        return AnyOf(tuple(_with_zone(part, zone) for part in trigger.triggers))
+    return _with_zone(trigger, zone)
+
+
+def _with_zone(trigger: OneTrigger, zone: str) -> OneTrigger:
+    unnamed = isinstance(trigger, ZonedTrigger) and not trigger.names_zone
+    return replace(trigger, zone=zone) if unnamed else trigger
+
+
+def zone_of(trigger: AnyTrigger) -> str | None:
+    """Return the zone of the trigger, or of the first one that has a zone."""
+    parts = trigger.triggers if isinstance(trigger, AnyOf) else (trigger,)
+    return next((part.zone for part in parts if isinstance(part, Cron | Rrule)), None)
 
 
 def _add_steps(anchor: datetime, step: timedelta, count: int) -> datetime | None:

@@ -19,7 +19,13 @@ from timewright.core.run.catch_up import (
     InFlightCounts,
     choose_occurrences,
 )
-from timewright.core.run.due_verdicts import displaced_drops, split_skipped, start_verdicts
+from timewright.core.run.due_verdicts import (
+    displaced_drops,
+    is_kept_away,
+    skipped_during_streak,
+    split_skipped,
+    start_verdicts,
+)
 from timewright.core.run.fast_path import admit_on_time
 from timewright.core.run.run import Reason
 from timewright.core.run.verdicts import (
@@ -34,15 +40,23 @@ from timewright.core.run.verdicts import (
     collapse_skips,
 )
 from timewright.core.schedule.decision import Decision, Source
-from timewright.core.schedule.due import MAX_SCANNED, DueInstants, find_due
+from timewright.core.schedule.due import (
+    MAX_SCANNED,
+    DueInstants,
+    find_due,
+    is_open_instant,
+    replaced_at,
+)
 from timewright.core.schedule.governor import (
     NO_CALENDARS,
     counts_from_last_start,
     follows_trigger,
     has_used_max_runs,
+    last_base,
     pause_end,
     plan_next,
     pull_forward,
+    restart_interval,
 )
 from timewright.core.schedule.hints import Hints
 from timewright.core.schedule.pauses import NO_PAUSES, Pauses, clear_pauses, unrecorded_pauses
@@ -108,7 +122,8 @@ def admit_general(
         decision = plan_next(schedule, progress, now=now, calendars=calendars)
         return Admission((), apply_decision(schedule, progress, decision), decision)
     pauses = unrecorded_pauses(progress)
-    if pauses.spans and not follows_trigger(schedule, progress, now=now):
+    is_replaced = pauses.spans and not follows_trigger(schedule, progress, now=now)
+    if is_replaced and replaced_at(schedule, progress) is None:
         return _admit_after_pause(
             schedule, progress, pauses, in_flight=in_flight, now=now, calendars=calendars
         )
@@ -159,7 +174,14 @@ def _admit_after_pause(
     suppressed: tuple[Verdict, ...] = ()
     # An occurrence that was due before the pause began is still due.
     if progress.next_at is None or progress.next_at >= pauses.first_start:
-        decision = plan_next(schedule, progress, now=pauses.last_end, calendars=calendars)
+        if is_kept_away(schedule, progress, now=pauses.last_end):
+            suppressed = skipped_during_streak(schedule, progress, pauses, calendars=calendars)
+            # The end of the pause itself is no part of it: what is planned there is still open.
+            before_end = pauses.last_end - _MICROSECOND
+            progress = clear_pauses(replace(progress, cursor=max(progress.cursor, before_end)))
+            decision = plan_next(schedule, progress, now=before_end, calendars=calendars)
+        else:
+            decision = plan_next(schedule, progress, now=pauses.last_end, calendars=calendars)
         if counts_from_last_start(schedule):
             alive = schedule.end_at is None or pauses.last_end <= schedule.end_at
             at = pauses.last_end if alive and decision.at is not None else None
@@ -194,9 +216,11 @@ def _admit_due(
             schedule, progress, due, pauses=pauses, in_flight=in_flight, now=now, calendars=calendars
         )
     decision = Decision(progress.next_at, progress.source or Source.PAUSED, progress.trail)
-    if pauses.spans or decision.at is None or decision.at <= max(now, progress.cursor):
+    is_open = decision.at is not None and is_open_instant(progress) and decision.at > now
+    if pauses.spans or not is_open:
         progress = clear_pauses(progress)
-        decision = due.following or plan_next(schedule, progress, now=now, calendars=calendars)
+        base = last_base(schedule, progress)
+        decision = due.following or plan_next(schedule, progress, now=now, base=base, calendars=calendars)
     elif progress.hints.has_expired(now=now):
         decision = _decide_without_expired(schedule, progress, due, now=now, calendars=calendars)
         progress = replace(progress, cursor=_cursor_after_hint(progress, now=now))
@@ -216,7 +240,7 @@ def _decide_without_expired(
     decision = Decision(progress.next_at, progress.source or Source.PAUSED, progress.trail)
     if due.following is not None:
         return due.following
-    base = progress.last_finished_at if counts_from_last_start(schedule) else None
+    base = last_base(schedule, progress)
     proposal = plan_next(schedule, progress, now=now, base=base, calendars=calendars)
     return pull_forward(decision, proposal)
 
@@ -295,7 +319,7 @@ def _decide_due(
     elif due.more or choice.carried is not None:
         delay = SECOND if choice.carried is not None and not choice.runs else ZERO
         return _carry_over(schedule, progress, due, verdicts, now=now, delay=delay)
-    progress = clear_pauses(progress)
+    progress = restart_interval(schedule, clear_pauses(progress), at=now)
     if due.following is not None and not has_used_max_runs(schedule, progress):
         decision = due.following
     else:
@@ -330,7 +354,7 @@ def _advance_progress(
         cursor=max(progress.cursor, cursor),
         runs=progress.runs + runs,
         missed=0 if runs else missed,
-        hints=_without_used(progress.hints, until=max(now, cursor) if is_complete else cursor),
+        hints=_without_used(progress.hints, until=max(now, due.last or now) if is_complete else cursor),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from timewright.core.policies.policies import NORMAL_PRIORITY, Overlap
+from timewright.core.run.needs import Needs, needs_of_schedule
 from timewright.core.run.run import Run, RunState
 from timewright.core.run.verdicts import Drop, Fire, Skip, Verdict
 from timewright.core.schedule.decision import Source
@@ -63,7 +64,8 @@ def build_schedule_run(
         trail=verdict.trail,
         revision=schedule.revision,
         queue=schedule.queue or "",
-        limit_keys=schedule.limit_keys if schedule.queue or schedule.limits else (),
+        limit_keys=schedule.limit_keys,
+        needs=needs_of_schedule(schedule),
         priority=schedule.priority,
         exclusive=schedule.overlap is not Overlap.ALLOW,
         handoff=isinstance(schedule.target, Handoff),
@@ -96,6 +98,7 @@ def build_standalone_run(
     priority: int = NORMAL_PRIORITY,
     made_by: str = "",
     parent: str = "",
+    needs: Needs = (),
 ) -> Run:
     """The row of a run without a schedule: a queue entry, a workflow run, or a step of one.
 
@@ -112,6 +115,7 @@ def build_standalone_run(
         source=source,
         queue=queue,
         limit_keys=(queue_limit_key(namespace, queue),) if queue else (),
+        needs=needs,
         priority=priority,
         exclusive=False,
         handoff=bool(queue),

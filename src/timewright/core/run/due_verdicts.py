@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from timewright.core.calendars import Calendar, occurrence_after
 from timewright.core.policies.jitter import apply_jitter, occurrence_seed
@@ -11,12 +13,14 @@ from timewright.core.policies.policies import JitterSide, Offset
 from timewright.core.recurrence.triggers import AnyOf, Every
 from timewright.core.run.catch_up import CatchUpChoice, ChosenOccurrence, InFlightCounts, apply_overlap
 from timewright.core.run.run import Reason
-from timewright.core.run.verdicts import Drop, Fire, Hold, Replace, Skip
+from timewright.core.run.verdicts import Drop, Fire, Hold, Replace, Skip, Verdict
 from timewright.core.schedule.decision import Source
-from timewright.core.schedule.due import MAX_SCANNED, DisplacedInstants, DueInstants
-from timewright.core.schedule.governor import counts_from_last_start
-from timewright.core.schedule.pauses import Pauses
+from timewright.core.schedule.due import MAX_SCANNED, DisplacedInstants, DueInstants, list_occurrences
+from timewright.core.schedule.governor import counts_from_last_start, follows_trigger, plan_next
+from timewright.core.schedule.pauses import Pauses, clear_pauses
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress
+
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def split_skipped(
@@ -113,3 +117,29 @@ def _fire_at(schedule: Schedule, one: ChosenOccurrence, *, calendars: Mapping[st
         seed=schedule.id if stable else occurrence_seed(schedule.id, planned_at),
         next_at=before,
     )
+
+
+def is_kept_away(schedule: Schedule, progress: ScheduleProgress, *, now: datetime) -> bool:
+    """Whether only a cadence after failures keeps the trigger from deciding."""
+    return not follows_trigger(schedule, progress, now=now) and follows_trigger(
+        schedule, replace(progress, failures=0), now=now
+    )
+
+
+def skipped_during_streak(
+    schedule: Schedule, progress: ScheduleProgress, pauses: Pauses, *, calendars: Mapping[str, Calendar]
+) -> tuple[Verdict, ...]:
+    """Skip what a pause suppressed during a streak of failures: the cadence's instant, then the trigger's."""
+    begins = max(progress.cursor, pauses.first_start - _MICROSECOND)
+    unpaused = clear_pauses(progress)
+    # The cadence counts from the end of the last run, which may be long before the pause.
+    ended = min(progress.last_finished_at or begins, begins)
+    first = plan_next(schedule, replace(unpaused, cursor=ended), now=ended, calendars=calendars)
+    if first.at is None or first.at <= begins:
+        first = plan_next(schedule, replace(unpaused, cursor=begins), now=begins, calendars=calendars)
+    last = pauses.last_end - _MICROSECOND
+    if first.at is None or first.at > last:
+        return ()
+    others = list_occurrences(schedule, first.at, last, calendars=calendars).occurrences
+    instants = [first.at, *(occurrence.at for occurrence in others)]
+    return tuple(Skip(planned_at=at, reason=Reason.PAUSED, source=first.source) for at in instants)

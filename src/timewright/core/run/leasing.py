@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from timewright.core.run.needs import LeaseOffer, SlotCount
 from timewright.core.run.run import Run, RunState
 
 _READY = RunState.READY
@@ -18,6 +19,7 @@ class WaitReason(StrEnum):
 
     LIMIT = "limit"
     CAPACITY = "capacity"
+    INSTANCE = "instance"
     BACKOFF = "backoff"
     BUDGET = "budget"
     PROVIDER = "provider"
@@ -73,13 +75,15 @@ def plan_leases(
     limits: Mapping[str, LimitUsage],
     capacity: int | None = None,
     ageing: Mapping[tuple[str, str], timedelta] | None = None,
+    offer: LeaseOffer | None = None,
     now: datetime,
 ) -> LeasePlan:
-    """Plan leases in order until a limit or the capacity is reached.
+    """Plan leases in order until a limit, the capacity or a slot of the instance is reached.
 
     A run with a limit that is missing in `limits` waits, because an unreadable limit counts as full. The keys
-    of `ageing` are namespace and queue.
+    of `ageing` are namespace and queue. With `offer`, runs that the instance cannot run wait.
     """
+    slots = SlotCount(offer) if offer is not None else None
     free = {name: limit_key.free for name, limit_key in limits.items()}
     max_leases = None if capacity is None else max(capacity, 0)
     leases: list[Run] = []
@@ -97,6 +101,10 @@ def plan_leases(
                 blocked = WaitingRun(run.id, WaitReason.LIMIT, blocked_by=full_limit)
             elif max_leases is not None and len(leases) >= max_leases:
                 blocked = WaitingRun(run.id, WaitReason.CAPACITY)
+            elif slots is not None and not slots.take(run.needs):
+                lacks = slots.offer.offer.lacks(run.needs)
+                reason = WaitReason.INSTANCE if lacks else WaitReason.CAPACITY
+                blocked = WaitingRun(run.id, reason, blocked_by=lacks[0] if lacks else "")
         if blocked is not None:
             waiting.append(blocked)
             continue

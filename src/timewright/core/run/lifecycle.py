@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from timewright.core.calendars import Calendar
-from timewright.core.policies.backoff import Steady
-from timewright.core.policies.policies import MAX_REFUNDS, Delivery, Exhausted, Retry
-from timewright.core.recurrence.triggers import After, Manual
+from timewright.core.policies.policies import MAX_REFUNDS, Delivery, Exhausted, LeaseTerms, Retry
 from timewright.core.run.run import (
     Attempt,
     Cancelled,
@@ -26,19 +22,23 @@ from timewright.core.run.run import (
     Succeeded,
     TimedOut,
 )
-from timewright.core.schedule.decision import Decision
-from timewright.core.schedule.governor import (
-    NO_CALENDARS,
-    counts_from_last_start,
-    follows_trigger,
-    plan_next,
-)
-from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState, apply_decision
+from timewright.core.target import Call, RunTarget
 from timewright.errors import NotAllowed
 
-_CHARGED = (Failed, TimedOut, Lost)
+_WITH_ERROR = (Failed, TimedOut, Lost)
 _LEASED, _SUCCEEDED = RunState.LEASED, RunState.SUCCEEDED
 _SUCCESS = str(Succeeded.__struct_config__.tag)
+_DEFERRED = "deferred"
+
+
+class LeaseCost(StrEnum):
+    """What an ended lease uses up."""
+
+    ATTEMPT = "attempt"
+    LOSS = "loss"
+    REFUND = "refund"
+    DEFERRAL = "deferral"
+    NOTHING = "nothing"
 
 
 class RunEvent(StrEnum):
@@ -105,6 +105,8 @@ def restart_run(run: Run, event: RunEvent, *, now: datetime) -> Run:
         reason="",
         attempts=0,
         refunds=0,
+        losses=0,
+        deferred_since=None,
         fire_at=now,
         finished_at=None,
         error="",
@@ -135,17 +137,18 @@ def settle_outcome(
     started_at: datetime | None = None,
     now: datetime,
 ) -> Settlement:
-    """Compute the next state of a leased run from its outcome; failure, timeout and loss use an attempt.
+    """Compute the next state of a leased run from its outcome; failure and timeout use an attempt.
 
     `started_at` is when the attempt began, if the run does not record it.
     """
     started_at = started_at or run.started_at
     if isinstance(outcome, Succeeded):
         return _succeeded(run, outcome, started_at=started_at, now=now)
-    charged = _is_charged(run, outcome, delivery)
-    attempts = run.attempts + charged
+    cost = _cost_of(run, outcome, retry=retry, delivery=delivery, now=now)
+    attempts = run.attempts + (cost is LeaseCost.ATTEMPT)
+    losses = run.losses + (cost is LeaseCost.LOSS)
     event, reason, why = _classify(
-        outcome, attempts=attempts, charged=charged, retry=retry, delivery=delivery
+        outcome, cost=cost, attempts=attempts, losses=losses, retry=retry, delivery=delivery
     )
     state = next_run_state(run.state, event)
     after = replace(
@@ -154,9 +157,11 @@ def settle_outcome(
         reason=reason,
         started_at=started_at,
         attempts=attempts,
-        refunds=run.refunds + (event is RunEvent.RELEASE),
-        fire_at=_retry_at(run, outcome, attempts=attempts, retry=retry, now=now)
-        if event is RunEvent.RETRY
+        losses=losses,
+        refunds=run.refunds + (cost is LeaseCost.REFUND),
+        deferred_since=(run.deferred_since or now) if cost is LeaseCost.DEFERRAL else None,
+        fire_at=_retry_at(run, outcome, cost=cost, attempts=attempts, retry=retry, now=now)
+        if state is RunState.READY
         else run.fire_at,
         finished_at=None if state is RunState.READY else now,
         lease_id="",
@@ -169,13 +174,14 @@ def settle_outcome(
     attempt = _attempt(
         run,
         outcome,
-        str(type(outcome).__struct_config__.tag or ""),
-        charged=charged,
+        _DEFERRED if cost is LeaseCost.DEFERRAL else str(type(outcome).__struct_config__.tag or ""),
+        charged=cost is LeaseCost.ATTEMPT,
         error=_error(outcome),
         started_at=started_at,
         now=now,
     )
-    exhausted = (event is RunEvent.FAIL or event is RunEvent.PARK) and reason != Reason.UNKNOWN
+    ended = event is RunEvent.FAIL or event is RunEvent.PARK
+    exhausted = ended and reason not in (Reason.UNKNOWN, Reason.LOST)
     return Settlement(run=after, attempt=attempt, event=event, why=why, exhausted=exhausted)
 
 
@@ -197,22 +203,6 @@ def _succeeded(run: Run, outcome: Succeeded, *, started_at: datetime | None, now
     )
     attempt = _attempt(run, outcome, _SUCCESS, charged=False, label=label, started_at=started_at, now=now)
     return Settlement(run=after, attempt=attempt, event=RunEvent.SUCCEED, why="succeeded")
-
-
-def reset_run(run: Run, *, now: datetime, held: bool = False) -> Run:
-    """Return a parked run with its attempts reset; held if another run of its schedule is live."""
-    state = next_run_state(run.state, RunEvent.RESET)
-    return replace(
-        run,
-        state=next_run_state(run.state, RunEvent.HOLD) if held else state,
-        reason="",
-        attempts=0,
-        refunds=0,
-        fire_at=min(run.planned_at, now),
-        finished_at=None,
-        error="",
-        outcome_label="",
-    )
 
 
 def _attempt(
@@ -248,103 +238,34 @@ def _attempt(
     )
 
 
-def settle_schedule(
-    schedule: Schedule,
-    progress: ScheduleProgress,
-    run: Run,
-    *,
-    now: datetime,
-    idle: bool = True,
-    calendars: Mapping[str, Calendar] = NO_CALENDARS,
-) -> tuple[ScheduleProgress, Decision | None]:
-    """Apply a finished run to its schedule: the failure count first, then the next instant.
+def stop_deadline(run: Run, target: RunTarget, lease: LeaseTerms, *, now: datetime) -> datetime:
+    """Return when the lease of a run that is asked to stop ends: after the grace of work that can be killed.
 
-    Returns the progress and, if the next instant was decided again, the decision.
+    A function may run on a thread, which cannot be killed: its lease ends as usual, and is renewed while the
+    function runs. A lease may be dated after `now`; the grace starts no earlier than it.
     """
-    before, progress = (
-        progress,
-        replace(progress, failures=_consecutive_failures(progress, run), last_finished_at=now),
-    )
-    if progress.state is not ScheduleState.ACTIVE:
-        return progress, None
-    if schedule.disable_after is not None and progress.failures >= schedule.disable_after:
-        why = f"disabled after {progress.failures} failures in a row"
-        return _stop(progress, ScheduleState.PARKED, why), None
-    if run.reason == Reason.UNRESOLVED and run.state is RunState.FAILED:
-        return _stop(progress, ScheduleState.PARKED, f"target does not resolve: {run.error}"), None
-    decision = _decide_at_settle(schedule, before, progress, run, now=now, calendars=calendars)
-    if decision is not None:
-        progress = apply_decision(schedule, progress, decision)
-    if progress.next_at is None and idle and not isinstance(schedule.trigger, Manual | After):
-        return _stop(progress, ScheduleState.FINISHED, "no further occurrences"), None
-    return progress, decision
+    is_killable = not isinstance(target, Call) or target.isolation == "process"
+    return max(now, run.leased_at or now) + (lease.grace if is_killable else max(lease.length, lease.grace))
 
 
-def _stop(progress: ScheduleProgress, state: ScheduleState, reason: str) -> ScheduleProgress:
-    return replace(progress, state=state, reason=reason, next_at=None, wake_at=None)
-
-
-def _consecutive_failures(progress: ScheduleProgress, run: Run) -> int:
-    """Return the consecutive failures: a failure adds one, a success resets, a cancel changes nothing."""
-    if run.state is RunState.SUCCEEDED:
-        return 0
-    if run.state in (RunState.FAILED, RunState.PARKED):
-        return progress.failures + 1
-    return progress.failures
-
-
-def _decide_at_settle(
-    schedule: Schedule,
-    before: ScheduleProgress,
-    after: ScheduleProgress,
-    run: Run,
-    *,
-    now: datetime,
-    calendars: Mapping[str, Calendar],
-) -> Decision | None:
-    """Return the new decision at the end of a run, or None to keep the stored one.
-
-    Grid and cron are planned at admission; failures and hints change that. A manual run keeps the next time.
-    """
-    follows_end = isinstance(schedule.trigger, After)
-    if run.dedupe_scope and not (follows_end and after.next_at is None):
-        return None
-    counts_from_run = follows_end or counts_from_last_start(schedule)
-    if not counts_from_run:
-        if _ends_streak(schedule, before, after, now=now):
-            # What came due during the run is decided by the next admission, so plan from the cursor.
-            unhinted = replace(after, hints=after.hints.unexpired(now=now))
-            return plan_next(schedule, unhinted, now=after.cursor, calendars=calendars)
-        is_due = after.next_at is not None and after.next_at <= now
-        if is_due or not _is_governed(schedule, after):
-            return None
-    base = run.started_at if counts_from_last_start(schedule) or schedule.adaptive else None
-    return plan_next(schedule, after, now=now, base=base, calendars=calendars)
-
-
-def _ends_streak(
-    schedule: Schedule, before: ScheduleProgress, after: ScheduleProgress, *, now: datetime
-) -> bool:
-    """Whether the run ended a streak of failures, so that the trigger decides again."""
-    ended = before.failures > 0 and after.failures == 0 and not isinstance(schedule.cadence, Steady)
-    return ended and follows_trigger(schedule, after, now=now)
-
-
-def _is_governed(schedule: Schedule, progress: ScheduleProgress) -> bool:
-    """Whether a cadence or a hint decides the next instant."""
-    hints = progress.hints
-    hinted = schedule.adaptive and (hints.interval is not None or hints.one_shot is not None)
-    return hinted or (progress.failures > 0 and not isinstance(schedule.cadence, Steady))
-
-
-def _is_charged(run: Run, outcome: Outcome, delivery: Delivery) -> bool:
-    if isinstance(outcome, Released):
-        return run.refunds >= MAX_REFUNDS or delivery is Delivery.AT_MOST_ONCE
-    return isinstance(outcome, _CHARGED)
+def _cost_of(run: Run, outcome: Outcome, *, retry: Retry, delivery: Delivery, now: datetime) -> LeaseCost:
+    """Return what the lease uses up: work that failed an attempt, a killed or stopped process a loss."""
+    if isinstance(outcome, Cancelled):
+        return LeaseCost.NOTHING
+    if isinstance(outcome, Lost) or (isinstance(outcome, Released) and outcome.interrupted):
+        if not retry.losses_are_attempts:
+            return LeaseCost.LOSS
+    elif isinstance(outcome, Failed) and outcome.not_before is not None:
+        may_wait = run.deferred_since is None or now < run.deferred_since + retry.max_wait
+        if may_wait and not outcome.final and delivery is Delivery.AT_LEAST_ONCE:
+            return LeaseCost.DEFERRAL
+    if isinstance(outcome, Released) and run.refunds < MAX_REFUNDS and delivery is Delivery.AT_LEAST_ONCE:
+        return LeaseCost.REFUND
+    return LeaseCost.ATTEMPT
 
 
 def _classify(
-    outcome: Outcome, *, attempts: int, charged: bool, retry: Retry, delivery: Delivery
+    outcome: Outcome, *, cost: LeaseCost, attempts: int, losses: int, retry: Retry, delivery: Delivery
 ) -> tuple[RunEvent, str, str]:
     """Return the event, the reason to store, and an explanation."""
     if isinstance(outcome, Cancelled):
@@ -354,8 +275,13 @@ def _classify(
     )
     if delivery is Delivery.AT_MOST_ONCE and may_be_done:
         return RunEvent.PARK, Reason.UNKNOWN, "at_most_once: it is unknown whether the work was done"
-    if isinstance(outcome, Released) and not charged:
-        return RunEvent.RELEASE, outcome.reason, "released without using an attempt"
+    if cost is LeaseCost.DEFERRAL:
+        return RunEvent.RELEASE, Reason.DEFERRED, "deferred by the work without using an attempt"
+    if cost is LeaseCost.LOSS and losses > retry.max_losses:
+        return RunEvent.PARK, Reason.LOST, f"lost {losses} times; parked"
+    if cost in (LeaseCost.LOSS, LeaseCost.REFUND):
+        reason = outcome.reason if isinstance(outcome, Released) else Reason.LOST
+        return RunEvent.RELEASE, reason, "released without using an attempt"
     used = f"{attempts}/{retry.max_attempts} attempts used"
     ends = delivery is Delivery.AT_MOST_ONCE or (isinstance(outcome, Failed) and outcome.final)
     if attempts < retry.max_attempts and not ends:
@@ -367,15 +293,25 @@ def _classify(
     return RunEvent.FAIL, Reason.EXHAUSTED, f"{used}; failed"
 
 
-def _retry_at(run: Run, outcome: Outcome, *, attempts: int, retry: Retry, now: datetime) -> datetime:
-    """Return when the next attempt may start: after the backoff, and not before the target's `not_before`."""
-    at = now + retry.backoff.delay(attempts, seed=run.id)
+def _retry_at(
+    run: Run, outcome: Outcome, *, cost: LeaseCost, attempts: int, retry: Retry, now: datetime
+) -> datetime:
+    """Return when the run may start again: at once after a loss or a release, else after the backoff.
+
+    A deferred run also waits for the target's `not_before`, at most `max_wait` after it was deferred first.
+    """
+    if cost is LeaseCost.REFUND:
+        return run.fire_at
+    if cost is LeaseCost.LOSS:
+        # Not earlier: the next lease must not begin before this one ended.
+        return max(run.fire_at, now)
+    at = now + retry.backoff.delay(max(attempts, 1), seed=run.id)
     if isinstance(outcome, Failed) and outcome.not_before is not None:
-        at = max(at, min(outcome.not_before, now + retry.max_wait))
+        at = max(at, min(outcome.not_before, (run.deferred_since or now) + retry.max_wait))
     return at
 
 
 def _error(outcome: Outcome) -> str:
-    if isinstance(outcome, _CHARGED):
+    if isinstance(outcome, _WITH_ERROR):
         return outcome.error
     return outcome.reason if isinstance(outcome, Cancelled | Released) else ""

@@ -13,7 +13,11 @@ from timewright.core.budgets.costs import Cost
 from timewright.core.moments import to_micros
 from timewright.core.policies.policies import NORMAL_PRIORITY, Delivery, LeaseTerms, Retry
 from timewright.core.schedule.decision import Candidate, Source
-from timewright.core.target import AnyTarget
+from timewright.core.target import RunTarget
+
+# Errors of leases that another process reclaimed.
+LEASE_EXPIRED = "lease expired without a result"
+HOLDER_DIED = "the process of its holder has ended"
 
 
 class RunState(StrEnum):
@@ -48,6 +52,8 @@ class Reason(StrEnum):
     CLAMPED = "clamped"
     REPLACED = "replaced"
     EXHAUSTED = "exhausted"
+    LOST = "lost"
+    DEFERRED = "deferred"
     UNKNOWN = "unknown"
     UNRESOLVED = "unresolved"
     UNREADABLE = "unreadable"
@@ -74,11 +80,14 @@ class Run(Struct, frozen=True, kw_only=True, gc=False):
     revision: int = 0
     queue: str = ""
     limit_keys: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
     priority: int = NORMAL_PRIORITY
     exclusive: bool = True
     handoff: bool = False
     attempts: int = 0
     refunds: int = 0
+    losses: int = 0
+    deferred_since: datetime | None = None
     fence: int = 0
     missed: int = 0
     fired_by: tuple[int, ...] = ()
@@ -104,7 +113,7 @@ class Run(Struct, frozen=True, kw_only=True, gc=False):
 class ExecutionTerms(Struct, frozen=True, kw_only=True, gc=False):
     """The target and policies of a run, fixed when it is admitted."""
 
-    target: AnyTarget
+    target: RunTarget
     retry: Retry = Retry()
     lease: LeaseTerms = LeaseTerms()
     delivery: Delivery = Delivery.AT_LEAST_ONCE
@@ -119,7 +128,10 @@ class Succeeded(Struct, frozen=True, kw_only=True, tag="succeeded", tag_field="k
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag="failed", tag_field="kind"):
-    """The work failed; `unknown` if it ended without a result, so that it may have been done."""
+    """The work failed; `unknown` if it ended without a result, so that it may have been done.
+
+    With `not_before` the work asks for a later start, which is no attempt.
+    """
 
     error: str
     not_before: datetime | None = None
@@ -139,9 +151,9 @@ class TimedOut(Struct, frozen=True, kw_only=True, tag="timed_out", tag_field="ki
 
 
 class Lost(Struct, frozen=True, kw_only=True, tag="lost", tag_field="kind"):
-    """The lease expired without a result."""
+    """The lease expired without a result, or the process that did the work was killed."""
 
-    error: str = "lease expired without a result"
+    error: str = LEASE_EXPIRED
     result: Any = None
     cost: Cost | None = None
 
@@ -155,9 +167,10 @@ class Cancelled(Struct, frozen=True, kw_only=True, tag="cancelled", tag_field="k
 
 
 class Released(Struct, frozen=True, kw_only=True, tag="released", tag_field="kind"):
-    """The holder released the run without failing it."""
+    """The holder released the run without failing it; `interrupted` if a stop of ours ended its work."""
 
     reason: str = ""
+    interrupted: bool = False
     result: Any = None
     cost: Cost | None = None
 

@@ -18,6 +18,7 @@ from timewright.core.schedule.governor import (
     counts_from_last_start,
     follows_trigger,
     has_used_max_runs,
+    is_requested,
     plan_step,
 )
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress
@@ -26,7 +27,8 @@ MAX_SCANNED = 10_000
 BASELINE_SOURCES = frozenset({Source.BASELINE_CRON, Source.BASELINE_INTERVAL, Source.BASELINE_ONCE})
 
 _CLAMPED = frozenset({Source.CLAMPED_MIN, Source.CLAMPED_MAX})
-_HINTED = frozenset({Source.AI_INTERVAL, Source.AI_ONESHOT})
+# At the end of a pause the trigger's instants inside it are still to be recorded.
+_NOT_REPLACED = BASELINE_SOURCES | {Source.PAUSED}
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -81,9 +83,9 @@ def find_due(
     if has_used_max_runs(schedule, progress):
         return DueInstants(())
     if not follows_trigger(schedule, progress, now=now):
-        replaced_at = _replaced_at(schedule, progress)
-        if replaced_at is not None:
-            return _due_before(schedule, progress, until=min(replaced_at, horizon), calendars=calendars)
+        replaced = replaced_at(schedule, progress)
+        if replaced is not None:
+            return _due_before(schedule, progress, until=min(replaced, horizon), calendars=calendars)
         return _decided_instant(schedule, progress, until=horizon, calendars=calendars)
     has_hints = schedule.adaptive and (progress.hints.interval or progress.hints.one_shot)
     if has_hints or not is_planned_by_trigger(progress):
@@ -97,8 +99,14 @@ def is_planned_by_trigger(progress: ScheduleProgress) -> bool:
     """Whether the stored decision is the trigger's, moved by the clamp or not; a pause decides nothing."""
     source = progress.source
     if source in _CLAMPED:
-        return not any(lost.source in _HINTED for lost in progress.trail)
+        return not is_requested(source, progress.trail)
     return source is None or source in BASELINE_SOURCES or source in (Source.PAUSED, Source.MANUAL)
+
+
+def is_open_instant(progress: ScheduleProgress) -> bool:
+    """Whether the decided instant has no row yet: it is after the cursor, or a hint requested it."""
+    at = progress.next_at
+    return at is not None and (at > progress.cursor or is_requested(progress.source, progress.trail))
 
 
 def list_occurrences(
@@ -156,7 +164,7 @@ def _decided_instant(
 ) -> DueInstants:
     """Return the decided instant if it is due; nothing else is an occurrence."""
     at = progress.next_at
-    if at is None or not progress.cursor < at <= until or not schedule.window.contains(at):
+    if at is None or not is_open_instant(progress) or at > until or not schedule.window.contains(at):
         return DueInstants(())
     occurrence = _as_occurrence(schedule, at, calendars=calendars)
     return DueInstants((occurrence,), source=progress.source or Source.PAUSED, trail=progress.trail)
@@ -177,15 +185,17 @@ def _due_by_trigger(
     return replace(due, trail=progress.trail) if progress.trail and is_decided else due
 
 
-def _replaced_at(schedule: Schedule, progress: ScheduleProgress) -> datetime | None:
+def replaced_at(schedule: Schedule, progress: ScheduleProgress) -> datetime | None:
     """Return when an interval hint or a cadence replaced the trigger, if its decided instant was due by then.
 
     The trigger's instants up to then are still occurrences. None if there are none.
     """
     at = progress.next_at
-    by_trigger = at is not None and at > progress.cursor and progress.source in BASELINE_SOURCES
+    by_trigger = at is not None and at > progress.cursor and progress.source in _NOT_REPLACED
     counts_from_run = counts_from_last_start(schedule) or isinstance(schedule.trigger, After)
-    if not by_trigger or counts_from_run or progress.trail or schedule.clamp.min or schedule.clamp.max:
+    if not by_trigger or counts_from_run or schedule.clamp.min or schedule.clamp.max:
+        return None
+    if progress.trail and progress.source is not Source.PAUSED:
         return None
     starts: list[datetime | None] = []
     hint = progress.hints.interval if schedule.adaptive else None
@@ -233,13 +243,16 @@ def _due_with_hints(
             requested.append(Decision(progress.next_at, source, progress.trail))
     if one_shot is not None and one_shot.at < one_shot.expires_at and not schedule.clamp.min:
         requested.append(Decision(one_shot.at, Source.AI_ONESHOT))
-    due = _add_requested(schedule, progress, due, requested, until=until, calendars=calendars)
+    is_ahead = progress.cursor > now  # because a user skipped occurrences
+    due = _add_requested(
+        schedule, progress, due, requested, until=until, calendars=calendars, is_ahead=is_ahead
+    )
     if schedule.clamp.min and due.last is not None and due.last in due.decisions and not due.more:
         # The last occurrence may be a requested one, from which the clamp counts.
         following = plan_step(schedule, progress, after=due.last, base=due.last, calendars=calendars)
         due = replace(due, following=following)
-    is_ahead = one_shot is not None and one_shot.expires_at > now and one_shot.at > until
-    return replace(due, following=None) if is_ahead and not due.more else due
+    waits = one_shot is not None and one_shot.expires_at > now and one_shot.at > until
+    return replace(due, following=None) if waits and not due.more else due
 
 
 def _add_before_hint(
@@ -250,10 +263,10 @@ def _add_before_hint(
     calendars: Mapping[str, Calendar],
 ) -> DueInstants:
     """Add the trigger's occurrences that were due before an interval hint that has expired since."""
-    replaced_at = _replaced_at(schedule, progress)
-    if replaced_at is None:
+    replaced = replaced_at(schedule, progress)
+    if replaced is None:
         return due
-    before = list_occurrences(schedule, undecided_after(progress), replaced_at, calendars=calendars)
+    before = list_occurrences(schedule, undecided_after(progress), replaced, calendars=calendars)
     if before.more:
         return before
     return replace(due, occurrences=[*before.occurrences, *due.occurrences])
@@ -273,6 +286,7 @@ def _add_requested(
     *,
     until: datetime,
     calendars: Mapping[str, Calendar],
+    is_ahead: bool,
 ) -> DueInstants:
     """Add requested instants to the due ones; the first one that is not due may follow them."""
     found = {occurrence.at: occurrence for occurrence in due.occurrences}
@@ -281,7 +295,9 @@ def _add_requested(
     last = due.last if due.more else None
     for decision in requested:
         at = decision.at
-        if at is None or at <= progress.cursor or at in found or not schedule.window.contains(at):
+        if at is None or at in found or not schedule.window.contains(at):
+            continue
+        if at <= progress.cursor and at != progress.next_at and not is_ahead:
             continue
         if at <= until and (last is None or at <= last):
             found[at] = _as_occurrence(schedule, at, calendars=calendars)

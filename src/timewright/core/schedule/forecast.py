@@ -12,7 +12,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from timewright.core.calendars import Calendar
-from timewright.core.recurrence.triggers import ZONED_TRIGGERS, AnyOf
+from timewright.core.recurrence.triggers import ZONED_TRIGGERS, AnyOf, zone_of
 from timewright.core.run.admission import Admission, admit
 from timewright.core.run.catch_up import InFlightCounts
 from timewright.core.run.fast_path import next_if_on_time
@@ -160,4 +160,4 @@ def _zone_of(schedule: Schedule, fired_by: tuple[int, ...]) -> str:
     if isinstance(trigger, AnyOf):
         fired = [trigger.triggers[i] for i in fired_by] or list(trigger.triggers)
         return next((one.zone for one in fired if isinstance(one, ZONED_TRIGGERS)), "UTC")
-    return trigger.zone if isinstance(trigger, ZONED_TRIGGERS) else "UTC"
+    return zone_of(trigger) or "UTC"

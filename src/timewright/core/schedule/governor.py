@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from timewright.core.moments import format_duration, format_instant
 from timewright.core.policies.backoff import Ladder, Steady, Stretch
 from timewright.core.policies.policies import Align, Clamp
 from timewright.core.recurrence.triggers import After, AnyOf, AnyTrigger, Every, Manual, Once
-from timewright.core.schedule.decision import Decision, Source
+from timewright.core.schedule.decision import Candidate, Decision, Source
 from timewright.core.schedule.hints import NO_HINTS, Hints
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress
 
@@ -26,12 +26,17 @@ __all__ = [
     "counts_from_last_start",
     "follows_trigger",
     "has_used_max_runs",
+    "is_requested",
     "is_trigger_only",
+    "last_base",
     "pause_end",
     "plan_next",
     "plan_step",
     "pull_forward",
+    "restart_interval",
 ]
+
+REQUESTED = frozenset({Source.AI_INTERVAL, Source.AI_ONESHOT})
 
 
 def plan_next(
@@ -54,10 +59,12 @@ def plan_next(
     decision = _decide(schedule, progress, now=now, base=base, calendars=calendars)
     if base < now and decision.at is not None and decision.at < now:
         decision = _decide(schedule, progress, now=now, base=now, calendars=calendars)
-    if decision.at is not None and decision.at <= progress.cursor:
+    is_ahead = progress.cursor > now and is_requested(decision.source, decision.trail)
+    is_open = is_ahead and decision.at != progress.cursor
+    if decision.at is not None and decision.at <= progress.cursor and not is_open:
         # Instants up to the cursor are decided, some ahead of time because a user skipped them.
-        now = progress.cursor + timedelta(microseconds=1)
-        decision = _decide(schedule, progress, now=now, base=now, calendars=calendars)
+        later = progress.cursor + timedelta(microseconds=1)
+        decision = _decide(schedule, progress, now=later, base=progress.cursor, calendars=calendars)
     if until is not None:
         decision = decision.override(until, Source.PAUSED, why=f"paused until {format_instant(until)}")
     return decision
@@ -78,6 +85,32 @@ def plan_step(
     """
     progress = replace(progress, cursor=after, hints=NO_HINTS)
     return _decide(schedule, progress, now=after, base=base, calendars=calendars)
+
+
+def is_requested(source: Source | None, trail: Sequence[Candidate]) -> bool:
+    """Whether a hint decided an instant, moved by the clamp or not.
+
+    It may lie before the cursor, which runs ahead when a user skips occurrences.
+    """
+    clamped = source in (Source.CLAMPED_MIN, Source.CLAMPED_MAX)
+    return source in REQUESTED or (clamped and any(lost.source in REQUESTED for lost in trail))
+
+
+def last_base(schedule: Schedule, progress: ScheduleProgress) -> datetime | None:
+    """Return from when the interval counts if it is decided again between runs; None means from now."""
+    if not counts_from_last_start(schedule):
+        return None
+    return progress.last_started_at or schedule.created_at
+
+
+def restart_interval(
+    schedule: Schedule, progress: ScheduleProgress, *, at: datetime, now: datetime | None = None
+) -> ScheduleProgress:
+    """Return the progress whose interval counts from `at`, or from `now` if it has passed since."""
+    if not counts_from_last_start(schedule) or not isinstance(schedule.trigger, Every):
+        return progress
+    is_past = now is not None and at + _stretch_interval(schedule, progress, schedule.trigger.interval) < now
+    return replace(progress, last_started_at=now if is_past else at)
 
 
 def counts_from_last_start(schedule: Schedule) -> bool:

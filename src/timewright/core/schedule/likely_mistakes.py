@@ -8,13 +8,14 @@ from datetime import datetime
 from itertools import pairwise
 
 from timewright.core.moments import format_duration
+from timewright.core.policies.policies import Retry
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import Shell, find_shell_operator, shell_command
 
 
 def likely_mistakes(schedule: Schedule, upcoming: Sequence[datetime]) -> tuple[str, ...]:
     """Return a warning for each likely mistake; `upcoming` are the next planned instants."""
-    return (*_shell_operator(schedule), *_long_jitter(schedule, upcoming))
+    return (*_shell_operator(schedule), *_long_jitter(schedule, upcoming), *_unused_backoff(schedule))
 
 
 def _shell_operator(schedule: Schedule) -> Iterator[str]:
@@ -39,3 +40,9 @@ def _long_jitter(schedule: Schedule, upcoming: Sequence[datetime]) -> Iterator[s
             f" {format_duration(shortest)}, so runs overlap or are skipped; use at most"
             f" {format_duration(shortest)}"
         )
+
+
+def _unused_backoff(schedule: Schedule) -> Iterator[str]:
+    retry = schedule.retry
+    if retry.max_attempts == 1 and retry.backoff != Retry().backoff:
+        yield "a backoff has no effect on one attempt; set max_attempts: 3 to try a failed run again"

@@ -1,8 +1,9 @@
-"""Finished pauses whose suppressed occurrences are not recorded yet."""
+"""Pauses: of the installation, and finished ones of schedules whose occurrences are not recorded yet."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -55,3 +56,25 @@ def clear_pauses(progress: ScheduleProgress) -> ScheduleProgress:
         return progress
     hints = replace(progress.hints, pause=None)
     return replace(progress, state=ScheduleState.ACTIVE, paused_at=None, paused_until=None, hints=hints)
+
+
+class Pause(Struct, frozen=True, kw_only=True):
+    """A pause of the whole installation: nothing is admitted or leased; runs under way continue.
+
+    What comes due waits: when the pause ends, `catch_up` decides, as after a stop of all engines.
+    """
+
+    id: str
+    scope: Literal["installation"] = "installation"
+    namespace: str = ""
+    name: str = ""
+    due: Literal["wait"] = "wait"
+    actor: str
+    origin: str
+    reason: str = ""
+    at: datetime
+    until: datetime | None = None
+
+    def is_over(self, *, now: datetime) -> bool:
+        """Whether it has reached its end."""
+        return self.until is not None and self.until <= now

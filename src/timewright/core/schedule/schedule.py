@@ -6,6 +6,7 @@ what time and runs changed since: the state, the next instant, the counts.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -13,6 +14,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from timewright.core.alerts.rules import AlertRules, CheckIn, Expect
 from timewright.core.budgets.costs import NO_COST, Cost
 from timewright.core.calendars import CalendarRule
 from timewright.core.moments import (
@@ -46,6 +48,8 @@ from timewright.core.schedule.upstream import MAX_NEEDS, Need
 from timewright.core.target import AnyTarget
 from timewright.errors import InvalidInput, NotAllowed
 
+# For the runs that wait for a `max_running` that was removed.
+NO_LIMIT = 100_000
 _MICROSECOND = timedelta(microseconds=1)
 
 Preset = Literal["routine", "queue", "adaptive", "desktop", "workflow"]
@@ -124,6 +128,7 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     created_at: datetime
     created_by: str = ""
     origin: str = "human"
+    owner: str = ""
     preset: Preset | None = None
 
     trigger: AnyTrigger
@@ -131,6 +136,7 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     start_at: datetime | None = None
     end_at: datetime | None = None
     max_runs: Annotated[int, Meta(ge=1)] | None = None
+    run_at_start: bool = False
     calendar: CalendarRule | None = None
     needs: Annotated[tuple[Need, ...], Meta(max_length=MAX_NEEDS)] = ()
 
@@ -141,6 +147,7 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     grace: timedelta = MINUTE
     spread_over: timedelta = MINUTE
     overlap: Overlap = Overlap.SKIP
+    max_running: Annotated[int, Meta(ge=1, le=100_000)] | None = None
     queue_limit: Annotated[int, Meta(ge=1, le=100_000)] = 100
     jitter: timedelta = ZERO
     jitter_side: JitterSide = JitterSide.LATE
@@ -155,12 +162,16 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
 
     queue: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     limits: tuple[Annotated[str, Meta(min_length=1, max_length=255)], ...] = ()
+    runs_on: tuple[Annotated[str, Meta(min_length=1, max_length=64)], ...] = ()
     budgets: Annotated[tuple[Name, ...], Meta(max_length=16)] = ()
     provider: Name | None = None
     estimate: Cost = NO_COST
     priority: Priority = NORMAL_PRIORITY
     adaptive: bool = False
     clamp: Clamp = Clamp()
+    alerts: AlertRules | None = None
+    expect: Expect | None = None
+    check_in: CheckIn | None = None
 
     def __post_init__(self) -> None:
         check_storable(self.created_at, field="created_at")
@@ -184,6 +195,15 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
                 fix="jitter: 5m",
             )
 
+        if self.max_running is not None and self.overlap is not Overlap.ALLOW:
+            raise InvalidInput(
+                f"max_running: {self.max_running} has no effect with overlap: {self.overlap.value}",
+                field="max_running",
+                value=self.max_running,
+                rule="only with overlap: allow do several runs of a schedule run at once",
+                fix="overlap: allow",
+            )
+
     def _check_durations(self) -> None:
         for field in ("grace", "spread_over", "jitter", "catch_up_window", "deadline"):
             duration: timedelta | None = getattr(self, field)
@@ -203,9 +223,13 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
 
     @property
     def limit_keys(self) -> tuple[str, ...]:
-        """The keys of its concurrency limits: its queue and its named limits, in a fixed order."""
+        """The keys of its concurrency limits: its queue, its own and its named limits, in a fixed order."""
+        if not (self.queue or self.limits or self.max_running):
+            return ()
         queue = (queue_limit_key(self.namespace, self.queue),) if self.queue else ()
-        return queue + tuple(named_limit_key(self.namespace, name) for name in sorted(set(self.limits)))
+        own = (schedule_limit_key(self.namespace, self.id),) if self.max_running else ()
+        named = tuple(named_limit_key(self.namespace, name) for name in sorted(set(self.limits)))
+        return queue + own + named
 
 
 class ScheduleProgress(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
@@ -236,6 +260,16 @@ class ScheduleProgress(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 def queue_limit_key(namespace: str, queue: str) -> str:
     """Return the key of a queue's concurrency limit."""
     return f"queue:{namespace}/{queue}"
+
+
+def schedule_limit_key(namespace: str, schedule_id: str) -> str:
+    """Return the key of a schedule's own concurrency limit, its `max_running`."""
+    return f"schedule:{namespace}/{schedule_id}"
+
+
+def own_limits(schedules: Iterable[Schedule]) -> dict[str, int]:
+    """Return the capacities of the schedules' own limits; one that was removed lets all runs start."""
+    return {schedule_limit_key(one.namespace, one.id): one.max_running or NO_LIMIT for one in schedules}
 
 
 def named_limit_key(namespace: str, limit: str) -> str:

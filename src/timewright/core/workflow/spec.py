@@ -57,6 +57,7 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     input: dict[str, Any] = {}
     retry: Retry | None = None
     time_limit: timedelta | None = None
+    lease: timedelta | None = None
     description: Annotated[str, Meta(max_length=10_000)] = ""
 
     @property

@@ -10,12 +10,20 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
-from timewright.clocks import SystemClock
+from timewright.clocks import SystemClock, system_zone
 from timewright.core.moments import format_instant
 from timewright.errors import TimewrightError
+from timewright.interfaces.cli.data_input import read_texts
 from timewright.interfaces.cli.fields import OptionField, options_of, subject_of
-from timewright.interfaces.cli.options import command_words, request_of, takes_command, takes_text
+from timewright.interfaces.cli.options import (
+    command_words,
+    request_of,
+    takes_command,
+    takes_files,
+    takes_text,
+)
 from timewright.interfaces.cli.output.doctor import exit_code_for, findings_page, pending_migrations
 from timewright.interfaces.cli.output.table import current_screen
 from timewright.interfaces.cli.output.times import local_zone, parse_instant_or_none, today_at
@@ -148,6 +156,8 @@ def command_for(operation: Operation[Any], *, name: str = "") -> click.Command:
         params.append(
             click.Argument(["command"], nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
         )
+    if takes_files(operation):
+        params.append(click.Argument(["paths"], nargs=-1, metavar="FILE..."))
     if takes_text(operation):
         params.append(click.Argument(["text_argument"], required=False, metavar="[TEXT]"))
     params += [
@@ -155,7 +165,8 @@ def command_for(operation: Operation[Any], *, name: str = "") -> click.Command:
             field,
             changes=operation.verb == "update",
             prompted=field.key in operation.request_type.redacted_fields
-            or (field.key == "text" and takes_text(operation)),
+            or (field.key == "text" and takes_text(operation))
+            or field.key == "files",
         )
         for field in options_of(operation)
     ]
@@ -206,12 +217,17 @@ def _callback_of(operation: Operation[Any]) -> Callable[..., int]:
                 raise click.UsageError("the text is given twice, as an argument and with --text")
             values["text"] = values["text_argument"]
         request = request_of(operation, values)
+        if values.get("paths"):
+            request["files"] = {**request.get("files", {}), **read_texts(values["paths"])}
         request |= _prompt_for_secrets(operation, request)
         if operation.name == "doctor" and (findings := pending_migrations(session)) is not None:
             session.print(_format_findings(session, findings))
             return exit_code_for(operation.name, findings)
-        with session.context(operation, request) as context:
-            request = resolve_instants(operation, request, now=context.now())
+        # A file means the same on every machine, so it does not use this machine's zone.
+        session.file_zone = "UTC" if values.get("file") else ""
+        with session.context(operation, request) as opened:
+            context = replace(opened, system_zone=system_zone(), file_zone=session.file_zone)
+            request = resolve_instants(operation, request, context)
             if values.get("follow"):
                 _follow(session, operation, context, request)
                 return 0

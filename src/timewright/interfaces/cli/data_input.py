@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,16 @@ def read_file(name: str, *, field: str = "file") -> dict[str, Any]:
     if not isinstance(data, dict):
         raise _input_error(field, f"{name} is not a mapping", fix="{name: report, every: 1h, note: hello}")
     return data
+
+
+def read_texts(paths: Sequence[str]) -> dict[str, str]:
+    """Read files as text, by the name they were given; a folder stands for the YAML files in it."""
+    found: dict[str, str] = {}
+    for path in paths:
+        inside = sorted([*Path(path).glob("*.yaml"), *Path(path).glob("*.yml")]) if path != "-" else []
+        for name in [str(one) for one in inside] if inside else [path]:
+            found[name] = read_text(name, "files", max_bytes=MAX_FILE_BYTES)
+    return found
 
 
 def parse_number(text: str) -> int | float | str:

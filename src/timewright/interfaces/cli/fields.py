@@ -18,7 +18,9 @@ from timewright.operations import Operation, subjects
 
 Kind = Literal["text", "number", "flag", "switch", "words", "pairs", "data", "request", "command"]
 
-HIDDEN_FIELDS = frozenset({"id", "namespace", "revision", "created_at", "created_by", "origin", "source"})
+HIDDEN_FIELDS = frozenset(
+    {"id", "namespace", "revision", "created_at", "created_by", "origin", "owner", "source"}
+)
 
 _TEXTS = (
     mi.StrType,
@@ -62,7 +64,7 @@ _SHORTHAND: tuple[tuple[str, str, Kind, str], ...] = (
     ("Policies", "time_limit", "text", "DURATION"),
 )
 
-_TRIGGER_FIELDS = ("trigger", "start_at", "end_at", "max_runs", "calendar", "needs", "align")
+_TRIGGER_FIELDS = ("trigger", "start_at", "end_at", "max_runs", "run_at_start", "calendar", "needs", "align")
 
 _METADATA_FIELDS = ("name", "description", "group", "tags", "metadata", "preset")
 

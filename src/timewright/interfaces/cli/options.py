@@ -45,6 +45,11 @@ def takes_command(operation: Operation[Any]) -> bool:
     return any(field.kind == "command" for field in options_of(operation))
 
 
+def takes_files(operation: Operation[Any]) -> bool:
+    """Whether the operation takes files by name with their text, which are given as arguments."""
+    return any(field.key == "files" for field in options_of(operation))
+
+
 def takes_text(operation: Operation[Any]) -> bool:
     """Whether the operation has a text, which can also be given as an argument."""
     return any(field.key == "text" for field in options_of(operation))
@@ -124,7 +129,9 @@ def _read_pairs(field: OptionField, texts: Sequence[str]) -> Any:
             )
         else:
             found[name] = (
-                value if field.key == "headers" else read_data_or_text(value, field=f"{field.key}.{name}")
+                value
+                if field.key in ("headers", "files")
+                else read_data_or_text(value, field=f"{field.key}.{name}")
             )
     return found
 
@@ -175,6 +182,8 @@ def _format_option(field: OptionField, value: Any) -> list[str]:
         return [field.flag, _format_value(value)]
     if field.kind == "words":
         return [word for one in value for word in (field.flag, str(to_json_value(one)))]
+    if field.key == "files":
+        return [word for name, text in value.items() for word in (field.flag, f"{name}={text}")]
     if field.kind == "pairs":
         return [word for name, one in value.items() for word in (field.flag, f"{name}={_format_value(one)}")]
     if field.kind == "request":

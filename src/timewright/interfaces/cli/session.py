@@ -20,13 +20,16 @@ from timewright.core.input.names import check_name
 from timewright.core.sensitive_keys import redact_store_url
 from timewright.errors import InvalidInput, NotFound, Unauthorized
 from timewright.interfaces.cli.output.table import escape_control
+from timewright.interfaces.program import program, with_program
 from timewright.operations import Operation, OperationContext
 from timewright.settings import Settings
 
 DEFAULT_STORE = "timewright.db"
 DEFAULT_CONFIG = "timewright.toml"
 MEMORY_STORE = ":memory:"
-CREATING_VERBS = frozenset({"create", "put", "add", "set"})
+CREATING_VERBS = frozenset({"create", "put", "add", "set", "apply"})
+# Reads that make sense without a store.
+STORELESS_VERBS = frozenset({"plan", "schema"})
 # Invisible characters; in JSON text they only occur in strings, where they can be escaped.
 _INVISIBLE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -40,6 +43,7 @@ class Session:
 
     def __init__(self, context_factory: ContextFactory | None = None) -> None:
         self.given: dict[str, Any] = {}
+        self.file_zone = ""
         self._context_factory = context_factory or open_context
         self._config_store: tuple[str | None, str] | None = None
 
@@ -119,7 +123,7 @@ class Session:
         # A closed stream must not stop the command.
         with suppress(OSError):
             for sentence in () if self.quiet else sentences:
-                click.echo(escape_control(sentence), err=True)
+                click.echo(escape_control(with_program(sentence)), err=True)
 
     def print_detail(self, sentence: str) -> None:
         """Print a note if --verbose."""
@@ -127,9 +131,14 @@ class Session:
             self.print_note(sentence)
 
     def command(self, words: str) -> str:
-        """Return a command to suggest, for the same store."""
-        store = self.given.get("store")
-        return f"timewright {words}" + (f" --store {shlex.quote(redact_store_url(store))}" if store else "")
+        """Return a command to suggest, for the same store, as it can be typed in this shell."""
+        return " ".join(filter(None, (program(), words, self.store_option)))
+
+    @property
+    def store_option(self) -> str:
+        """The option that names this store in another shell; empty for the default store of the folder."""
+        store = self.given.get("store") or os.environ.get("TIMEWRIGHT_STORE")
+        return f"--store {shlex.quote(redact_store_url(store))}" if store else ""
 
 
 @contextmanager
@@ -216,12 +225,19 @@ def key_for(session: Session, server: str) -> str:
 
 
 def _remote_context(session: Session) -> OperationContext:
+    from timewright.clocks import system_zone
     from timewright.ids import TimedIds
     from timewright.interfaces.http.client import ApiClient, NoLocalStore
 
     given = session.given.get("namespace") or os.environ.get("TIMEWRIGHT_NAMESPACE")
     namespace = session.namespace if given else None
-    client = ApiClient(session.server, key=key_for(session, session.server), namespace=namespace)
+    client = ApiClient(
+        session.server,
+        key=key_for(session, session.server),
+        namespace=namespace,
+        system_zone=system_zone(),
+        file_zone=session.file_zone,
+    )
     session.print_detail(f"using the server {client.url}")
     return OperationContext(
         store=NoLocalStore(),
@@ -286,7 +302,7 @@ def _store_for(session: Session, operation: Operation[Any], request: Mapping[str
     flattened: tuple[str, Any] | None = operation.request_type.flattens
     needs_no_store = operation.read_only and flattened is not None and not request.get("schedule")
     creates = operation.verb.split()[-1] in CREATING_VERBS
-    if needs_no_store or (creates and request.get("dry_run")):
+    if needs_no_store or operation.name in STORELESS_VERBS or (creates and request.get("dry_run")):
         return MEMORY_STORE
     if not creates:
         raise NotFound(

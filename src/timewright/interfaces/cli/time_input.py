@@ -1,27 +1,30 @@
-"""Reads points in time on the command line, such as `tomorrow 09:00` or `in 2h`, in the local zone.
+"""Reads points in time on the command line, such as `tomorrow 09:00` or `in 2h`.
 
-They are read here and not by the server, because its zone and its day may differ.
+What a command writes is read in the default zone. What it only looks up is read in the zone of the terminal,
+in which tables show times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
-from timewright.core.input.instant_text import PAST_FIELDS, ZONE_FIELDS, read_instant_text
+from timewright.core.input.instant_text import PAST_FIELDS, read_instant_text, zone_in
 from timewright.core.moments import format_instant
 from timewright.interfaces.cli.fields import options_of
 from timewright.interfaces.cli.output.times import local_zone, today_at
-from timewright.operations import Operation
+from timewright.operations import Operation, OperationContext
 
 
 def resolve_instants(
-    operation: Operation[Any], request: Mapping[str, Any], *, now: datetime
+    operation: Operation[Any], request: Mapping[str, Any], context: OperationContext
 ) -> dict[str, Any]:
-    """Return the request with instants in words replaced; `zone` in the request overrides the local zone."""
-    resolved = dict(request)
-    zone = next((request[key] for key in ZONE_FIELDS if isinstance(request.get(key), str)), None)
+    """Return the request with instants in words replaced; a `zone` in the request overrides the default."""
+    resolved, now = dict(request), context.now()
+    if context.remote is not None and not operation.read_only:
+        # Only the server knows the default zone of the key and of the namespace.
+        return resolved
+    zone = zone_in(request) or (local_zone(now) if operation.read_only else context.default_zone)
     for field in options_of(operation):
         text = resolved.get(field.key)
         if field.metavar != "INSTANT" or not isinstance(text, str):
@@ -30,9 +33,6 @@ def resolve_instants(
         if operation.name == "schedule explain" and today_at(text, now=now, zone=local_zone(now)) is not None:
             continue
         past = field.key in PAST_FIELDS or (operation.read_only and operation.name != "schedule next")
-        read = read_instant_text(text, now=now, zone=zone or local_zone(now), field=field.key, past=past)
+        read = read_instant_text(text, now=now, zone=zone, field=field.key, past=past)
         resolved[field.key] = read if isinstance(read, str) else format_instant(read)
-        if field.key in ("at", "once") and zone is not None and not isinstance(read, str):
-            # The zone has served to read the instant; a single instant has none.
-            resolved = {key: value for key, value in resolved.items() if key not in ZONE_FIELDS}
     return resolved

@@ -1,6 +1,6 @@
 // Requests to /api/v1, and the event stream.
 
-const session = { actor: "", scopes: [], namespaces: [], csrf: "" };
+export const session = { actor: "", scopes: [], namespaces: [], csrf: "", program: "timewright", store_option: "" };
 let namespace = "";
 
 export class Problem extends Error {
@@ -98,6 +98,9 @@ export function subscribeToEvents(onEvent, onConnection) {
       onConnection(false);
       if (source && source.readyState === EventSource.CLOSED) { source = null; clearTimeout(timer); timer = setTimeout(open, 5000); }
     };
+    source.addEventListener("bye", (event) => {
+      if (JSON.parse(event.data).reason === "unauthorized") { close(); onSessionEnd(); }
+    });
     for (const kind of EVENTS) source.addEventListener(kind, (event) => onEvent(kind, event.data));
   };
   const close = () => { if (source) source.close(); source = null; clearTimeout(timer); };

@@ -16,6 +16,7 @@ const SCREENS = [
   ["instances", "Instances", "./screens/instances.js"],
   ["audit", "Audit", "./screens/audit.js"],
   ["settings", "Settings", "./screens/settings.js"],
+  ["incidents", "Incidents", "./screens/incidents.js"],
 ];
 const HIDDEN = { create: "./screens/edit_schedule.js" };
 

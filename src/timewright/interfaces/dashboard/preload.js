@@ -22,6 +22,7 @@
     instances: [["screens/instances.js", "charts.js"], ["instances", "runs?state=leased&limit=1000", "doctor"]],
     audit: [["screens/audit.js", "search_bar.js"], ["audit"]],
     settings: [["screens/settings.js"], ["limits", "calendars", "namespaces", "doctor", "reminders"]],
+    incidents: [["screens/incidents.js"], ["channels", "alerts"]],
     create: [["screens/edit_schedule.js"]],
   };
   const [modules = [], data = []] = screens[inner.length ? `${name}/` : name] || [];

@@ -17,6 +17,7 @@ const STATES = {
   cancelled: ["⊘", "mute", "cancelled"],
   unknown: ["?", "warn", "unknown"],
   released: ["↩", "mute", "released"],
+  deferred: ["↷", "wait", "deferred"],
   active: ["●", "good", "active"],
   paused: ["‖", "warn", "paused"],
   pending_approval: ["?", "warn", "pending approval"],
@@ -43,7 +44,7 @@ export const sourceText = (source) => SOURCES[source] || String(source || "");
 const REASONS = {
   overlap: "the previous run was still in progress", missed: "no instance was running at its time", paused: "the schedule was paused", queue_full: "the queue was full",
   superseded: "replaced by a newer occurrence", deadline: "could not start before its deadline", budget: "the budget was used up", provider: "the provider was closed",
-  excluded: "excluded by a calendar", clamped: "too soon after the previous occurrence", replaced: "replaced by a newer run", exhausted: "all attempts used", unknown: "the result is unknown",
+  excluded: "excluded by a calendar", clamped: "too soon after the previous occurrence", replaced: "replaced by a newer run", exhausted: "all attempts used", lost: "its process or its lease was lost too often", unknown: "the result is unknown",
   unresolved: "a referenced object is missing", unreadable: "the row could not be read", by_hand: "by a person", needs: "a dependency had not succeeded",
 };
 export const reasonText = (reason) => REASONS[reason] || String(reason || "").replaceAll("_", " ");

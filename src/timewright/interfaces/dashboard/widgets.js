@@ -1,8 +1,8 @@
 // Components shared by all screens.
 
 import { h } from "./dom.js";
-import { Problem } from "./api.js";
-import { relativeTime, formatDuration, secondsUntil, formatTime, fullTime } from "./times.js";
+import { Problem, session } from "./api.js";
+import { relativeTime, formatDuration, secondsUntil, formatTime, fullTime, clock, minute } from "./times.js";
 
 export const link = (to, ...children) => h("a", { href: `#${to}` }, ...children);
 export const routeTo = (...parts) => "/" + parts.map(encodeURIComponent).join("/");
@@ -32,7 +32,10 @@ export function linkedText(text, zone) {
   return parts.map((part, n) => (part === undefined ? "" : n % 3 === 1 ? time(part, zone) : n % 3 === 2 ? link(routeTo("runs", part), `${/\brun $/.test(parts[n - 2] || "") ? "" : "run "}…${part.slice(-6)}`) : part));
 }
 
-export const timeWithDistance = (iso, zone, mode = "away") => !iso ? time(iso) : h("span", { class: "both" }, time(iso, zone), " ", h("span", { class: "mute" }, time(iso, zone, mode)));
+export const timeWithDistance = (iso, zone, mode = "away") => !iso ? time(iso) : h("span", { class: "both" }, time(iso, zone), " ", h("span", { class: "mute" }, time(iso, zone, mode)), zoneTime(iso, zone));
+
+// The time in the zone of a schedule, where it differs from the browser's.
+const zoneTime = (iso, zone) => (!zone || clock(iso, zone) === clock(iso) ? null : h("span", { class: "mute zone" }, ` ${minute(iso, zone)} ${zone}`));
 
 export function panel(title, body, { more, id, note } = {}) {
   return h("section", { class: "panel", "aria-label": title, id },
@@ -43,8 +46,17 @@ export function emptyState(text, command) {
   return h("div", { class: "empty" }, h("p", null, text), command ? commandBlock(command) : null);
 }
 
+// A command as it can be typed: this installation's program and this server's store, or its address.
+function runnable(command) {
+  const starts = /^timewright (up|serve|worker|dashboard)\b/.test(command);
+  const option = session.store_option === null ? (starts ? "" : `--server ${location.origin}`) : session.store_option;
+  const [words, ...rest] = command.replace(/^timewright /, `${session.program || "timewright"} `).split(" -- ");
+  return [`${words} ${option}`.trim(), ...rest].join(" -- ");
+}
+
 // A command line with a copy button.
-export function commandBlock(command) {
+export function commandBlock(given) {
+  const command = runnable(given);
   return h("div", { class: "command" }, h("code", null, unbrokenWords(command)),
     h("button", { type: "button", class: "quiet", "aria-label": `Copy: ${command}`, onclick: () => copy(command) }, "copy"));
 }

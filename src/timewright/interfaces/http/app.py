@@ -35,7 +35,7 @@ from timewright.interfaces.http.requests.parsing import split_query
 from timewright.interfaces.http.router import Router
 from timewright.interfaces.http.thread_pool import RequestThreadPool
 from timewright.operations import OperationContext
-from timewright.operations.access.authentication import require_scope
+from timewright.operations.access.authentication import context_for, require_scope
 from timewright.operations.non_blocking import non_blocking_reader
 from timewright.ports.nonblocking import WouldBlock
 
@@ -43,6 +43,8 @@ MAX_THREADS = 32
 MAX_HEADERS = 100
 HTTP_VERSIONS = ("1.0", "1.1", "2", "3")
 PUBLIC_PATH = ("healthz",)
+# The slug in the path is the secret of an inbound address.
+INBOUND_PATH = ("in",)
 
 _LOG = logging.getLogger("timewright.http")
 
@@ -61,6 +63,7 @@ class HttpApp:
         metrics: Callable[[], str] | None = None,
         dashboard: Path | None = None,
         secure: bool = False,
+        command: tuple[str, str | None] = ("timewright", None),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._context = context
@@ -71,7 +74,7 @@ class HttpApp:
         self._threads = RequestThreadPool(MAX_THREADS)
         self._concurrency = ConcurrencyLimit()
         self._probes = Probes(self._threads, engine_health=engine_health, metrics=metrics)
-        self._pages = Pages(dashboard, self._threads, secure=secure)
+        self._pages = Pages(dashboard, self._threads, secure=secure, command=command)
         self._mcp = McpEndpoint()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,7 +103,7 @@ class HttpApp:
             return problem_response(internal_error(), docs=_docs_url(scope))
 
     async def _authenticate_and_handle(self, request: HttpRequest) -> Any:
-        if request.segments == PUBLIC_PATH:
+        if request.segments == PUBLIC_PATH or request.segments[:1] == INBOUND_PATH:
             return await self._handle(request)
         if self._pages.is_login_link(request):
             return await self._pages.log_in(request)
@@ -134,7 +137,15 @@ class HttpApp:
         last_id = request.headers.get("last-event-id") or query.get("last_event_id", "")
         if request.method == "HEAD":
             return Response(headers={"content-type": "text/event-stream"})
-        return EventStream(self.hub, self.hub.subscribe(context.namespace, kinds, last_id))
+        caller = context.caller.key or context.caller.actor
+        subscription = self.hub.subscribe(context.namespace, kinds, last_id, caller=caller)
+
+        def check_caller() -> None:
+            now_caller = self._authenticator.read_caller(request)
+            require_scope(now_caller, "read", operation="events")
+            context_for(self._context, now_caller, context.namespace)
+
+        return EventStream(self.hub, subscription, check_caller=check_caller)
 
     @cached_property
     def router(self) -> Router:
@@ -150,6 +161,9 @@ class HttpApp:
         router.add("GET", ("overdue",), self._probes.overdue)
         if self._probes.has_metrics:
             router.add("GET", ("metrics",), self._probes.metrics)
+        for path in ((*INBOUND_PATH, "{slug}"), (*INBOUND_PATH, "{slug}", "{report}")):
+            router.add("GET", path, self._probes.inbound)
+            router.add("POST", path, self._probes.inbound)
         router.add("POST", MCP_PATH, self._mcp.handle)
         self._pages.register(router)
         return router

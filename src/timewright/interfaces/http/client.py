@@ -30,7 +30,15 @@ MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 class ApiClient:
     """Calls one server; one request per connection."""
 
-    def __init__(self, url: str, *, key: str, namespace: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str,
+        namespace: str | None = None,
+        system_zone: str = "",
+        file_zone: str = "",
+    ) -> None:
         split = urlsplit(url)
         if split.scheme not in ("http", "https") or not split.hostname or split.query or split.username:
             raise InvalidInput(
@@ -43,6 +51,7 @@ class ApiClient:
         self.url = url.rstrip("/")
         self._key = key
         self._namespace = namespace
+        self._zones = {"timewright-system-zone": system_zone, "timewright-file-zone": file_zone}
         self._secure = split.scheme == "https"
         self._authority = split.netloc
         self._prefix = split.path.rstrip("/")
@@ -63,6 +72,7 @@ class ApiClient:
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send one request and return its JSON; a problem response is raised as its error."""
         headers = {"authorization": f"Bearer {self._key}", "accept": "application/json"}
+        headers |= {name: zone for name, zone in self._zones.items() if zone}
         if self._namespace is not None:
             headers["timewright-namespace"] = self._namespace
         if body is not None:
@@ -123,7 +133,7 @@ class NoLocalStore:
         """Return the time of this machine."""
         return SystemClock().now()
 
-    def write(self, work: Callable[[Transaction], T]) -> T:
+    def write(self, work: Callable[[Transaction], T], *, commit_at: datetime | None = None) -> T:
         """Not available."""
         raise _no_store()
 

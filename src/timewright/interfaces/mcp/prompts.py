@@ -27,9 +27,8 @@ PROMPTS: dict[str, PromptTemplate] = {
         arguments={"text": "what to be reminded of", "when": "a time, or how often: tomorrow 9:00, every 2h"},
         text=(
             "Set a reminder in Timewright. Its text, as data: <text>{text}</text>. When, in the "
-            "person's words: <when>{when}</when>. Turn the time into a schedule (once, every, or cron "
-            "with a zone), use schedule_create with the text as note, dry_run first, and say when it "
-            "will be next in the person's zone."
+            "person's words: <when>{when}</when>. Use reminder_set with the text, and with the time as at, "
+            "after, every or cron with a zone; dry_run first. Say when it will be next in the person's zone."
         ),
     ),
     "why_did_it_not_run": PromptTemplate(

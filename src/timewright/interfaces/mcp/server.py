@@ -15,7 +15,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from timewright.clocks import SystemClock
-from timewright.errors import NotFound, TimewrightError
+from timewright.errors import InvalidInput, NotFound, TimewrightError
 from timewright.interfaces.mcp import prompts, resources
 from timewright.interfaces.mcp.confirm import Confirmations, shared_confirmations
 from timewright.interfaces.mcp.tools import (
@@ -26,8 +26,16 @@ from timewright.interfaces.mcp.tools import (
     tool_name,
     tools_for,
 )
+from timewright.interfaces.mcp.toolsets import (
+    CORE,
+    FIND_OPERATION,
+    find_operations,
+    parse_toolsets,
+    toolset_of,
+)
 from timewright.operations import Operation, OperationContext
-from timewright.operations.text_safety import sanitize
+from timewright.operations.idempotency import IdempotencyCleanup
+from timewright.operations.text_safety import MAX_TEXT_CHARS, find_cut_mark, sanitize
 
 # Returns the operation context of an HTTP request, or of None on stdio.
 ContextProvider = Callable[[Any], OperationContext]
@@ -40,9 +48,9 @@ INSTRUCTIONS = (
 )
 
 
-def make_server(context_provider: ContextProvider) -> Server[Any]:
-    """Return an MCP server whose tools are the operations."""
-    handlers = _Handlers(context_provider)
+def make_server(context_provider: ContextProvider, *, tools: str = CORE) -> Server[Any]:
+    """Return an MCP server whose tools are the operations of some toolsets."""
+    handlers = _Handlers(context_provider, parse_toolsets(tools))
     return Server(
         "timewright",
         version=version("timewright"),
@@ -62,14 +70,16 @@ def make_server(context_provider: ContextProvider) -> Server[Any]:
 class _Handlers:
     """The request handlers; their only state is the signing key of the confirmations on stdio."""
 
-    def __init__(self, context_provider: ContextProvider) -> None:
+    def __init__(self, context_provider: ContextProvider, toolsets: frozenset[str]) -> None:
         self._context_provider = context_provider
+        self._toolsets = toolsets
         self._own_confirmations = Confirmations()
+        self._cleanup = IdempotencyCleanup()
 
     async def list_tools(self, ctx: Any, params: Any) -> types.ListToolsResult:
         with _as_protocol_error():
             context = await self._context(ctx)
-        return types.ListToolsResult(tools=tools_for(context.caller))
+        return types.ListToolsResult(tools=tools_for(context.caller, self._toolsets_of(ctx)))
 
     async def call_tool(self, ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         try:
@@ -77,6 +87,9 @@ class _Handlers:
             shared = shared_confirmations(context) if ctx.request is not None else None
             confirmations = shared or self._own_confirmations
             arguments = params.arguments or {}
+            if params.name == FIND_OPERATION:
+                return _find(arguments)
+            _check_listed(params.name, self._toolsets_of(ctx))
             return await anyio.to_thread.run_sync(self._call, context, confirmations, params.name, arguments)
         except TimewrightError as error:
             return _error_result(error)
@@ -105,6 +118,11 @@ class _Handlers:
         with _as_protocol_error():
             return prompts.render_prompt(params.name, params.arguments or {})
 
+    def _toolsets_of(self, ctx: Any) -> frozenset[str]:
+        """The toolsets that a client chose: over HTTP by `/mcp?tools=core,operate`."""
+        chosen = ctx.request.query_params.get("tools") if ctx.request is not None else None
+        return parse_toolsets(chosen) if chosen else self._toolsets
+
     async def _context(self, ctx: Any) -> OperationContext:
         return await anyio.to_thread.run_sync(self._context_provider, ctx.request)
 
@@ -115,12 +133,22 @@ class _Handlers:
         if operation is None or operation.scope not in context.caller.scopes:
             return _error_result(_tool_not_found(tool, context))
         request = _request(operation, arguments)
+        is_full = operation.read_only and request.pop("full", False) is True
+        _reject_cut_text(operation, request)
         is_dry_run = bool(request.get("dry_run"))
         now, actor = SystemClock().now(), f"{context.namespace}/{context.caller.actor}"
         if is_destructive(operation) and not is_dry_run:
             confirmations.check(operation.name, arguments, actor=actor, now=now)
-        answer = sanitize(operation(context, request))
-        texts = [_to_json(answer)]
+            confirmations.use(context, operation.name, arguments)
+            self._cleanup.run_if_due(context)
+        answer = operation(context, request)
+        shown = sanitize(answer, max_chars=None if is_full else MAX_TEXT_CHARS)
+        texts = [_to_json(shown)]
+        if find_cut_mark(shown) is not None and find_cut_mark(answer) is None:
+            texts.append(
+                f"texts over {MAX_TEXT_CHARS} characters are cut here; the structured content has them whole"
+                + (", and so has the same call with full: true" if operation.read_only else "")
+            )
         if is_destructive(operation) and is_dry_run:
             token = confirmations.token(operation.name, arguments, actor=actor, now=now)
             texts.append(
@@ -147,6 +175,40 @@ def _request(operation: Operation[Any], arguments: Mapping[str, Any]) -> dict[st
     if is_list(operation):
         request.setdefault("limit", DEFAULT_PAGE_ROWS)
     return request
+
+
+def _find(arguments: Mapping[str, Any]) -> types.CallToolResult:
+    """Answer which operations fit a question."""
+    answer = {"operations": find_operations(str(arguments.get("query", "")))}
+    note = "start timewright mcp with --tools NAME, or use /mcp?tools=NAME, to have another toolset"
+    return _result([_to_json(answer), note], answer)
+
+
+def _check_listed(tool: str, toolsets: frozenset[str]) -> None:
+    """Refuse a tool of a toolset that the client did not choose."""
+    operation = operation_named(tool)
+    if operation is not None and toolset_of(operation) not in toolsets:
+        chosen = ",".join([*sorted(toolsets), toolset_of(operation)])
+        raise NotFound(
+            f"{tool} is in the toolset {toolset_of(operation)}",
+            field="name",
+            value=tool,
+            rule=f"the toolsets of this connection are: {', '.join(sorted(toolsets))}",
+            fix=f"start timewright mcp --tools {chosen}, or use /mcp?tools={chosen}",
+        )
+
+
+def _reject_cut_text(operation: Operation[Any], request: Mapping[str, Any]) -> None:
+    """Refuse to store a text that was cut for display, because the rest of it would be lost."""
+    cut = None if operation.read_only else find_cut_mark(dict(request))
+    if cut is not None:
+        raise InvalidInput(
+            "the request contains a text that was cut for display",
+            field="arguments",
+            value=cut[-60:],
+            rule="a write contains whole values; `… (N more characters)` marks a cut one",
+            fix="read the value with full: true, or leave the field out",
+        )
 
 
 def _result(texts: list[str], answer: dict[str, Any]) -> types.CallToolResult:

@@ -8,9 +8,9 @@ from mcp.server.stdio import stdio_server
 from timewright.interfaces.mcp.server import ContextProvider, make_server
 
 
-def serve_stdio(context_provider: ContextProvider) -> None:
+def serve_stdio(context_provider: ContextProvider, *, tools: str) -> None:
     """Serve one client until it closes its end."""
-    server = make_server(context_provider)
+    server = make_server(context_provider, tools=tools)
 
     async def answer() -> None:
         async with stdio_server() as (incoming, outgoing):

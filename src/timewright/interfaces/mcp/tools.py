@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+import json
 from typing import Any
 
 from mcp_types import Tool, ToolAnnotations
 
+from timewright.interfaces.cli.option_help import help_for
+from timewright.interfaces.mcp.toolsets import CORE_FIELDS, FIND_OPERATION, TOOLSETS, is_listed
 from timewright.operations import Operation, operations
 from timewright.operations.access.callers import Caller
-from timewright.operations.json_schemas import Schema, request_schema
+from timewright.operations.json_schemas import Schema, answer_schema, request_schema
 from timewright.operations.registry import ListRequest
 
 # Lists are short by default because they use up the context window of an agent.
@@ -21,15 +23,38 @@ DESTRUCTIVE = frozenset(
 )
 # Verbs that can be repeated without further effect.
 IDEMPOTENT = frozenset(
-    {"archive", "cancel", "clear", "delete", "pause", "put", "resume", "revoke", "set", "update"}
+    {"archive", "bind", "cancel", "clear", "delete", "pause", "put", "resume", "revoke", "set", "update"}
 )
+# Exceptions: every call makes another reminder; and these reach systems outside.
+NOT_IDEMPOTENT = frozenset({"reminder set"})
+OPEN_WORLD = frozenset({"schedule test"})
 # Schema keywords whose keys are field names, and keywords that are left out.
 NAME_KEYWORDS = frozenset({"properties", "$defs"})
 OMITTED_KEYWORDS = frozenset({"minLength", "maxLength", "additionalProperties"})
 DURATION = "a duration: 90s, 15m, 1h30m, 7d or PT15M"
-CONFIRM: Schema = {
-    "type": "string",
-    "description": "the token that the same call with dry_run returned",
+CONFIRM: Schema = {"type": "string", "description": "token of the same call with dry_run, e.g. 5f1c09ab…"}
+MAX_EXAMPLE_CHARS = 60
+# Texts for the fields of core tools, shorter than those of the command line.
+CORE_HELP = {
+    "description": "for people, e.g. sales report of the day before",
+    "name": "unique name, e.g. nightly-report",
+    "every": "interval or phrase, e.g. 15m, weekdays at 9am Europe/Berlin",
+    "cron": "5 fields, e.g. 0 9 * * 1-5",
+    "schedule create at": "run once at, e.g. tomorrow 9am, 2026-12-25T09:00Z",
+    "at": "instant, e.g. 2026-12-25T09:00Z",
+    "zone": "time zone, e.g. Europe/Berlin",
+    "note": "text that is the result, e.g. water the plants",
+    "call": "registered function, e.g. reports.send",
+    "http": "request, e.g. POST https://example.com/hook",
+    "workflow": "stored workflow, e.g. nightly-load",
+    "overlap": "while one still runs, e.g. skip",
+    "schedule": "name or id, e.g. nightly-report",
+    "run": "run id, e.g. run_01J9ZK…",
+    "dry_run": "only show what would happen, e.g. true",
+    "reason": "why, stored with the change, e.g. maintenance",
+    "name_starts": "start of the name, e.g. orders-",
+    "cursor": "cursor of the last page, e.g. eyJ…",
+    "limit": "rows, e.g. 20",
 }
 
 
@@ -43,9 +68,10 @@ def operation_named(tool: str) -> Operation[Any] | None:
     return _by_tool().get(tool)
 
 
-def tools_for(caller: Caller) -> list[Tool]:
-    """Return the tools whose scope the caller has."""
-    return [_tool(operation.name) for operation in _allowed(caller)]
+def tools_for(caller: Caller, toolsets: frozenset[str] = frozenset(TOOLSETS)) -> list[Tool]:
+    """Return the tools of these toolsets that the caller may use, by name; always the same order."""
+    listed = (one for one in operations if is_listed(one, caller, toolsets))
+    return [_find_tool(), *(_tool(operation.name) for operation in listed)]
 
 
 def is_destructive(operation: Operation[Any]) -> bool:
@@ -58,10 +84,6 @@ def is_list(operation: Operation[Any]) -> bool:
     return issubclass(operation.request_type, ListRequest)
 
 
-def _allowed(caller: Caller) -> Iterable[Operation[Any]]:
-    return (one for one in operations if one.scope in caller.scopes)
-
-
 @functools.cache
 def _by_tool() -> dict[str, Operation[Any]]:
     return {tool_name(operation): operation for operation in operations}
@@ -70,29 +92,95 @@ def _by_tool() -> dict[str, Operation[Any]]:
 @functools.cache
 def _tool(name: str) -> Tool:
     operation = operations[name]
-    schema = _shorten(request_schema(operation))
-    # The description is that of the tool.
-    del schema["description"]
-    if is_destructive(operation):
-        schema["properties"] = {**schema["properties"], "confirm": CONFIRM}
-    if is_list(operation):
-        schema["properties"]["limit"] = {**schema["properties"]["limit"], "default": DEFAULT_PAGE_ROWS}
+    schema = _input_schema(operation)
     description = operation.summary
     if is_destructive(operation):
-        description += (
-            " Call it with dry_run first: the answer shows the changes and returns the token for confirm."
-        )
+        description += " First with dry_run: the answer shows the changes and gives the token for confirm."
     return Tool(
         name=tool_name(operation),
+        title=f"{operation.verb} {operation.noun}".strip().capitalize(),
         description=description,
         input_schema=schema,
+        output_schema=_output_schema(operation),
         annotations=ToolAnnotations(
             read_only_hint=operation.read_only,
             destructive_hint=is_destructive(operation),
-            idempotent_hint=operation.read_only or operation.verb.split()[-1] in IDEMPOTENT,
-            open_world_hint=False,
+            idempotent_hint=operation.read_only
+            or (operation.verb.split()[-1] in IDEMPOTENT and operation.name not in NOT_IDEMPOTENT),
+            open_world_hint=operation.name in OPEN_WORLD,
         ),
     )
+
+
+@functools.cache
+def _find_tool() -> Tool:
+    sets = "; ".join(f"{name}: {about}" for name, about in TOOLSETS.items())
+    return Tool(
+        name=FIND_OPERATION,
+        title="Find an operation",
+        description=f"Name the tools for a task and the toolset of each; calls nothing. Toolsets: {sets}.",
+        input_schema={
+            "type": "object",
+            "properties": {"query": {"type": "string", "description": "the task, e.g. cancel a run"}},
+            "required": ["query"],
+        },
+        output_schema={"type": "object", "properties": {"operations": {"type": "array"}}},
+        annotations=ToolAnnotations(
+            read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+        ),
+    )
+
+
+def _input_schema(operation: Operation[Any]) -> Schema:
+    """Return the schema of a request; a core tool shows only its most used fields."""
+    schema: Schema = _shorten(request_schema(operation))
+    # The description is that of the tool.
+    del schema["description"]
+    fields: dict[str, Schema] = schema["properties"]
+    shown = CORE_FIELDS.get(operation.name)
+    if shown is not None:
+        fields = {name: _simple(fields.get(name, {"type": "string"})) for name in shown}
+        schema = {"type": "object", "properties": fields, "required": schema.get("required", [])}
+    if is_destructive(operation):
+        fields["confirm"] = CONFIRM
+    if "limit" in fields and is_list(operation):
+        fields["limit"] = {**fields["limit"], "default": DEFAULT_PAGE_ROWS}
+    schema["properties"] = {name: _described(operation, name, field) for name, field in fields.items()}
+    return schema
+
+
+def _simple(field: Schema) -> Schema:
+    """Return a field without what a caller may leave out: null, and the parts of a complex value."""
+    choices = [one for one in field.get("anyOf", [field]) if one != {"type": "null"} and "$ref" not in one]
+    plain = choices[0] if choices else {"type": "string"}
+    return {name: value for name, value in plain.items() if name in ("type", "enum", "description")}
+
+
+def _described(operation: Operation[Any], name: str, field: Schema) -> Schema:
+    """Return a field with a description that has an example."""
+    about = CORE_HELP.get(f"{operation.name} {name}") or CORE_HELP.get(name) or field.get("description")
+    about = about or help_for(operation.name, name) or name.replace("_", " ")
+    example = _example(operation, name)
+    if example and "e.g." not in about and len(example) <= MAX_EXAMPLE_CHARS:
+        about = f"{about.rstrip('.')}, e.g. {example}"
+    return {**field, "description": about}
+
+
+def _example(operation: Operation[Any], name: str) -> str:
+    """Return an example value of a field: of the operation, or of any other with this field."""
+    for one in (operation, *operations):
+        for example in one.examples:
+            if name in example and example[name] not in (None, "", {}, []):
+                value = example[name]
+                return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    return ""
+
+
+def _output_schema(operation: Operation[Any]) -> Schema:
+    """Return the top level of the answer's schema; the rest would cost more tokens than it helps."""
+    fields = answer_schema(operation)["properties"]
+    kinds = {name: {"type": field["type"]} if "type" in field else {} for name, field in fields.items()}
+    return {"type": "object", "properties": kinds}
 
 
 def _shorten(schema: Any) -> Any:

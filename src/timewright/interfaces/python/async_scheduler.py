@@ -37,6 +37,7 @@ class AsyncScheduler(AsyncResources, EventDecorators):
         self.listeners = self.scheduler.listeners
         self.schedule = self.scheduler.schedule
         self.task = self.scheduler.task
+        self.save_declarations = self.scheduler.save_declarations
         super().__init__(self.call)
 
     @property

@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, get_args
 
 from msgspec.structs import asdict
 
+from timewright.core.calendars import Calendar
+from timewright.core.definitions.file import MAX_OWNER_LENGTH
 from timewright.core.input.decode import decode
 from timewright.core.input.input_errors import input_error
 from timewright.core.input.names import check_name
+from timewright.core.zones import name_of_zone
 from timewright.errors import Conflict, InvalidInput, NotAllowed, NotFound, TimewrightError
 from timewright.interfaces.python.resources import UnknownMethod
+from timewright.operations import operations
+from timewright.operations.definitions.programs import EditRule, Program
+from timewright.operations.request_parsing import parse_request
 from timewright.settings import Settings
 
 _SCHEDULE_EXAMPLE = '@app.schedule(every("5m")), or app.schedule(every("5m"), name="tidy")(function)'
@@ -43,6 +49,17 @@ REPLACEMENTS: dict[str, str] = {
     **dict.fromkeys(("on_failure", "on_error"), "@app.on_failed"),
     **dict.fromkeys(("running", "started"), "app.is_running"),
 }
+
+
+def checked_program(name: str, *, declares_all: bool, edits: EditRule) -> Program:
+    """Return the program that a scheduler stands for; one that declares all of its schedules needs a name."""
+    if edits not in get_args(EditRule):
+        raise input_error("edits", edits, "is not a rule", rule="warn or refuse", fix='edits="warn"')
+    if declares_all and not name:
+        rule = "a program that archives what it no longer declares needs a name, to know what is its own"
+        raise input_error("name", name, "is missing", rule=rule, fix='Scheduler(name="payments")')
+    name = check_name(name, field="name", max_length=MAX_OWNER_LENGTH) if name else ""
+    return Program(name=name, declares_all=bool(declares_all), edits=edits)
 
 
 def unknown_attribute(thing: object, name: str) -> AttributeError:
@@ -105,6 +122,14 @@ def checked_settings(settings: Any) -> Settings:
         return decode(asdict(settings), Settings)
     rule, fix = "a Settings", "settings=Settings(threads=8)"
     raise input_error("settings", settings, "is not a Settings object", rule=rule, fix=fix)
+
+
+def checked_calendar(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the request that stores a declared calendar; raises at once if it can never be valid."""
+    request = {key: name_of_zone(value) for key, value in fields.items()} | {"name": check_name(name)}
+    parsed = parse_request(request, operations["calendar put"].request_type)
+    decode(parsed.calendar, Calendar, base={"namespace": "default"})
+    return request
 
 
 def schedule_name(schedule: str | Callable[..., Any], registered: Iterable[Any]) -> str:

@@ -3,14 +3,18 @@
 """The methods of every resource, for editors and type checkers. Written by docs/verbs.py."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Any, TypedDict
 
+from timewright.core.alerts.incidents import Incident
 from timewright.ledger.records.analyses import Analysis
 from timewright.operations.access.audit import AuditEntryList, AuditVerification
 from timewright.operations.access.keys import CreatedKey, KeyDetail, KeyList
 from timewright.operations.access.namespaces import NamespaceDetail, NamespaceList
 from timewright.operations.access.secrets import RotatedSecrets, SecretDetail, SecretList
+from timewright.operations.alerts.channels import ChannelDetail, ChannelList, ChannelTest, DeletedChannel
+from timewright.operations.alerts.incidents import AlertRulesDetail, IncidentList
+from timewright.operations.alerts.pings import DeletedPings, PingAddress, PingList, PingResult
 from timewright.operations.budgets.budgets import BudgetDetail, BudgetList, BudgetSummary, BudgetUsageReport, DeletedBudget
 from timewright.operations.budgets.providers import ProviderList, ProviderSummary
 from timewright.operations.calendars.calendars import CalendarDetail, CalendarList, DeletedCalendar, RefreshedCalendar
@@ -18,6 +22,7 @@ from timewright.operations.calendars.feed import ScheduleFeed
 from timewright.operations.explain.explain import Explanation
 from timewright.operations.health.instances import InstanceList
 from timewright.operations.health.overview import RecentOutcomes
+from timewright.operations.health.pauses import ClockAnswer
 from timewright.operations.hints.analyses import AnalysisList, DueAnalysisList
 from timewright.operations.hints.hints import HintStatus
 from timewright.operations.queues.import_file import ImportedQueue
@@ -30,8 +35,9 @@ from timewright.operations.runs.logs import RunLogs
 from timewright.operations.runs.result_trends import Trends
 from timewright.operations.runs.runs import RunList
 from timewright.operations.schedules.approvals import ApprovalList
+from timewright.operations.schedules.backfills import BackfillList, BackfillResult, BackfillSummary
 from timewright.operations.schedules.groups import GroupChange, GroupList
-from timewright.operations.schedules.manual_runs import BackfillResult, MovedOccurrence
+from timewright.operations.schedules.manual_runs import MovedOccurrence
 from timewright.operations.schedules.notes import WrittenNote
 from timewright.operations.schedules.queries import NextOccurrences, ScheduleHealth, ScheduleList
 from timewright.operations.schedules.reminders import CancelledReminder, Reminder, ReminderList, SnoozedReminder
@@ -50,7 +56,7 @@ class ScheduleFields(TypedDict, total=False):
     every: timedelta | str
     cron: str
     rrule: str
-    zone: str
+    zone: str | tzinfo
     after: timedelta | str | Mapping[str, Any]
     on: str
     delay: timedelta | str
@@ -82,6 +88,7 @@ class ScheduleFields(TypedDict, total=False):
     start_at: datetime | str | None
     end_at: datetime | str | None
     max_runs: int | None
+    run_at_start: bool
     calendar: Any
     needs: Sequence[Any]
     align: str
@@ -91,6 +98,7 @@ class ScheduleFields(TypedDict, total=False):
     grace: timedelta | str
     spread_over: timedelta | str
     overlap: str
+    max_running: int | None
     queue_limit: int
     jitter: timedelta | str
     jitter_side: str
@@ -103,19 +111,23 @@ class ScheduleFields(TypedDict, total=False):
     deadline: timedelta | str | None
     queue: str | None
     limits: Sequence[str]
+    runs_on: Sequence[str]
     budgets: Sequence[str]
     provider: str | None
     estimate: Any
     priority: int | str
     adaptive: bool
     clamp: Any
+    alerts: Any
+    expect: Any
+    check_in: Any
 
 class Schedules:
     def archive(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Archive a schedule for good; its history stays, and its name can be used again."""
-    def backfill(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., since: datetime | str, until: datetime | str | None = ...) -> BackfillResult:
+    def backfill(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., since: datetime | str, until: datetime | str | None = ..., only: str = ..., rate: str = ..., newest_first: bool = ..., max_running: int | None = ...) -> BackfillResult:
         """Run past occurrences, again or for the first time; their existing records stay."""
-    def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ...) -> ScheduleDetail:
+    def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ...) -> ScheduleDetail:
         """Create a schedule and decide its first occurrence; a name in use is a conflict."""
     def delete(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Delete a schedule, which is the same as archiving it: its history stays."""
@@ -131,7 +143,7 @@ class Schedules:
         """List schedules by name; archived ones only with `state: archived`."""
     def move(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., to: datetime | str) -> MovedOccurrence:
         """Move the next occurrence to another instant: it is skipped, and a manual run replaces it."""
-    def next(self, schedule: str = ..., *, count: int = ..., after: datetime | str | None = ..., until: datetime | str | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ...) -> NextOccurrences:
+    def next(self, schedule: str = ..., *, count: int = ..., after: datetime | str | None = ..., until: datetime | str | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ...) -> NextOccurrences:
         """Show the next occurrences of a schedule, or of a trigger that is not stored."""
     def note(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., text: str = ..., remove: bool = ...) -> WrittenNote:
         """Write or remove a note on one occurrence; it is shown before it runs and after."""
@@ -139,7 +151,7 @@ class Schedules:
         """Show the newest occurrences of several schedules, including skipped ones."""
     def pause(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> ScheduleDetail:
         """Pause a schedule until an instant, or until someone resumes it; active runs continue."""
-    def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ...) -> PutScheduleResult:
+    def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ...) -> PutScheduleResult:
         """Create a schedule or replace it completely, by its name; the same definition again changes nothing."""
     def restore(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., to: int) -> ScheduleDetail:
         """Restore an earlier revision of a schedule, as a new revision."""
@@ -155,7 +167,7 @@ class Schedules:
         """Start a schedule's target once and show the result; nothing is recorded."""
     def trends(self, schedule: str, *, each: int = ...) -> Trends:
         """Show each number in the results of a schedule's newest runs over time."""
-    def update(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ...) -> ScheduleDetail:
+    def update(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ...) -> ScheduleDetail:
         """Change some fields of a schedule; its next occurrence is decided again, past decisions stay."""
 
 class Runs:
@@ -226,6 +238,18 @@ class Limits:
     def set(self, limit: str, *, reason: str = ..., dry_run: bool = ..., max: int) -> LimitSummary:
         """Set how many live leases a named limit allows, effective at once."""
 
+class Backfills:
+    def cancel(self, backfill: str, *, reason: str = ..., dry_run: bool = ...) -> BackfillSummary:
+        """Cancel a backfill and its runs that have not started."""
+    def get(self, backfill: str) -> BackfillSummary:
+        """Show one backfill with its progress."""
+    def list(self, *, limit: int = ..., cursor: str = ...) -> BackfillList:
+        """List backfills, newest first, with their progress."""
+    def pause(self, backfill: str, *, reason: str = ..., dry_run: bool = ...) -> BackfillSummary:
+        """Pause a backfill: it hands out no more runs; those it handed out still run."""
+    def resume(self, backfill: str, *, reason: str = ..., dry_run: bool = ...) -> BackfillSummary:
+        """Resume a paused backfill."""
+
 class Budgets:
     def delete(self, budget: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedBudget:
         """Remove a budget that no schedule names; runs that waited for it may start."""
@@ -267,7 +291,7 @@ class Groups:
         """Resume the schedules that a group pause stopped; those paused or parked on their own stay so."""
 
 class Keys:
-    def create(self, key: str, *, reason: str = ..., dry_run: bool = ..., role: str | None = ..., scopes: Sequence[str] = ..., within: Sequence[str] = ..., origin: str = ..., expires_in: timedelta | str = ...) -> CreatedKey:
+    def create(self, key: str, *, reason: str = ..., dry_run: bool = ..., role: str | None = ..., scopes: Sequence[str] = ..., within: Sequence[str] = ..., origin: str = ..., expires_in: timedelta | str = ..., zone: str = ...) -> CreatedKey:
         """Create a key; its token is shown once, and only a keyed hash of it is stored."""
     def get(self, key: str) -> KeyDetail:
         """Show a key: its permissions, when it expires and when it was last used."""
@@ -279,26 +303,30 @@ class Keys:
         """Replace a key by a new one with the same permissions; the old one is valid until the overlap ends."""
 
 class Secrets:
+    def bind(self, secret: str, *, reason: str = ..., dry_run: bool = ..., hosts: Sequence[str] = ..., commands: Sequence[str] = ..., users: Sequence[str] = ...) -> SecretDetail:
+        """Say where a secret may go and who may use it; the value stays, and the new binding replaces the old."""
     def delete(self, secret: str, *, reason: str = ..., dry_run: bool = ...) -> SecretDetail:
         """Remove a secret that no schedule uses."""
     def list(self, *, limit: int = ..., cursor: str = ...) -> SecretList:
         """List the names of the secrets and when each was set; values are never shown."""
     def rotate(self, *, reason: str = ..., dry_run: bool = ..., everywhere: bool = ...) -> RotatedSecrets:
         """Re-encrypt every secret with the current secret key, after a new key was put first in its file."""
-    def set(self, secret: str, *, reason: str = ..., dry_run: bool = ..., value: str) -> SecretDetail:
+    def set(self, secret: str, *, reason: str = ..., dry_run: bool = ..., value: str, hosts: Sequence[str] | None = ..., commands: Sequence[str] | None = ..., users: Sequence[str] | None = ...) -> SecretDetail:
         """Store a value under a name, encrypted; it is never shown, and the next launch uses it."""
 
 class Namespaces:
-    def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., description: str = ..., schedules: int = ..., shortest_interval: timedelta | str = ..., emissions_per_minute: int = ..., triggers_per_minute: int = ..., requests_per_minute: int = ..., backlog: int = ..., body_bytes: int = ..., agent_shortest_interval: timedelta | str = ..., agent_emissions_per_minute: int = ..., agent_approval: bool = ..., agent_longest_life: timedelta | str | None = ..., agent_longest_hint: timedelta | str = ..., advisor_tokens_per_month: int = ...) -> NamespaceDetail:
+    def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., description: str = ..., zone: str = ..., schedules: int = ..., shortest_interval: timedelta | str = ..., emissions_per_minute: int = ..., triggers_per_minute: int = ..., requests_per_minute: int = ..., backlog: int = ..., body_bytes: int = ..., agent_shortest_interval: timedelta | str = ..., agent_emissions_per_minute: int = ..., agent_approval: bool = ..., agent_longest_life: timedelta | str | None = ..., agent_longest_hint: timedelta | str = ..., advisor_tokens_per_month: int = ...) -> NamespaceDetail:
         """Create a namespace with its own quotas."""
     def get(self, name: str = ...) -> NamespaceDetail:
         """Show the quotas of a namespace and how much of them is used."""
     def list(self, *, limit: int = ..., cursor: str = ...) -> NamespaceList:
         """List the namespaces that the caller may access."""
-    def set(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., description: str = ..., schedules: int = ..., shortest_interval: timedelta | str = ..., emissions_per_minute: int = ..., triggers_per_minute: int = ..., requests_per_minute: int = ..., backlog: int = ..., body_bytes: int = ..., agent_shortest_interval: timedelta | str = ..., agent_emissions_per_minute: int = ..., agent_approval: bool = ..., agent_longest_life: timedelta | str | None = ..., agent_longest_hint: timedelta | str = ..., advisor_tokens_per_month: int = ...) -> NamespaceDetail:
+    def set(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., description: str = ..., zone: str = ..., schedules: int = ..., shortest_interval: timedelta | str = ..., emissions_per_minute: int = ..., triggers_per_minute: int = ..., requests_per_minute: int = ..., backlog: int = ..., body_bytes: int = ..., agent_shortest_interval: timedelta | str = ..., agent_emissions_per_minute: int = ..., agent_approval: bool = ..., agent_longest_life: timedelta | str | None = ..., agent_longest_hint: timedelta | str = ..., advisor_tokens_per_month: int = ...) -> NamespaceDetail:
         """Change the quotas of a namespace, effective at once."""
 
 class Workflows:
+    def approve(self, workflow: str, *, reason: str = ..., dry_run: bool = ..., version: int | None = ...) -> DeployedWorkflow:
+        """Approve a version that an agent wrote, so that it runs, and deploy its schedules; agents cannot."""
     def delete(self, workflow: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedWorkflow:
         """Delete a workflow and archive its schedules; active runs continue, and its versions stay."""
     def get(self, workflow: str, *, version: int | None = ...) -> WorkflowDetail:
@@ -311,6 +339,8 @@ class Workflows:
         """Pause a workflow run: no further steps start, active ones continue, its time limit stops."""
     def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., version: int = ..., description: str = ..., steps: Sequence[Any] = ..., input: Mapping[str, Any] = ..., time_limit: timedelta | str | None = ..., executor: Any = ..., schedules: Sequence[Mapping[str, Any]] = ...) -> DeployedWorkflow:
         """Store a new version of a workflow and deploy its schedules; the same again changes nothing."""
+    def reject(self, workflow: str, *, reason: str = ..., dry_run: bool = ..., version: int | None = ...) -> DeployedWorkflow:
+        """Reject a version that an agent wrote: it stays and never runs; agents cannot."""
     def resume(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Resume a paused workflow run; one that is not paused does not change."""
     def run(self, workflow: str, *, reason: str = ..., dry_run: bool = ..., version: int | None = ..., input: Mapping[str, Any] = ..., user: str = ..., like: str = ..., client_key: str = ...) -> RunDetail:
@@ -321,7 +351,7 @@ class Reminders:
         """Cancel a reminder; its history stays."""
     def list(self, *, limit: int = ..., cursor: str = ..., finished: bool = ...) -> ReminderList:
         """List reminders by name."""
-    def set(self, *, reason: str = ..., dry_run: bool = ..., text: str, at: datetime | str | None = ..., after: timedelta | str | None = ..., every: str = ..., cron: str = ..., zone: str = ..., name: str = ..., force: bool = ...) -> Reminder:
+    def set(self, *, reason: str = ..., dry_run: bool = ..., text: str, at: datetime | str | None = ..., after: timedelta | str | None = ..., every: str = ..., cron: str = ..., zone: str = ..., name: str = ..., channel: str = ..., force: bool = ...) -> Reminder:
         """Set a reminder; when it is due, a run has its text as the result."""
     def snooze(self, reminder: str, *, reason: str = ..., dry_run: bool = ..., after: timedelta | str = ...) -> SnoozedReminder:
         """Repeat a reminder once after a delay, also a finished one; its other times stay."""
@@ -330,7 +360,7 @@ class Approvals:
     def approve(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Approve a schedule, so that it starts; agents cannot approve."""
     def list(self, *, limit: int = ..., cursor: str = ...) -> ApprovalList:
-        """List schedules created by agents that wait for approval; they do not run until then."""
+        """List schedules and workflow versions of agents that wait for approval; they do not run until then."""
     def reject(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Reject a schedule: it is archived with the reason; agents cannot reject."""
 
@@ -354,12 +384,52 @@ class Audit:
     def verify(self) -> AuditVerification:
         """Check the hash chain of the audit log, from the first entry to the last."""
 
+class Incidents:
+    def acknowledge(self, incident: str, *, reason: str = ..., dry_run: bool = ...) -> Incident:
+        """Say that you take care of an incident: it is not repeated; its end is still told."""
+    def get(self, incident: str) -> Incident:
+        """Show an incident."""
+    def list(self, *, limit: int = ..., cursor: str = ..., closed: bool = ...) -> IncidentList:
+        """List incidents, newest first: what is wrong, since when, and what would help."""
+    def snooze(self, incident: str, *, reason: str = ..., dry_run: bool = ..., length: timedelta | str = ...) -> Incident:
+        """Repeat an incident no earlier than after a while."""
+
+class Alerts:
+    def get(self, *, group: str = ..., installation: bool = ...) -> AlertRulesDetail:
+        """Show the thresholds at which incidents open."""
+    def set(self, *, reason: str = ..., dry_run: bool = ..., group: str = ..., installation: bool = ..., check_in: str | None = ..., enabled: bool | None = ..., failed: int | None = ..., missed: int | None = ..., parked: bool | None = ..., late: timedelta | str | None = ..., no_instance: timedelta | str | None = ..., queue_age: timedelta | str | None = ..., over_budget: bool | None = ..., instance_gone: timedelta | str | None = ..., clock: timedelta | str | None = ..., store_free_mb: int | None = ..., key_expires: timedelta | str | None = ..., repeat: timedelta | str | None = ..., calm: timedelta | str | None = ...) -> AlertRulesDetail:
+        """Set thresholds for a group, the namespace or the installation; a schedule has its own in `alerts`."""
+
+class Channels:
+    def create(self, channel: str, *, reason: str = ..., dry_run: bool = ..., to: Any, sign_with: str = ..., events: Sequence[str] = ..., kinds: Sequence[str] = ..., severities: Sequence[str] = ..., schedules: Sequence[str] = ..., groups: Sequence[str] = ..., link: str = ...) -> ChannelDetail:
+        """Create or replace a channel; it gets what happens from now on."""
+    def delete(self, channel: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedChannel:
+        """Delete a channel; messages that wait are cancelled."""
+    def list(self, *, limit: int = ..., cursor: str = ...) -> ChannelList:
+        """List the channels with the number of messages that wait or failed."""
+    def test(self, channel: str, *, reason: str = ..., dry_run: bool = ...) -> ChannelTest:
+        """Send a test message through a channel; it is delivered like every other."""
+
+class Pings:
+    def create(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> PingAddress:
+        """Make an address that a foreign job calls when it starts and ends."""
+    def delete(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedPings:
+        """End all addresses of a schedule."""
+    def list(self) -> PingList:
+        """List the addresses that foreign jobs call."""
+    def send(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., report: str = ..., text: str = ...) -> PingResult:
+        """Report for a schedule whose work runs elsewhere."""
+
+class Clock:
+    def accept(self, *, reason: str = ..., dry_run: bool = ...) -> ClockAnswer:
+        """Accept the time that the store's clock shows now, after it stepped by more than a day."""
+
 class AsyncSchedules:
     async def archive(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Archive a schedule for good; its history stays, and its name can be used again."""
-    async def backfill(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., since: datetime | str, until: datetime | str | None = ...) -> BackfillResult:
+    async def backfill(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., since: datetime | str, until: datetime | str | None = ..., only: str = ..., rate: str = ..., newest_first: bool = ..., max_running: int | None = ...) -> BackfillResult:
         """Run past occurrences, again or for the first time; their existing records stay."""
-    async def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ...) -> ScheduleDetail:
+    async def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ...) -> ScheduleDetail:
         """Create a schedule and decide its first occurrence; a name in use is a conflict."""
     async def delete(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Delete a schedule, which is the same as archiving it: its history stays."""
@@ -375,7 +445,7 @@ class AsyncSchedules:
         """List schedules by name; archived ones only with `state: archived`."""
     async def move(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., to: datetime | str) -> MovedOccurrence:
         """Move the next occurrence to another instant: it is skipped, and a manual run replaces it."""
-    async def next(self, schedule: str = ..., *, count: int = ..., after: datetime | str | None = ..., until: datetime | str | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ...) -> NextOccurrences:
+    async def next(self, schedule: str = ..., *, count: int = ..., after: datetime | str | None = ..., until: datetime | str | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ...) -> NextOccurrences:
         """Show the next occurrences of a schedule, or of a trigger that is not stored."""
     async def note(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., text: str = ..., remove: bool = ...) -> WrittenNote:
         """Write or remove a note on one occurrence; it is shown before it runs and after."""
@@ -383,7 +453,7 @@ class AsyncSchedules:
         """Show the newest occurrences of several schedules, including skipped ones."""
     async def pause(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> ScheduleDetail:
         """Pause a schedule until an instant, or until someone resumes it; active runs continue."""
-    async def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ...) -> PutScheduleResult:
+    async def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ...) -> PutScheduleResult:
         """Create a schedule or replace it completely, by its name; the same definition again changes nothing."""
     async def restore(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., to: int) -> ScheduleDetail:
         """Restore an earlier revision of a schedule, as a new revision."""
@@ -399,7 +469,7 @@ class AsyncSchedules:
         """Start a schedule's target once and show the result; nothing is recorded."""
     async def trends(self, schedule: str, *, each: int = ...) -> Trends:
         """Show each number in the results of a schedule's newest runs over time."""
-    async def update(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ...) -> ScheduleDetail:
+    async def update(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ...) -> ScheduleDetail:
         """Change some fields of a schedule; its next occurrence is decided again, past decisions stay."""
 
 class AsyncRuns:
@@ -470,6 +540,18 @@ class AsyncLimits:
     async def set(self, limit: str, *, reason: str = ..., dry_run: bool = ..., max: int) -> LimitSummary:
         """Set how many live leases a named limit allows, effective at once."""
 
+class AsyncBackfills:
+    async def cancel(self, backfill: str, *, reason: str = ..., dry_run: bool = ...) -> BackfillSummary:
+        """Cancel a backfill and its runs that have not started."""
+    async def get(self, backfill: str) -> BackfillSummary:
+        """Show one backfill with its progress."""
+    async def list(self, *, limit: int = ..., cursor: str = ...) -> BackfillList:
+        """List backfills, newest first, with their progress."""
+    async def pause(self, backfill: str, *, reason: str = ..., dry_run: bool = ...) -> BackfillSummary:
+        """Pause a backfill: it hands out no more runs; those it handed out still run."""
+    async def resume(self, backfill: str, *, reason: str = ..., dry_run: bool = ...) -> BackfillSummary:
+        """Resume a paused backfill."""
+
 class AsyncBudgets:
     async def delete(self, budget: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedBudget:
         """Remove a budget that no schedule names; runs that waited for it may start."""
@@ -511,7 +593,7 @@ class AsyncGroups:
         """Resume the schedules that a group pause stopped; those paused or parked on their own stay so."""
 
 class AsyncKeys:
-    async def create(self, key: str, *, reason: str = ..., dry_run: bool = ..., role: str | None = ..., scopes: Sequence[str] = ..., within: Sequence[str] = ..., origin: str = ..., expires_in: timedelta | str = ...) -> CreatedKey:
+    async def create(self, key: str, *, reason: str = ..., dry_run: bool = ..., role: str | None = ..., scopes: Sequence[str] = ..., within: Sequence[str] = ..., origin: str = ..., expires_in: timedelta | str = ..., zone: str = ...) -> CreatedKey:
         """Create a key; its token is shown once, and only a keyed hash of it is stored."""
     async def get(self, key: str) -> KeyDetail:
         """Show a key: its permissions, when it expires and when it was last used."""
@@ -523,26 +605,30 @@ class AsyncKeys:
         """Replace a key by a new one with the same permissions; the old one is valid until the overlap ends."""
 
 class AsyncSecrets:
+    async def bind(self, secret: str, *, reason: str = ..., dry_run: bool = ..., hosts: Sequence[str] = ..., commands: Sequence[str] = ..., users: Sequence[str] = ...) -> SecretDetail:
+        """Say where a secret may go and who may use it; the value stays, and the new binding replaces the old."""
     async def delete(self, secret: str, *, reason: str = ..., dry_run: bool = ...) -> SecretDetail:
         """Remove a secret that no schedule uses."""
     async def list(self, *, limit: int = ..., cursor: str = ...) -> SecretList:
         """List the names of the secrets and when each was set; values are never shown."""
     async def rotate(self, *, reason: str = ..., dry_run: bool = ..., everywhere: bool = ...) -> RotatedSecrets:
         """Re-encrypt every secret with the current secret key, after a new key was put first in its file."""
-    async def set(self, secret: str, *, reason: str = ..., dry_run: bool = ..., value: str) -> SecretDetail:
+    async def set(self, secret: str, *, reason: str = ..., dry_run: bool = ..., value: str, hosts: Sequence[str] | None = ..., commands: Sequence[str] | None = ..., users: Sequence[str] | None = ...) -> SecretDetail:
         """Store a value under a name, encrypted; it is never shown, and the next launch uses it."""
 
 class AsyncNamespaces:
-    async def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., description: str = ..., schedules: int = ..., shortest_interval: timedelta | str = ..., emissions_per_minute: int = ..., triggers_per_minute: int = ..., requests_per_minute: int = ..., backlog: int = ..., body_bytes: int = ..., agent_shortest_interval: timedelta | str = ..., agent_emissions_per_minute: int = ..., agent_approval: bool = ..., agent_longest_life: timedelta | str | None = ..., agent_longest_hint: timedelta | str = ..., advisor_tokens_per_month: int = ...) -> NamespaceDetail:
+    async def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., description: str = ..., zone: str = ..., schedules: int = ..., shortest_interval: timedelta | str = ..., emissions_per_minute: int = ..., triggers_per_minute: int = ..., requests_per_minute: int = ..., backlog: int = ..., body_bytes: int = ..., agent_shortest_interval: timedelta | str = ..., agent_emissions_per_minute: int = ..., agent_approval: bool = ..., agent_longest_life: timedelta | str | None = ..., agent_longest_hint: timedelta | str = ..., advisor_tokens_per_month: int = ...) -> NamespaceDetail:
         """Create a namespace with its own quotas."""
     async def get(self, name: str = ...) -> NamespaceDetail:
         """Show the quotas of a namespace and how much of them is used."""
     async def list(self, *, limit: int = ..., cursor: str = ...) -> NamespaceList:
         """List the namespaces that the caller may access."""
-    async def set(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., description: str = ..., schedules: int = ..., shortest_interval: timedelta | str = ..., emissions_per_minute: int = ..., triggers_per_minute: int = ..., requests_per_minute: int = ..., backlog: int = ..., body_bytes: int = ..., agent_shortest_interval: timedelta | str = ..., agent_emissions_per_minute: int = ..., agent_approval: bool = ..., agent_longest_life: timedelta | str | None = ..., agent_longest_hint: timedelta | str = ..., advisor_tokens_per_month: int = ...) -> NamespaceDetail:
+    async def set(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., description: str = ..., zone: str = ..., schedules: int = ..., shortest_interval: timedelta | str = ..., emissions_per_minute: int = ..., triggers_per_minute: int = ..., requests_per_minute: int = ..., backlog: int = ..., body_bytes: int = ..., agent_shortest_interval: timedelta | str = ..., agent_emissions_per_minute: int = ..., agent_approval: bool = ..., agent_longest_life: timedelta | str | None = ..., agent_longest_hint: timedelta | str = ..., advisor_tokens_per_month: int = ...) -> NamespaceDetail:
         """Change the quotas of a namespace, effective at once."""
 
 class AsyncWorkflows:
+    async def approve(self, workflow: str, *, reason: str = ..., dry_run: bool = ..., version: int | None = ...) -> DeployedWorkflow:
+        """Approve a version that an agent wrote, so that it runs, and deploy its schedules; agents cannot."""
     async def delete(self, workflow: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedWorkflow:
         """Delete a workflow and archive its schedules; active runs continue, and its versions stay."""
     async def get(self, workflow: str, *, version: int | None = ...) -> WorkflowDetail:
@@ -555,6 +641,8 @@ class AsyncWorkflows:
         """Pause a workflow run: no further steps start, active ones continue, its time limit stops."""
     async def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., version: int = ..., description: str = ..., steps: Sequence[Any] = ..., input: Mapping[str, Any] = ..., time_limit: timedelta | str | None = ..., executor: Any = ..., schedules: Sequence[Mapping[str, Any]] = ...) -> DeployedWorkflow:
         """Store a new version of a workflow and deploy its schedules; the same again changes nothing."""
+    async def reject(self, workflow: str, *, reason: str = ..., dry_run: bool = ..., version: int | None = ...) -> DeployedWorkflow:
+        """Reject a version that an agent wrote: it stays and never runs; agents cannot."""
     async def resume(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Resume a paused workflow run; one that is not paused does not change."""
     async def run(self, workflow: str, *, reason: str = ..., dry_run: bool = ..., version: int | None = ..., input: Mapping[str, Any] = ..., user: str = ..., like: str = ..., client_key: str = ...) -> RunDetail:
@@ -565,7 +653,7 @@ class AsyncReminders:
         """Cancel a reminder; its history stays."""
     async def list(self, *, limit: int = ..., cursor: str = ..., finished: bool = ...) -> ReminderList:
         """List reminders by name."""
-    async def set(self, *, reason: str = ..., dry_run: bool = ..., text: str, at: datetime | str | None = ..., after: timedelta | str | None = ..., every: str = ..., cron: str = ..., zone: str = ..., name: str = ..., force: bool = ...) -> Reminder:
+    async def set(self, *, reason: str = ..., dry_run: bool = ..., text: str, at: datetime | str | None = ..., after: timedelta | str | None = ..., every: str = ..., cron: str = ..., zone: str = ..., name: str = ..., channel: str = ..., force: bool = ...) -> Reminder:
         """Set a reminder; when it is due, a run has its text as the result."""
     async def snooze(self, reminder: str, *, reason: str = ..., dry_run: bool = ..., after: timedelta | str = ...) -> SnoozedReminder:
         """Repeat a reminder once after a delay, also a finished one; its other times stay."""
@@ -574,7 +662,7 @@ class AsyncApprovals:
     async def approve(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Approve a schedule, so that it starts; agents cannot approve."""
     async def list(self, *, limit: int = ..., cursor: str = ...) -> ApprovalList:
-        """List schedules created by agents that wait for approval; they do not run until then."""
+        """List schedules and workflow versions of agents that wait for approval; they do not run until then."""
     async def reject(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Reject a schedule: it is archived with the reason; agents cannot reject."""
 
@@ -597,3 +685,43 @@ class AsyncAudit:
         """List audit entries, newest first."""
     async def verify(self) -> AuditVerification:
         """Check the hash chain of the audit log, from the first entry to the last."""
+
+class AsyncIncidents:
+    async def acknowledge(self, incident: str, *, reason: str = ..., dry_run: bool = ...) -> Incident:
+        """Say that you take care of an incident: it is not repeated; its end is still told."""
+    async def get(self, incident: str) -> Incident:
+        """Show an incident."""
+    async def list(self, *, limit: int = ..., cursor: str = ..., closed: bool = ...) -> IncidentList:
+        """List incidents, newest first: what is wrong, since when, and what would help."""
+    async def snooze(self, incident: str, *, reason: str = ..., dry_run: bool = ..., length: timedelta | str = ...) -> Incident:
+        """Repeat an incident no earlier than after a while."""
+
+class AsyncAlerts:
+    async def get(self, *, group: str = ..., installation: bool = ...) -> AlertRulesDetail:
+        """Show the thresholds at which incidents open."""
+    async def set(self, *, reason: str = ..., dry_run: bool = ..., group: str = ..., installation: bool = ..., check_in: str | None = ..., enabled: bool | None = ..., failed: int | None = ..., missed: int | None = ..., parked: bool | None = ..., late: timedelta | str | None = ..., no_instance: timedelta | str | None = ..., queue_age: timedelta | str | None = ..., over_budget: bool | None = ..., instance_gone: timedelta | str | None = ..., clock: timedelta | str | None = ..., store_free_mb: int | None = ..., key_expires: timedelta | str | None = ..., repeat: timedelta | str | None = ..., calm: timedelta | str | None = ...) -> AlertRulesDetail:
+        """Set thresholds for a group, the namespace or the installation; a schedule has its own in `alerts`."""
+
+class AsyncChannels:
+    async def create(self, channel: str, *, reason: str = ..., dry_run: bool = ..., to: Any, sign_with: str = ..., events: Sequence[str] = ..., kinds: Sequence[str] = ..., severities: Sequence[str] = ..., schedules: Sequence[str] = ..., groups: Sequence[str] = ..., link: str = ...) -> ChannelDetail:
+        """Create or replace a channel; it gets what happens from now on."""
+    async def delete(self, channel: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedChannel:
+        """Delete a channel; messages that wait are cancelled."""
+    async def list(self, *, limit: int = ..., cursor: str = ...) -> ChannelList:
+        """List the channels with the number of messages that wait or failed."""
+    async def test(self, channel: str, *, reason: str = ..., dry_run: bool = ...) -> ChannelTest:
+        """Send a test message through a channel; it is delivered like every other."""
+
+class AsyncPings:
+    async def create(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> PingAddress:
+        """Make an address that a foreign job calls when it starts and ends."""
+    async def delete(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedPings:
+        """End all addresses of a schedule."""
+    async def list(self) -> PingList:
+        """List the addresses that foreign jobs call."""
+    async def send(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., report: str = ..., text: str = ...) -> PingResult:
+        """Report for a schedule whose work runs elsewhere."""
+
+class AsyncClock:
+    async def accept(self, *, reason: str = ..., dry_run: bool = ...) -> ClockAnswer:
+        """Accept the time that the store's clock shows now, after it stepped by more than a day."""

@@ -19,6 +19,7 @@ PLURALS = {
     "queue": "queues",
     "hint": "hints",
     "limit": "limits",
+    "backfill": "backfills",
     "budget": "budgets",
     "provider": "providers",
     "calendar": "calendars",
@@ -32,6 +33,11 @@ PLURALS = {
     "analysis": "analyses",
     "instance": "instances",
     "audit": "audit",
+    "incident": "incidents",
+    "alert": "alerts",
+    "channel": "channels",
+    "ping": "pings",
+    "clock": "clock",
 }
 
 
@@ -90,6 +96,7 @@ class Resources:
         queues: resource_methods.Queues
         hints: resource_methods.Hints
         limits: resource_methods.Limits
+        backfills: resource_methods.Backfills
         budgets: resource_methods.Budgets
         providers: resource_methods.Providers
         calendars: resource_methods.Calendars
@@ -103,6 +110,7 @@ class Resources:
         analyses: resource_methods.Analyses
         instances: resource_methods.Instances
         audit: resource_methods.Audit
+        clock: resource_methods.Clock
 
     def __init__(self, call: Callable[..., Any]) -> None:
         attach_resources(self, call)
@@ -117,6 +125,7 @@ class AsyncResources:
         queues: resource_methods.AsyncQueues
         hints: resource_methods.AsyncHints
         limits: resource_methods.AsyncLimits
+        backfills: resource_methods.AsyncBackfills
         budgets: resource_methods.AsyncBudgets
         providers: resource_methods.AsyncProviders
         calendars: resource_methods.AsyncCalendars
@@ -130,6 +139,7 @@ class AsyncResources:
         analyses: resource_methods.AsyncAnalyses
         instances: resource_methods.AsyncInstances
         audit: resource_methods.AsyncAudit
+        clock: resource_methods.AsyncClock
 
     def __init__(self, call: Callable[..., Any]) -> None:
         attach_resources(self, call)

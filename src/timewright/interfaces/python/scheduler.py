@@ -17,14 +17,19 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
+from timewright.clocks import system_zone
 from timewright.core.moments import as_duration, check_duration
 from timewright.core.sensitive_keys import redact_store_url
 from timewright.core.target import Isolation
-from timewright.errors import NotAllowed, NotFound, StoreUnavailable, TimewrightError
+from timewright.errors import NotAllowed, NotFound, StoreUnavailable
+from timewright.interfaces.program import program_beside_python
+from timewright.interfaces.python.agent_view import AgentView
 from timewright.interfaces.python.answers import own_copy
 from timewright.interfaces.python.checks import (
     already_declared,
     check_options,
+    checked_calendar,
+    checked_program,
     checked_settings,
     name_for,
     not_saved_yet,
@@ -42,9 +47,10 @@ from timewright.interfaces.python.results import (
     result_of,
     timeout_seconds,
 )
-from timewright.interfaces.python.stop_signal import StopSignal
+from timewright.interfaces.python.stop_signal import StopSignal, stop_at_exit, stop_previous
 from timewright.operations import operations
 from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.definitions.programs import EditRule, save_declarations
 from timewright.operations.schedules.declarations import TriggerInput, build_declaration, encode_trigger
 from timewright.operations.schedules.write_order import sort_by_dependency
 from timewright.ports import Clock, Observer
@@ -71,7 +77,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Scheduler(Resources, EventDecorators):
-    """A scheduler that runs inside this process, without a server."""
+    """A scheduler that runs inside this process, without a server.
+
+    Declared schedules belong to the program `name`. With `declares_all`, what no live instance of the program
+    declares any more is archived at the start. `edits="refuse"` refuses edits of them by hand.
+    """
 
     def __init__(
         self,
@@ -79,22 +89,30 @@ class Scheduler(Resources, EventDecorators):
         *,
         settings: Settings | None = None,
         namespace: str = "default",
+        name: str = "",
+        declares_all: bool = False,
+        edits: EditRule = "warn",
         clock: Clock | None = None,
         observers: tuple[Observer, ...] = (),
     ) -> None:
         check_options(store, clock=clock, observers=observers, namespace=namespace)
+        stop_previous(self, f"{os.fspath(store)}\n{namespace}\n{name}")
+        self.program = checked_program(name, declares_all=declares_all, edits=edits)
         self._settings = checked_settings(settings)
         self.registry = new_registry(use_entry_points=self._settings.entry_points)
         self._host = os.environ.get(HOSTED_STORE_VARIABLE, "")
         self._store_url = self._host or store
         self._store_name = redact_store_url(os.fspath(self._store_url))
         self._namespace = namespace
+        self._system_zone = system_zone()
         self._clock = clock
         self.listeners = Listeners(self._name_of)
         self._observers: tuple[Observer, ...] = (*observers, self.listeners)
         self._declared: dict[str, dict[str, Any]] = {}
+        self._calendars: dict[str, dict[str, Any]] = {}
         self._unsaved: set[str] = set()
-        self._stop_at_exit = partial(_stop_at_exit, weakref.ref(self))
+        self._valid_shapes: set[str] = set()
+        self._stop_at_exit = partial(stop_at_exit, weakref.ref(self))
         self._event_loop: AbstractEventLoop | None = None
         self._inherited: list[Instance | None] = []
         self._stop_callbacks: list[Callable[[], object]] = []
@@ -109,8 +127,7 @@ class Scheduler(Resources, EventDecorators):
         self._stop_signal = StopSignal()
         self._lock = threading.RLock()
         self._instance: Instance | None = None
-        self._started = False
-        self._stopped = False
+        self._started = self._stopped = False
 
     @property
     def instance(self) -> Instance:
@@ -129,17 +146,17 @@ class Scheduler(Resources, EventDecorators):
         return tuple(dict(request) for request in sort_by_dependency(list(self._declared.values())))
 
     def call(self, operation: str, /, **request: Any) -> Any:
-        """Call an operation by its name: `app.call("schedule pause", schedule="refresh")`.
-
-        For names known only at run time, and for operations without a resource, such as `doctor`. The answer
-        is the same typed value that `app.schedules.pause("refresh")` returns.
-        """
+        """Call an operation by its name: `app.call("doctor")`. The answer is a typed value."""
         try:
             return own_copy(operations[operation].perform_payload(self._context(), request))
         except NotFound as error:
             if error.field == "schedule" and error.value in self._unsaved:
                 raise not_saved_yet(str(error.value)) from None
             raise
+
+    def as_agent(self, name: str) -> AgentView:
+        """Return the operations as an agent may use them: `app.as_agent("planner").schedules.create(…)`."""
+        return AgentView(self._context, name)
 
     def schedule(
         self,
@@ -162,13 +179,21 @@ class Scheduler(Resources, EventDecorators):
             schedule = name_for(function, name)
             if schedule in self._unsaved and not self.registry.is_redefinition(schedule, function):
                 raise already_declared(schedule)
-            request = build_declaration(schedule, when, policies, settings=self._settings)
+            request = build_declaration(
+                schedule, when, policies, settings=self._settings, valid_shapes=self._valid_shapes
+            )
             args = None if "target" in policies else request["target"].get("args", {})
             self.registry.add(function, name=schedule, isolation=isolation, args=args)
             self._declare(schedule, request)
             return function
 
         return declare
+
+    def calendar(self, name: str, **fields: Any) -> None:
+        """Declare a calendar: `app.calendar("holidays", yearly=["12-25"])`; see `help(app.calendars.put)`."""
+        self._calendars[name] = checked_calendar(name, fields)
+        if self.is_running:
+            self.call("calendar put", **self._calendars[name])
 
     @overload
     def task(self, name: F) -> F: ...
@@ -187,10 +212,9 @@ class Scheduler(Resources, EventDecorators):
         reason: str = "",
         timeout: timedelta | str = DEFAULT_TIMEOUT,
     ) -> Any:
-        """Run a schedule now, wait for the run to end and return its result: `app.run_now("report")`.
+        """Run a schedule, by name or function, now; wait for the run to end and return its result.
 
-        Accepts the name or the function. Raises if the run does not succeed. `app.schedules.run` does not
-        wait.
+        Raises if the run does not succeed. `app.schedules.run` does not wait.
         """
         name = schedule_name(schedule, self.registry)
         if not self.is_running:
@@ -262,10 +286,7 @@ class Scheduler(Resources, EventDecorators):
             callback()
 
     def run(self) -> None:
-        """Start and block until SIGINT, SIGTERM or `stop()`, then stop gracefully.
-
-        A second signal ends the process immediately.
-        """
+        """Start and block until a signal or `stop()`, then stop gracefully; a second signal ends at once."""
         in_main_thread = threading.current_thread() is threading.main_thread()
         numbers = (signal.SIGINT, signal.SIGTERM) if in_main_thread else ()
         previous = {number: signal.signal(number, self._on_signal) for number in numbers}
@@ -282,7 +303,8 @@ class Scheduler(Resources, EventDecorators):
         """Return the HTTP API as an ASGI application, to serve alone or to mount in another one."""
         from timewright.interfaces.http.mounted_app import MountedApp
 
-        return MountedApp(self.instance, self._context(), start=self.start, stop=self.stop, **options)
+        context = replace(self._context(), system_zone="")  # its callers may be on other machines
+        return MountedApp(self.instance, context, start=self.start, stop=self.stop, **options)
 
     def on_stop(self, callback: Callable[[], object]) -> None:
         """Call `callback` after the scheduler has stopped, in the thread that stopped it."""
@@ -336,16 +358,15 @@ class Scheduler(Resources, EventDecorators):
         self._detect_fork()
         if self._stopped:
             raise stopped_error(StoreUnavailable, "; its store is closed")
-        return replace(self.instance.context(), namespace=self._namespace)
+        return replace(self.instance.context(), namespace=self._namespace, system_zone=self._system_zone)
 
     def _name_of(self, schedule_id: str) -> str:
         found = self.instance.store.read(lambda tx: tx.get_schedules([schedule_id])).get(schedule_id)
         return found.schedule.name if found is not None else ""
 
     def _log_start(self) -> None:
-        count = len(self._declared)
-        schedules = f"{count} declared schedule{'' if count == 1 else 's'}"
-        look = f"timewright now --store {shlex.quote(self._store_name)}"
+        schedules = f"{len(self._declared)} declared schedule{'' if len(self._declared) == 1 else 's'}"
+        look = f"{program_beside_python()} now --store {shlex.quote(self._store_name)}"
         _LOGGER.info("started on %s with %s; to look at it: %s", self._store_name, schedules, look)
         for name, why in self.registry.broken_entry_points.items():
             _LOGGER.warning("function %r of an installed package cannot be loaded: %s", name, why)
@@ -353,37 +374,25 @@ class Scheduler(Resources, EventDecorators):
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._stop_signal.set()
 
+    def save_declarations(self, context: OperationContext, *, instance: str) -> None:
+        """Save all that is declared in one transaction; an invalid part leaves the store unchanged."""
+
+        def save(nested: OperationContext) -> None:
+            for request in self._calendars.values():
+                operations["calendar put"](nested, request)
+            save_declarations(nested, self.program, self._declared, instance=instance)
+
+        in_transaction(context, save)
+
     def _save_declared(self) -> None:
-        """Save all unsaved declarations in one transaction; an invalid one leaves the store unchanged."""
-
-        def put(inside: OperationContext) -> None:
-            for declared in self.declared:
-                if declared["name"] not in self._unsaved:
-                    continue
-                try:
-                    operations["schedule put"](inside, declared)
-                except TimewrightError as error:
-                    error.add_note(f"  in      schedule {declared['name']!r}")
-                    raise
-
-        if self._unsaved:
-            in_transaction(self._context(), put)
+        if self._unsaved or self._calendars or self.program.declares_all:
+            self.save_declarations(self._context(), instance=self.instance.instance_id)
         self._unsaved.clear()
 
     def _declare(self, name: str, request: dict[str, Any]) -> None:
         self._declared[name] = request
-        if self.is_running:
-            self.call("schedule put", **request)
-        else:
+        if not self.is_running:
             self._unsaved.add(name)
-
-
-def _stop_at_exit(reference: weakref.ref[Scheduler]) -> None:
-    """Stop a scheduler at interpreter exit, so that its runs are released before their leases expire."""
-    scheduler = reference()
-    if scheduler is None or not scheduler.is_running:
-        return
-    try:
-        scheduler.stop(wait=timedelta(0))
-    except Exception:
-        _LOGGER.exception("could not stop the scheduler at exit")
+            return
+        own = self.instance.instance_id
+        save_declarations(self._context(), self.program, self._declared, instance=own, only=name)

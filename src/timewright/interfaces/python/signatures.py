@@ -21,14 +21,14 @@ from timewright.operations import Operation, operations
 from timewright.operations.subjects import subject_of
 
 # Fields of a model that only Timewright writes.
-SYSTEM_FIELDS = frozenset({"id", "namespace", "revision", "created_at", "created_by", "origin"})
+SYSTEM_FIELDS = frozenset({"id", "namespace", "revision", "created_at", "created_by", "origin", "owner"})
 
 # Short forms of a schedule's trigger, target, retry and lease, each with its type.
 SHORTHAND_FIELDS = {
     "every": "timedelta | str",
     "cron": "str",
     "rrule": "str",
-    "zone": "str",
+    "zone": "str | tzinfo",
     "after": "timedelta | str | Mapping[str, Any]",
     "on": "str",
     "delay": "timedelta | str",

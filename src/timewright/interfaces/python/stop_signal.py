@@ -1,10 +1,20 @@
-"""A flag that asks a program to stop; safe to set from a signal handler."""
+"""How a scheduler is stopped: by a signal, at exit, and when a notebook cell makes it again."""
 
 from __future__ import annotations
 
+import builtins
+import logging
+import sys
+import weakref
 from contextlib import suppress
+from datetime import timedelta
 from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from timewright.interfaces.python.scheduler import Scheduler
+
+_LOGGER = logging.getLogger("timewright")
 # A signal that arrives just before `wait` blocks is only handled when `wait` returns.
 DEFAULT_WAIT_S = 1.0
 
@@ -32,3 +42,30 @@ class StopSignal:
                 self._wakeups.get(timeout=timeout_s)
                 self._wakeups.put(None)  # wake the next waiter too
         return self._is_set
+
+
+# The schedulers that cells of a notebook have made, by store, namespace and name.
+_made_by_cells: dict[str, weakref.ref[Scheduler]] = {}
+
+
+def stop_previous(made: Scheduler, key: str) -> None:
+    """In a notebook or at the prompt, stop the scheduler that the same cell made when it ran before."""
+    if not (hasattr(builtins, "get_ipython") or hasattr(sys, "ps1")):
+        return
+    reference = _made_by_cells.get(key)
+    previous = reference() if reference is not None else None
+    _made_by_cells[key] = weakref.ref(made)
+    if previous is not None and previous.is_running:
+        _LOGGER.info("stopping the scheduler that was made before on the same store")
+        previous.stop(wait=timedelta(0))
+
+
+def stop_at_exit(reference: weakref.ref[Scheduler]) -> None:
+    """Stop a scheduler at interpreter exit, so that its runs are released before their leases expire."""
+    scheduler = reference()
+    if scheduler is None or not scheduler.is_running:
+        return
+    try:
+        scheduler.stop(wait=timedelta(0))
+    except Exception:
+        _LOGGER.exception("could not stop the scheduler at exit")

@@ -46,7 +46,7 @@ def apply_policy_file(
     def work(tx: Transaction) -> tuple[str, ...]:
         changed, dropped, _ = _differences(tx, file, namespace=namespace)
         _save_policies(tx, changed, namespace=namespace, by=by, now=now)
-        _delete_policies(tx, dropped, namespace=namespace, by=by, now=now)
+        delete_policies(tx, dropped, namespace=namespace, by=by, now=now)
         tx.put_meta(_file_queues_key(namespace), json.dumps(sorted(file.policies)))
         return tuple(sorted({*changed, *dropped}))
 
@@ -140,7 +140,7 @@ def _differences(
     return changed, sorted(before - file.policies.keys()), before != file.policies.keys()
 
 
-def _delete_policies(
+def delete_policies(
     tx: Transaction, names: Sequence[str], *, namespace: str, by: Actor, now: datetime
 ) -> None:
     if not names:

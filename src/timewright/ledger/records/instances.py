@@ -1,4 +1,4 @@
-"""Heartbeats of instances; an instance without one for a day is deleted."""
+"""Heartbeats of instances; an instance without one for a week is deleted."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec import Struct
 
-from timewright.core.moments import DAY, ZERO
+from timewright.core.moments import DAY, SECOND, ZERO
 from timewright.ports import StoredObject, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
 
 INSTANCE = "instance"
-RETENTION = DAY
+RETENTION = 7 * DAY
+MAX_INSTANCES = 1000
+# An instance sends a heartbeat every 15 s; after three missed ones it is silent.
+SILENT_AFTER = 50 * SECOND
 MAX_PRUNED_ROWS = 1000
 
 
@@ -21,6 +24,7 @@ class InstanceRecord(Struct, frozen=True, kw_only=True):
 
     id: str
     host: str
+    pid: int = 0
     version: str
     started_at: datetime
     capacity: int
@@ -29,8 +33,10 @@ class InstanceRecord(Struct, frozen=True, kw_only=True):
     stopped: bool = False
     admit: str = "any"
     shard: str = ""
-    functions: tuple[str, ...] | None = None
-    """The names of the functions that it can call; None if unknown."""
+    offer: str = ""
+    """The id of what it offers."""
+    store_free_mb: int | None = None
+    """Free space where the store is, in MiB; None if the store is on a server."""
 
 
 class InstanceHeartbeat(Struct, frozen=True, kw_only=True):
@@ -53,6 +59,11 @@ def record_heartbeat(tx: Transaction, instance: InstanceRecord, *, now: datetime
     tx.put_objects([row])
     # Pruning scans the first names, and the oldest instances have them: ids ascend with time.
     tx.prune_objects(INSTANCE, namespace=GLOBAL_NAMESPACE, older_than=now - RETENTION, limit=MAX_PRUNED_ROWS)
+
+
+def is_alive(seen: InstanceHeartbeat, *, now: datetime) -> bool:
+    """Return whether an instance sent a heartbeat recently and has not stopped."""
+    return not seen.instance.stopped and now - seen.at <= SILENT_AFTER
 
 
 def read_instances(tx: Transaction, *, limit: int) -> list[InstanceHeartbeat]:

@@ -1,4 +1,4 @@
-"""Namespaces: the quotas of each, stored with a revision."""
+"""Namespaces: the quotas and the default zone of each, stored with a revision."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from timewright.core.moments import SECOND, format_duration
+from timewright.core.zones import check_zone
 from timewright.errors import InvalidInput
 from timewright.ports import StoredObject, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
@@ -23,10 +24,11 @@ PerMinute = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
 class Namespace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The quotas of a namespace; one that was not set up has the defaults."""
+    """The quotas of a namespace and the zone of schedules that name none; the defaults if not set up."""
 
     name: Annotated[str, Meta(min_length=1, max_length=64)]
     description: Annotated[str, Meta(max_length=2000)] = ""
+    zone: Annotated[str, Meta(max_length=64)] = ""
     schedules: Annotated[int, Meta(ge=0, le=10_000_000)] = 1000
     shortest_interval: timedelta = SECOND
     emissions_per_minute: PerMinute = 60
@@ -43,6 +45,8 @@ class Namespace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     revision: int = 0
 
     def __post_init__(self) -> None:
+        if self.zone:
+            check_zone(self.zone)
         for field in _DURATIONS:
             value: timedelta | None = getattr(self, field)
             if value is not None and not timedelta(0) <= value <= MAX_INTERVAL:

@@ -15,15 +15,25 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.facts import CancelRequested, Fact, RunCancelled
-from timewright.core.policies.policies import LeaseTerms
-from timewright.core.run.lifecycle import RunEvent, next_run_state
-from timewright.core.run.run import Cancelled, Failed, Outcome, Reason, Run, RunState, Succeeded
+from timewright.core.run.lifecycle import RunEvent, next_run_state, stop_deadline
+from timewright.core.run.run import (
+    Cancelled,
+    ExecutionTerms,
+    Failed,
+    Outcome,
+    Reason,
+    Run,
+    RunState,
+    Succeeded,
+)
+from timewright.core.target import Handoff
 from timewright.errors import NotAllowed
 from timewright.ledger.fact_builders import run_fields
 from timewright.ledger.workflow_runs.records import (
     HELD_BY_WORKFLOW,
     WorkflowPlan,
     load_plan,
+    step_terms,
     workflow_context,
 )
 from timewright.ledger.workflow_runs.stepper import WorkflowStepper
@@ -37,6 +47,8 @@ RUNNING = "running"
 
 MAX_RESULT_BYTES = 64 * 1024
 MAX_END_STEPS = 100
+
+_UNREADABLE = ExecutionTerms(target=Handoff())
 
 
 class FinishedWorkflow(Struct, frozen=True):
@@ -171,8 +183,12 @@ def _cancel(
 
 
 def _request_cancel(tx: Transaction, leased: Sequence[Run], *, reason: str, now: datetime) -> list[Fact]:
-    until = now + LeaseTerms().grace
-    requested = tx.request_cancel([(run.id, until) for run in leased], at=now, reason=reason)
+    terms = [step_terms(tx, run) or _UNREADABLE for run in leased]
+    ends = [
+        (run.id, stop_deadline(run, term.target, term.lease, now=now))
+        for run, term in zip(leased, terms, strict=True)
+    ]
+    requested = tx.request_cancel(ends, at=now, reason=reason)
     return [
         CancelRequested(reason=reason, **run_fields(run, now=now)) for run in leased if run.id in requested
     ]

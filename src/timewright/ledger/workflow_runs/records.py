@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from timewright.core.moments import SECOND
 from timewright.core.policies.backoff import Constant
-from timewright.core.policies.policies import LeaseTerms, Retry
+from timewright.core.policies.policies import OUTSIDE_LEASE, LeaseTerms, Retry
 from timewright.core.run.build import build_standalone_run
+from timewright.core.run.needs import find_needs
 from timewright.core.run.run import ExecutionTerms, Run, RunState
 from timewright.core.target import Handoff, Http, Workflow
 from timewright.core.workflow import Step, WorkflowSpec, add_input, successors
@@ -38,13 +39,45 @@ MAX_WORKFLOW_DURATION = timedelta(days=7)
 MAX_CACHED_PLANS = 64
 
 
+class HeldVersion(Struct, frozen=True, kw_only=True):
+    """A version that an agent wrote: it runs only after a person approved it, and never once rejected."""
+
+    version: int
+    author: str
+    at: datetime
+    state: Literal["pending_approval", "rejected"] = "pending_approval"
+    reason: str = ""
+
+
 class WorkflowHeader(Struct, frozen=True, kw_only=True):
-    """The newest version of a workflow, and the schedules it was deployed with, by name with their id."""
+    """The newest version of a workflow, and the schedules it was deployed with, by name with their id.
+
+    `held` are the versions that may not run.
+    """
 
     version: int
     digest: str
     deleted: bool = False
     schedules: dict[str, str] = {}
+    held: tuple[HeldVersion, ...] = ()
+
+    @property
+    def runnable(self) -> int:
+        """The newest version that may run; 0 if there is none."""
+        held = {one.version for one in self.held}
+        return next((version for version in range(self.version, 0, -1) if version not in held), 0)
+
+    def find_held(self, version: int) -> HeldVersion | None:
+        """Why a version may not run, or None if it may."""
+        return next((one for one in self.held if one.version == version), None)
+
+
+class StoredVersion(Struct, frozen=True, kw_only=True):
+    """One version of a workflow, and who wrote it."""
+
+    spec: WorkflowSpec
+    author: str = ""
+    origin: str = ""
 
 
 class WorkflowContext(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -121,10 +154,16 @@ def version_name(name: str, version: int) -> str:
     return f"{name}@{version}"
 
 
+def read_version(tx: Transaction, namespace: str, name: str, version: int) -> StoredVersion | None:
+    """One version of a workflow with its author, or None."""
+    rows = tx.get_objects(VERSION, namespace=namespace, names=[version_name(name, version)])
+    return _decode(rows[0], StoredVersion) if rows else None
+
+
 def read_spec(tx: Transaction, namespace: str, name: str, version: int) -> WorkflowSpec | None:
     """One version of a workflow, or None."""
-    rows = tx.get_objects(VERSION, namespace=namespace, names=[version_name(name, version)])
-    return _decode(rows[0], WorkflowSpec) if rows else None
+    found = read_version(tx, namespace, name, version)
+    return found.spec if found is not None else None
 
 
 def load_plan(tx: Transaction, namespace: str, context: WorkflowContext) -> WorkflowPlan | None:
@@ -183,7 +222,7 @@ def build_step_run(
     reason: str = "",
 ) -> Run:
     """The row of a step: ready, or ended without a run, with the reason."""
-    is_handed_off = isinstance(plan.steps[context.step].target, Handoff)
+    target = plan.steps[context.step].target
     return build_standalone_run(
         run_id=_step_run_id(
             dedupe_scope, position=plan.positions[context.step], item=context.item or 0, now=now
@@ -196,7 +235,8 @@ def build_step_run(
         reason=reason,
         finished_at=None if state is RunState.READY else now,
         source=parent.source,
-        queue=context.workflow if is_handed_off else "",
+        queue=context.workflow if isinstance(target, Handoff) else "",
+        needs=find_needs(target),
         priority=parent.priority,
         created_at=now,
         parent=parent.id,
@@ -226,12 +266,11 @@ def _step_run_id(dedupe_scope: str, *, position: int, item: int, now: datetime) 
 
 
 def _lease(step: Step) -> LeaseTerms:
-    default = LeaseTerms()
-    if step.time_limit is not None:
-        return LeaseTerms(time_limit=step.time_limit)
-    if isinstance(step.target, Http):
-        return LeaseTerms(time_limit=max(default.time_limit, step.target.timeout + 10 * SECOND))
-    return default
+    length = OUTSIDE_LEASE if isinstance(step.target, Handoff) else LeaseTerms().length
+    limit = step.time_limit
+    if limit is None and isinstance(step.target, Http):
+        limit = step.target.timeout + 10 * SECOND
+    return LeaseTerms(length=step.lease or length, time_limit=limit)
 
 
 def _referenced(step: Step) -> Iterator[str]:

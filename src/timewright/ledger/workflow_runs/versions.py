@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from timewright.core.policies.policies import LeaseTerms
+from timewright.core.policies.policies import OUTSIDE_LEASE, LeaseTerms
 from timewright.core.run.run import Run
 from timewright.core.target import Workflow
 from timewright.core.workflow import WorkflowSpec
@@ -50,7 +50,9 @@ def _pin_newest(tx: Transaction, run: Run, target: Workflow, *, depth: int) -> W
             rule=f"workflows are nested at most {MAX_NESTING} levels deep",
             fix="check that it does not run itself",
         )
-    version = target.version or header.version
+    version = target.version or header.runnable
+    if version == 0 or header.find_held(version) is not None:
+        raise _held_version(target, version or header.version)
     spec = read_spec(tx, run.namespace, target.workflow, version)
     if spec is None:
         raise _unknown_workflow(target)
@@ -77,13 +79,21 @@ def _unknown_workflow(target: Workflow) -> NotFound:
     )
 
 
+def _held_version(target: Workflow, version: int) -> NotFound:
+    return NotFound(
+        f"workflow {target.workflow} version {version} is not approved",
+        field="workflow",
+        value=target.workflow,
+        rule="a version that an agent wrote runs after a person approves it",
+        fix=f"workflow approve {target.workflow} --version {version}",
+    )
+
+
 def workflow_time_limit(spec: WorkflowSpec, lease: LeaseTerms, *, outside: bool) -> timedelta:
-    """The time limit of a workflow run; for an external executor, that of the schedule."""
+    """The time limit of a workflow run; an external executor must report within it."""
     if outside:
-        return spec.time_limit or lease.time_limit
-    # The default limit of a run is meant for one attempt, not for all steps together.
-    limit = lease.time_limit if lease.time_limit != LeaseTerms().time_limit else MAX_WORKFLOW_DURATION
-    return min(limit, spec.time_limit or MAX_WORKFLOW_DURATION)
+        return spec.time_limit or lease.time_limit or OUTSIDE_LEASE
+    return min(lease.time_limit or MAX_WORKFLOW_DURATION, spec.time_limit or MAX_WORKFLOW_DURATION)
 
 
 def load_workflow(tx: Transaction, run_id: str, target: Workflow) -> tuple[WorkflowSpec, WorkflowContext]:

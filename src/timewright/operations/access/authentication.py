@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from msgspec.structs import replace
 
-from timewright.access.key_records import Key, find_key, record_uses
+from timewright.access.key_records import Key, find_key, is_session_ended, record_ended_session, record_uses
 from timewright.access.keyring import check_keyring
 from timewright.access.tokens import MAX_TOKEN_CHARS, token_prefix
 from timewright.core.input.names import check_name
@@ -34,6 +36,7 @@ __all__ = [
     "authenticate",
     "authenticate_key_id",
     "context_for",
+    "end_key_session",
     "require_auth_cache",
     "require_scope",
     "resolve_token",
@@ -75,13 +78,23 @@ def resolve_token(context: OperationContext, token: str, *, at: float = 0.0) -> 
     return CachedCaller(caller=caller_of(key), quotas=quotas, expires_at=key.expires_at, now=now, at=at)
 
 
-def authenticate_key_id(context: OperationContext, prefix: str) -> Caller:
-    """Return the caller of an active key by its id, for a session that showed the token before."""
-    key = context.store.read(lambda tx: find_key(tx, prefix))
+def authenticate_key_id(context: OperationContext, prefix: str, *, session: str) -> Caller:
+    """Return the caller of an active key by its id, for a session that showed the token and was not ended."""
+
+    def work(tx: Transaction) -> Key | None:
+        return None if is_session_ended(tx, session) else find_key(tx, prefix)
+
+    key = context.store.read(work)
     if key is None or not key.is_active(now=context.now()):
         raise unauthorized_error()
     require_auth_cache(context).record_use(prefix, now=context.now())
     return caller_of(key)
+
+
+def end_key_session(context: OperationContext, session: str, *, until: datetime) -> None:
+    """End a session of a key in every process; `until` is when it would have expired."""
+    now = context.now()
+    context.store.write(lambda tx: record_ended_session(tx, session, until=until, now=now))
 
 
 def context_for(context: OperationContext, caller: Caller, namespace: str | None = None) -> OperationContext:
@@ -112,6 +125,7 @@ def caller_of(key: Key) -> Caller:
         namespaces=key.namespaces,
         key=key.prefix,
         local=key.local,
+        zone=key.zone,
     )
 
 

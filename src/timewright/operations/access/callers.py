@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from timewright.errors import Forbidden
 
-Scope = Literal["read", "trigger", "write", "hint", "admin", "secret"]
+Scope = Literal["read", "trigger", "write", "hint", "admin", "secret", "secret-use"]
+AGENT_ORIGIN = "agent"
 Role = Literal["viewer", "operator", "editor", "admin"]
 
 ALL_SCOPES: frozenset[Scope] = frozenset(get_args(Scope))
@@ -34,6 +35,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     namespaces: tuple[str, ...] = ()
     key: str = ""
     local: bool = False
+    zone: str = ""
 
     def can_access(self, namespace: str) -> bool:
         """Return whether the caller may access a namespace."""

@@ -32,6 +32,7 @@ class KeySummary(Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...]
     namespaces: tuple[str, ...]
     origin: str
+    zone: str
     state: Literal["active", "expired", "revoked"]
     created_at: datetime
     created_by: str
@@ -155,6 +156,7 @@ def summarize_key(key: Key, uses: dict[str, datetime], *, now: datetime) -> KeyS
         scopes=key.scopes,
         namespaces=key.namespaces or (GLOBAL_NAMESPACE,),
         origin=key.origin,
+        zone=key.zone,
         state="revoked" if key.revoked_at is not None else state,
         created_at=key.created_at,
         created_by=key.created_by,

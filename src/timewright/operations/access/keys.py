@@ -13,6 +13,7 @@ from timewright.access.key_records import Key, last_uses, put_key, read_keys
 from timewright.access.keyring import record_keyring
 from timewright.access.tokens import new_token
 from timewright.core.input.names import check_name
+from timewright.core.zones import check_zone
 from timewright.errors import InvalidInput
 from timewright.operations.access.authentication import ROLES, Role, Scope, require_auth_cache
 from timewright.operations.access.key_records import (
@@ -36,13 +37,15 @@ from timewright.operations.pagination import paginate
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
 from timewright.ports import Page, Transaction
 
+ZoneName = Annotated[str, Meta(max_length=64)]
 Names = Annotated[tuple[ObjectName, ...], Meta(max_length=100)]
 
 
 class CreateKey(WriteRequest, frozen=True, kw_only=True):
     """A new API key: a role or single scopes, its namespaces and its lifetime.
 
-    `within` names namespaces; the default is the namespace it is created in; `*` means all.
+    `within` names namespaces; the default is the namespace it is created in; `*` means all. `zone` is the
+    zone of schedules that its owner writes without one.
     """
 
     key: ObjectName
@@ -51,6 +54,7 @@ class CreateKey(WriteRequest, frozen=True, kw_only=True):
     within: Names = ()
     origin: Literal["human", "agent", "service"] = "human"
     expires_in: timedelta = DEFAULT_LIFETIME
+    zone: ZoneName = ""
 
 
 class GetKey(OperationRequest, frozen=True, kw_only=True):
@@ -124,6 +128,7 @@ def create_key(context: OperationContext, request: CreateKey) -> CreatedKey:
         role=request.role or "",
         namespaces=namespaces,
         origin=request.origin,
+        zone=check_zone(request.zone) if request.zone else "",
         created_at=now,
         created_by=context.by.name,
         expires_at=now + check_lifetime(request.expires_in, "expires_in", longest=MAX_LIFETIME),
@@ -236,15 +241,15 @@ def _update(tx: Transaction, key: Key, *, now: datetime) -> Key:
 
 
 def _scopes(request: CreateKey) -> tuple[str, ...]:
-    if (request.role is None) is (not request.scopes):
+    if request.role is None and not request.scopes:
         raise InvalidInput(
-            "give a role or scopes, not both and not neither",
+            "the key has no role and no scopes",
             field="role",
-            value=request.role,
-            rule=f"a role ({', '.join(ROLES)}) or a list of scopes",
+            rule=f"a role ({', '.join(ROLES)}), scopes, or both",
             fix="role: viewer",
         )
-    return tuple(sorted(ROLES[request.role] if request.role is not None else set(request.scopes)))
+    role = ROLES[request.role] if request.role is not None else frozenset[Scope]()
+    return tuple(sorted({*role, *request.scopes}))
 
 
 def _add_audit_entry(

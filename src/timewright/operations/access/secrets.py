@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from timewright.access.encryption import encrypt
 from timewright.access.keyring import record_keyring
@@ -21,7 +23,7 @@ from timewright.access.secret_records import (
 )
 from timewright.core.input.names import check_secret_name
 from timewright.core.schedule.schedule import ScheduleState
-from timewright.errors import Conflict, Forbidden, NotAllowed
+from timewright.errors import Conflict, Forbidden, InvalidInput, NotAllowed
 from timewright.operations.access.authentication import require_auth_cache
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
@@ -33,17 +35,42 @@ MAX_VALUE_CHARS = 65_536
 MAX_SECRETS = 10_000
 MAX_USERS_SHOWN = 5
 
+_BINDING = ("hosts", "commands", "users")
+_HOST = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?|[0-9a-fA-F:.]{2,45}")
+
+
+Destinations = Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=255)], ...], Meta(max_length=100)]
+
 
 class SetSecret(WriteRequest, frozen=True, kw_only=True):
-    """A secret and its value; on the command line, leave the value out to be prompted for it."""
+    """A secret and its value; on the command line, leave the value out to be prompted for it.
+
+    `hosts`, `commands` and `users` are those of `secret bind`; left out, they stay as they are.
+    """
 
     redacted_fields: ClassVar[tuple[str, ...]] = ("value",)
 
     secret: ObjectName
     value: Annotated[str, Meta(min_length=1, max_length=MAX_VALUE_CHARS)]
+    hosts: Destinations | None = None
+    commands: Destinations | None = None
+    users: Destinations | None = None
 
     def __repr__(self) -> str:
         return f"SetSecret(secret={self.secret!r})"
+
+
+class BindSecret(WriteRequest, frozen=True, kw_only=True):
+    """Where a secret may go, and which callers may refer to it.
+
+    `hosts` are host names; `*.example.com` means all hosts below it. `commands` are programs as the target
+    writes them. `users` are names of API keys; without them, every key with the scope secret-use may use it.
+    """
+
+    secret: ObjectName
+    hosts: Destinations = ()
+    commands: Destinations = ()
+    users: Destinations = ()
 
 
 class DeleteSecret(WriteRequest, frozen=True, kw_only=True):
@@ -71,6 +98,9 @@ class SecretSummary(Struct, frozen=True, kw_only=True):
     set_at: datetime
     set_by: str
     revision: int
+    hosts: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
 
 
 class SecretDetail(Struct, frozen=True, kw_only=True):
@@ -104,6 +134,8 @@ class RotatedSecrets(Struct, frozen=True, kw_only=True):
 def set_secret(context: OperationContext, request: SetSecret) -> SecretDetail:
     """Store a value under a name, encrypted; it is never shown, and the next launch uses it."""
     now, name = context.now(), check_secret_name(request.secret)
+    given = {field: getattr(request, field) for field in _BINDING}
+    binding = _check_binding({field: names for field, names in given.items() if names is not None})
     keyring = require_auth_cache(context).keyring
     sealed = encrypt(keyring.current, request.value, context=encryption_context(context.namespace, name))
 
@@ -121,10 +153,35 @@ def set_secret(context: OperationContext, request: SetSecret) -> SecretDetail:
             set_at=now,
             set_by=context.by.name,
             revision=last + 1,
+            **({field: getattr(old[0], field) for field in _BINDING} if old else {}) | binding,
         )
         put_secret(tx, secret, replaces=last, now=now)
         _add_audit_entry(tx, context, "set", name, reason=request.reason, after=f"revision {secret.revision}")
         return SecretDetail(secret=_to_summary(secret), used_by=tuple(_users(tx, context.namespace, name)))
+
+    return context.store.write(work)
+
+
+@operations.add(
+    "secret",
+    "bind",
+    BindSecret,
+    scope="secret",
+    examples=({"secret": "old-token", "hosts": ["api.crm.example"], "users": ["ci"]},),
+)
+def bind_secret(context: OperationContext, request: BindSecret) -> SecretDetail:
+    """Say where a secret may go and who may use it; the value stays, and the new binding replaces the old."""
+    now = context.now()
+    binding = _check_binding({field: getattr(request, field) for field in _BINDING})
+
+    def work(tx: Transaction) -> SecretDetail:
+        old = _find_secret(tx, context, request.secret)
+        secret = replace(old, revision=old.revision + 1, **binding)
+        put_secret(tx, secret, replaces=old.revision, now=now)
+        after = "; ".join(f"{field} {', '.join(names)}" for field, names in binding.items() if names)
+        _add_audit_entry(tx, context, "bind", secret.name, reason=request.reason, after=after or "unbound")
+        users = tuple(_users(tx, context.namespace, secret.name))
+        return SecretDetail(secret=_to_summary(secret), used_by=users)
 
     return context.store.write(work)
 
@@ -151,10 +208,7 @@ def delete_secret(context: OperationContext, request: DeleteSecret) -> SecretDet
     """Remove a secret that no schedule uses."""
 
     def work(tx: Transaction) -> SecretDetail:
-        found = find_secrets(tx, context.namespace, [request.secret])
-        if not found:
-            known = [secret.name for secret in find_secrets(tx, context.namespace)]
-            raise not_found("secret", request.secret, known, list_command="secret list")
+        found = _find_secret(tx, context, request.secret)
         users = tuple(_users(tx, context.namespace, request.secret))
         if users:
             raise NotAllowed(
@@ -166,7 +220,7 @@ def delete_secret(context: OperationContext, request: DeleteSecret) -> SecretDet
             )
         tx.delete_object(SECRET, namespace=context.namespace, name=request.secret)
         _add_audit_entry(tx, context, "delete", request.secret, reason=request.reason)
-        return SecretDetail(secret=_to_summary(found[0]), used_by=())
+        return SecretDetail(secret=_to_summary(found), used_by=())
 
     return context.store.write(work)
 
@@ -206,7 +260,35 @@ def _to_summary(secret: Secret) -> SecretSummary:
         set_at=secret.set_at,
         set_by=secret.set_by,
         revision=secret.revision,
+        hosts=secret.hosts,
+        commands=secret.commands,
+        users=secret.users,
     )
+
+
+def _find_secret(tx: Transaction, context: OperationContext, name: str) -> Secret:
+    found = find_secrets(tx, context.namespace, [name])
+    if not found:
+        known = [secret.name for secret in find_secrets(tx, context.namespace)]
+        raise not_found("secret", name, known, list_command="secret list")
+    return found[0]
+
+
+def _check_binding(binding: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return the binding with host names in lower case; raises for a URL or a port."""
+    for host in binding.get("hosts", ()):
+        if _HOST.fullmatch(host) is None:
+            raise InvalidInput(
+                f"{host!r} is not a host name",
+                field="hosts",
+                value=host,
+                rule="a host name without scheme, port and path, or *.example.com",
+                fix="api.example.com",
+            )
+    return {
+        field: tuple(name.lower() if field == "hosts" else name for name in names)
+        for field, names in binding.items()
+    }
 
 
 def _check_count(tx: Transaction, context: OperationContext) -> None:

@@ -22,11 +22,11 @@ def check_schedule_zones(settings: Settings, schedule: Schedule) -> None:
 def check_zones_allowed(settings: Settings, zones: Iterable[str], *, field: str) -> None:
     """Reject a zone that is not in the settings' list; an empty list allows all."""
     for zone in zones:
-        if settings.zones and zone not in settings.zones:
+        if settings.allowed_zones and zone not in settings.allowed_zones:
             raise InvalidZone(
                 f"zone {zone} is not allowed here",
                 field=field,
                 value=zone,
-                rule=f"one of: {', '.join(settings.zones[:20])}",
-                fix=settings.zones[0],
+                rule=f"one of: {', '.join(settings.allowed_zones[:20])}",
+                fix=settings.allowed_zones[0],
             )

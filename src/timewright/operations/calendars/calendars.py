@@ -126,7 +126,11 @@ def put_named_calendar(context: OperationContext, request: PutCalendar) -> Calen
     calendar = _with_sources(calendar, request, now=now)
 
     def work(nested: OperationContext) -> CalendarDetail:
-        put_calendar(nested.store, calendar, by=nested.actor_with_reason(request.reason), now=now)
+        rows = nested.store.read(
+            lambda tx: tx.get_objects(CALENDAR, namespace=nested.namespace, names=[calendar.name])
+        )
+        if not rows or replace(_decode(rows[0]), revision=calendar.revision) != calendar:
+            put_calendar(nested.store, calendar, by=nested.actor_with_reason(request.reason), now=now)
         return nested.store.read(lambda tx: _read_detail(tx, nested.namespace, calendar.name))
 
     return in_transaction(context, work)

@@ -126,8 +126,8 @@ def _event(event: Preview, schedule: Schedule, *, now: datetime) -> Iterator[str
 
 
 def _shown_duration(schedule: Schedule) -> timedelta:
-    """Return the displayed duration: the time limit, at most 15 minutes, as the real one is unknown."""
-    return min(schedule.lease.time_limit, timedelta(minutes=15))
+    """Return the displayed duration: the time limit, else 5 minutes, as the real one is unknown."""
+    return min(schedule.lease.time_limit or timedelta(minutes=5), timedelta(minutes=15))
 
 
 def _stamp(at: datetime) -> str:

@@ -9,22 +9,31 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.moments import check_storable, format_instant
-from timewright.core.recurrence.triggers import ZONED_TRIGGERS, AnyOf
+from timewright.core.recurrence.triggers import zone_of
+from timewright.core.run.needs import needs_of_schedule
 from timewright.core.run.run import Attempt, Run, RunState
 from timewright.core.schedule.decision import Candidate, Source
 from timewright.core.schedule.schedule import Schedule
-from timewright.core.zones import load_zone
+from timewright.core.zones import local_time
 from timewright.ledger.lookups import load_calendars, load_terms
 from timewright.ledger.records.notes import occurrence_notes
+from timewright.ledger.records.offers import explain_placement
 from timewright.operations.context import OperationContext
 from timewright.operations.example_ids import FAILED_RUN
 from timewright.operations.explain.budget import explain_budget_ahead
 from timewright.operations.explain.dependencies import explain_links, explain_unmet
 from timewright.operations.explain.future import explain_unrecorded
 from timewright.operations.explain.idle import UnrecordedOccurrence
-from timewright.operations.explain.reasons import Remedy, RunContext, explain_skipped, policy_fields
+from timewright.operations.explain.reasons import (
+    Remedy,
+    RunContext,
+    explain_skipped,
+    list_instances_remedy,
+    policy_fields,
+)
 from timewright.operations.explain.run import explain_run_state
 from timewright.operations.explain.workflow_step import explain_workflow_step, run_label
+from timewright.operations.health.unplaced import is_due
 from timewright.operations.lookup import find_run, find_schedule
 from timewright.operations.registry import ObjectName, OperationRequest, operations
 from timewright.operations.views import RunSummary, summarize_run
@@ -110,6 +119,7 @@ def explain_schedule(context: OperationContext, request: ExplainSchedule) -> Exp
             "will be due, and then wait" if waits and unrecorded.status == "planned" else unrecorded.summary
         )
         unrecorded = replace(unrecorded, summary=phrase, because=(*unrecorded.because, *waits))
+        unrecorded = _with_placement(tx, record, unrecorded, now=now)
         return _with_note(tx, record.schedule, _explain_without_run(record, unrecorded, last=request.last))
 
     return context.store.read(work)
@@ -128,6 +138,20 @@ def explain_run(context: OperationContext, request: ExplainRun) -> Explanation:
         )
 
     return context.store.read(work)
+
+
+def _with_placement(
+    tx: Transaction, record: ScheduleRecord, unrecorded: UnrecordedOccurrence, *, now: datetime
+) -> UnrecordedOccurrence:
+    """Add why a due occurrence waits, if no live instance can run it."""
+    if not is_due(record, now=now) or unrecorded.at != record.progress.next_at:
+        return unrecorded
+    why = explain_placement(tx, needs_of_schedule(record.schedule), now=now)
+    if not why:
+        return unrecorded
+    summary = "is due, and waits for an instance that can run it"
+    remedies = (list_instances_remedy(),)
+    return replace(unrecorded, summary=summary, because=(why, *unrecorded.because), remedies=remedies)
 
 
 def _find_occurrence_run(tx: Transaction, record: ScheduleRecord, request: ExplainSchedule) -> Run | None:
@@ -228,7 +252,4 @@ def _local_time(schedule: Schedule | None, at: datetime | None) -> str:
     """Return the instant in the schedule's time zone."""
     if schedule is None or at is None:
         return ""
-    trigger = schedule.trigger
-    parts = trigger.triggers if isinstance(trigger, AnyOf) else (trigger,)
-    zones = [one.zone for one in parts if isinstance(one, ZONED_TRIGGERS)]
-    return at.astimezone(load_zone(zones[0] if zones else "UTC")).isoformat()
+    return local_time(at, zone_of(schedule.trigger) or "UTC")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from timewright.core.moments import ZERO, format_duration, format_instant
+from timewright.core.policies.policies import Retry
 from timewright.core.run.leasing import LimitUsage
 from timewright.core.run.run import Reason, Run, RunState
 from timewright.ledger.lookups import load_terms
+from timewright.ledger.records.offers import explain_placement
 from timewright.operations.explain.budget import explain_deferral
 from timewright.operations.explain.dependencies import explain_unmet, explain_waiting
 from timewright.operations.explain.reasons import (
@@ -52,6 +54,9 @@ def _ready(run_context: RunContext) -> ExplanationPart:
         return deferred
     if run.fire_at > now:
         why = "backoff after a failed attempt" if run.attempts else "jitter, spread or its requested time"
+        if run.deferred_since is not None:
+            until = format_instant(run.deferred_since + _retry(run_context).max_wait)
+            why = f"the work deferred it ({run.error}), which it may do until {until} without an attempt"
         return ExplanationPart(
             because=(f"it may start at {format_instant(run.fire_at)}: {why}",), policy=("jitter", "retry")
         )
@@ -64,9 +69,13 @@ def _ready(run_context: RunContext) -> ExplanationPart:
     if full:
         return ExplanationPart(
             because=tuple(_full_limit(name, usage) for name, usage in full.items()),
-            policy=("queue", "limits"),
+            policy=("queue", "limits", "max_running"),
             remedies=tuple(_raise_limit_remedy(name, usage) for name, usage in full.items()),
         )
+    lacking = "" if run.handoff else explain_placement(run_context.tx, run.needs, now=now)
+    if lacking:
+        remedies = (list_instances_remedy(),)
+        return ExplanationPart(because=(lacking,), policy=("target", "runs_on"), remedies=remedies)
     worker = f"a worker that leases from queue {run.queue}" if run.handoff else "an engine"
     waited = format_duration(max(now - run.fire_at, ZERO))
     lease_remedy = (
@@ -79,6 +88,8 @@ def _ready(run_context: RunContext) -> ExplanationPart:
 
 def _full_limit(name: str, usage: LimitUsage) -> str:
     kind, named = _limit_name(name)
+    if kind == "schedule":
+        return f"{usage.held} of its runs are running, and max_running is {usage.capacity}"
     return f"{kind} {named} is full: it allows {usage.capacity}, and {usage.held} are running"
 
 
@@ -86,6 +97,8 @@ def _raise_limit_remedy(name: str, usage: LimitUsage) -> Remedy:
     kind, named = _limit_name(name)
     if kind == "queue":
         return remedy("queue policy set", (kind, named), max_concurrent=usage.capacity + 1)
+    if kind == "schedule":
+        return remedy("schedule update", (kind, named), max_running=usage.capacity + 1)
     return remedy("limit set", (kind, named), max=usage.capacity + 1)
 
 
@@ -112,7 +125,7 @@ def _leased(run_context: RunContext) -> ExplanationPart:
     until = format_instant(run.lease_until) if run.lease_until else "its end"
     because = [f"{run.holder or 'an unknown holder'} has leased it since {since}, until {until}"]
     if run.lease_until is not None and run.lease_until <= run_context.now:
-        because.append("that lease has expired; an engine will reclaim it and count a failed attempt")
+        because.append("that lease has expired; an engine will reclaim it and count a loss")
     if run.cancel_at is not None:
         because.append(f"it was asked to stop at {format_instant(run.cancel_at)}: {run.reason}")
     return ExplanationPart(
@@ -158,6 +171,11 @@ def _parked(run_context: RunContext) -> ExplanationPart:
             f"{run.error or 'its lease expired without a report'}; the work may have been done",
             "with at_most_once, a person must decide what happened",
         ]
+    if run.reason == Reason.LOST:
+        because[0] = (
+            f"its lease or its process was lost {run.losses} times, and it is started again at most"
+            f" {_retry(run_context).max_losses} times; the last loss: {run.error or 'no message was stored'}"
+        )
     policy = ("delivery", "retry")
     return ExplanationPart(
         because=tuple(because), policy=policy, remedies=(remedy("run reset", ("run", run.id)),)
@@ -176,8 +194,11 @@ def _cancelled(run_context: RunContext) -> ExplanationPart:
 
 
 def _attempts_used(run_context: RunContext) -> str:
-    max_attempts = load_terms(run_context.tx, [run_context.run])[run_context.run.id].terms.retry.max_attempts
-    return f"{run_context.run.attempts} of {max_attempts} attempts were used"
+    return f"{run_context.run.attempts} of {_retry(run_context).max_attempts} attempts were used"
+
+
+def _retry(run_context: RunContext) -> Retry:
+    return load_terms(run_context.tx, [run_context.run])[run_context.run.id].terms.retry
 
 
 _EXPLAINERS: Mapping[RunState, Callable[[RunContext], ExplanationPart]] = {

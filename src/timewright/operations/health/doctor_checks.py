@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Literal
 
-from msgspec import Struct
-
+from timewright.core.finding import Finding
 from timewright.core.moments import DAY, format_duration
+from timewright.ledger.alerts.findings import CheckScope, checks
+from timewright.ports import Transaction
 from timewright.ports.host_info import HostInfo, PrivateFile, StoreStatus
 from timewright.settings import Settings
-
-CheckStatus = Literal["ok", "warn", "fail"]
 
 MIN_FREE_BYTES = 100 * 1024**2
 LOW_FREE_BYTES = 1024**3
@@ -25,19 +23,10 @@ _OTHERS_MASK = 0o077
 _WRITE_MASK = 0o022
 
 
-class DoctorFinding(Struct, frozen=True, kw_only=True):
-    """The result of one check: its status, a message and the fix."""
-
-    check: str
-    status: CheckStatus
-    message: str
-    fix: str = ""
-
-
-def host_findings(host_info: HostInfo, settings: Settings, *, now: datetime) -> Iterator[DoctorFinding]:
+def host_findings(host_info: HostInfo, settings: Settings, *, now: datetime) -> Iterator[Finding]:
     """Check everything that needs no rows of the store."""
-    yield DoctorFinding(
-        check="version", status="ok", message=f"timewright {host_info.version}, Python {host_info.python}"
+    yield Finding(
+        kind="version", severity="ok", sentence=f"timewright {host_info.version}, Python {host_info.python}"
     )
     yield from _store(host_info.store_status)
     yield from _schema(host_info.store_status)
@@ -48,27 +37,35 @@ def host_findings(host_info: HostInfo, settings: Settings, *, now: datetime) -> 
     yield _extras(host_info.extras, settings)
 
 
-def setting_findings(settings: Settings) -> Iterator[DoctorFinding]:
+@checks.add()
+def check_host(_tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
+    """Check host and store, where this process can see them, and the settings."""
+    if scope.host is not None:
+        yield from host_findings(scope.host, scope.settings, now=scope.now)
+    yield from setting_findings(scope.settings)
+
+
+def setting_findings(settings: Settings) -> Iterator[Finding]:
     """Check the settings for risks."""
     if settings.shell:
-        yield DoctorFinding(
-            check="shell",
-            status="warn",
-            message="shell targets are on: everyone who may write schedules can run commands as this user",
-            fix="set shell: false, unless you trust everyone who may write schedules",
+        yield Finding(
+            kind="shell",
+            severity="warn",
+            sentence="shell targets are on: everyone who may write schedules can run commands as this user",
+            remedy="set shell: false, unless you trust everyone who may write schedules",
         )
     else:
-        yield DoctorFinding(check="shell", status="ok", message="shell targets are off")
+        yield Finding(kind="shell", severity="ok", sentence="shell targets are off")
     if settings.bind not in LOOPBACK_HOSTS and not settings.tls_cert and not settings.behind_proxy:
-        yield DoctorFinding(
-            check="bind",
-            status="warn",
-            message=f"the HTTP server listens on {settings.bind} without TLS: API keys can be intercepted",
-            fix="set tls_cert and tls_key, or behind_proxy: true if a proxy terminates TLS",
+        yield Finding(
+            kind="bind",
+            severity="warn",
+            sentence=f"the HTTP server listens on {settings.bind} without TLS: API keys can be intercepted",
+            remedy="set tls_cert and tls_key, or behind_proxy: true if a proxy terminates TLS",
         )
 
 
-def _store(condition: StoreStatus) -> Iterator[DoctorFinding]:
+def _store(condition: StoreStatus) -> Iterator[Finding]:
     wrong = {
         name: value
         for name, value in condition.settings.items()
@@ -78,124 +75,124 @@ def _store(condition: StoreStatus) -> Iterator[DoctorFinding]:
     if wrong:
         name, value = next(iter(wrong.items()))
         wanted = condition.required_settings[name]
-        yield DoctorFinding(
-            check="store",
-            status="fail",
-            message=f"{condition.engine} runs with {name} = {value}: a power failure loses writes",
-            fix=f"set {name} to {wanted} and restart the database",
+        yield Finding(
+            kind="store",
+            severity="fail",
+            sentence=f"{condition.engine} runs with {name} = {value}: a power failure loses writes",
+            remedy=f"set {name} to {wanted} and restart the database",
         )
     else:
         parts = [condition.engine, settings_text, condition.file_system]
         if condition.free_bytes is not None:
             parts.append(f"{format_bytes(condition.free_bytes)} free")
-        yield DoctorFinding(check="store", status="ok", message=", ".join(part for part in parts if part))
+        yield Finding(kind="store", severity="ok", sentence=", ".join(part for part in parts if part))
     yield from _free_space(condition)
     if "fsync" in condition.settings and not condition.pooled:
         yield _notify(condition.notified_after)
     if condition.pooled:
-        yield DoctorFinding(
-            check="pooler",
-            status="warn",
-            message="the connection goes through a pooler: NOTIFY does not work, so engines poll",
-            fix="connect directly to the server; through the pooler, changes are noticed within two seconds",
+        yield Finding(
+            kind="pooler",
+            severity="warn",
+            sentence="the connection goes through a pooler: NOTIFY does not work, so engines poll",
+            remedy="connect directly to the server; through it, changes are noticed within two seconds",
         )
 
 
-def _notify(seconds: float | None) -> DoctorFinding:
+def _notify(seconds: float | None) -> Finding:
     """Check that NOTIFY works; without it engines poll, and notice changes later."""
     if seconds is not None:
-        return DoctorFinding(
-            check="notify", status="ok", message=f"NOTIFY arrives within {seconds * 1000:.0f} ms"
+        return Finding(
+            kind="notify", severity="ok", sentence=f"NOTIFY arrives within {seconds * 1000:.0f} ms"
         )
-    return DoctorFinding(
-        check="notify",
-        status="warn",
-        message="NOTIFY does not arrive, so engines poll",
-        fix="connect directly, without the pooler or proxy that drops it",
+    return Finding(
+        kind="notify",
+        severity="warn",
+        sentence="NOTIFY does not arrive, so engines poll",
+        remedy="connect directly, without the pooler or proxy that drops it",
     )
 
 
-def _free_space(condition: StoreStatus) -> Iterator[DoctorFinding]:
+def _free_space(condition: StoreStatus) -> Iterator[Finding]:
     free, held = condition.free_bytes, condition.store_bytes or 0
     if free is not None and free < LOW_FREE_BYTES:
         is_critical = free < MIN_FREE_BYTES
-        yield DoctorFinding(
-            check="space",
-            status="fail" if is_critical else "warn",
-            message=f"{format_bytes(free)} are free on the store's disk; the store uses {format_bytes(held)}",
-            fix="free some space, or keep less history: keep_history: 7d",
+        yield Finding(
+            kind="space",
+            severity="fail" if is_critical else "warn",
+            sentence=f"{format_bytes(free)} free on the store's disk; the store uses {format_bytes(held)}",
+            remedy="free some space, or keep less history: keep_history: 7d",
         )
     log = condition.wal_bytes or 0
     if log > LARGE_WAL_BYTES:
-        yield DoctorFinding(
-            check="log",
-            status="warn",
-            message=f"the write-ahead log has {format_bytes(log)}: a long read prevents its truncation",
-            fix="end the process with the long read transaction",
+        yield Finding(
+            kind="log",
+            severity="warn",
+            sentence=f"the write-ahead log has {format_bytes(log)}: a long read prevents its truncation",
+            remedy="end the process with the long read transaction",
         )
 
 
-def _schema(condition: StoreStatus) -> Iterator[DoctorFinding]:
+def _schema(condition: StoreStatus) -> Iterator[Finding]:
     missing = condition.pending_migrations
     if missing:
-        yield DoctorFinding(
-            check="schema",
-            status="fail",
-            message=f"{len(missing)} migrations are missing: {', '.join(missing)}",
-            fix="timewright backup FILE, then timewright migrate",
+        yield Finding(
+            kind="schema",
+            severity="fail",
+            sentence=f"{len(missing)} migrations are missing: {', '.join(missing)}",
+            remedy="timewright backup FILE, then timewright migrate",
         )
     else:
-        yield DoctorFinding(check="schema", status="ok", message=f"schema {condition.schema}, up to date")
+        yield Finding(kind="schema", severity="ok", sentence=f"schema {condition.schema}, up to date")
 
 
-def _clock(condition: StoreStatus, *, now: datetime) -> Iterator[DoctorFinding]:
+def _clock(condition: StoreStatus, *, now: datetime) -> Iterator[Finding]:
     offset = condition.clock_offset
     if offset is None:
         return
     ahead = format_duration(timedelta(milliseconds=round(abs(offset) * 1000)))
     if abs(offset) >= WARN_CLOCK_OFFSET_S:
         direction = "ahead of" if offset > 0 else "behind"
-        yield DoctorFinding(
-            check="clock",
-            status="fail" if abs(offset) >= FAIL_CLOCK_OFFSET_S else "warn",
-            message=f"the store's clock is {ahead} {direction} this machine's ({now:%Y-%m-%d %H:%M:%S} UTC)",
-            fix="synchronise both with NTP, for example chrony or systemd-timesyncd",
+        yield Finding(
+            kind="clock",
+            severity="fail" if abs(offset) >= FAIL_CLOCK_OFFSET_S else "warn",
+            sentence=f"the store's clock is {ahead} {direction} this machine's ({now:%Y-%m-%d %H:%M:%S} UTC)",
+            remedy="synchronise both with NTP, for example chrony or systemd-timesyncd",
         )
     else:
-        yield DoctorFinding(
-            check="clock", status="ok", message=f"the clocks of the store and this machine agree ({ahead})"
+        yield Finding(
+            kind="clock", severity="ok", sentence=f"the clocks of the store and this machine agree ({ahead})"
         )
 
 
-def zone_data_finding(used: str, bundled: str, *, now: datetime) -> DoctorFinding:
+def zone_data_finding(used: str, bundled: str, *, now: datetime) -> Finding:
     """Check that the time zone data is recent: the system's if present, else the bundled."""
     name = used or bundled
     if not name:
-        return DoctorFinding(
-            check="zones",
-            status="fail",
-            message="there is no time zone data",
-            fix="pip install --upgrade tzdata",
+        return Finding(
+            kind="zones",
+            severity="fail",
+            sentence="there is no time zone data",
+            remedy="pip install --upgrade tzdata",
         )
     if used and bundled and used < bundled:
-        return DoctorFinding(
-            check="zones",
-            status="warn",
-            message=f"the system's zone data {used} is older than the bundled {bundled}",
-            fix='update the system\'s tzdata, or set PYTHONTZPATH="" to use the bundled data',
+        return Finding(
+            kind="zones",
+            severity="warn",
+            sentence=f"the system's zone data {used} is older than the bundled {bundled}",
+            remedy='update the system\'s tzdata, or set PYTHONTZPATH="" to use the bundled data',
         )
     if now.year - int(name[:4]) > 1:
-        return DoctorFinding(
-            check="zones",
-            status="warn",
-            message=f"zone data {name} is outdated: rules have changed since {name[:4]}",
-            fix="pip install --upgrade tzdata, and update the system's tzdata",
+        return Finding(
+            kind="zones",
+            severity="warn",
+            sentence=f"zone data {name} is outdated: rules have changed since {name[:4]}",
+            remedy="pip install --upgrade tzdata, and update the system's tzdata",
         )
     where = "system" if used else "bundled"
-    return DoctorFinding(check="zones", status="ok", message=f"zone data {name} ({where})")
+    return Finding(kind="zones", severity="ok", sentence=f"zone data {name} ({where})")
 
 
-def file_finding(file: PrivateFile) -> DoctorFinding:
+def file_finding(file: PrivateFile) -> Finding:
     """Check the permissions of a file: settings may be readable by others, keys and stores may not."""
     shared = file.mode & (_WRITE_MASK if file.label == "settings" else _OTHERS_MASK)
     if not file.owned_by_us:
@@ -204,31 +201,33 @@ def file_finding(file: PrivateFile) -> DoctorFinding:
         message = "can be written by others" if shared & _WRITE_MASK else "can be read by others"
         fix = f"chmod {'go-w' if file.label == 'settings' else 'go-rwx'} {file.path}"
     else:
-        return DoctorFinding(
-            check=file.label, status="ok", message=f"{file.label} {file.path}: only its owner has access"
+        return Finding(
+            kind=file.label, severity="ok", sentence=f"{file.label} {file.path}: only its owner has access"
         )
     bad = not file.owned_by_us or shared & _WRITE_MASK or file.label == "key"
-    return DoctorFinding(
-        check=file.label,
-        status="fail" if bad else "warn",
-        message=f"{file.label} {file.path} {message}",
-        fix=fix,
+    return Finding(
+        kind=file.label,
+        severity="fail" if bad else "warn",
+        sentence=f"{file.label} {file.path} {message}",
+        remedy=fix,
     )
 
 
-def _extras(extras: dict[str, bool], settings: Settings) -> DoctorFinding:
+def _extras(extras: dict[str, bool], settings: Settings) -> Finding:
     if settings.trace and not extras.get("otel", False):
-        return DoctorFinding(
-            check="extras",
-            status="fail",
-            message="trace is on, but the extra for tracing is not installed",
-            fix='pip install "timewright[otel]"',
+        return Finding(
+            kind="extras",
+            severity="fail",
+            sentence="trace is on, but the extra for tracing is not installed",
+            remedy='pip install "timewright[otel]"',
         )
     installed = [name for name, has in extras.items() if has]
     missing = [name for name, has in extras.items() if not has]
     message = f"extras: {', '.join(installed) or 'none'}"
-    return DoctorFinding(
-        check="extras", status="ok", message=message + (f" (without {', '.join(missing)})" if missing else "")
+    return Finding(
+        kind="extras",
+        severity="ok",
+        sentence=message + (f" (without {', '.join(missing)})" if missing else ""),
     )
 
 

@@ -7,15 +7,13 @@ from typing import Literal
 
 from msgspec import Struct
 
-from timewright.core.moments import SECOND
+from timewright.core.moments import DAY
 from timewright.ledger.leader import current_leader
-from timewright.ledger.records.instances import InstanceHeartbeat, read_instances
+from timewright.ledger.records.instances import MAX_INSTANCES, InstanceHeartbeat, is_alive, read_instances
 from timewright.operations.context import OperationContext
 from timewright.operations.registry import OperationRequest, operations
 
-MAX_INSTANCES = 1000
-# An instance sends a heartbeat every 15 s; after three missed ones it is silent.
-SILENT_AFTER = 50 * SECOND
+SHOWN_FOR = DAY
 
 
 class ListInstances(OperationRequest, frozen=True, kw_only=True):
@@ -55,12 +53,8 @@ def list_instances(context: OperationContext, _request: ListInstances) -> Instan
     seen, leader = context.store.read(
         lambda tx: (read_instances(tx, limit=MAX_INSTANCES), current_leader(tx, now=now))
     )
-    return InstanceList(instances=tuple(_to_summary(one, leader=leader, now=now) for one in seen))
-
-
-def is_alive(seen: InstanceHeartbeat, *, now: datetime) -> bool:
-    """Return whether an instance sent a heartbeat recently and has not stopped."""
-    return not seen.instance.stopped and now - seen.at <= SILENT_AFTER
+    recent = (one for one in seen if now - one.at <= SHOWN_FOR)
+    return InstanceList(instances=tuple(_to_summary(one, leader=leader, now=now) for one in recent))
 
 
 def _to_summary(seen: InstanceHeartbeat, *, leader: str, now: datetime) -> InstanceSummary:

@@ -1,17 +1,25 @@
-"""Check whether a running instance has the function that a schedule calls."""
+"""Check whether a schedule can run: its function, broker, address and limits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator
 from datetime import datetime
 from difflib import get_close_matches
+from ipaddress import ip_address, ip_network
+from urllib.parse import urlsplit
 
-from timewright.core.target import AnyTarget, Call
-from timewright.ledger.records.instances import read_instances
+from timewright.core.finding import Finding
+from timewright.core.run.needs import needs_of_schedule
+from timewright.core.schedule.schedule import Schedule
+from timewright.core.target import AnyTarget, Call, Http, Publish
+from timewright.ledger.alerts.findings import CheckScope, checks
+from timewright.ledger.lookups import LIMIT
+from timewright.ledger.records.instances import is_alive
+from timewright.ledger.records.offers import read_offers
 from timewright.operations.context import OperationContext
-from timewright.operations.health.doctor_checks import DoctorFinding
-from timewright.operations.health.instances import MAX_INSTANCES, is_alive
 from timewright.ports import Transaction
+from timewright.settings import Settings
 
 
 def function_warnings(context: OperationContext, target: AnyTarget, *, now: datetime) -> tuple[str, ...]:
@@ -22,7 +30,7 @@ def function_warnings(context: OperationContext, target: AnyTarget, *, now: date
     own = context.known_functions() if context.known_functions is not None else frozenset[str]()
     if not isinstance(target, Call) or target.name in own:
         return ()
-    known = context.store.read(lambda tx: _functions_of_live_instances(tx, now=now))
+    known = context.store.read(lambda tx: functions_of_live_instances(tx, now=now))
     if known is None or target.name in known:
         return ()
     near = get_close_matches(target.name[:255], known, n=1, cutoff=0.5)
@@ -30,22 +38,61 @@ def function_warnings(context: OperationContext, target: AnyTarget, *, now: date
     return (f"no running instance has a function {target.name!r}{suggestion}",)
 
 
-def broken_function_findings(broken: Mapping[str, str]) -> Iterator[DoctorFinding]:
-    """Find functions of installed packages that cannot be used."""
-    for name, why in sorted(broken.items()):
-        yield DoctorFinding(
-            check="functions",
-            status="warn",
-            message=f"the function {name!r} of an installed package cannot be used: {why}",
-            fix="fix or remove the package, or set entry_points: false",
+def run_warnings(context: OperationContext, schedule: Schedule, *, now: datetime) -> Iterator[str]:
+    """Yield why runs of a schedule will not start or will fail, as far as it can be known now."""
+    target, settings = schedule.target, context.settings
+    if isinstance(target, Publish):
+        live = [one.offer for one in context.store.read(read_offers) if is_alive(one.seen, now=now)]
+        needs = needs_of_schedule(schedule)
+        is_off = all(one.lacks(needs) for one in live) if live else not settings.publish
+        if is_off:
+            broker = target.to
+            yield f"publishing to {broker} is off; allow it where it runs: timewright up --publish {broker}"
+    if isinstance(target, Http):
+        yield from _guarded_address(settings, target.url)
+    if schedule.limits:
+        known = {
+            row.name
+            for row in context.store.read(
+                lambda tx: tx.get_objects(LIMIT, namespace=schedule.namespace, names=sorted(schedule.limits))
+            )
+        }
+        for name in sorted(set(schedule.limits) - known):
+            yield (
+                f"limit {name!r} is not set, so it allows one run at a time;"
+                f" set it with: timewright limit set {shlex.quote(name)} --max 5"
+            )
+
+
+def _guarded_address(settings: Settings, url: str) -> Iterator[str]:
+    """Warn about an address that requests may not go to: private, or this machine where that is off."""
+    try:
+        address = ip_address(urlsplit(url).hostname or "")
+    except ValueError:
+        return
+    allowed = any(address in ip_network(rule.cidr) for rule in settings.egress.allow)
+    if not (address.is_global or allowed or (address.is_loopback and settings.local)):
+        yield (
+            f"requests to {address} are refused, because it is not a public address;"
+            f" allow it where it runs: egress = {{allow = [{{cidr = '{address}/{address.max_prefixlen}'}}]}}"
         )
 
 
-def _functions_of_live_instances(tx: Transaction, *, now: datetime) -> frozenset[str] | None:
+@checks.add()
+def check_broken_functions(_tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
+    """Find functions of installed packages that cannot be used."""
+    for name, why in sorted(scope.broken_functions.items()):
+        yield Finding(
+            kind="functions",
+            severity="warn",
+            sentence=f"the function {name!r} of an installed package cannot be used: {why}",
+            remedy="fix or remove the package, or set entry_points: false",
+        )
+
+
+def functions_of_live_instances(tx: Transaction, *, now: datetime) -> frozenset[str] | None:
     """Return the functions of all live instances; None if there is none, or one does not report them."""
-    reported = [
-        seen.instance.functions for seen in read_instances(tx, limit=MAX_INSTANCES) if is_alive(seen, now=now)
-    ]
+    reported = [one.offer.functions for one in read_offers(tx) if is_alive(one.seen, now=now)]
     if not reported or None in reported:
         return None
     return frozenset(name for names in reported for name in names or ())

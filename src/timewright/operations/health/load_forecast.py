@@ -65,8 +65,8 @@ class HourForecast(Struct, frozen=True, kw_only=True):
 class Herd(Struct, frozen=True, kw_only=True):
     """Schedules that start in the same minute, and commands that would spread them.
 
-    `spread` is the largest jitter proposed; `after` is how many would still start in the busiest minute;
-    `more` means that the herd has further schedules.
+    `spread` is the largest jitter proposed, `spreads` has that of each; `after` is how many would still start
+    in the busiest minute; `more` means that the herd has further schedules.
     """
 
     at: datetime
@@ -74,6 +74,7 @@ class Herd(Struct, frozen=True, kw_only=True):
     spread: timedelta
     after: int
     commands: tuple[str, ...]
+    spreads: dict[str, timedelta] = field(default_factory=dict)
     more: bool = False
 
 
@@ -132,6 +133,16 @@ def forecast_load(context: OperationContext, request: ForecastLoad) -> LoadForec
         )
 
     return context.store.read(work)
+
+
+def find_herds(tx: Transaction, namespace: str, *, now: datetime) -> tuple[Herd, ...]:
+    """Return the herds of the next day."""
+    which = ScheduleFilter(namespace=namespace, state=ScheduleState.ACTIVE, limit=MAX_SCHEDULES)
+    finder = _HerdFinder()
+    for record in tx.find_schedules(which).rows:
+        upcoming = list(_starts(tx, record, now=now, until=now + DAY))
+        finder.add(record, _herd_instants(record, upcoming, now=now))
+    return finder.herds()
 
 
 class _HourCounts:
@@ -206,6 +217,7 @@ class _HerdFinder:
             spread=max(spreads.values()),
             after=max(after.values()),
             commands=tuple(_spread_command(name, spreads[name]) for name in shown),
+            spreads={name: spreads[name] for name in shown},
             more=len(names) > len(shown),
         )
 

@@ -6,11 +6,14 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from timewright.core.moments import MINUTE
+from timewright.core.finding import Finding
+from timewright.core.moments import MINUTE, format_duration
 from timewright.core.run.run import Run, RunState
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import InvalidDuration
 from timewright.operations.context import OperationContext
+from timewright.operations.health.pauses import clock_findings
+from timewright.operations.health.unplaced import REMEDY, find_unplaced
 from timewright.operations.registry import OperationRequest, operations
 from timewright.operations.views import schedule_names_of
 from timewright.ports import RunFilter, ScheduleFilter, Transaction
@@ -26,22 +29,13 @@ class ListOverdue(OperationRequest, frozen=True, kw_only=True):
     tolerance: timedelta = MINUTE
 
 
-class OverdueItem(Struct, frozen=True, kw_only=True):
-    """A schedule that was not admitted in time, or a run that was not started in time."""
-
-    schedule: str
-    run: str
-    since: datetime
-    late_by: timedelta
-
-
 class OverdueReport(Struct, frozen=True, kw_only=True):
     """Whether something is overdue, and the most overdue items, at most 100."""
 
     overdue: bool
     now: datetime
     tolerance: timedelta
-    late: tuple[OverdueItem, ...]
+    late: tuple[Finding, ...]
 
 
 @operations.add("", "overdue", ListOverdue, scope="read", examples=({}, {"tolerance": "5m"}))
@@ -59,13 +53,32 @@ def list_overdue(context: OperationContext, request: ListOverdue) -> OverdueRepo
         # The earliest wake-up is one indexed read; scan the schedules only if that is late.
         none_late = earliest is None or earliest >= before
         found = [*([] if none_late else _schedules(tx, context, before)), *_runs(tx, context, before)]
+        unplaced = [one for one in find_unplaced(tx, context.namespace, now=now) if one.since < before]
+        reasons = {one.run or one.schedule: one.why for one in unplaced}
+        found += [(one.since, one.schedule, "") for one in unplaced if not one.run]
         late = tuple(
-            OverdueItem(schedule=schedule, run=run, since=since, late_by=now - since)
-            for since, schedule, run in sorted(found)[:MAX_ITEMS_SHOWN]
+            _late_finding(schedule, run, since, why=reasons.get(run or schedule, ""), now=now)
+            for since, schedule, run in sorted(set(found))[:MAX_ITEMS_SHOWN]
         )
+        late = (*clock_findings(tx, now=now), *late)
         return OverdueReport(overdue=bool(late), now=now, tolerance=request.tolerance, late=late)
 
     return context.store.read(work)
+
+
+def _late_finding(schedule: str, run: str, since: datetime, *, why: str, now: datetime) -> Finding:
+    late_by = format_duration(timedelta(seconds=round((now - since).total_seconds())))
+    what = f"a run of {schedule} is ready and has not started" if run else f"{schedule} was not admitted"
+    return Finding(
+        kind="late",
+        subject=f"schedule {schedule}",
+        since=since,
+        severity="fail",
+        sentence=f"{what} for {late_by}{f': {why}' if why else ''}",
+        remedy=REMEDY if why else "timewright up, or start another timewright worker",
+        schedule=schedule,
+        run=run,
+    )
 
 
 def _schedules(

@@ -12,13 +12,14 @@ from timewright.core.moments import from_micros, to_micros
 from timewright.operations.context import OperationContext
 from timewright.operations.registry import OperationRequest, operations
 from timewright.ports import Transaction
-from timewright.verification import Finding, History, Report, check
+from timewright.verification import History, InvariantResult, Report, check
 from timewright.verification.oracle.times import id_created_at
 from timewright.verification.rows import (
     AttemptRow,
     AuditRow,
     BudgetAccountRow,
     BudgetChargeRow,
+    IncidentRow,
     LimitHoldRow,
     LimitRow,
     ObjectRow,
@@ -133,6 +134,7 @@ class _HistoryReader:
             audit=tuple(self._all(AuditRow, most=MAX_AUDIT_ROWS)),
             accounts=tuple(row for row in self._all(BudgetAccountRow) if self._is_own_name(row.budget)),
             charges=self._charges(),
+            incidents=tuple(self._all(IncidentRow)),
             meta=dict(self._meta()),
         )
 
@@ -213,7 +215,7 @@ def _to_result(report: Report) -> VerificationResult:
     )
 
 
-def _checked(finding: Finding) -> PromiseCheck:
+def _checked(finding: InvariantResult) -> PromiseCheck:
     return PromiseCheck(
         promise=finding.invariant,
         name=finding.name,

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from timewright.access.secret_records import read_secret_value
+from timewright.core.target import SECRET_PREFIX, SecretDestination
 from timewright.errors import NotFound
 from timewright.operations.access.authentication import require_auth_cache
 from timewright.operations.context import OperationContext
 
-SECRET_PREFIX = "secret://"  # noqa: S105 - how a reference begins
 ENV_PREFIX = "env:"
 
 
-def read_advisor_key(context: OperationContext, reference: str, *, environment: Mapping[str, str]) -> str:
-    """Return the API key that a reference names; an empty reference returns an empty key."""
+def read_advisor_key(
+    context: OperationContext, reference: str, *, host: str, environment: Mapping[str, str]
+) -> str:
+    """Return the API key that a reference names, for the model's host; an empty reference is an empty key."""
     if reference.startswith(SECRET_PREFIX):
         name = reference.removeprefix(SECRET_PREFIX)
         keyring = require_auth_cache(context).keyring
-        return read_secret_value(context.store, keyring, namespace=context.namespace, name=name)
+        destination = SecretDestination("host", host)
+        return read_secret_value(
+            context.store, keyring, namespace=context.namespace, name=name, destination=destination
+        )
     if not reference:
         return ""
     name = reference.removeprefix(ENV_PREFIX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
@@ -154,18 +155,25 @@ def list_queue_names(tx: Transaction, namespace: str) -> list[str]:
 
 def register_queue(context: OperationContext, queue: str, *, now: datetime) -> None:
     """Record that a queue exists, so that it is listed."""
+    register_queues(context, {queue}, now=now)
+
+
+def register_queues(context: OperationContext, queues: Iterable[str], *, now: datetime) -> None:
+    """Record that queues exist, so that they are listed."""
+    names, namespace = sorted(queues), context.namespace
 
     def work(tx: Transaction) -> None:
-        if not tx.get_objects(QUEUE_NAME_KIND, namespace=context.namespace, names=[queue]):
-            tx.put_objects(
-                [
-                    StoredObject(
-                        kind=QUEUE_NAME_KIND, namespace=context.namespace, name=queue, body=b"{}", at=now
-                    )
-                ]
-            )
+        known = {row.name for row in tx.get_objects(QUEUE_NAME_KIND, namespace=namespace, names=names)}
+        new = [name for name in names if name not in known]
+        tx.put_objects(
+            [
+                StoredObject(kind=QUEUE_NAME_KIND, namespace=namespace, name=name, body=b"{}", at=now)
+                for name in new
+            ]
+        )
 
-    context.store.write(work)
+    if names:
+        context.store.write(work)
 
 
 def _reject_if_in_file(context: OperationContext, queue: str) -> None:

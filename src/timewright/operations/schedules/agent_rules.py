@@ -12,15 +12,10 @@ from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.errors import NotAllowed, OverQuota
 from timewright.ledger.approvals import hold_for_approval
 from timewright.ledger.records.namespaces import Namespace, read_namespace
+from timewright.operations.access.agent_permissions import is_agent, needs_approval
+from timewright.operations.access.callers import AGENT_ORIGIN
 from timewright.operations.context import OperationContext
 from timewright.ports import ScheduleRecord
-
-AGENT_ORIGIN = "agent"
-
-
-def is_agent(context: OperationContext) -> bool:
-    """Return whether the caller is an agent."""
-    return context.by.origin == AGENT_ORIGIN
 
 
 def apply_agent_end(context: OperationContext, schedule: Schedule, *, now: datetime) -> Schedule:
@@ -56,16 +51,14 @@ def keep_agent_end(
 
 def hold_for_approval_if_required(context: OperationContext, schedule: Schedule, *, now: datetime) -> None:
     """Hold an agent's new schedule for approval, if the namespace requires that."""
-    if is_agent(context) and _quotas(context).agent_approval:
+    if needs_approval(context):
         by = context.actor_with_reason("created by an agent")
         context.notify(hold_for_approval(context.store, schedule.id, by=by, now=now).facts)
 
 
 def check_agent_edit(context: OperationContext, record: ScheduleRecord) -> None:
     """Reject an agent's edit of an approved schedule, if the namespace requires approval."""
-    if record.progress.state is ScheduleState.PENDING_APPROVAL or not is_agent(context):
-        return
-    if _quotas(context).agent_approval:
+    if record.progress.state is not ScheduleState.PENDING_APPROVAL and needs_approval(context):
         raise NotAllowed(
             f"schedule {record.schedule.name} is approved, and an agent may not edit it",
             field="schedule",

@@ -14,13 +14,14 @@ from timewright.errors import Forbidden
 from timewright.ledger.approvals import approve, progress_after_approval, reject
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.replan import ChangeResult
+from timewright.operations.access.agent_permissions import is_agent
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.lookup import find_schedule
 from timewright.operations.pagination import paginate
 from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
-from timewright.operations.schedules.agent_rules import is_agent
 from timewright.operations.schedules.writes import read_schedule_detail
 from timewright.operations.views import ScheduleDetail
+from timewright.operations.workflows.workflow_approvals import PendingVersion, pending_versions
 from timewright.ports import Page, ScheduleFilter, ScheduleRecord, Transaction
 
 SHOWN_OCCURRENCES = 5
@@ -56,15 +57,16 @@ class PendingSchedule(Struct, frozen=True, kw_only=True):
 
 
 class ApprovalList(Struct, frozen=True, kw_only=True):
-    """A page of schedules that wait for approval, by name."""
+    """A page of schedules that wait for approval, by name; the first page also has workflow versions."""
 
     approvals: tuple[PendingSchedule, ...]
+    workflows: tuple[PendingVersion, ...] = ()
     cursor: str = ""
 
 
 @operations.add("approval", "list", ListApprovals, scope="read", examples=({},))
 def list_approvals(context: OperationContext, request: ListApprovals) -> ApprovalList:
-    """List schedules created by agents that wait for approval; they do not run until then."""
+    """List schedules and workflow versions of agents that wait for approval; they do not run until then."""
     now = context.now()
 
     def work(tx: Transaction) -> ApprovalList:
@@ -75,7 +77,11 @@ def list_approvals(context: OperationContext, request: ListApprovals) -> Approva
             return tx.find_schedules(which)
 
         rows, cursor = paginate(context, request, find)
-        return ApprovalList(approvals=tuple(_pending(tx, record, now=now) for record in rows), cursor=cursor)
+        return ApprovalList(
+            approvals=tuple(_pending(tx, record, now=now) for record in rows),
+            workflows=() if request.cursor else tuple(pending_versions(tx, context.namespace)),
+            cursor=cursor,
+        )
 
     return context.store.read(work)
 

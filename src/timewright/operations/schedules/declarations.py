@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from timewright.core.input.decode import decode_schedule
+from timewright.core.input.decode import decode, decode_schedule
 from timewright.core.input.encoding import encode
 from timewright.core.input.input_errors import input_error
+from timewright.core.input.names import check_name
 from timewright.core.moments import MIN_STORED_INSTANT
-from timewright.core.recurrence.trigger import Trigger
-from timewright.core.recurrence.triggers import AnyTrigger, Every, Once
+from timewright.core.recurrence.trigger import Trigger, ZonedTrigger
+from timewright.core.recurrence.triggers import AnyOf, AnyTrigger, Every, Once
+from timewright.core.target import AnyTarget, Call
+from timewright.core.zones import name_of_zone
+from timewright.ledger.records.owners import definition_digest
 from timewright.settings import Settings
 
 CRON_FIELDS = frozenset({"zone", "timezone", "tz", "dst"})
@@ -30,15 +34,26 @@ def encode_trigger(when: Any) -> Any:
     if isinstance(when, datetime):
         return encode(Once(when))
     if isinstance(when, Trigger):
-        return encode(when)
+        return _encode_struct(when)
     if isinstance(when, list | tuple):
         return [encode_trigger(one) for one in when]
     fix = 'write it with a trigger: @app.schedule(every("5m"))' if callable(when) else 'every("5m")'
     raise input_error("trigger", when, "is not a trigger", rule=_RULE, fix=fix)
 
 
+def _encode_struct(trigger: Trigger) -> dict[str, Any]:
+    """Return a trigger as a mapping, without a zone that it does not name."""
+    if isinstance(trigger, AnyOf):
+        return {"kind": "any_of", "triggers": [_encode_struct(one) for one in trigger.triggers]}
+    encoded = encode(trigger)
+    if isinstance(trigger, ZonedTrigger) and not trigger.names_zone:
+        del encoded["zone"]
+    return encoded
+
+
 def request_fields(when: Any, policies: dict[str, Any]) -> dict[str, Any]:
     """Return the request fields of a trigger and its policies."""
+    policies = {name: name_of_zone(value) for name, value in policies.items()}
     if isinstance(policies.get("retry"), int):
         policies = {**policies, "retry": {"max_attempts": policies["retry"]}}
     # With a text trigger, these fields belong to a cron expression.
@@ -48,9 +63,12 @@ def request_fields(when: Any, policies: dict[str, Any]) -> dict[str, Any]:
 
 
 def build_declaration(
-    name: str, when: Any, policies: dict[str, Any], *, settings: Settings
+    name: str, when: Any, policies: dict[str, Any], *, settings: Settings, valid_shapes: set[str]
 ) -> dict[str, Any]:
-    """Return the request that stores a function as a schedule; raises at once if it can never be valid."""
+    """Return the request that stores a function as a schedule; raises at once if it can never be valid.
+
+    `valid_shapes` are those of earlier declarations, which need no second check.
+    """
     if "id" in policies:
         fix = f"name={str(policies['id'])!r}"
         raise input_error("id", policies["id"], "is given", rule="a schedule is known by its name", fix=fix)
@@ -62,6 +80,10 @@ def build_declaration(
         raise input_error("args", args, "have no names", rule="arguments are given by name", fix=fix)
     called = {"kind": "call", "name": name, "args": args} if args else {"call": name}
     request = {"name": name, "target": called, **request_fields(when, policies)}
+    shape = definition_shape(request)
+    if shape in valid_shapes and decode_call(request) is not None:
+        check_name(name)
+        return request
     # Whether an instant has passed is checked on storing: it may have been stored long ago.
     decode_schedule(
         {key: value for key, value in request.items() if key not in ("reason", "force", "revision")},
@@ -70,4 +92,19 @@ def build_declaration(
         floor=settings.interval_floor,
         defaults=settings.schedule_defaults,
     )
+    valid_shapes.add(shape)
     return request
+
+
+def decode_call(fields: Mapping[str, Any]) -> Call | None:
+    """Return the target of a declared function, which can be decoded apart from the other fields."""
+    target = fields.get("target")
+    if type(target) is not dict or not (target.keys() == {"call"} or target.get("kind") == "call"):
+        return None
+    found = decode(target, AnyTarget, field="target")
+    return found if isinstance(found, Call) else None
+
+
+def definition_shape(fields: Mapping[str, Any]) -> str:
+    """Return what two drafts have in common that differ only in name and target."""
+    return definition_digest({key: fields[key] for key in fields if key not in ("name", "target")})

@@ -9,17 +9,16 @@ from msgspec import Meta, Struct
 
 from timewright.core.run.run import Run
 from timewright.errors import Conflict
-from timewright.ledger.backfill import backfill
 from timewright.ledger.manual_runs import move_next, run_now, skip_next
 from timewright.ledger.records.notes import move_note
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.lookup import find_schedule
 from timewright.operations.registry import ObjectName, WriteRequest, operations
+from timewright.operations.schedules.agent_rules import check_approved
 from timewright.operations.schedules.writes import read_schedule_detail
 from timewright.operations.views import RunDetail, RunSummary, ScheduleDetail, build_run_detail, summarize_run
 from timewright.ports import ScheduleRecord
 
-MAX_RUNS_SHOWN = 1000
 MAX_SKIPPED = 100
 
 
@@ -34,23 +33,6 @@ class RunSchedule(WriteRequest, frozen=True, kw_only=True):
     force: bool = False
     payload: Any = None
     client_key: Annotated[str, Meta(max_length=255)] = ""
-
-
-class BackfillSchedule(WriteRequest, frozen=True, kw_only=True):
-    """Which past occurrences to run, from `since` to `until` inclusive; the default end is now."""
-
-    schedule: ObjectName
-    since: datetime
-    until: datetime | None = None
-
-
-class BackfillResult(Struct, frozen=True, kw_only=True):
-    """The runs that were created, oldest first; the answer contains the first `shown` of them."""
-
-    schedule: str
-    count: int
-    shown: int
-    runs: tuple[RunSummary, ...]
 
 
 class SkipOccurrences(WriteRequest, frozen=True, kw_only=True):
@@ -90,7 +72,7 @@ def run_schedule(context: OperationContext, request: RunSchedule) -> RunDetail:
     now = context.now()
 
     def work(nested: OperationContext) -> RunDetail:
-        record = _find(nested, request.schedule)
+        record = _find_approved(nested, request.schedule)
         result = run_now(
             nested.store,
             record.schedule.id,
@@ -105,42 +87,6 @@ def run_schedule(context: OperationContext, request: RunSchedule) -> RunDetail:
         _check_same_payload(result.runs[0], request)
         nested.notify(result.facts)
         return nested.store.read(lambda tx: build_run_detail(tx, result.runs[0]))
-
-    return in_transaction(context, work)
-
-
-@operations.add(
-    "schedule",
-    "backfill",
-    BackfillSchedule,
-    scope="trigger",
-    examples=(
-        {"schedule": "nightly-report", "since": "2026-03-07T00:00:00Z", "until": "2026-03-09T00:00:00Z"},
-        {"schedule": "nightly-report", "since": "2026-03-09T00:00:00Z", "dry_run": True},
-    ),
-)
-def backfill_schedule(context: OperationContext, request: BackfillSchedule) -> BackfillResult:
-    """Run past occurrences, again or for the first time; their existing records stay."""
-    now = context.now()
-
-    def work(nested: OperationContext) -> BackfillResult:
-        record = _find(nested, request.schedule)
-        result = backfill(
-            nested.store,
-            record.schedule.id,
-            since=request.since,
-            until=request.until if request.until is not None else now,
-            ids=nested.ids,
-            by=nested.actor_with_reason(request.reason),
-            now=now,
-        )
-        nested.notify(result.facts)
-        rows = tuple(
-            summarize_run(run, schedule=record.schedule.name) for run in result.runs[:MAX_RUNS_SHOWN]
-        )
-        return BackfillResult(
-            schedule=record.schedule.name, count=len(result.runs), shown=len(rows), runs=rows
-        )
 
     return in_transaction(context, work)
 
@@ -174,7 +120,7 @@ def move_occurrence(context: OperationContext, request: MoveOccurrence) -> Moved
     now = context.now()
 
     def work(nested: OperationContext) -> MovedOccurrence:
-        record = _find(nested, request.schedule)
+        record = _find_approved(nested, request.schedule)
         result = move_next(
             nested.store,
             record.schedule.id,
@@ -197,6 +143,12 @@ def move_occurrence(context: OperationContext, request: MoveOccurrence) -> Moved
 
 def _find(context: OperationContext, wanted: str) -> ScheduleRecord:
     return context.store.read(lambda tx: find_schedule(tx, context.namespace, wanted))
+
+
+def _find_approved(context: OperationContext, wanted: str) -> ScheduleRecord:
+    record = _find(context, wanted)
+    check_approved(record)
+    return record
 
 
 def _check_same_payload(run: Run, request: RunSchedule) -> None:

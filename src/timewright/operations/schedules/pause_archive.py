@@ -6,6 +6,7 @@ from datetime import datetime
 
 from timewright.ledger.replan import archive, pause, resume
 from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.definitions.edits import check_edit_by_hand
 from timewright.operations.lookup import find_schedule
 from timewright.operations.registry import ObjectName, WriteRequest, operations
 from timewright.operations.schedules.writes import read_schedule_detail
@@ -88,7 +89,9 @@ def _archive(context: OperationContext, request: ScheduleAction) -> ScheduleDeta
     now = context.now()
 
     def work(nested: OperationContext) -> ScheduleDetail:
-        schedule_id = _find_id(nested, request.schedule)
+        record = nested.store.read(lambda tx: find_schedule(tx, nested.namespace, request.schedule))
+        check_edit_by_hand(nested, record.schedule)
+        schedule_id = record.schedule.id
         nested.notify(
             archive(nested.store, schedule_id, by=nested.actor_with_reason(request.reason), now=now).facts
         )

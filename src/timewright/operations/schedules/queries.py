@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from timewright.core.calendars import Calendar
 from timewright.core.input.decode import decode_schedule
 from timewright.core.moments import HOUR, check_storable
-from timewright.core.recurrence.triggers import ZONED_TRIGGERS, Cron
+from timewright.core.recurrence.triggers import Cron, zone_of
 from timewright.core.run.history_stats import HistoryStats, RunSample, compute_stats
 from timewright.core.run.run import RunState
 from timewright.core.schedule.forecast import MAX_PREVIEWS, Preview
@@ -197,13 +197,15 @@ def next_times(context: OperationContext, request: GetNextOccurrences) -> NextOc
             fix="schedule: nightly-report, or cron: '0 9 * * 1-5'",
         )
 
+    drafted = _preview_schedule(context, request, now=now) if request.draft else None
+
     def work(tx: Transaction) -> NextOccurrences:
         record = find_schedule(tx, context.namespace, request.schedule) if request.schedule else None
         if record is not None:
             schedule, progress = record.schedule, record.progress
         else:
-            schedule = _preview_schedule(context, request, now=now)
-            progress = initial_progress(schedule)
+            assert drafted is not None
+            schedule, progress = drafted, initial_progress(drafted)
         calendars = load_calendars(tx, [schedule]).for_schedule(schedule)
         start = check_storable(request.after, field="after") if request.after is not None else now
         if request.after is not None or not request.schedule:
@@ -211,7 +213,7 @@ def next_times(context: OperationContext, request: GetNextOccurrences) -> NextOc
         return NextOccurrences(
             schedule=schedule.name if request.schedule else "",
             trigger=schedule.trigger.describe(),
-            zone=schedule.trigger.zone if isinstance(schedule.trigger, ZONED_TRIGGERS) else "UTC",
+            zone=zone_of(schedule.trigger) or "UTC",
             after=start,
             next=add_manual_runs_and_notes(
                 tx,
@@ -302,6 +304,7 @@ def _preview_schedule(context: OperationContext, request: GetNextOccurrences, *,
         now=made_at,
         defaults=context.settings.schedule_defaults,
         floor=context.settings.interval_floor,
+        zone=context.default_zone,
         namespace=context.namespace,
     )
 

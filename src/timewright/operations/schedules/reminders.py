@@ -12,6 +12,7 @@ from timewright.core.moments import MINUTE, check_duration, format_instant
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.core.target import Note
 from timewright.errors import InvalidInput
+from timewright.operations.alerts.channels import find_channel
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_schedule, not_found
 from timewright.operations.pagination import paginate
@@ -31,7 +32,10 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
 class SetReminder(WriteRequest, frozen=True, kw_only=True):
-    """The text, and when: at an instant, after a delay, at an interval, or by cron."""
+    """The text, and when: at an instant, after a delay, at an interval, or by cron.
+
+    With `channel` the text is sent there; otherwise it is only the result of a run.
+    """
 
     text: Annotated[str, Meta(min_length=1, max_length=2000)]
     at: datetime | None = None
@@ -40,6 +44,7 @@ class SetReminder(WriteRequest, frozen=True, kw_only=True):
     cron: Annotated[str, Meta(max_length=256)] = ""
     zone: Annotated[str, Meta(max_length=64)] = ""
     name: Annotated[str, Meta(max_length=255)] = ""
+    channel: Annotated[str, Meta(max_length=255)] = ""
     force: bool = False
 
 
@@ -107,10 +112,12 @@ class CancelledReminder(Struct, frozen=True, kw_only=True):
 def set_reminder(context: OperationContext, request: SetReminder) -> Reminder:
     """Set a reminder; when it is due, a run has its text as the result."""
     now = context.now()
+    if request.channel:
+        find_channel(context, request.channel)
     name = request.name or context.store.read(lambda tx: _free_name(tx, context.namespace, request.text))
     draft = {
         "name": name,
-        "note": request.text,
+        "target": {"kind": "note", "text": request.text, "channel": request.channel},
         "group": REMINDER_GROUP,
         "metadata": REMINDER_METADATA,
         **_when(request, now=now),

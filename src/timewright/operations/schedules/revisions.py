@@ -6,10 +6,12 @@ from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from timewright.core.schedule.schedule import Schedule
 from timewright.ledger.replan import restore
 from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.definitions.edits import check_edit_by_hand
 from timewright.operations.lookup import find_editable_schedule, find_schedule
 from timewright.operations.pagination import paginate
 from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
@@ -77,10 +79,11 @@ def restore_schedule(context: OperationContext, request: RestoreRevision) -> Sch
     def work(nested: OperationContext) -> ScheduleDetail:
         record = nested.store.read(lambda tx: find_editable_schedule(tx, nested.namespace, request.schedule))
         check_agent_edit(nested, record)
+        warnings = check_edit_by_hand(nested, record.schedule)
         by = nested.actor_with_reason(request.reason)
         changed = restore(nested.store, record.schedule.id, request.to, ids=nested.ids, by=by, now=now)
         nested.notify(changed.facts)
-        return read_schedule_detail(nested, changed.schedule.id, now=now)
+        return replace(read_schedule_detail(nested, changed.schedule.id, now=now), warnings=warnings)
 
     return in_transaction(context, work)
 

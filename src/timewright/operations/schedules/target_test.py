@@ -105,7 +105,7 @@ def _launch(context: OperationContext, schedule: Schedule, request: TryTarget) -
         trigger=schedule.trigger,
         zone=schedule.trigger.zone if isinstance(schedule.trigger, ZONED_TRIGGERS) else "UTC",
         source="test",
-        time_limit=min(request.time_limit, schedule.lease.time_limit),
+        time_limit=min(request.time_limit, schedule.lease.time_limit or MAX_TIME_LIMIT),
         grace=schedule.lease.grace,
         payload=request.payload,
         metadata=schedule.metadata,

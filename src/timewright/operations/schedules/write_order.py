@@ -18,14 +18,11 @@ ScheduleDraft = Mapping[str, Any]
 def sort_by_dependency(drafts: Sequence[ScheduleDraft]) -> list[ScheduleDraft]:
     """Return the drafts, each after those it depends on; writing a cycle is rejected later."""
     by_name = {str(draft.get("name")): draft for draft in drafts}
+    upstream = {name: (upstream_names_in(draft) & by_name.keys()) - {name} for name, draft in by_name.items()}
     done: dict[str, ScheduleDraft] = {}
     waiting = list(by_name)
     while waiting:
-        unblocked = [
-            one
-            for one in waiting
-            if not (upstream_names_in(by_name[one]) & by_name.keys() - done.keys() - {one})
-        ]
+        unblocked = [name for name in waiting if upstream[name] <= done.keys()]
         for name in unblocked or waiting:
             done[name] = by_name[name]
         waiting = [name for name in waiting if name not in done]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
@@ -12,16 +13,19 @@ from msgspec.structs import replace
 from timewright.core.input.decode import check_name, decode_changes, decode_schedule, describe_phrase
 from timewright.core.input.input_errors import missing_field
 from timewright.core.input.struct_decoder import canonical_fields
+from timewright.core.recurrence.triggers import zone_of
 from timewright.core.schedule.likely_mistakes import likely_mistakes
 from timewright.core.schedule.schedule import Schedule, ScheduleState, check_new_schedule
 from timewright.core.target import Handoff
 from timewright.errors import Conflict, InvalidInput
 from timewright.ledger.dependencies.links import upstream_names
 from timewright.ledger.replan import create, revise
-from timewright.operations.access.secret_checks import reject_plain_secrets
+from timewright.operations.access.agent_permissions import is_agent
+from timewright.operations.access.secret_checks import check_secret_use, reject_plain_secrets, secret_warnings
 from timewright.operations.calendars.allowed_zones import check_schedule_zones
 from timewright.operations.context import OperationContext, in_transaction
-from timewright.operations.health.known_functions import function_warnings
+from timewright.operations.definitions.edits import check_edit_by_hand
+from timewright.operations.health.known_functions import function_warnings, run_warnings
 from timewright.operations.lookup import find_editable_schedule
 from timewright.operations.queues.policies import register_queue
 from timewright.operations.registry import ObjectName, WriteRequest, operations
@@ -29,7 +33,6 @@ from timewright.operations.schedules.agent_rules import (
     apply_agent_end,
     check_agent_edit,
     hold_for_approval_if_required,
-    is_agent,
     keep_agent_end,
 )
 from timewright.operations.schedules.duplicates import reject_duplicate
@@ -92,10 +95,10 @@ def create_schedule(context: OperationContext, request: CreateSchedule) -> Sched
     """Create a schedule and decide its first occurrence; a name in use is a conflict."""
     now = context.now()
     schedule_id = context.ids.new("schedule", now=now)
-    schedule = _build_schedule(context, request.draft, schedule_id=schedule_id, now=now)
+    schedule = build_schedule(context, request.draft, schedule_id=schedule_id, now=now)
     schedule = apply_agent_end(context, schedule, now=now)
     detail = in_transaction(context, lambda nested: _create(nested, schedule, request, now=now))
-    return _with_reading(detail, request.draft)
+    return _with_reading(context, detail, request.draft)
 
 
 @operations.add(
@@ -120,7 +123,7 @@ def put_schedule(context: OperationContext, request: PutSchedule) -> PutSchedule
         record = nested.store.read(lambda tx: _find_by_name(tx, nested.namespace, name))
         if record is None or record.progress.state is ScheduleState.ARCHIVED:
             _reject_revision(request, name)
-            new = _build_schedule(
+            new = build_schedule(
                 nested, request.draft, schedule_id=nested.ids.new("schedule", now=now), now=now
             )
             new = apply_agent_end(nested, new, now=now)
@@ -128,7 +131,7 @@ def put_schedule(context: OperationContext, request: PutSchedule) -> PutSchedule
         return _replace(nested, record, request, now=now)
 
     put = in_transaction(context, work)
-    return replace(put, detail=_with_reading(put.detail, request.draft))
+    return replace(put, detail=_with_reading(context, put.detail, request.draft))
 
 
 @operations.add(
@@ -149,36 +152,53 @@ def update_schedule(context: OperationContext, request: UpdateSchedule) -> Sched
         record = nested.store.read(lambda tx: find_editable_schedule(tx, nested.namespace, request.schedule))
         _check_revision(record.schedule, request.revision)
         check_agent_edit(nested, record)
+        warnings = check_edit_by_hand(nested, record.schedule)
         changed = decode_changes(
-            request.changes, of=record.schedule, now=now, floor=nested.settings.interval_floor
+            request.changes,
+            of=record.schedule,
+            now=now,
+            floor=nested.settings.interval_floor,
+            zone=nested.default_zone,
         )
         changed = keep_agent_end(nested, record.schedule, changed, now=now)
-        _check_schedule(nested, changed)
-        return _revise(nested, changed, replaces=record.schedule.revision, reason=request.reason, now=now)
+        check_schedule(nested, changed, before=record.schedule)
+        replaces = record.schedule.revision
+        detail = _revise(nested, changed, replaces=replaces, reason=request.reason, now=now)
+        return replace(detail, warnings=(*detail.warnings, *warnings))
 
-    return _with_reading(in_transaction(context, work), request.changes)
+    return _with_reading(context, in_transaction(context, work), request.changes)
 
 
-def _build_schedule(
-    context: OperationContext, draft: Mapping[str, Any], *, schedule_id: str, now: datetime
+def build_schedule(
+    context: OperationContext,
+    draft: Mapping[str, Any],
+    *,
+    schedule_id: str,
+    now: datetime,
+    before: Schedule | None = None,
+    zone: str | None = None,
 ) -> Schedule:
+    """Decode a schedule of this namespace, and reject what may not be written."""
     schedule = decode_schedule(
         draft,
         id=schedule_id,
         now=now,
         floor=context.settings.interval_floor,
         defaults=context.settings.schedule_defaults,
+        zone=zone or context.default_zone,
         namespace=context.namespace,
         created_by=context.by.name,
         origin=context.by.origin,
     )
-    _check_schedule(context, schedule)
+    check_schedule(context, schedule, before=before)
     return schedule
 
 
-def _check_schedule(context: OperationContext, schedule: Schedule) -> None:
+def check_schedule(context: OperationContext, schedule: Schedule, *, before: Schedule | None) -> None:
+    """Reject a schedule that may not be written: its zone, secrets, its target, another namespace."""
     check_schedule_zones(context.settings, schedule)
     reject_plain_secrets(context.caller, schedule.target)
+    check_secret_use(context, schedule.target, before=(before.target,) if before is not None else ())
     if context.check_target is not None:
         context.check_target(schedule.target)
     if schedule.namespace != context.namespace:
@@ -189,7 +209,7 @@ def _check_schedule(context: OperationContext, schedule: Schedule) -> None:
             rule="a request writes to its own namespace",
             fix="leave it out",
         )
-    if isinstance(schedule.target, Handoff) and schedule.queue is None:
+    if isinstance(schedule.target, Handoff) and schedule.queue is None and schedule.expect is None:
         raise InvalidInput(
             "a handoff target needs a queue",
             field="queue",
@@ -204,7 +224,7 @@ def _create(
     by = context.actor_with_reason(request.reason)
     if is_agent(context) and not request.force:
         reject_duplicate(context, schedule)
-    _release_archived_name(context, schedule.name, now=now)
+    release_archived_name(context, schedule.name, now=now)
     (made,) = create(context.store, [schedule], by=by, now=now)
     context.notify(made.facts)
     hold_for_approval_if_required(context, schedule, now=now)
@@ -222,7 +242,7 @@ def _new_detail(tx: Transaction, schedule: Schedule, *, now: datetime) -> Schedu
     )
 
 
-def _release_archived_name(context: OperationContext, name: str, *, now: datetime) -> None:
+def release_archived_name(context: OperationContext, name: str, *, now: datetime) -> None:
     """Rename an archived schedule that has this name, so that a new one can use it."""
     record = context.store.read(lambda tx: _find_by_name(tx, context.namespace, name))
     if record is None or record.progress.state is not ScheduleState.ARCHIVED:
@@ -237,21 +257,38 @@ def _replace(
 ) -> PutScheduleResult:
     old = record.schedule
     _check_revision(old, request.revision)
-    # Parse it as of its creation, so that the same definition has the same anchor and compares equal.
-    wanted = _build_schedule(context, request.draft, schedule_id=old.id, now=old.created_at)
+    wanted = build_replacement(context, request.draft, old)
     wanted = replace(
-        wanted, revision=old.revision, created_at=old.created_at, created_by=old.created_by, origin=old.origin
+        wanted,
+        revision=old.revision,
+        created_at=old.created_at,
+        created_by=old.created_by,
+        origin=old.origin,
+        owner=old.owner,
     )
     wanted = keep_agent_end(context, old, wanted, now=now)
     if wanted == old:
         return PutScheduleResult(change="unchanged", detail=read_schedule_detail(context, old.id, now=now))
     check_agent_edit(context, record)
+    warnings = check_edit_by_hand(context, old)
     if any(getattr(wanted, field) != getattr(old, field) for field in _TIMING_FIELDS):
         check_new_schedule(
             wanted, now=now, catch_up_given="catch_up" in canonical_fields(request.draft, Schedule)
         )
     detail = _revise(context, wanted, replaces=old.revision, reason=request.reason, now=now)
+    detail = replace(detail, warnings=(*detail.warnings, *warnings))
     return PutScheduleResult(change="updated", detail=detail)
+
+
+def build_replacement(context: OperationContext, draft: Mapping[str, Any], old: Schedule) -> Schedule:
+    """Build the new definition as of the creation of the old one; an unchanged trigger keeps its zone.
+
+    So the same definition has the same anchor and compares equal, also where the default zone differs.
+    """
+    build = partial(build_schedule, context, draft, schedule_id=old.id, now=old.created_at, before=old)
+    zone = zone_of(old.trigger)
+    wanted = build(zone=zone)
+    return wanted if zone is None or wanted.trigger == old.trigger else build()
 
 
 def _revise(
@@ -269,13 +306,17 @@ def _with_warnings(context: OperationContext, detail: ScheduleDetail, *, now: da
     found = (
         *likely_mistakes(detail.schedule, [preview.planned_at for preview in detail.next]),
         *function_warnings(context, detail.schedule.target, now=now),
+        *run_warnings(context, detail.schedule, now=now),
+        *secret_warnings(context, detail.schedule.target),
     )
     return replace(detail, warnings=found) if found else detail
 
 
-def _with_reading(detail: ScheduleDetail, draft: Mapping[str, Any]) -> ScheduleDetail:
+def _with_reading(
+    context: OperationContext, detail: ScheduleDetail, draft: Mapping[str, Any]
+) -> ScheduleDetail:
     """Add how the text of the trigger was read."""
-    read_as = describe_phrase(draft, detail.schedule)
+    read_as = describe_phrase(draft, detail.schedule, zone=context.default_zone)
     return replace(detail, read_as=read_as) if read_as else detail
 
 

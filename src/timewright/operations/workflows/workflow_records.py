@@ -10,6 +10,7 @@ from timewright.core.workflow import WorkflowSpec
 from timewright.ledger.workflow_runs.records import (
     VERSION,
     WORKFLOW,
+    StoredVersion,
     WorkflowHeader,
     find_header,
     read_header,
@@ -56,7 +57,7 @@ def save_version(
         kind=VERSION,
         namespace=namespace,
         name=version_name(name, head.version),
-        body=msgspec.json.encode(spec),
+        body=msgspec.json.encode(StoredVersion(spec=spec, author=context.by.name, origin=context.by.origin)),
         at=now,
     )
     tx.put_objects([text], replaces={text.name: 0})

@@ -9,9 +9,14 @@ from msgspec import Meta, Struct, field
 
 from timewright.core.run.run import Run
 from timewright.core.workflow import WorkflowSpec, layers, render_graph
-from timewright.errors import InvalidInput
+from timewright.errors import InvalidInput, NotAllowed
 from timewright.ledger.workflow_runs.control import pause_workflow_run, resume_workflow_run, start_workflow
-from timewright.ledger.workflow_runs.records import WorkflowContext, spec_digest, workflow_context
+from timewright.ledger.workflow_runs.records import (
+    WorkflowContext,
+    WorkflowHeader,
+    spec_digest,
+    workflow_context,
+)
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.example_ids import WORKFLOW_RUN
 from timewright.operations.lookup import find_run
@@ -166,10 +171,11 @@ def _build_workflow_context(
     tx: Transaction, context: OperationContext, request: RunWorkflow
 ) -> WorkflowContext:
     head = require_workflow(tx, context.namespace, request.workflow)
-    version, given, user = request.version or head.version, dict(request.input), request.user
+    version, given, user = request.version or head.runnable or head.version, dict(request.input), request.user
     if request.like:
         pin = _workflow_context_of(find_run(tx, context.namespace, request.like), request.workflow)
         version, given, user = request.version or pin.version, {**pin.input, **given}, user or pin.user
+    _check_approved(request.workflow, head, version)
     spec = require_version(tx, context.namespace, request.workflow, version)
     return WorkflowContext(
         workflow=request.workflow,
@@ -178,6 +184,19 @@ def _build_workflow_context(
         user=user,
         input=spec.merge_input(given),
     )
+
+
+def _check_approved(workflow: str, head: WorkflowHeader, version: int) -> None:
+    held = head.find_held(version)
+    if held is not None:
+        rejected = held.state == "rejected"
+        raise NotAllowed(
+            f"workflow {workflow} version {version} {'was rejected' if rejected else 'waits for approval'}",
+            field="version",
+            value=version,
+            rule="a version that an agent wrote runs after a person approves it",
+            fix="run another version" if rejected else f"workflow approve {workflow} --version {version}",
+        )
 
 
 def _workflow_context_of(run: Run, workflow: str) -> WorkflowContext:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from timewright.core.workflow import WorkflowSpec
 from timewright.errors import Conflict, InvalidWorkflow, TimewrightError
 from timewright.ledger.replan import archive
 from timewright.operations.context import OperationContext
-from timewright.operations.schedules.writes import PutSchedule, put_schedule
+from timewright.operations.definitions.schedules import DefinitionOwner, ScheduleDraft, apply_schedules
 from timewright.ports import Transaction
 
 _HANDLED_FIELDS = {"workflow", "workflow_id", "version", "user", "user_id", "input", "name", "schedule_id"}
@@ -22,17 +22,18 @@ def deploy_schedules(
     context: OperationContext, spec: WorkflowSpec, *, owned: Mapping[str, str], reason: str, now: datetime
 ) -> dict[str, str]:
     """Put the schedules of a workflow, and archive those it no longer has; paused schedules stay paused."""
-    deployed: dict[str, str] = {}
+    drafts: dict[str, ScheduleDraft] = {}
     for n, written in enumerate(spec.schedules):
         where = f"schedules[{n}]"
         draft = _draft(spec, written, where, is_only=len(spec.schedules) == 1, number=n + 1)
-        name = str(draft["name"])
-        if name in deployed:
+        name = str(draft.pop("name"))
+        if name in drafts:
             raise _error(
                 where, f"two schedules have the name {name!r}", rule="names are unique", fix="name: …"
             )
         _reject_foreign(context, name, owned)
-        deployed[name] = _put(context, draft, where, reason=reason)
+        drafts[name] = ScheduleDraft(name=name, fields=draft, where=where)
+    deployed = _apply(context, spec, list(drafts.values()), reason=reason, now=now)
     removed = {
         name: schedule_id for name, schedule_id in owned.items() if schedule_id not in deployed.values()
     }
@@ -77,16 +78,26 @@ def _draft(
     return {"preset": "workflow", **rest, "name": name, "target": target}
 
 
-def _put(context: OperationContext, draft: dict[str, Any], where: str, *, reason: str) -> str:
+def _apply(
+    context: OperationContext,
+    spec: WorkflowSpec,
+    drafts: Sequence[ScheduleDraft],
+    *,
+    reason: str,
+    now: datetime,
+) -> dict[str, str]:
+    owner = DefinitionOwner(name=f"workflow:{spec.name}", reason=reason)
     try:
-        return put_schedule(context, PutSchedule(draft=draft, reason=reason)).detail.schedule.id
+        changes = apply_schedules(context, owner, drafts, now=now)
     except Conflict:
         raise
     except TimewrightError as error:
+        where = error.message.partition(" ")[0]
         at = f"{where}.{error.field}" if error.field else where
         raise InvalidWorkflow(
-            f"{where}: {error.message}", field=at, value=error.value, rule=error.rule, fix=error.fix
+            error.message, field=at, value=error.value, rule=error.rule, fix=error.fix
         ) from None
+    return {change.name: change.id for change in changes}
 
 
 def _reject_foreign(context: OperationContext, name: str, owned: Mapping[str, str]) -> None:

@@ -16,13 +16,16 @@ from timewright.errors import Conflict, InvalidInput, InvalidWorkflow, Timewrigh
 from timewright.ledger.workflow_runs.records import (
     VERSION,
     WORKFLOW,
+    HeldVersion,
     WorkflowHeader,
     find_header,
     read_header,
+    read_version,
     spec_digest,
     version_name,
 )
-from timewright.operations.access.secret_checks import reject_plain_secrets
+from timewright.operations.access.agent_permissions import needs_approval
+from timewright.operations.access.secret_checks import check_secret_use, reject_plain_secrets
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.pagination import paginate
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
@@ -36,6 +39,7 @@ from timewright.operations.workflows.workflow_schedules import archive_schedules
 from timewright.ports import Page, StoredObject, Transaction
 
 Version = Annotated[int, Meta(ge=1)]
+VersionState = Literal["approved", "pending_approval", "rejected"]
 
 
 class PutWorkflow(WriteRequest, frozen=True, kw_only=True):
@@ -54,6 +58,7 @@ class DeployedWorkflow(Struct, frozen=True, kw_only=True):
     version: int
     steps: int
     schedules: dict[str, str]
+    state: VersionState = "approved"
 
 
 class GetWorkflow(OperationRequest, frozen=True, kw_only=True):
@@ -71,6 +76,8 @@ class WorkflowDetail(Struct, frozen=True, kw_only=True):
     newest: int
     at: datetime
     schedules: dict[str, str]
+    author: str = ""
+    state: VersionState = "approved"
 
 
 class ListWorkflows(ListRequest, frozen=True, kw_only=True):
@@ -138,16 +145,29 @@ def put_workflow(context: OperationContext, request: PutWorkflow) -> DeployedWor
     def work(nested: OperationContext) -> DeployedWorkflow:
         head = nested.store.read(lambda tx: find_header(tx, nested.namespace, spec.name))
         digest = spec_digest(spec)
-        if head is not None and not head.deleted and head.digest == digest and wanted in (None, head.version):
-            return _deployed("unchanged", spec, head)
+        held = needs_approval(nested)
+        # A person who puts what an agent wrote makes it a version of their own.
+        if (
+            head is not None
+            and not head.deleted
+            and (head.digest == digest and wanted in (None, head.version))
+            and (held or head.find_held(head.version) is None)
+        ):
+            return describe_deployment("unchanged", spec, head)
         version = head.version + 1 if head is not None else 1
         _check_version(spec.name, wanted, version)
+        _check_secrets(nested, spec, head)
         stored = replace(spec, version=version)
         owned = head.schedules if head is not None else {}
-        schedules = deploy_schedules(nested, stored, owned=owned, reason=request.reason, now=now)
-        after = WorkflowHeader(version=version, digest=digest, schedules=schedules)
+        waiting = head.held if head is not None else ()
+        if held:
+            # Its schedules are deployed when it is approved.
+            waiting = (*waiting, HeldVersion(version=version, author=nested.by.name, at=now))
+        else:
+            owned = deploy_schedules(nested, stored, owned=owned, reason=request.reason, now=now)
+        after = WorkflowHeader(version=version, digest=digest, schedules=owned, held=waiting)
         nested.store.write(lambda tx: save_version(tx, nested, stored, after, reason=request.reason, now=now))
-        return _deployed("created" if head is None else "updated", stored, after)
+        return describe_deployment("created" if head is None else "updated", stored, after)
 
     return in_transaction(context, work)
 
@@ -165,14 +185,18 @@ def get_workflow(context: OperationContext, request: GetWorkflow) -> WorkflowDet
     def work(tx: Transaction) -> WorkflowDetail:
         head = require_workflow(tx, context.namespace, request.workflow)
         version = request.version or head.version
+        spec = require_version(tx, context.namespace, request.workflow, version)
         name = version_name(request.workflow, version)
         rows = tx.get_objects(VERSION, namespace=context.namespace, names=[name])
+        stored = read_version(tx, context.namespace, request.workflow, version)
         return WorkflowDetail(
-            workflow=require_version(tx, context.namespace, request.workflow, version),
+            workflow=spec,
             version=version,
             newest=head.version,
             at=rows[0].at,
             schedules=head.schedules,
+            author=stored.author if stored is not None else "",
+            state=_version_state(head, version),
         )
 
     return context.store.read(work)
@@ -251,6 +275,22 @@ def _parse(context: OperationContext, draft: dict[str, Any]) -> WorkflowSpec:
     return spec
 
 
+def _check_secrets(context: OperationContext, spec: WorkflowSpec, head: WorkflowHeader | None) -> None:
+    """Check the secrets of every target that the version before does not have."""
+    old = (
+        context.store.read(lambda tx: require_version(tx, context.namespace, spec.name, head.version))
+        if head is not None
+        else None
+    )
+    before = _targets(old) if old is not None else []
+    for target in _targets(spec):
+        check_secret_use(context, target, before=before)
+
+
+def _targets(spec: WorkflowSpec) -> list[AnyTarget]:
+    return [*(step.target for step in spec.steps), *([spec.executor] if spec.executor is not None else [])]
+
+
 def _check_step(context: OperationContext, target: AnyTarget, *, path: str) -> None:
     """Reject a step whose target could never start; its arguments may come from other steps."""
     if context.check_target is None:
@@ -284,13 +324,20 @@ def _summarize(row: StoredObject, head: WorkflowHeader) -> WorkflowSummary:
     )
 
 
-def _deployed(
+def _version_state(head: WorkflowHeader, version: int) -> VersionState:
+    held = head.find_held(version)
+    return held.state if held is not None else "approved"
+
+
+def describe_deployment(
     change: Literal["created", "updated", "unchanged"], spec: WorkflowSpec, head: WorkflowHeader
 ) -> DeployedWorkflow:
+    """Return what was put, and its state."""
     return DeployedWorkflow(
         change=change,
         workflow=spec.name,
         version=head.version,
         steps=len(spec.steps),
         schedules=head.schedules,
+        state=_version_state(head, head.version),
     )

@@ -24,7 +24,9 @@ CREATE TABLE schedules (
     last_finished_at INTEGER,
     hints TEXT NOT NULL DEFAULT '',
     last_run TEXT NOT NULL DEFAULT '',
-    shard INTEGER NOT NULL DEFAULT 0
+    shard INTEGER NOT NULL DEFAULT 0,
+    waits_for TEXT NOT NULL DEFAULT '',
+    watched INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX schedules_name ON schedules (namespace, name);
@@ -33,6 +35,10 @@ CREATE INDEX schedules_wake ON schedules (wake_at, id) WHERE wake_at IS NOT NULL
 CREATE INDEX schedules_parked ON schedules (namespace, name) WHERE state = 'parked';
 CREATE INDEX schedules_inactive ON schedules (state, namespace, name) WHERE state <> 'active';
 CREATE INDEX schedules_failing ON schedules (id) WHERE failures > 0;
+-- Due schedules that no live instance can run: the ready bucket that their runs would have.
+CREATE INDEX schedules_waiting ON schedules (waits_for) WHERE waits_for <> '';
+-- Schedules with an expectation.
+CREATE INDEX schedules_watched ON schedules (id) WHERE watched = 1;
 
 -- The definition of a schedule at each revision, as JSON.
 CREATE TABLE revisions (
@@ -65,6 +71,8 @@ CREATE TABLE runs (
     handoff INTEGER NOT NULL DEFAULT 0,
     attempts INTEGER NOT NULL DEFAULT 0,
     refunds INTEGER NOT NULL DEFAULT 0,
+    losses INTEGER NOT NULL DEFAULT 0,
+    deferred_since INTEGER,
     fence INTEGER NOT NULL DEFAULT 0,
     last_of INTEGER,
     dropped INTEGER NOT NULL DEFAULT 0,
@@ -89,7 +97,7 @@ CREATE UNIQUE INDEX runs_occurrence ON runs (planned_at, schedule_id, dedupe_sco
 -- One run in flight per schedule, for every overlap policy but allow.
 CREATE UNIQUE INDEX runs_one_in_flight ON runs (schedule_id)
     WHERE exclusive = 1 AND schedule_id <> '' AND state IN ('ready', 'leased');
--- Runs that may be leased now; runs that share their limits share a bucket.
+-- Runs that may be leased now; runs that share their needs and limits share a bucket.
 CREATE INDEX runs_ready ON runs (handoff, ready_bucket, priority, planned_at, id)
     WHERE state = 'ready' AND deferred = 0;
 CREATE INDEX runs_deferred ON runs (fire_at) WHERE state = 'ready' AND deferred = 1;
@@ -102,6 +110,15 @@ CREATE INDEX runs_held ON runs (schedule_id, planned_at) WHERE state = 'held';
 CREATE INDEX runs_parked ON runs (planned_at) WHERE state = 'parked';
 CREATE INDEX runs_failed ON runs (id, namespace, queue, planned_at) WHERE state = 'failed';
 CREATE INDEX runs_parent ON runs (parent) WHERE parent <> '';
+CREATE INDEX runs_missed ON runs (finished_at) WHERE state = 'skipped' AND reason IN ('missed', 'deadline');
+
+-- Every ready bucket that a run was ever in. Ids ascend in the order of commits, so a reader sees what is new.
+CREATE TABLE ready_buckets (
+    id INTEGER PRIMARY KEY,
+    bucket TEXT NOT NULL
+) STRICT;
+
+CREATE UNIQUE INDEX ready_buckets_bucket ON ready_buckets (bucket);
 
 -- One row per ended lease.
 CREATE TABLE attempts (
@@ -239,6 +256,20 @@ CREATE TABLE objects (
     PRIMARY KEY (kind, namespace, name)
 ) STRICT, WITHOUT ROWID;
 
+-- Findings that are kept: opened once, told, closed once. At most one per key is open.
+CREATE TABLE incidents (
+    id TEXT NOT NULL PRIMARY KEY,
+    namespace TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    opened_at INTEGER NOT NULL,
+    closed_at INTEGER,
+    body TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX incidents_open ON incidents (namespace, kind, subject) WHERE closed_at IS NULL;
+CREATE INDEX incidents_closed ON incidents (closed_at) WHERE closed_at IS NOT NULL;
+
 -- Who changed what. Append-only; each entry's hash covers the hash of the entry before it.
 CREATE TABLE audit (
     seq INTEGER NOT NULL PRIMARY KEY,
@@ -253,6 +284,24 @@ CREATE TABLE audit (
     reason TEXT NOT NULL DEFAULT '',
     hash TEXT NOT NULL
 ) STRICT;
+
+-- Pauses, append-only: what is paused, until when, what happens to what comes due, by whom and why.
+CREATE TABLE pauses (
+    id TEXT NOT NULL PRIMARY KEY,
+    scope TEXT NOT NULL,
+    namespace TEXT NOT NULL DEFAULT '',
+    name TEXT NOT NULL DEFAULT '',
+    due TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    reason TEXT NOT NULL DEFAULT '',
+    at INTEGER NOT NULL,
+    until INTEGER,
+    ended_at INTEGER,
+    ended_by TEXT NOT NULL DEFAULT ''
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX pauses_open ON pauses (scope) WHERE ended_at IS NULL;
 
 -- Single values about the store itself.
 CREATE TABLE meta (

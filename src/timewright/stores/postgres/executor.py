@@ -15,6 +15,7 @@ from psycopg.pq.abc import PGresult
 
 from timewright.ports import Clock
 from timewright.stores.cache import RowCache
+from timewright.stores.clock_guard import ClockGuard
 from timewright.stores.postgres.connection import Connection, PreparedStatement
 from timewright.stores.rows import Row
 from timewright.stores.statements import Statement
@@ -69,6 +70,7 @@ class PostgresExecutor:
         *,
         prepares: bool = False,
         clock: Clock | None = None,
+        guard: ClockGuard | None = None,
     ) -> None:
         self.cache = cache or RowCache()
         self.has_uncommitted_revisions = False
@@ -76,6 +78,7 @@ class PostgresExecutor:
         self._statements = statements
         self._prepares = prepares
         self._clock = clock
+        self._guard = guard
         self._loads = Transformer(connection)
 
     def query(self, name: str, parameters: Mapping[str, Any]) -> list[Row]:
@@ -109,13 +112,11 @@ class PostgresExecutor:
     def now(self) -> datetime:
         """Return the server's clock; tests and simulation inject another."""
         if self._clock is None:
-            return self._connection.now()
-        self._connection.flush_pipeline()
-        return self._clock.now()
-
-    def prepare_commit(self) -> None:
-        """Send the pipelined statements, so that the commit is sent alone."""
-        self._connection.flush_pipeline()
+            reading = self._connection.now()
+        else:
+            self._connection.flush_pipeline()
+            reading = self._clock.now()
+        return self._guard.check(reading) if self._guard is not None else reading
 
     def _run(self, statement: PreparedStatement, values: Sequence[str | int | None]) -> PGresult | None:
         return self._connection.query_statement(statement, values, prepares=self._prepares)

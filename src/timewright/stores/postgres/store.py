@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
+from timewright.clocks import SystemClock
+from timewright.core.moments import from_micros, to_micros
 from timewright.core.policies.jitter import hash_fraction
 from timewright.errors import (
     Conflict,
@@ -23,7 +25,10 @@ from timewright.errors import (
     UnsafeStore,
 )
 from timewright.ports import Clock
+from timewright.ports.store import ClockDoubt
 from timewright.stores.cache import RowCache
+from timewright.stores.clock_guard import ClockGuard
+from timewright.stores.commit_timer import CommitTimer
 from timewright.stores.listeners import PostgresListener
 from timewright.stores.migrate import load_migrations, pending_migrations
 from timewright.stores.statements import POSTGRES, load_statements
@@ -62,6 +67,9 @@ class PostgresStore:
     def __init__(self, url: str, *, clock: Clock | None = None, pool: int = 8) -> None:
         self.database = str(psycopg.conninfo.conninfo_to_dict(url).get("dbname") or "postgresql")
         self._clock = clock
+        self._commit_timer = CommitTimer(clock or SystemClock())
+        self.lead_time = self._commit_timer.lead_time
+        self.clock_guard = ClockGuard((clock or SystemClock()).monotonic)
         self._statements = number_parameters(load_statements(POSTGRES))
         self._cache = RowCache()
         self._prepares = True
@@ -91,16 +99,46 @@ class PostgresStore:
     def now(self) -> datetime:
         """Return the server's clock; tests and simulation inject another."""
         if self._clock is not None:
+            now = self.clock_guard.check(self._clock.now())
+        else:
+            with self._translate_errors(), self._pool.connection() as connection:
+                now = self.clock_guard.check(connection.now())
+        if self.clock_guard.doubt is not None:
+            self._adopt_accepted_clock()
+        return now
+
+    @property
+    def clock_doubt(self) -> ClockDoubt | None:
+        """The reading of the server's clock that is not used because it cannot be right."""
+        return self.clock_guard.doubt
+
+    def accept_clock(self) -> None:
+        """Use the server's clock as it is now, in every process."""
+        reading = self._read_clock()
+        self.write(lambda tx: tx.put_meta("clock_accepted", str(to_micros(reading))))
+        self.clock_guard.accept(reading)
+
+    def _adopt_accepted_clock(self) -> None:
+        """Accept the reading in doubt if a person has accepted it through another process."""
+        reading, found = self._read_clock(), self.read(lambda tx: tx.get_meta("clock_accepted"))
+        if found is not None and abs(reading - from_micros(int(found))) <= self.clock_guard.max_step:
+            self.clock_guard.accept(reading)
+
+    def _read_clock(self) -> datetime:
+        if self._clock is not None:
             return self._clock.now()
         with self._translate_errors(), self._pool.connection() as connection:
             return connection.now()
 
-    def write(self, work: Callable[[Any], T]) -> T:
-        """Run `work` in one durable transaction; retries from the start after a deadlock or lock timeout."""
+    def write(self, work: Callable[[Any], T], *, commit_at: datetime | None = None) -> T:
+        """Run `work` in one durable transaction; retries from the start after a deadlock or lock timeout.
+
+        With `commit_at`, commit when the server's clock shows that instant.
+        """
         for attempt in range(1, MAX_TRIES + 1):
             try:
                 with self._translate_errors():
-                    return self._transact(work)
+                    return self._transact(work, commit_at)
             except _RETRYABLE as error:
                 self._prepares = self._prepares and not isinstance(error, _LOST_PREPARED)
                 if attempt == MAX_TRIES:
@@ -141,7 +179,12 @@ class PostgresStore:
     def _read_snapshot(self, work: Callable[[Any], T]) -> T:
         with self._translate_errors(), self._pool.connection() as connection:
             executor = PostgresReadExecutor(
-                connection, self._statements, self._cache, prepares=self._prepares, clock=self._clock
+                connection,
+                self._statements,
+                self._cache,
+                prepares=self._prepares,
+                clock=self._clock,
+                guard=self.clock_guard,
             )
             try:
                 return work(SqlTransaction(executor))
@@ -149,14 +192,23 @@ class PostgresStore:
                 if executor.has_begun:
                     _roll_back(connection)
 
-    def _transact(self, work: Callable[[Any], T]) -> T:
+    def _transact(self, work: Callable[[Any], T], commit_at: datetime | None) -> T:
+        began = self._commit_timer.begin()
         with self._pool.connection() as connection:
             connection.begin_write()
             try:
                 executor = PostgresExecutor(
-                    connection, self._statements, self._cache, prepares=self._prepares, clock=self._clock
+                    connection,
+                    self._statements,
+                    self._cache,
+                    prepares=self._prepares,
+                    clock=self._clock,
+                    guard=self.clock_guard,
                 )
                 answer = work(SqlTransaction(executor))
+                if commit_at is not None:
+                    connection.flush_pipeline()
+                    self._commit_timer.wait(commit_at, began=began, read_clock=executor.now)
             except BaseException:
                 _roll_back(connection)
                 raise

@@ -8,11 +8,16 @@ from typing import Any
 
 from timewright.core.moments import EPOCH, to_micros
 from timewright.core.policies.policies import Overlap
+from timewright.core.run.needs import needs_of_schedule
 from timewright.core.run.run import Run
+from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import Handoff
 from timewright.ports import OnTimeStep
 from timewright.stores.queries.base import SqlQueries
 from timewright.stores.rows import MICROSECOND, cached_micros, ready_bucket
+
+# Column numbers in rows of new runs.
+_READY_BUCKET, _READY_HANDOFF, _LEASED_BUCKET = 7, 10, 6
 
 
 class SqlAdmissionQueries(SqlQueries):
@@ -25,6 +30,8 @@ class SqlAdmissionQueries(SqlQueries):
         created_at = to_micros(now)
         ready = [_run_row(row, created_at) for row in rows if row.started_run is None]
         started = [_leased_row(row.started_run, created_at) for row in rows if row.started_run is not None]
+        self._add_buckets(row[_READY_BUCKET] for row in ready if not row[_READY_HANDOFF])
+        self._add_buckets(row[_LEASED_BUCKET] for row in started)
         new = {row[0] for row in self._execute_many("insert_on_time_runs", ready)} if ready else set()
         if started:
             new |= {row[0] for row in self._execute_many("insert_leased_runs", started)}
@@ -46,7 +53,7 @@ def _run_row(row: OnTimeStep, created_at: int) -> tuple[Any, ...]:
         source._value_,
         schedule.revision,
         schedule.queue or "",
-        ready_bucket(schedule.limit_keys) if schedule.queue or schedule.limits else "",
+        _bucket_of(schedule),
         schedule.priority,
         0 if schedule.overlap is Overlap.ALLOW else 1,
         1 if isinstance(schedule.target, Handoff) else 0,
@@ -65,6 +72,7 @@ def _leased_row(run: Run, created_at: int) -> tuple[Any, ...]:
         (run.planned_at - EPOCH) // MICROSECOND,
         run.source._value_,
         run.revision,
+        ready_bucket(run.needs, run.limit_keys),
         run.priority,
         1 if run.exclusive else 0,
         created_at,
@@ -73,6 +81,11 @@ def _leased_row(run: Run, created_at: int) -> tuple[Any, ...]:
         run.holder,
         cached_micros(run.lease_until),
     )
+
+
+def _bucket_of(schedule: Schedule) -> str:
+    limit_keys = schedule.limit_keys
+    return ready_bucket(needs_of_schedule(schedule), limit_keys)
 
 
 def _progress_row(row: OnTimeStep, new: set[str]) -> tuple[str, int, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -48,10 +48,6 @@ class Executor(Protocol):
         """Return the store's clock."""
         ...
 
-    def prepare_commit(self) -> None:
-        """Flush uncommitted writes, so that the commit is short."""
-        ...
-
 
 class SqlQueries:
     """Queries in one open transaction."""
@@ -66,9 +62,20 @@ class SqlQueries:
         """Return the store's clock, read in this transaction after it has waited for its locks."""
         return self._executor.now()
 
-    def prepare_commit(self) -> None:
-        """Flush uncommitted writes to disk where that makes the commit itself shorter."""
-        self._executor.prepare_commit()
+    def _add_buckets(self, buckets: Iterable[str]) -> None:
+        """Register the ready buckets of new runs; those known to be committed cost nothing."""
+        cache = self._executor.cache
+        new = set(buckets) - cache.known_buckets - {""}
+        if not new:
+            return
+        found = {row[0] for row in self._query("find_buckets", {"buckets": sorted(new)})}
+        if not self._executor.has_uncommitted_revisions:
+            cache.known_buckets |= found
+        if new - found:
+            self._executor.has_uncommitted_revisions = True
+            if self._executor.is_remote:
+                self._query("lock_buckets", {})
+            self._execute_many("insert_buckets", [(bucket,) for bucket in sorted(new - found)])
 
     def _insert_limit_holds(self, runs: Sequence[Run]) -> None:
         rows = [(key, run.id, run.fence) for run in runs for key in run.limit_keys]

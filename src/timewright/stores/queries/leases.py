@@ -1,32 +1,29 @@
-"""Queries for leases: ready runs, limits, and fences."""
+"""Queries for leases: grants, renewals, limits, and fences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import groupby, islice
 from operator import itemgetter
 
 from msgspec.structs import replace
 
-from timewright.core.moments import to_micros
+from timewright.core.moments import from_micros, to_micros
 from timewright.core.run.leasing import LimitUsage
 from timewright.core.run.run import Attempt, Run, RunState
-from timewright.errors import UnreadableRow
 from timewright.ports import (
     Grant,
     Renewal,
     Renewed,
 )
-from timewright.stores.queries.base import MAX_PAGE_ROWS, SqlQueries
+from timewright.ports.attempt_output import AttemptOutput, OutputExcerpt
+from timewright.stores.queries.base import SqlQueries
+from timewright.stores.queries.ready_runs import SqlReadyQueries
 from timewright.stores.rows import (
     Row,
     attempt_columns,
     cached_micros,
-    limit_keys_of,
-    read_fresh_run,
     read_run,
-    ready_bucket,
     settled_columns,
     storable_text,
     to_instant,
@@ -35,56 +32,11 @@ from timewright.stores.rows import (
 DEFAULT_LIMIT = 1
 FOREVER = 2**62
 
-# Up to this many ready runs are read in one query; with more, one query per ready bucket.
-SMALL_BATCH_ROWS = 32
-
-_BY_ID = _BY_BUCKET = itemgetter(0)
-# Column numbers in rows of ready runs: never leased, ready bucket, deferred runs due.
-_IS_FRESH, _BUCKET, _DEFERRED_DUE = 16, 17, 18
+_BY_ID = itemgetter(0)
 
 
-class SqlLeaseQueries(SqlQueries):
+class SqlLeaseQueries(SqlReadyQueries):
     """Leases and concurrency limits."""
-
-    def ready_runs(
-        self,
-        *,
-        now: datetime,
-        limit: int,
-        handoff: bool = False,
-        queue: str = "",
-        oldest_of: tuple[str, ...] | None = None,
-    ) -> list[Run]:
-        """Return runs that may start, best first, at most `limit` of each set with the same limits.
-
-        `queue` is the limit key of a queue: only runs under that limit are returned. `oldest_of` are the
-        limit keys of one set: its longest waiting runs are returned, in any priority, for queues with aging.
-        """
-        if oldest_of is not None:
-            parameters = {"handoff": int(handoff), "ready_bucket": ready_bucket(oldest_of), "limit": limit}
-            return self._decode_or_park(self._query("oldest_ready_runs", parameters))
-        if self._executor.is_remote and not queue:
-            return self._ready_of_all_buckets(now=now, limit=limit, handoff=handoff)
-        if self._query("any_deferred_due", {"now": to_micros(now)}):
-            self._wake_deferred(now=now, limit=limit)
-        found: list[Run] = []
-        for bucket, rows in self._buckets(limit=limit, handoff=handoff, queue=queue):
-            found += self._decode_ready(rows, limit_keys_of(bucket))
-        return found
-
-    def _buckets(self, *, limit: int, handoff: bool, queue: str) -> Iterator[tuple[str, Sequence[Row]]]:
-        """Yield ready runs per bucket; a small number is read in one query."""
-        if limit < SMALL_BATCH_ROWS and not self._executor.is_remote:
-            first = self._query("first_ready_runs", {"handoff": int(handoff), "limit": SMALL_BATCH_ROWS})
-            if len(first) < SMALL_BATCH_ROWS:
-                for bucket, rows in groupby(first, key=_BY_BUCKET):
-                    if not queue or queue in limit_keys_of(bucket):
-                        yield bucket, [row[1:] for row in islice(rows, limit)]
-                return
-        for (bucket,) in self._query("ready_buckets", {"handoff": int(handoff)}):
-            if not queue or queue in limit_keys_of(bucket):
-                parameters = {"handoff": int(handoff), "ready_bucket": bucket, "limit": limit}
-                yield bucket, self._query("ready_runs_of_bucket", parameters)
 
     def set_limits(self, limits: Mapping[str, int]) -> None:
         """Set the capacity of limits."""
@@ -143,7 +95,7 @@ class SqlLeaseQueries(SqlQueries):
         """Renew leases; returns those whose fence still matched."""
         if not renewals:
             return []
-        rows = [(r.run_id, r.fence, to_micros(r.lease_until)) for r in renewals]
+        rows = [(r.run_id, r.fence, to_micros(r.lease_until), int(r.despite_cancel)) for r in renewals]
         renewed = self._execute_many("renew_leases", rows)
         return [Renewed(row[0], row[1], to_instant(row[2])) for row in renewed]
 
@@ -190,52 +142,6 @@ class SqlLeaseQueries(SqlQueries):
         ]
         return {row[0] for row in self._execute_many("request_cancel", rows)}
 
-    def _ready_of_all_buckets(self, *, now: datetime, limit: int, handoff: bool) -> list[Run]:
-        """Ready runs of all buckets in one round trip; a second one if deferred runs were due."""
-        parameters = {"now": to_micros(now), "handoff": int(handoff), "limit": limit}
-        rows = self._query("ready_runs_of_all_buckets", parameters)
-        if rows[0][_DEFERRED_DUE]:
-            self._wake_deferred(now=now, limit=limit)
-            rows = self._query("ready_runs_of_all_buckets", parameters)
-        buckets: dict[str, list[Row]] = {}
-        for row in rows:
-            if row[_BUCKET] is not None:
-                buckets.setdefault(row[_BUCKET], []).append(row)
-        found: list[Run] = []
-        for bucket in sorted(buckets):
-            found += self._decode_ready(buckets[bucket], limit_keys_of(bucket))
-        return found
-
-    def _wake_deferred(self, *, now: datetime, limit: int) -> None:
-        self._query("wake_deferred_runs", {"now": to_micros(now), "limit": max(limit, MAX_PAGE_ROWS)})
-
-    def _decode_ready(self, rows: Sequence[Row], limit_keys: tuple[str, ...]) -> list[Run]:
-        """The runs of one bucket in order; those that were leased before are read in full."""
-        try:
-            fresh = [read_fresh_run(row, limit_keys) for row in rows if row[_IS_FRESH]]
-        except UnreadableRow:
-            fresh = []
-        if len(fresh) == len(rows):
-            return fresh
-        known = {run.id: run for run in fresh}
-        others = [row[0] for row in rows if row[0] not in known]
-        known |= {run.id: run for run in self._decode_or_park(self._query("get_runs", {"ids": others}))}
-        return [known[row[0]] for row in rows if row[0] in known]
-
-    def _decode_or_park(self, rows: Sequence[Row]) -> list[Run]:
-        """Decode runs; unreadable ones are parked, so that they block no other run."""
-        found: list[Run] = []
-        unreadable: list[str] = []
-        for row in rows:
-            try:
-                found.append(read_run(row))
-            except UnreadableRow:
-                unreadable.append(row[0])
-        if unreadable:
-            self._query("park_unreadable_runs", {"ids": unreadable})
-            self._query("delete_limit_holds", {"ids": unreadable})
-        return found
-
 
 def _lease_instant_range(lease_id: str) -> tuple[int, int]:
     """The millisecond encoded in a lease id, as a range in microseconds."""
@@ -258,3 +164,42 @@ def _leased(grant: Grant) -> Run:
         cancel_at=None,
         reason="",
     )
+
+
+class SqlOutputQueries(SqlQueries):
+    """The attempt output of `ports.runs.RunQueries`."""
+
+    def put_attempt_output(self, rows: Sequence[AttemptOutput]) -> None:
+        """Write the output of attempts so far, replacing what was written before."""
+        if rows:
+            self._execute_many("put_attempt_output", [_output_row(output) for output in rows])
+
+    def get_attempt_output(self, run_ids: Iterable[str]) -> dict[str, tuple[AttemptOutput, ...]]:
+        """Return the output of the attempts of runs, oldest first."""
+        found: dict[str, list[AttemptOutput]] = {}
+        for row in self._query("get_attempt_output", {"ids": list(run_ids)}):
+            found.setdefault(row[0], []).append(_decode_output(row))
+        return {run_id: tuple(outputs) for run_id, outputs in found.items()}
+
+    def delete_attempt_output(self, attempts: Sequence[tuple[str, int]]) -> None:
+        """Delete the output of attempts by run and fence; the ended attempt keeps it."""
+        if attempts:
+            self._execute_many("delete_attempt_output", list(attempts))
+
+
+def _output_row(output: AttemptOutput) -> Row:
+    excerpt = output.excerpt
+    return (
+        output.run_id,
+        output.fence,
+        output.number,
+        to_micros(output.at),
+        excerpt.size,
+        excerpt.tail_offset,
+        storable_text(excerpt.text),
+    )
+
+
+def _decode_output(row: Row) -> AttemptOutput:
+    excerpt = OutputExcerpt(size=row[4], tail_offset=row[5], text=row[6])
+    return AttemptOutput(run_id=row[0], fence=row[1], number=row[2], at=from_micros(row[3]), excerpt=excerpt)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from timewright.core.moments import from_micros, to_micros
+from timewright.core.schedule.pauses import Pause
 from timewright.errors import InvalidInput
 from timewright.ids import first_id
 from timewright.ports import (
@@ -16,6 +17,7 @@ from timewright.ports import (
     PruneRequest,
     StoredObject,
 )
+from timewright.stores.queries.alerts import CHANNEL
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit, stale_revision
 from timewright.stores.rows import Row, json_text, storable_text
 
@@ -28,6 +30,8 @@ class SqlObjectQueries(SqlQueries):
     def put_objects(self, rows: Sequence[StoredObject], *, replaces: Mapping[str, int] | None = None) -> None:
         """Write objects. Raises Conflict if `replaces` names a revision other than the last."""
         expected = replaces or {}
+        if any(row.kind == CHANNEL for row in rows):
+            self._forget_channels()
         for kind, namespace in {(row.kind, row.namespace) for row in rows}:
             names = [row.name for row in rows if (row.kind, row.namespace) == (kind, namespace)]
             parameters = {"kind": kind, "namespace": namespace, "names": names}
@@ -84,7 +88,12 @@ class SqlObjectQueries(SqlQueries):
 
     def delete_object(self, kind: str, *, namespace: str, name: str) -> bool:
         """Delete an object; returns whether it existed."""
+        if kind == CHANNEL:
+            self._forget_channels()
         return bool(self._query("delete_object", {"kind": kind, "namespace": namespace, "name": name}))
+
+    def _forget_channels(self) -> None:
+        self._executor.cache.channels, self._executor.has_uncommitted_revisions = None, True
 
     def add_audit(self, entries: Sequence[AuditEntry]) -> None:
         """Append to the audit log; the hash of each entry covers the entry before it."""
@@ -141,12 +150,35 @@ class SqlObjectQueries(SqlQueries):
             expected += 1
         return expected if expected <= int(self.get_meta("audit") or 0) else None
 
-    def lock(self, name: Literal["links", "budgets"]) -> None:
-        """Lock all links or all budgets against other writers until the transaction ends."""
+    def lock(self, name: Literal["links", "budgets", "alerts_checked_at"]) -> None:
+        """Lock all links, budgets or incidents against other writers until the transaction ends."""
         if name == "budgets":
             self._query("lock_budgets", {})
         else:
             self._query("lock_meta", {"name": name})
+
+    def add_pause(self, pause: Pause) -> None:
+        """Insert a pause; it holds from this commit on."""
+        values = (pause.id, pause.scope, pause.namespace, pause.name, pause.due, pause.actor, pause.origin)
+        until = to_micros(pause.until) if pause.until is not None else None
+        row = (*values, storable_text(pause.reason), to_micros(pause.at), until)
+        self._execute_many("insert_pauses", [row])
+
+    def open_pauses(self) -> list[Pause]:
+        """Return the pauses that nobody ended, oldest first; also those that have reached their end."""
+        names = ("id", "scope", "namespace", "name", "due", "actor", "origin", "reason")
+        return [
+            Pause(
+                **dict(zip(names, row, strict=False)),
+                at=from_micros(row[8]),
+                until=from_micros(row[9]) if row[9] is not None else None,
+            )
+            for row in self._query("open_pauses", {})
+        ]
+
+    def end_pause(self, pause_id: str, *, by: str, now: datetime) -> bool:
+        """End a pause; returns whether it was open."""
+        return bool(self._query("end_pause", {"id": pause_id, "by": by, "at": to_micros(now)}))
 
     def get_meta(self, name: str) -> str | None:
         """Return a single value about the store."""

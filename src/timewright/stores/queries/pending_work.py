@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from timewright.core.moments import ZERO
+from timewright.core.run.needs import LeaseOffer
 from timewright.ports.pending_work import PendingWork
 from timewright.stores.queries.leases import SqlLeaseQueries
+from timewright.stores.queries.ready_runs import MAX_PROBED_BUCKETS
 from timewright.stores.queries.runs import SqlRunQueries
 from timewright.stores.queries.schedules import SqlScheduleQueries
-from timewright.stores.rows import to_instant
+from timewright.stores.rows import Row, to_instant
+
+# The column of `pending_work` that says whether a run is ready.
+_READY = 2
+
+# What the statement returns for a pause without an end.
+FOREVER = 9_000_000_000_000_000_000
 
 
 class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
@@ -23,14 +32,20 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
         orphan_after: timedelta = ZERO,
         with_lease_end: bool = False,
         with_held: bool = False,
+        offer: LeaseOffer | None = None,
     ) -> PendingWork:
-        """Return the pending work of a holder that serves a shard. Read-only."""
+        """Return the pending work of a holder that serves a shard and can run what it offers. Read-only."""
         parameters = {"holder": holder, "with_lease_end": int(with_lease_end), "with_held": int(with_held)}
-        ((schedule_due, run_due, ready, cancelled, lease_end, held),) = self._query(
-            "pending_work", parameters
+        schedule_due, run_due, ready, cancelled, lease_end, held, paused_until, waiting = self._probe(
+            parameters, offer
         )
+        first_wake = schedule_due
+        if paused_until is not None:
+            schedule_due, run_due = _after_pause(paused_until, schedule_due, run_due, ready)
+            ready = None
         return PendingWork(
             schedule_due_at=to_instant(self._next_wake_in(shard, schedule_due, orphan_after=orphan_after)),
+            first_wake_at=to_instant(first_wake),
             run_due_at=to_instant(run_due),
             has_ready_runs=ready is not None,
             cancel_requested=tuple(self.leased_runs(holder=holder, cancel_requested=True))
@@ -39,4 +54,40 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
             includes_lease_end=with_lease_end,
             lease_expires_at=to_instant(lease_end),
             has_releasable_runs=held is not None and bool(self.releasable_runs(limit=1)),
+            has_wakeable_schedules=waiting is not None
+            and offer is not None
+            and bool(self._waiting_buckets_of(offer)),
         )
+
+    def _probe(self, parameters: dict[str, Any], offer: LeaseOffer | None) -> Row:
+        """The row of `pending_work`; it is read again if a bucket was added that memory does not have."""
+        known = self._bucket_list(offer, newest=0) if offer is not None else None
+        while True:
+            able = self._startable(known, offer) if known is not None and offer is not None else []
+            is_all = known is None or len(able) == len(known.buckets)
+            of_any = is_all or len(able) > MAX_PROBED_BUCKETS
+            probed = self._list_parameter([] if of_any else able)
+            (row,) = self._query(
+                "pending_work", {**parameters, "of_any_bucket": int(of_any), "buckets": probed}
+            )
+            newest = row[-1] or 0
+            if known is None or offer is None or newest <= known.newest:
+                break
+            known = self._bucket_list(offer, newest=newest)
+        if of_any and not is_all and row[_READY] is not None:
+            found = self._query("ready_buckets", {"handoff": 0})
+            if frozenset(able).isdisjoint(bucket for (bucket,) in found):
+                row = (*row[:_READY], None, *row[_READY + 1 :])
+        return row[:-1]
+
+
+def _after_pause(
+    until: int, schedule_due: int | None, run_due: int | None, ready: int | None
+) -> tuple[int | None, int | None]:
+    """When schedules and runs are due, if nothing starts before the end of a pause."""
+    if until == FOREVER:
+        return None, None
+    waiting = [until] if ready is not None else []
+    run = max(run_due, until) if run_due is not None else None
+    runs = [*waiting, *([run] if run is not None else [])]
+    return max(schedule_due, until) if schedule_due is not None else None, min(runs, default=None)

@@ -28,6 +28,8 @@ from timewright.stores.statements import RUN_COLUMNS
 
 MAX_WALK_ROWS = 10_000
 _SCHEDULE_ID, _PREVIOUS = (RUN_COLUMNS.split().index(name) for name in ("schedule_id", "previous"))
+# Column numbers in `run_row`.
+_READY_BUCKET, _HANDOFF = 12, 15
 
 # A run's id encodes its planned instant or a later one, rounded to a millisecond; one second covers that.
 ID_ROUNDING = timedelta(seconds=1)
@@ -49,7 +51,9 @@ class SqlRunQueries(SqlQueries):
         """Insert runs; returns the ids that were new. An occurrence that exists is skipped."""
         if not runs:
             return set()
-        new = {row[0] for row in self._execute_many("insert_runs", [run_row(run) for run in runs])}
+        rows = [run_row(run) for run in runs]
+        self._add_buckets(row[_READY_BUCKET] for row in rows if not row[_HANDOFF])
+        new = {row[0] for row in self._execute_many("insert_runs", rows)}
         self._insert_limit_holds(
             [run for run in runs if run.state is RunState.LEASED and run.limit_keys and run.id in new]
         )
@@ -58,7 +62,21 @@ class SqlRunQueries(SqlQueries):
     def add_unique_runs(self, runs: Sequence[Run]) -> None:
         """Insert unleased runs, each with its own dedupe scope. Raises Conflict if one exists."""
         if runs:
-            self._execute_many("insert_unique_runs", [run_row(run) for run in runs])
+            rows = [run_row(run) for run in runs]
+            self._add_buckets(row[_READY_BUCKET] for row in rows if not row[_HANDOFF])
+            self._execute_many("insert_unique_runs", rows)
+
+    def shorten_leases(self, *, now: datetime, until: datetime, latest: datetime) -> None:
+        """End every lease at `until` that was granted beyond `latest`, by a clock that was wrong."""
+        instants = {"now": now, "until": until, "latest": latest}
+        self._query("shorten_leases", {name: to_micros(instant) for name, instant in instants.items()})
+
+    def delete_runs(self, ids: Sequence[str]) -> None:
+        """Delete finished runs and their attempts, to repair a schedule's history."""
+        deleted = [row[0] for row in self._query("delete_runs", {"ids": list(ids)})] if ids else []
+        if deleted:
+            self._query("delete_attempts", {"ids": deleted})
+            self._query("delete_dependency_waits", {"ids": deleted})
 
     def relink_runs(self, links: Sequence[tuple[str, str]]) -> None:
         """Set the previous run of runs, to repair a schedule's history."""

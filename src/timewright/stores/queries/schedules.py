@@ -18,6 +18,7 @@ from timewright.ports import (
     ScheduleWrite,
     Unreadable,
 )
+from timewright.ports.schedules import ScheduleHead
 from timewright.stores.cache import RevisionKey
 from timewright.stores.queries.base import LAST_KEY, MAX_PAGE_ROWS, SqlQueries, page_limit, stale_revision
 from timewright.stores.rows import Row
@@ -77,6 +78,17 @@ class SqlScheduleQueries(SqlQueries):
         """Return the id of a schedule by its name."""
         rows = self._query("find_schedule_id", {"namespace": namespace, "name": name})
         return rows[0][0] if rows else None
+
+    def find_schedule_heads(self, namespace: str, names: Iterable[str]) -> dict[str, ScheduleHead]:
+        """Return schedules by name, in any state, without their definitions; also unreadable ones."""
+        rows = self._query("find_schedule_heads", {"namespace": namespace, "names": list(names)})
+        return {row[1]: ScheduleHead(row[0], row[1], row[2], ScheduleState(row[3])) for row in rows}
+
+    def find_schedules_at_start(self) -> list[str]:
+        """Return the ids of active schedules that may have `run_at_start`; a scan, once per start."""
+        return [
+            row[0] for row in self._query("find_schedules_at_start", {"pattern": '%"run_at_start":true%'})
+        ]
 
     def find_schedules(self, which: ScheduleFilter) -> Page:
         """Return a page of `ScheduleRecord`, by name; unreadable rows are listed apart."""
@@ -214,11 +226,12 @@ class SqlScheduleQueries(SqlQueries):
     def _schedule_row(self, row: ScheduleWrite) -> tuple[Any, ...]:
         s = row.schedule
         named = (s.id, s.namespace, s.name, s.group or "", s.revision)
-        return (*named, *progress_row(row.progress), shard_of(s.id))
+        return (*named, *progress_row(row.progress), shard_of(s.id), int(s.expect is not None))
 
     def _revised_row(self, row: ScheduleWrite) -> tuple[Any, ...]:
         s = row.schedule
-        return (s.id, row.replaces, s.name, s.group or "", s.revision, *progress_row(row.progress))
+        named = (s.id, row.replaces, s.name, s.group or "", s.revision)
+        return (*named, *progress_row(row.progress), int(s.expect is not None))
 
     def _decode_cached(
         self, rows: Sequence[Row], *, unreadable: dict[str, str] | None = None

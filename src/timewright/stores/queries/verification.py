@@ -13,12 +13,13 @@ from msgspec import Struct
 from timewright.core.moments import to_micros
 from timewright.ids import first_id
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit
-from timewright.stores.rows import Row, limit_keys_of
+from timewright.stores.rows import Row, split_bucket
 from timewright.verification.rows import (
     AttemptRow,
     AuditRow,
     BudgetAccountRow,
     BudgetChargeRow,
+    IncidentRow,
     JsonObject,
     LimitHoldRow,
     LimitRow,
@@ -135,6 +136,7 @@ def _revision(row: Row) -> RevisionRow:
 def _run(row: Row) -> RunRow:
     # Interned, because a hundred thousand rows repeat the same few strings.
     extra = _decode_object(row[32])
+    needs, limit_keys = split_bucket(row[11])
     return RunRow(
         id=row[0],
         namespace=intern(row[1]),
@@ -147,7 +149,8 @@ def _run(row: Row) -> RunRow:
         source=intern(row[8]),
         revision=row[9],
         queue=intern(row[10]),
-        limit_keys=limit_keys_of(row[11]),
+        limit_keys=limit_keys,
+        needs=needs,
         priority=row[12],
         exclusive=row[13] == 1,
         handoff=row[14] == 1,
@@ -168,6 +171,7 @@ def _run(row: Row) -> RunRow:
         error=row[29],
         parent=row[30],
         previous=row[31],
+        losses=row[33],
         trail=tuple(extra.get("trail", ())),
         missed=extra.get("missed", 0),
         backfill_of=extra.get("backfill_of", ""),
@@ -190,6 +194,7 @@ def _attempt(row: Row) -> AttemptRow:
         outcome=intern(row[9]),
         charged=row[10] == 1,
         size=row[11],
+        error=intern(row[12]),
     )
 
 
@@ -238,6 +243,12 @@ def _charge(row: Row) -> BudgetChargeRow:
     )
 
 
+def _incident(row: Row) -> IncidentRow:
+    return IncidentRow(
+        id=row[0], namespace=row[1], kind=row[2], subject=row[3], opened_at=row[4], closed_at=row[5]
+    )
+
+
 _TABLES: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     ScheduleRow: ("verify_schedules", _schedule),
     RevisionRow: ("verify_revisions", _revision),
@@ -248,6 +259,7 @@ _TABLES: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     AuditRow: ("verify_audit", _audit),
     BudgetAccountRow: ("verify_accounts", _account),
     BudgetChargeRow: ("verify_charges", _charge),
+    IncidentRow: ("verify_incidents", _incident),
 }
 
 _PARAMETERS: dict[Any, tuple[str, ...]] = {
@@ -274,6 +286,7 @@ _POSITIONS: dict[Any, Callable[[Any], dict[str, Any]]] = {
         "after_namespace": row.namespace if row else "",
         "after_name": row.name if row else "",
     },
+    IncidentRow: lambda row: {"after": row.id if row else ""},
     AuditRow: lambda row: {"before": row.seq if row else 2**62},
     BudgetAccountRow: lambda row: {
         "after": row.budget if row else "",

@@ -13,19 +13,19 @@
 -- statement runs for the whole batch: on SQLite from a JSON object (`x_changed` then finds the rows that
 -- changed, if not all did), on PostgreSQL with the other columns as scalar parameters.
 
--- name: insert_schedules(id text, namespace text, name text, group_name text, revision bigint, state text, reason text, cursor_at bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, hints text, shard bigint)
+-- name: insert_schedules(id text, namespace text, name text, group_name text, revision bigint, state text, reason text, cursor_at bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, hints text, shard bigint, watched bigint)
 INSERT INTO schedules (id, namespace, name, group_name, revision, state, reason, cursor_at, next_at, wake_at,
     source, trail, failures, runs, missed, paused_at, paused_until, last_started_at, last_finished_at, hints,
-    shard)
+    shard, watched)
 {values}
 
--- name: revise_schedules(id text, replaces bigint, name text, group_name text, revision bigint, state text, reason text, cursor_at bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, hints text)
+-- name: revise_schedules(id text, replaces bigint, name text, group_name text, revision bigint, state text, reason text, cursor_at bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, hints text, watched bigint)
 -- Matches the revision that is replaced, so a stale edit changes no row.
 UPDATE schedules SET name = v.name, group_name = v.group_name, revision = v.revision, state = v.state,
     reason = v.reason, cursor_at = v.cursor_at, next_at = v.next_at, wake_at = v.wake_at, source = v.source,
     trail = v.trail, failures = v.failures, runs = v.runs, missed = v.missed, paused_at = v.paused_at,
     paused_until = v.paused_until, last_started_at = v.last_started_at, last_finished_at = v.last_finished_at,
-    hints = v.hints
+    hints = v.hints, watched = v.watched, waits_for = ''
 {from}
 WHERE schedules.id = v.id AND schedules.revision = v.replaces
 {changed:schedules}
@@ -64,18 +64,18 @@ ON CONFLICT (planned_at, schedule_id, dedupe_scope) WHERE dedupe_scope <> id DO 
 -- name: insert_on_time_runs_changed(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, queue text, ready_bucket text, priority bigint, exclusive bigint, handoff bigint, created_at bigint, previous* text) [sqlite]
 SELECT runs.id FROM runs WHERE runs.id = v.id
 
--- name: insert_leased_runs(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, priority bigint, exclusive bigint, created_at bigint, previous* text, lease_id* text, holder text, lease_until bigint)
+-- name: insert_leased_runs(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, ready_bucket text, priority bigint, exclusive bigint, created_at bigint, previous* text, lease_id* text, holder text, lease_until bigint)
 -- Insert runs together with their first lease. The unique index admits each occurrence once.
-INSERT INTO runs (id, namespace, schedule_id, planned_at, fire_at, state, source, revision, priority,
-    exclusive, fence, created_at, leased_at, previous, lease_id, holder, lease_until)
+INSERT INTO runs (id, namespace, schedule_id, planned_at, fire_at, state, source, revision, ready_bucket,
+    priority, exclusive, fence, created_at, leased_at, previous, lease_id, holder, lease_until)
 SELECT v.id, v.namespace, v.schedule_id, v.planned_at, v.planned_at, 'leased', v.source, v.revision,
-    v.priority, v.exclusive, 1, v.created_at, v.created_at, v.previous, v.lease_id, v.holder, v.lease_until
+    v.ready_bucket, v.priority, v.exclusive, 1, v.created_at, v.created_at, v.previous, v.lease_id, v.holder, v.lease_until
 {from}
 WHERE true
 ON CONFLICT (planned_at, schedule_id, dedupe_scope) WHERE dedupe_scope <> id DO NOTHING
 {changed:runs}
 
--- name: insert_leased_runs_changed(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, priority bigint, exclusive bigint, created_at bigint, previous* text, lease_id* text, holder text, lease_until bigint) [sqlite]
+-- name: insert_leased_runs_changed(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, ready_bucket text, priority bigint, exclusive bigint, created_at bigint, previous* text, lease_id* text, holder text, lease_until bigint) [sqlite]
 SELECT runs.id FROM runs WHERE runs.id = v.id
 
 -- name: advance_on_time(id text, next_at bigint, last_run text)
@@ -93,6 +93,8 @@ UPDATE schedules SET state = 'parked', reason = :reason, next_at = NULL, wake_at
 SELECT {schedule}
 FROM schedules s
 WHERE s.wake_at IS NOT NULL AND s.wake_at <= :now AND s.wake_at >= :since
+    AND NOT EXISTS (SELECT 1 FROM pauses p WHERE p.scope = 'installation' AND p.ended_at IS NULL
+        AND (p.until IS NULL OR p.until > :now))
 ORDER BY s.wake_at, s.id
 LIMIT :limit
 {skip_locked:s}
@@ -110,6 +112,8 @@ SELECT {schedule}
 FROM schedules s
 WHERE s.wake_at IS NOT NULL AND s.wake_at <= :now AND s.wake_at >= :since
     AND s.shard - s.shard / :shards * :shards = :shard
+    AND NOT EXISTS (SELECT 1 FROM pauses p WHERE p.scope = 'installation' AND p.ended_at IS NULL
+        AND (p.until IS NULL OR p.until > :now))
 ORDER BY s.wake_at, s.id
 LIMIT :limit
 {skip_locked:s}
@@ -125,6 +129,13 @@ SELECT id FROM schedules WHERE id {in:ids} ORDER BY id {lock}
 
 -- name: find_schedule_id
 SELECT id FROM schedules WHERE namespace = :namespace AND name = :name
+
+-- name: find_schedule_heads
+SELECT id, name, revision, state FROM schedules WHERE namespace = :namespace AND name {in:names}
+
+-- name: find_schedules_at_start
+SELECT s.id FROM schedules s JOIN revisions r ON r.schedule_id = s.id AND r.revision = s.revision
+WHERE s.state = 'active' AND r.body LIKE :pattern ORDER BY s.id
 
 -- name: find_schedules
 SELECT {schedule}, s.namespace, s.name
@@ -286,11 +297,64 @@ ORDER BY 5, 1
 -- up from the end of the index, because on PostgreSQL its front is full of dead entries of runs that were leased.
 SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL),
     (SELECT min(fire_at) FROM runs WHERE state = 'ready' AND deferred = 1),
-    (SELECT 1 FROM runs WHERE state = 'ready' AND deferred = 0 AND handoff = 0
-        ORDER BY ready_bucket DESC, priority DESC, planned_at DESC, id DESC LIMIT 1),
+    CASE WHEN :of_any_bucket = 1 THEN (SELECT 1 FROM runs WHERE state = 'ready' AND deferred = 0 AND handoff = 0
+        ORDER BY ready_bucket DESC, priority DESC, planned_at DESC, id DESC LIMIT 1)
+    ELSE (SELECT f.found FROM (SELECT (SELECT 1 FROM runs r
+            WHERE r.state = 'ready' AND r.deferred = 0 AND r.handoff = 0 AND r.ready_bucket = wanted.value
+            ORDER BY r.priority DESC, r.planned_at DESC, r.id DESC LIMIT 1) AS found
+        FROM {each:buckets}) f WHERE f.found IS NOT NULL LIMIT 1) END,
     (SELECT 1 FROM runs WHERE state = 'leased' AND cancel_at IS NOT NULL AND holder = :holder LIMIT 1),
     CASE WHEN :with_lease_end = 1 THEN (SELECT min(lease_until) FROM runs WHERE state = 'leased') END,
-    CASE WHEN :with_held = 1 THEN (SELECT 1 FROM runs WHERE state = 'held' LIMIT 1) END
+    CASE WHEN :with_held = 1 THEN (SELECT 1 FROM runs WHERE state = 'held' LIMIT 1) END,
+    (SELECT max(COALESCE(until, 9000000000000000000)) FROM pauses WHERE scope = 'installation' AND ended_at IS NULL),
+    CASE WHEN :with_held = 1 THEN (SELECT 1 FROM schedules WHERE waits_for <> '' LIMIT 1) END,
+    (SELECT max(id) FROM ready_buckets)
+
+-- name: new_buckets
+SELECT id, bucket FROM ready_buckets WHERE id > :after ORDER BY id
+
+-- name: find_buckets
+SELECT bucket FROM ready_buckets WHERE bucket {in:buckets}
+
+-- name: lock_buckets [postgres]
+-- Buckets are added by one transaction at a time, so that their ids ascend in the order of commits.
+SELECT 1 FROM pg_advisory_xact_lock(hashtext('timewright.ready_buckets'))
+
+-- name: insert_buckets(bucket text)
+INSERT INTO ready_buckets (bucket) {values} ON CONFLICT (bucket) DO NOTHING
+
+-- name: set_aside(id text, wake_at bigint, waits_for text)
+-- No live instance can run these locked schedules: they are not due again before that instant.
+UPDATE schedules SET wake_at = v.wake_at, waits_for = v.waits_for {from} WHERE schedules.id = v.id
+
+-- name: set_aside_schedules
+SELECT id FROM schedules WHERE waits_for <> '' ORDER BY waits_for, id LIMIT :limit
+
+-- name: waiting_buckets
+WITH RECURSIVE buckets (bucket) AS (
+    SELECT min(waits_for) FROM schedules WHERE waits_for <> ''
+    UNION ALL
+    SELECT (SELECT min(s.waits_for) FROM schedules s WHERE s.waits_for <> '' AND s.waits_for > buckets.bucket)
+    FROM buckets WHERE buckets.bucket IS NOT NULL
+)
+SELECT bucket FROM buckets WHERE bucket IS NOT NULL
+
+-- name: wake_waiting_schedules
+UPDATE schedules SET waits_for = '', wake_at = CASE WHEN wake_at IS NULL THEN NULL ELSE :now END
+WHERE waits_for <> '' AND waits_for {in:buckets}
+
+-- name: nonempty_buckets
+SELECT f.bucket FROM (SELECT wanted.value AS bucket, (SELECT 1 FROM runs r
+        WHERE r.state = 'ready' AND r.deferred = 0 AND r.handoff = 0 AND r.ready_bucket = wanted.value
+        ORDER BY r.priority, r.planned_at, r.id LIMIT 1) AS found
+    FROM {each:buckets}) f
+WHERE f.found IS NOT NULL
+
+-- name: first_ready_of_buckets
+SELECT (SELECT r.id FROM runs r
+    WHERE r.state = 'ready' AND r.deferred = 0 AND r.handoff = 0 AND r.ready_bucket = wanted.value
+    ORDER BY r.priority, r.planned_at, r.id LIMIT 1)
+FROM {each:buckets}
 
 -- name: any_deferred_due
 SELECT 1 FROM runs WHERE state = 'ready' AND deferred = 1 AND fire_at <= :now LIMIT 1
@@ -367,6 +431,59 @@ LEFT JOIN (
     ) r
 ) ON true
 
+-- name: ready_keys_of_bucket [sqlite]
+-- Only the index is read, to merge several buckets before rows are read.
+SELECT priority, planned_at, id FROM runs
+WHERE state = 'ready' AND deferred = 0 AND handoff = 0 AND ready_bucket = :ready_bucket
+ORDER BY priority, planned_at, id
+LIMIT :limit
+
+-- name: ready_runs_by_id [sqlite]
+SELECT id, namespace, schedule_id, dedupe_scope, planned_at, fire_at, state, source, revision, queue, priority,
+    exclusive, handoff, created_at, previous, extra,
+    CASE WHEN fence = 0 AND attempts = 0 AND refunds = 0 AND reason = '' AND error = '' AND finished_at IS NULL
+        AND parent = '' THEN 1 ELSE 0 END, ready_bucket
+FROM runs
+WHERE id {in:ids}
+ORDER BY priority, planned_at, id
+
+-- name: ready_runs_of_buckets [postgres]
+-- The best runs of several buckets together. At most :per_bucket keys of each are read from the index. Where that cuts
+-- a bucket, only keys up to its last are used, so that no better run is left out. Then at most :limit rows are locked,
+-- so that other instances lease the rest. The last columns say whether deferred runs are due, and whether a bucket was
+-- cut; if no run is found, one row of NULLs carries them. The rows are looked up by id: `state || ''` keeps the planner
+-- from reading all ready runs instead.
+WITH keys AS MATERIALIZED (
+    SELECT k.id, k.priority, k.planned_at, k.number FROM {each:buckets} CROSS JOIN LATERAL (
+        SELECT id, priority, planned_at, row_number() OVER (ORDER BY priority, planned_at, id) AS number FROM (
+            SELECT id, priority, planned_at FROM runs
+            WHERE state = 'ready' AND deferred = 0 AND handoff = 0 AND ready_bucket = wanted.value
+            ORDER BY priority, planned_at, id LIMIT :per_bucket
+        ) first
+    ) k
+), cut AS MATERIALIZED (
+    SELECT priority, planned_at, id FROM keys WHERE number = :per_bucket ORDER BY priority, planned_at, id LIMIT 1
+), found AS MATERIALIZED (
+    SELECT id FROM keys WHERE NOT EXISTS (SELECT 1 FROM cut)
+        OR (priority, planned_at, id) <= (SELECT priority, planned_at, id FROM cut)
+)
+SELECT r.id, r.namespace, r.schedule_id, r.dedupe_scope, r.planned_at, r.fire_at, r.state, r.source,
+    r.revision, r.queue, r.priority, r.exclusive, r.handoff, r.created_at, r.previous, r.extra, r.is_new,
+    r.ready_bucket, totals.due, totals.is_cut
+FROM (SELECT EXISTS (SELECT 1 FROM runs WHERE state = 'ready' AND deferred = 1 AND fire_at <= :now) AS due,
+    EXISTS (SELECT 1 FROM cut) AS is_cut) totals
+LEFT JOIN (
+    SELECT runs.id, namespace, schedule_id, dedupe_scope, planned_at, fire_at, state, source, revision, queue,
+        priority, exclusive, handoff, created_at, previous, extra, ready_bucket,
+        CASE WHEN fence = 0 AND attempts = 0 AND refunds = 0 AND reason = '' AND error = ''
+            AND finished_at IS NULL AND parent = '' THEN 1 ELSE 0 END AS is_new
+    FROM runs
+    WHERE runs.id = ANY (ARRAY(SELECT id FROM found)) AND state || '' = 'ready' AND deferred + 0 = 0
+    ORDER BY priority, planned_at, runs.id
+    LIMIT :limit
+    {skip_locked:runs}
+) r ON true
+
 -- name: oldest_ready_runs
 SELECT {run} FROM runs
 WHERE state = 'ready' AND deferred = 0 AND handoff = :handoff AND ready_bucket = :ready_bucket
@@ -419,15 +536,18 @@ UPDATE runs SET state = 'leased', fence = runs.fence + 1, lease_id = v.lease_id,
     leased_at = v.leased_at, lease_until = v.lease_until, started_at = NULL, cancel_at = NULL, reason = ''
 {from}
 WHERE runs.id = v.id AND runs.state || '' = 'ready' AND runs.fence = v.fence
+    AND NOT EXISTS (SELECT 1 FROM pauses p WHERE p.scope = 'installation' AND p.ended_at IS NULL
+        AND (p.until IS NULL OR p.until > v.leased_at))
 {changed:runs}
 
 -- name: lease_runs_changed(id* text, fence bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint) [sqlite]
 SELECT runs.id FROM runs WHERE runs.id = v.id AND runs.lease_id = v.lease_id AND runs.fence = v.fence + 1
 
--- name: renew_leases(id text, fence bigint, lease_until bigint)
--- A lease never becomes shorter: an earlier end leaves lease_until as it was. A cancelled run is not renewed.
-UPDATE runs SET lease_until = CASE WHEN runs.cancel_at IS NULL AND v.lease_until > runs.lease_until
-    THEN v.lease_until ELSE runs.lease_until END
+-- name: renew_leases(id text, fence bigint, lease_until bigint, despite_cancel bigint)
+-- A lease never becomes shorter: an earlier end leaves lease_until as it was. A cancelled run is renewed only while
+-- its work cannot be killed.
+UPDATE runs SET lease_until = CASE WHEN (runs.cancel_at IS NULL OR v.despite_cancel = 1)
+    AND v.lease_until > runs.lease_until THEN v.lease_until ELSE runs.lease_until END
 {from}
 WHERE runs.id = v.id AND runs.state || '' = 'leased' AND runs.fence = v.fence
 RETURNING runs.id, runs.fence, runs.cancel_at
@@ -455,17 +575,18 @@ UPDATE runs SET state = 'parked', reason = 'unreadable', lease_id = '', holder =
     lease_until = NULL, cancel_at = NULL
 WHERE id {in:ids}
 
--- name: settle_runs(id* text, fence bigint, state text, deferred bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, started_at* bigint, finished_at bigint, outcome_label text, error text)
+-- name: settle_runs(id* text, fence bigint, state text, deferred bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, losses bigint, deferred_since bigint, started_at* bigint, finished_at bigint, outcome_label text, error text)
 -- A result of a lost lease carries an old fence and changes no row. A finished run keeps its fire_at.
 UPDATE runs SET state = v.state, deferred = v.deferred, fire_at = coalesce(v.fire_at, runs.fire_at),
-    reason = v.reason, attempts = v.attempts, refunds = v.refunds, started_at = v.started_at,
+    reason = v.reason, attempts = v.attempts, refunds = v.refunds, losses = v.losses,
+    deferred_since = v.deferred_since, started_at = v.started_at,
     finished_at = v.finished_at, outcome_label = v.outcome_label, error = v.error, lease_id = '', holder = '',
     leased_at = NULL, lease_until = NULL, cancel_at = NULL
 {from}
 WHERE runs.id = v.id AND runs.state || '' = 'leased' AND runs.fence = v.fence
 {changed:runs}
 
--- name: settle_runs_changed(id* text, fence bigint, state text, deferred bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, started_at* bigint, finished_at bigint, outcome_label text, error text) [sqlite]
+-- name: settle_runs_changed(id* text, fence bigint, state text, deferred bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, losses bigint, deferred_since bigint, started_at* bigint, finished_at bigint, outcome_label text, error text) [sqlite]
 -- Runs before the attempts of this batch are inserted: a run that was settled earlier under this fence has one.
 SELECT runs.id FROM runs
 WHERE runs.id = v.id AND runs.fence = v.fence AND runs.state = v.state AND runs.finished_at IS v.finished_at
@@ -476,9 +597,10 @@ INSERT INTO attempts (run_id, fence, number, lease_id, holder, leased_at, lease_
     outcome, charged, outcome_label, error, result, cost)
 {values}
 
--- name: change_runs(id text, was text, fence bigint, state text, deferred bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, finished_at bigint, error text)
+-- name: change_runs(id text, was text, fence bigint, state text, deferred bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, losses bigint, deferred_since bigint, finished_at bigint, error text)
 UPDATE runs SET state = v.state, deferred = v.deferred, fire_at = v.fire_at, reason = v.reason,
-    attempts = v.attempts, refunds = v.refunds, finished_at = v.finished_at, error = v.error
+    attempts = v.attempts, refunds = v.refunds, losses = v.losses, deferred_since = v.deferred_since,
+    finished_at = v.finished_at, error = v.error
 {from}
 WHERE runs.id = v.id AND runs.state = v.was AND runs.fence = v.fence AND v.was <> 'leased'
 {changed:runs}
@@ -565,6 +687,17 @@ SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1
 SELECT seq, at, namespace, actor, origin, action, subject, before, after, reason, hash FROM audit
 WHERE seq < :before AND (:namespace = '' OR namespace = :namespace) ORDER BY seq DESC LIMIT :limit
 
+-- name: insert_pauses(id text, scope text, namespace text, name text, due text, actor text, origin text, reason text, at bigint, until bigint)
+INSERT INTO pauses (id, scope, namespace, name, due, actor, origin, reason, at, until)
+{values}
+
+-- name: open_pauses
+SELECT id, scope, namespace, name, due, actor, origin, reason, at, until FROM pauses
+WHERE ended_at IS NULL ORDER BY at, id
+
+-- name: end_pause
+UPDATE pauses SET ended_at = :at, ended_by = :by WHERE id = :id AND ended_at IS NULL RETURNING id
+
 -- name: get_meta
 SELECT value FROM meta WHERE name = :name
 
@@ -589,6 +722,9 @@ WHERE id < :last AND state IN ('succeeded', 'failed', 'skipped', 'cancelled')
     AND (parent = '' OR NOT EXISTS (SELECT 1 FROM runs p WHERE p.id = runs.parent
         AND p.state IN ('ready', 'held', 'leased', 'parked')))
 ORDER BY id LIMIT :limit {skip_locked}
+
+-- name: shorten_leases
+UPDATE runs SET leased_at = :now, lease_until = :until WHERE state = 'leased' AND lease_until > :latest
 
 -- name: delete_runs
 DELETE FROM runs WHERE id {in:ids} AND state IN ('succeeded', 'failed', 'skipped', 'cancelled') RETURNING id
@@ -668,7 +804,7 @@ LIMIT :limit
 
 -- name: verify_attempts
 SELECT run_id, fence, number, lease_id, holder, leased_at, lease_until, started_at, ended_at, outcome, charged,
-    length(result) + length(error)
+    length(result) + length(error), CASE WHEN outcome = 'lost' THEN error ELSE '' END
 FROM attempts WHERE run_id {in:ids} ORDER BY run_id, fence
 
 -- name: verify_limits
@@ -681,7 +817,8 @@ SELECT limit_key, run_id, fence FROM limit_holds WHERE (limit_key, run_id) > (:a
 -- name: verify_objects
 SELECT kind, namespace, name, revision, body, at FROM objects
 WHERE (kind, namespace, name) > (:after_kind, :after_namespace, :after_name)
-    AND kind IN ('queue', 'limit', 'calendar') AND (:namespace = '' OR namespace = :namespace)
+    AND kind IN ('queue', 'limit', 'calendar', 'instance', 'offer')
+    AND (:namespace = '' OR namespace = :namespace OR kind IN ('instance', 'offer'))
 ORDER BY kind, namespace, name LIMIT :limit
 
 -- name: verify_accounts
@@ -1130,3 +1267,84 @@ SELECT {run} FROM runs
 WHERE state = 'ready' AND deferred = 1 AND dedupe_scope <> '' AND schedule_id {in:ids}
 ORDER BY fire_at, id
 LIMIT :limit
+
+-- name: claim_alert_check
+-- Take the right to look for incidents, unless another instance looked after :before. Instants have 16 digits.
+INSERT INTO meta (name, value) VALUES ('alerts_checked_at', :now)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE meta.value <= :before
+RETURNING value
+
+-- name: alert_rows
+-- Everything that incidents are decided from, each kind from its own index and at most :max_rows rows of it.
+SELECT 'failing' AS source, namespace, id AS subject, name, group_name, failures AS number,
+    coalesce(last_finished_at, 0) AS at, state AS extra FROM
+    (SELECT namespace, id, name, group_name, failures, last_finished_at, state FROM schedules WHERE failures > 0 ORDER BY id LIMIT :max_rows) a
+UNION ALL
+SELECT 'parked_schedule', namespace, id, name, group_name, failures, coalesce(last_finished_at, 0), reason FROM
+    (SELECT namespace, id, name, group_name, failures, last_finished_at, reason FROM schedules WHERE state = 'parked' ORDER BY namespace, name LIMIT :max_rows) b
+UNION ALL
+SELECT 'late', namespace, id, name, group_name, 0, wake_at, waits_for FROM
+    (SELECT namespace, id, name, group_name, wake_at, waits_for FROM schedules WHERE wake_at IS NOT NULL AND wake_at < :late ORDER BY wake_at LIMIT :max_rows) c
+UNION ALL
+SELECT 'watched', namespace, id, name, group_name, 0, coalesce(next_at, 0), state FROM
+    (SELECT namespace, id, name, group_name, next_at, state FROM schedules WHERE watched = 1 ORDER BY id LIMIT :max_rows) d
+UNION ALL
+SELECT 'parked_run', namespace, schedule_id, queue, '', count(*), min(planned_at), max(id) FROM
+    (SELECT namespace, schedule_id, queue, planned_at, id FROM runs WHERE state = 'parked' ORDER BY planned_at LIMIT :max_rows) e
+GROUP BY namespace, schedule_id, queue
+UNION ALL
+SELECT 'ready', namespace, schedule_id, queue, '', count(*), min(fire_at), min(id) FROM
+    (SELECT namespace, schedule_id, queue, fire_at, id FROM runs WHERE state = 'ready' AND deferred = 0 AND handoff = 0
+        ORDER BY handoff, ready_bucket, priority, planned_at, id LIMIT :max_rows) f
+WHERE fire_at < :late GROUP BY namespace, schedule_id, queue
+UNION ALL
+SELECT 'handoff', namespace, '', queue, '', count(*), min(fire_at), min(id) FROM
+    (SELECT namespace, queue, fire_at, id FROM runs WHERE state = 'ready' AND deferred = 0 AND handoff = 1
+        ORDER BY handoff, ready_bucket, priority, planned_at, id LIMIT :max_rows) g
+WHERE fire_at < :late AND queue <> '' GROUP BY namespace, queue
+UNION ALL
+SELECT 'missed', namespace, schedule_id, '', '', sum(CASE WHEN dropped > 0 THEN dropped ELSE 1 END),
+    max(finished_at), max(id) FROM
+    (SELECT namespace, schedule_id, dropped, finished_at, id FROM runs WHERE state = 'skipped' AND reason IN ('missed', 'deadline') AND finished_at > :missed
+        ORDER BY finished_at DESC LIMIT :max_rows) h
+GROUP BY namespace, schedule_id
+UNION ALL
+SELECT 'budget', namespace, '', reason, '', count(*), min(planned_at), min(id) FROM
+    (SELECT namespace, reason, planned_at, id FROM runs WHERE state = 'ready' AND deferred = 1 ORDER BY fire_at LIMIT :max_rows) i
+WHERE substr(reason, 1, 8) = 'budget: ' GROUP BY namespace, reason
+UNION ALL
+SELECT kind, namespace, name, '', '', 0, at, body FROM
+    (SELECT kind, namespace, name, at, body FROM objects WHERE kind IN ('alerts', 'instance', 'key') ORDER BY kind, namespace, name LIMIT :max_rows) j
+UNION ALL
+SELECT 'incident', namespace, id, kind, '', 0, opened_at, body FROM
+    (SELECT namespace, id, kind, opened_at, body FROM incidents WHERE closed_at IS NULL ORDER BY namespace, kind, subject LIMIT :max_rows) k
+UNION ALL
+SELECT 'incident', namespace, id, kind, '', 0, opened_at, body FROM
+    (SELECT namespace, id, kind, opened_at, body FROM incidents WHERE closed_at IS NOT NULL AND closed_at > :recent
+        ORDER BY closed_at DESC LIMIT :max_rows) l
+
+-- name: insert_incidents(id text, namespace text, kind text, subject text, opened_at bigint, closed_at bigint, body text)
+INSERT INTO incidents (id, namespace, kind, subject, opened_at, closed_at, body)
+{values}
+
+-- name: update_incidents(id text, closed_at bigint, body text)
+-- A closed incident stays closed.
+UPDATE incidents SET closed_at = v.closed_at, body = v.body
+{from}
+WHERE incidents.id = v.id AND incidents.closed_at IS NULL
+{changed:incidents}
+
+-- name: list_incidents
+SELECT body FROM incidents
+WHERE id < :before AND (:namespace = '' OR namespace = :namespace) AND (:open = 0 OR closed_at IS NULL)
+ORDER BY id DESC LIMIT :limit
+
+-- name: get_incident
+SELECT body FROM incidents WHERE id = :id
+
+-- name: verify_incidents
+SELECT id, namespace, kind, subject, opened_at, closed_at FROM incidents
+WHERE id > :after AND (:namespace = '' OR namespace = :namespace) ORDER BY id LIMIT :limit
+
+-- name: delete_incidents
+DELETE FROM incidents WHERE closed_at IS NOT NULL AND closed_at < :before

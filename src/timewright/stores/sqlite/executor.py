@@ -39,13 +39,7 @@ class SqliteExecutor:
         self.now = now
         self.cache = cache or RowCache()
         self.has_uncommitted_revisions = False
-        self.flush: Callable[[], None] | None = None
         self._statements = dict(_one_line_statements())
-
-    def prepare_commit(self) -> None:
-        """Write uncommitted pages to the WAL and sync it; the commit then adds one page."""
-        if self.flush is not None:
-            self.flush()
 
     def query(self, name: str, parameters: Mapping[str, Any]) -> list[Row]:
         """Run one statement and return its rows."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -87,14 +89,48 @@ def _check_length(path: Path) -> None:
 
     Uses stat only: opening and closing the file would drop the POSIX locks this process holds on it.
     """
-    if path.is_file() and 0 < path.stat().st_size < MIN_DATABASE_BYTES:
+    if path.is_file() and path.stat().st_size < MIN_DATABASE_BYTES:
+        empty = path.stat().st_size == 0
         raise ForeignStore(
-            f"{path} is too short to be a database",
+            f"{path} {'is empty' if empty else 'is too short to be a database'}",
             field="store",
             value=str(path),
             rule="a timewright store, or a path where no file exists yet",
-            fix="use another path",
+            fix="restore a backup; if the file never held a store, delete it"
+            if empty
+            else "use another path",
         )
+
+
+def create_file(path: Path) -> None:
+    """Create the file of a new store, readable by its owner only; does nothing if the file exists.
+
+    The file appears under its name with its first page, because an empty file is taken for a truncated store.
+    """
+    if path.exists():
+        return
+    part = path.with_name(f"{path.name}.new-{os.getpid()}-{threading.get_ident()}")
+    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        connection = apsw.Connection(str(part))
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.close()
+        with suppress(FileExistsError):  # another process was first
+            link_or_rename(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def link_or_rename(part: Path, path: Path) -> None:
+    """Give a file its final name; raises FileExistsError if the name is taken."""
+    try:
+        path.hardlink_to(part)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if path.exists():
+            raise FileExistsError(str(path)) from None
+        part.rename(path)
 
 
 def file_inodes(path: str) -> tuple[int | None, ...]:

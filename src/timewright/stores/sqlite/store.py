@@ -13,11 +13,11 @@ from typing import Any, Generic, TypeVar
 import apsw
 
 from timewright.clocks import SystemClock
-from timewright.errors import (
-    StoreUnavailable,
-)
+from timewright.errors import StoreFull, StoreUnavailable
 from timewright.ports import Clock
+from timewright.ports.store import ClockDoubt
 from timewright.stores.cache import RowCache
+from timewright.stores.commit_timer import CommitTimer
 from timewright.stores.listeners import FilePoller
 from timewright.stores.sqlite.clock import NonDecreasingClock
 from timewright.stores.sqlite.executor import SqliteExecutor, SqliteReadExecutor
@@ -26,6 +26,7 @@ from timewright.stores.sqlite.file_safety import (
     check_local_disk,
     check_not_replaced,
     check_owner,
+    create_file,
     file_inodes,
     set_durable,
     translate_errors,
@@ -50,8 +51,12 @@ STATEMENT_CACHE_SIZE = 512
 class _WriteJob(Generic[T]):
     """Work that waits for a commit, its own or a group's."""
 
-    def __init__(self, work: Callable[[Any], T]) -> None:
+    def __init__(
+        self, work: Callable[[Any], T], *, commit_at: datetime | None = None, began: float = 0.0
+    ) -> None:
         self.work = work
+        self.commit_at = commit_at
+        self.began = began
         self.is_done = False
         self.results: list[T] = []
         self.error: BaseException | None = None
@@ -63,9 +68,11 @@ class SqliteStore:
     def __init__(self, path: str | os.PathLike[str] = ":memory:", *, clock: Clock | None = None) -> None:
         self.path = str(path)
         self._in_memory = self.path == ":memory:"
-        self._clock = NonDecreasingClock(
-            clock or SystemClock(), connect=None if self._in_memory else self._open_reader
-        )
+        host = clock or SystemClock()
+        self._clock = NonDecreasingClock(host, connect=None if self._in_memory else self._open_reader)
+        self.clock_guard = self._clock.guard
+        self._commit_timer = CommitTimer(host)
+        self.lead_time = self._commit_timer.lead_time
         self._waiting: deque[_WriteJob[Any]] = deque()
         self._queue_lock = threading.Lock()
         self._writer_lock = WriterLock(self.path)
@@ -94,9 +101,21 @@ class SqliteStore:
         """Return the host's clock, but never less than the highest instant recorded in the file."""
         return self._clock.now()
 
-    def write(self, work: Callable[[Any], T]) -> T:
-        """Run `work` in one durable transaction; concurrent calls share one commit."""
-        job: _WriteJob[T] = _WriteJob(work)
+    def write(self, work: Callable[[Any], T], *, commit_at: datetime | None = None) -> T:
+        """Run `work` in one durable transaction; concurrent calls share one commit.
+
+        With `commit_at`, commit alone when the clock shows that instant.
+        """
+        try:
+            return self._write(work, commit_at)
+        except StoreFull:
+            # The disk may be full of our own WAL: copy it into the file, empty it, and try once more.
+            if self._in_memory or not self._wal.empty():
+                raise
+        return self._write(work, commit_at)
+
+    def _write(self, work: Callable[[Any], T], commit_at: datetime | None) -> T:
+        job: _WriteJob[T] = _WriteJob(work, commit_at=commit_at, began=self._commit_timer.begin())
         self._writer_lock.check_not_held()
         with self._queue_lock:
             self._check_open()
@@ -108,6 +127,15 @@ class SqliteStore:
         if job.error is not None:
             raise job.error
         return job.results[0]
+
+    @property
+    def clock_doubt(self) -> ClockDoubt | None:
+        """The reading of the host's clock that is not used because it cannot be right."""
+        return self.clock_guard.doubt
+
+    def accept_clock(self) -> None:
+        """Use the host's clock as it is now, in every process."""
+        self.write(lambda _: self._clock.accept(self._writer))
 
     def read(self, work: Callable[[Any], T]) -> T:
         """Run `work` on one consistent snapshot of the store."""
@@ -188,10 +216,19 @@ class SqliteStore:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
 
-    def _commit_group(self) -> None:
-        """Run all waiting jobs in one transaction, each in a savepoint, with one fsync."""
+    def _next_group(self) -> list[_WriteJob[Any]]:
+        """Take the jobs of the next commit; a job with an instant is committed alone."""
         with self._queue_lock:
-            group = [self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_GROUP_COMMITS))]
+            group = [self._waiting.popleft()]
+            while self._waiting and len(group) < MAX_GROUP_COMMITS:
+                if group[0].commit_at is not None or self._waiting[0].commit_at is not None:
+                    break
+                group.append(self._waiting.popleft())
+            return group
+
+    def _commit_group(self) -> None:
+        """Run the waiting jobs in one transaction, each in a savepoint, with one fsync."""
+        group = self._next_group()
         connection = self._writer.connection
         try:
             with translate_errors(self.path):
@@ -205,6 +242,7 @@ class SqliteStore:
                     for job in group:
                         self._run_in_savepoint(job)
                 self._save_clock_mark()
+                self._wait_for_instant(group[0])
                 connection.execute("COMMIT")
                 if self._inodes:
                     self._wal.on_commit(connection)
@@ -225,11 +263,14 @@ class SqliteStore:
         if not self._in_memory and self._writer.connection.total_changes() != self._changes:
             self._clock.save_mark(self._writer)
 
-    def _flush(self) -> None:
-        """Do all of the commit except its last page: write the other pages to the WAL and sync it."""
-        self._save_clock_mark()
-        self._writer.connection.cache_flush()
-        self._wal.flush()
+    def _wait_for_instant(self, job: _WriteJob[Any]) -> None:
+        """Do all of the commit except its last page, then wait for the instant of the job, if it has one."""
+        if job.commit_at is None:
+            return
+        if not self._in_memory:
+            self._writer.connection.cache_flush()
+            self._wal.flush()
+        self._commit_timer.wait(job.commit_at, began=job.began, read_clock=self._clock.now)
 
     def _run_in_savepoint(self, job: _WriteJob[Any]) -> None:
         """Run one job of a group in a savepoint, so that a failure undoes only this job."""
@@ -249,15 +290,13 @@ class SqliteStore:
     def _open_writer(self) -> apsw.Connection:
         if not self._in_memory:
             check_local_disk(Path(self.path))
+            create_file(Path(self.path))
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         if self._in_memory:
             # Our lock already serializes all access, so SQLite's own mutexes are not needed.
             flags |= apsw.SQLITE_OPEN_NOMUTEX
-        is_new = not self._in_memory and not Path(self.path).exists()
         connection = apsw.Connection(self.path, flags=flags, statementcachesize=STATEMENT_CACHE_SIZE)
         _use_stable_plans(connection)
-        if is_new:
-            Path(self.path).chmod(0o600)
         connection.set_busy_handler(_busy_handler())
         return connection
 
@@ -277,7 +316,6 @@ class SqliteStore:
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         if not self._in_memory:
             set_durable(connection, self.path)
-            self._writer.flush = self._flush
         migrate(connection, self.path)
 
 

@@ -81,6 +81,20 @@ class WalMaintainer:
                 self._file = os.open(f"{self._path}-wal", os.O_RDONLY)
             _sync(self._file)
 
+    def empty(self) -> bool:
+        """Copy the whole WAL into the file and truncate it; returns whether that freed disk space."""
+        wal = Path(f"{self._path}-wal")
+        with suppress(apsw.Error, OSError):
+            before = wal.stat().st_size
+            connection = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READWRITE)
+            try:
+                connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            finally:
+                connection.close()
+            return wal.stat().st_size < before
+        return False
+
     def close(self) -> None:
         """Stop the thread and close its connection."""
         self._closing.set()

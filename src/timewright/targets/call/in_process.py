@@ -1,15 +1,21 @@
-"""Function calls in this process, on a thread or on the loop. They can be asked to stop, but not killed."""
+"""Function calls in this process, on a thread or on the loop. They can be asked to stop, but not killed.
+
+So a call reports its outcome when its function has returned, however long that takes. Only when its target
+closes, which is when the process ends, a call is abandoned.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from timewright.core.run.run import Outcome
 from timewright.errors import NotAllowed
 from timewright.ports.attempt_output import OutputExcerpt
+from timewright.targets.call.calls_by_run import CALLS_BY_RUN, ForkCounter
 from timewright.targets.call.deadlines import Deadlines
 from timewright.targets.call.registry import RegisteredFunction
 from timewright.targets.call.threads import CallThreadPool, WorkItem
@@ -26,6 +32,7 @@ from timewright.targets.outcomes import (
     failure_from_exception,
     released_on_close,
     stop_reason,
+    thread_timed_out,
     timed_out,
     with_cost,
 )
@@ -109,7 +116,8 @@ class InProcessCalls:
             self._closed = True
             runs = list(self._running)
         for run in runs:
-            run.stop_with(released_on_close(), grace=grace)
+            run.stop_with(released_on_close())
+            run.abandon_after(grace)
         with self._changed:
             self._changed.wait_for(lambda: not self._running, timeout=grace + 1.0)
         self.threads.close(grace=1.0)
@@ -117,24 +125,11 @@ class InProcessCalls:
             self._loop.close(grace=timedelta(0))
 
 
-class ForkCounter:
-    """How many forks separate this process from the one that imported this module."""
-
-    count = 0
-
-    @classmethod
-    def count_fork(cls) -> None:
-        """Runs in the child after a fork."""
-        cls.count += 1
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=ForkCounter.count_fork)
-
-
 class InProcessCall:
-    """A running call. It has a time limit, can be asked to stop, and is abandoned if it does not."""
+    """A running call. It has a time limit and can be asked to stop; it reports when it has returned."""
 
+    must_return = True
+    """Its run stays leased until it has returned, because it cannot be killed."""
     _stop_outcome: Outcome | None = None
     _call_context: Context | None = None
     _timers: tuple[Timer, ...] = ()
@@ -156,30 +151,53 @@ class InProcessCall:
         self._args = args
         self._grace = grace
         self._result = result
-        self._limit = launch.time_limit.total_seconds()
+        limit = launch.time_limit
+        self._limit = limit.total_seconds() if limit is not None else None
         self._forks = ForkCounter.count
+        self.run_id = launch.run_id
+
+    def begin(self) -> Self:
+        """Start the call, or let it wait for an earlier call of its run."""
+        self._calls.add(self)
+        if CALLS_BY_RUN.enter(self):
+            try:
+                self._submit()
+            except BaseException:
+                self._cleanup()
+                raise
+        return self
+
+    def start(self) -> None:
+        """Start a call that waited."""
+        try:
+            self._submit()
+        except BaseException as error:  # noqa: BLE001 - boundary: the thread that ended the earlier call
+            self._report(failure_from_exception(error))
 
     def read_output(self) -> OutputExcerpt | None:
         """The log lines so far. Thread-safe."""
         return self._output.snapshot() if self._output is not None else None
 
     def stop(self, reason: str) -> None:
-        """Ask the function to stop; abandon it after its grace."""
-        self.stop_with(cancelled(reason), grace=self._grace)
+        """Ask the function to stop; its run ends when it has returned."""
+        self.stop_with(cancelled(reason))
 
-    def stop_with(self, outcome: Outcome, *, grace: float) -> None:
-        """Report this outcome when the function stops, at the latest after `grace` seconds."""
+    def stop_with(self, outcome: Outcome, *, detach_after: float | None = None) -> None:
+        """Report this outcome when the function has returned. After its grace it frees its place."""
         if self._stop_outcome is not None or self._result.is_set:
             return
         self._stop_outcome = outcome
         if self._call_context is not None:
             self._call_context.cancelled.set(stop_reason(outcome))
-        if self._interrupt():
-            return
-        try:
-            self._timers += (self._calls.io_thread.call_later(grace, self._abandon_now),)
-        except NotAllowed:  # the I/O thread is closed, so no timer can run
-            self._abandon_now()
+        if CALLS_BY_RUN.withdraw(self):
+            self._report(outcome)
+        elif not self._interrupt():
+            self._call_later(self._grace if detach_after is None else detach_after, self._detach)
+
+    def abandon_after(self, grace: float) -> None:
+        """Report the outcome of the stop after `grace` seconds, if the function has not returned."""
+        if not self._result.is_set:
+            self._call_later(grace, self._abandon)
 
     @property
     def is_finished(self) -> bool:
@@ -189,6 +207,16 @@ class InProcessCall:
     def on_time_limit(self) -> None:
         """Stop the call: its time limit is reached."""
         raise NotImplementedError
+
+    def _submit(self) -> None:
+        """Give the call to its thread or loop."""
+        raise NotImplementedError
+
+    def _call_later(self, seconds: float, action: Callable[[], None]) -> None:
+        try:
+            self._timers += (self._calls.io_thread.call_later(seconds, action),)
+        except NotAllowed:  # the I/O thread is closed, so no timer can run
+            action()
 
     def _capture_line(self, line: str) -> None:
         if self._output is None:
@@ -209,14 +237,14 @@ class InProcessCall:
         """Try to end the call; returns True if it had not started and now never will."""
         raise NotImplementedError
 
-    def _abandon(self) -> None:
-        """Count the call as abandoned."""
+    def _detach(self) -> None:
+        """Count the call as hanging, and replace its thread."""
         raise NotImplementedError
 
-    def _abandon_now(self) -> None:
+    def _abandon(self) -> None:
         if self._stop_outcome is not None and self._result(with_cost(self._stop_outcome, self._call_context)):
-            self._abandon()
-            self._cleanup()
+            self._detach()
+            self._cleanup(has_returned=False)
 
     def _report(self, outcome: Outcome) -> None:
         self._result(
@@ -224,10 +252,12 @@ class InProcessCall:
         )
         self._cleanup()
 
-    def _cleanup(self) -> None:
+    def _cleanup(self, *, has_returned: bool = True) -> None:
         for timer in self._timers:
             timer.cancel()
         self._calls.remove(self)
+        if has_returned:
+            CALLS_BY_RUN.leave(self)
 
     def _exit_if_forked(self) -> None:
         # The function forked and both processes returned: only the original one reports.
@@ -236,17 +266,10 @@ class InProcessCall:
 
 
 class ThreadCall(InProcessCall, WorkItem):
-    """A call on a thread. It is abandoned at its time limit, because a thread cannot be killed."""
+    """A call on a thread. At its time limit it is asked to stop, because a thread cannot be killed."""
 
-    def begin(self) -> ThreadCall:
-        """Queue the call for a thread."""
-        self._calls.add(self)
-        try:
-            self._calls.threads.submit(self)
-        except BaseException:
-            self._cleanup()
-            raise
-        return self
+    def _submit(self) -> None:
+        self._calls.threads.submit(self)
 
     def run(self) -> None:
         """Call the function on this thread."""
@@ -254,8 +277,9 @@ class ThreadCall(InProcessCall, WorkItem):
             self._report(self._stop_outcome)
             return
         try:
-            self._calls.deadlines.add(self, self._limit)
-        except Exception as error:  # noqa: BLE001 - without a time limit the call must not start
+            if self._limit is not None:
+                self._calls.deadlines.add(self, self._limit)
+        except Exception as error:  # noqa: BLE001 - without its time limit the call must not start
             self._report(failure_from_exception(error))
             return
         CURRENT_LOG.set(self._capture_line)
@@ -265,8 +289,9 @@ class ThreadCall(InProcessCall, WorkItem):
         self._report(outcome)
 
     def on_time_limit(self) -> None:
-        """Abandon the thread, because it cannot be killed."""
-        self.stop_with(timed_out(self._limit), grace=0.0)
+        """Ask the function to stop, and replace its thread in the pool."""
+        assert self._limit is not None
+        self.stop_with(thread_timed_out(self._limit), detach_after=0.0)
 
     def _interrupt(self) -> bool:
         withdrawn = self._calls.threads.cancel_queued(self)
@@ -274,28 +299,23 @@ class ThreadCall(InProcessCall, WorkItem):
             self._report(self._stop_outcome)
         return withdrawn
 
-    def _abandon(self) -> None:
-        self._calls.threads.abandon(self)
+    def _detach(self) -> None:
+        if self.thread is not None:
+            self._calls.threads.abandon(self)
 
 
 class LoopCall(InProcessCall):
-    """A call on the loop. It is cancelled, and abandoned if it ignores that."""
+    """A call on the loop. It is cancelled, and counts as stuck while it ignores that."""
 
     _task: LoopTask[Outcome] | None = None
     _is_stuck = False
 
-    def begin(self) -> LoopCall:
-        """Submit the call to the loop."""
-        self._calls.add(self)
-        try:
+    def _submit(self) -> None:
+        if self._limit is not None:
             self._calls.deadlines.add(self, self._limit)
-            self._task = self._calls.loop.submit(self._run(), self._on_finished)
-        except BaseException:
-            self._cleanup()
-            raise
+        self._task = self._calls.loop.submit(self._run(), self._on_finished)
         if self._stop_outcome is not None:
             self._task.cancel()
-        return self
 
     async def _run(self) -> Outcome:
         CURRENT_LOG.set(self._capture_line)
@@ -314,14 +334,16 @@ class LoopCall(InProcessCall):
             self._report(task.result())
 
     def on_time_limit(self) -> None:
-        """Cancel the task, and abandon it after its grace."""
-        self.stop_with(timed_out(self._limit), grace=self._grace)
+        """Cancel the task."""
+        assert self._limit is not None
+        self.stop_with(timed_out(self._limit))
 
     def _interrupt(self) -> bool:
         if self._task is not None:
             self._task.cancel()
         return False
 
-    def _abandon(self) -> None:
-        self._is_stuck = True
-        self._calls.change_stuck_count(+1)
+    def _detach(self) -> None:
+        if not self._is_stuck and self._task is not None:
+            self._is_stuck = True
+            self._calls.change_stuck_count(+1)

@@ -78,6 +78,8 @@ class FunctionRegistry:
         self._functions: dict[str, RegisteredFunction] = {}
         self._load_lock = threading.RLock()
         self._is_loaded = False
+        self.version = 0
+        """Rises with every function that is registered."""
 
     @overload
     def register(self, name: F) -> F: ...
@@ -132,6 +134,7 @@ class FunctionRegistry:
         if args is not None:
             _check_fit(registered, args, field="args")
         self._functions[named] = registered
+        self.version += 1
         return registered
 
     def is_redefinition(self, name: str, function: Callable[..., Any]) -> bool:

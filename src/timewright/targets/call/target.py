@@ -56,7 +56,7 @@ class CallTarget:
 
     @property
     def leaked(self) -> int:
-        """How many abandoned calls still run; threads and tasks cannot be killed."""
+        """How many calls still run after their stop or time limit; threads and tasks cannot be killed."""
         return self._in_process.leaked
 
     def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> RunHandle:
@@ -73,6 +73,10 @@ class CallTarget:
         except Exception as error:  # noqa: BLE001 - boundary: a launch reports a failure, it never raises
             result(failure_from_exception(error))
         return FINISHED_WORK
+
+    def warm_up(self) -> None:
+        """Start the worker processes now, and not at the first calls."""
+        self._workers.warm_up()
 
     def close(self, *, grace: timedelta) -> None:
         """Ask running calls to stop, abandon those that still run after `grace`, and free our resources."""

@@ -37,6 +37,7 @@ from timewright.targets.outcomes import (
     MAX_ERROR_CHARS,
     cancelled,
     failed,
+    lost,
     released_on_close,
     stop_reason,
     timed_out,
@@ -69,7 +70,8 @@ class WorkerTask:
         self.frame = encode_frame(job)
         self.grace = grace
         self.result = result
-        self.limit = job.info.time_limit.total_seconds()
+        limit = job.info.time_limit
+        self.limit = limit.total_seconds() if limit is not None else None
         self.worker: _WorkerHandle | None = None
         self.timer: Timer | None = None
         self.starts = 0
@@ -150,6 +152,10 @@ class WorkerPool:
         self._io_thread.call_soon(lambda: self._enqueue(task))
         return task
 
+    def warm_up(self) -> None:
+        """Start idle workers up to the limit, so that the first calls do not wait for processes to start."""
+        self._io_thread.call_soon(self._start_idle)
+
     def stop(self, task: WorkerTask, outcome: Outcome) -> None:
         """End a task with this outcome, unless it has finished. Thread-safe."""
         try:
@@ -188,6 +194,11 @@ class WorkerPool:
                 self._queue.popleft().result(failed(f"cannot start a worker: {error}"))
             else:
                 self._assign(worker, self._queue.popleft())
+
+    def _start_idle(self) -> None:
+        with suppress(OSError):  # no process, descriptor or memory available: a call will report it
+            while not self._closed and len(self._workers) < self._limit:
+                self._set_idle(self._start_worker())
 
     def _start_worker(self) -> _WorkerHandle:
         ours, theirs = socket.socketpair()
@@ -253,10 +264,12 @@ class WorkerPool:
         if isinstance(message, JobStarted):
             task.was_called = True
             if task.stop_outcome is None:
-                overdue = timed_out(task.limit)
-                task.set_timer(self._io_thread.call_later(task.limit, lambda: self._stop(task, overdue)))
+                task.set_timer(self._limit_timer(task, task.limit) if task.limit is not None else None)
         elif task.stop_outcome is None:
             self._answer(worker, task, message)
+
+    def _limit_timer(self, task: WorkerTask, seconds: float) -> Timer:
+        return self._io_thread.call_later(seconds, lambda: self._stop(task, timed_out(seconds)))
 
     def _answer(self, worker: _WorkerHandle, task: WorkerTask, message: JobResult) -> None:
         task.set_timer(None)
@@ -340,7 +353,7 @@ class WorkerPool:
             self._empty.set()
 
 
-def _death_outcome(status: ExitStatus | None, *, was_called: bool) -> Failed:
+def _death_outcome(status: ExitStatus | None, *, was_called: bool) -> Outcome:
     if status is None:
         return failed("the worker could not be killed", unknown=was_called)
     if status.signal == 9:
@@ -351,4 +364,5 @@ def _death_outcome(status: ExitStatus | None, *, was_called: bool) -> Failed:
         how = f"worker {status.describe()}"
     else:
         how = f"worker exited with code {status.code}"
-    return failed(how if was_called else f"{how}, before it called the function", unknown=was_called)
+    how = how if was_called else f"{how}, before it called the function"
+    return lost(how) if status.is_killed else failed(how, unknown=was_called)

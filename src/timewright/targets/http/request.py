@@ -14,14 +14,13 @@ from msgspec.structs import replace
 from timewright.core.input.input_errors import input_error
 from timewright.core.moments import format_instant
 from timewright.core.run.run import Failed
-from timewright.core.target import Http
+from timewright.core.target import SECRET_PREFIX, Http
 from timewright.errors import InvalidInput
 from timewright.ports import Launch
 from timewright.targets.http.egress import EgressPolicy, parse_ip
 from timewright.targets.http.failure import RequestFailed
 from timewright.targets.http.urls import Url, parse_url
 from timewright.targets.secret_references import (
-    SECRET_PREFIX,
     RevealedSecrets,
     find_references,
     parse_reference,

@@ -18,7 +18,7 @@ from yarl import URL
 from timewright.core.input.input_errors import input_error
 from timewright.core.moments import SECOND, format_duration
 from timewright.core.run.run import Failed, Outcome, Released, TimedOut
-from timewright.core.target import Http
+from timewright.core.target import Http, SecretDestination
 from timewright.errors import InvalidInput, NotAllowed, NotFound
 from timewright.ports import Clock, Launch
 from timewright.targets.async_attempts import AsyncAttempt, AsyncAttempts
@@ -46,6 +46,8 @@ from timewright.targets.loop_thread import CANCEL_GRACE, LoopThread
 from timewright.targets.secret_references import SecretLookup, reveal_secrets_async, sign_body
 
 CONNECT_TIMEOUT = 5 * SECOND
+# A request without a time limit of its run may wait this long for a connection slot.
+SLOT_WAIT = 10 * SECOND
 # Many requests to one host at the same instant need one DNS lookup.
 DNS_CACHE_S = 5
 # Bytes allowed besides the body: headers, and the overhead of a chunked body with 1-byte chunks.
@@ -123,8 +125,9 @@ class HttpTarget:
         if not isinstance(target, Http):
             return Failed(error="this is not an HTTP target", final=True)
         prepared = prepare_request(target)
-        within = format_duration(min(target.timeout, launch.time_limit))
-        ends = asyncio.get_running_loop().time() + launch.time_limit.total_seconds()
+        limit = launch.time_limit or target.timeout + SLOT_WAIT
+        within = format_duration(min(target.timeout, limit))
+        ends = asyncio.get_running_loop().time() + limit.total_seconds()
         try:
             async with asyncio.timeout_at(ends) as deadline, self._slot(prepared.url.host):
                 timeout = asyncio.get_running_loop().time() + target.timeout.total_seconds()
@@ -136,7 +139,10 @@ class HttpTarget:
     async def _call(self, target: Http, prepared: PreparedRequest, launch: Launch) -> Outcome:
         started, now = self._clock.monotonic(), self._clock.now()
         revealed = await reveal_secrets_async(
-            prepared.secrets, namespace=launch.namespace, lookup=self._secrets
+            prepared.secrets,
+            namespace=launch.namespace,
+            lookup=self._secrets,
+            destination=SecretDestination("host", prepared.url.host),
         )
 
         def sign(body: bytes) -> Mapping[str, str]:

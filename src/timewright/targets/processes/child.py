@@ -14,6 +14,7 @@ from timewright.targets.head_tail_buffer import HeadTailBuffer
 from timewright.targets.io_thread import Timer
 
 MIN_CHECK_INTERVAL_S = 0.01
+KILL_SIGNALS = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 
 class ProcessSpec(Struct, frozen=True, kw_only=True):
@@ -31,6 +32,11 @@ class ExitStatus(Struct, frozen=True):
 
     code: int | None = None
     signal: int | None = None
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether another process ended it, or the system did; a crash has other signals."""
+        return self.signal in KILL_SIGNALS
 
     def describe(self) -> str:
         """Describe it for messages: `exit 3`, `killed by SIGSEGV`."""

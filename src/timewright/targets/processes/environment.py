@@ -86,7 +86,7 @@ def run_environment(info: RunInfo) -> dict[str, str]:
         "MISSED": info.missed,
         "FIRED_BY": ",".join(map(str, info.fired_by)),
         "SOURCE": info.source,
-        "TIME_LIMIT": f"{info.time_limit.total_seconds():g}",
+        "TIME_LIMIT": f"{info.time_limit.total_seconds():g}" if info.time_limit is not None else None,
         "PAYLOAD": _payload(info.payload),
     }
     named = {

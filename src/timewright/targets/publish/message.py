@@ -8,10 +8,12 @@ import msgspec
 from msgspec import Struct
 
 from timewright.core.input.input_errors import input_error
-from timewright.core.moments import format_instant
+from timewright.core.moments import SECOND, format_instant
 from timewright.core.target import Publish
 from timewright.ports import Launch
 from timewright.targets.publish.address import BrokerAddress
+
+DEFAULT_TIME_LIMIT = 300 * SECOND
 
 
 class BrokerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,7 +86,7 @@ def build_message(
         body=encode_payload(payload, max_bytes=max_bytes),
         headers=identity_headers(launch),
         schedule_id=launch.schedule_id,
-        time_limit=launch.time_limit.total_seconds(),
+        time_limit=(launch.time_limit or DEFAULT_TIME_LIMIT).total_seconds(),
         wait=target.wait,
         options=options,
     )

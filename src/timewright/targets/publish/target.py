@@ -10,7 +10,7 @@ from typing import cast
 
 from timewright.core.moments import format_duration
 from timewright.core.run.run import Failed, Outcome, Succeeded, TimedOut
-from timewright.core.target import Publish
+from timewright.core.target import Publish, secret_destination
 from timewright.errors import InvalidInput, MissingExtra, NotAllowed, NotFound
 from timewright.ports import Launch
 from timewright.targets.async_attempts import AsyncAttempt, AsyncAttempts
@@ -65,7 +65,10 @@ class PublishTarget:
             prepared = prepare_publish(target)
             prepared.broker_type.check_installed()
             revealed = await reveal_secrets_async(
-                prepared.secrets, namespace=launch.namespace, lookup=self._secrets
+                prepared.secrets,
+                namespace=launch.namespace,
+                lookup=self._secrets,
+                destination=secret_destination(target),
             )
             address, options = prepared.with_secrets(revealed)
             if not is_allowed(prepared.broker_type, (address, *options.other_addresses()), self._allowed):

@@ -11,14 +11,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.input.input_errors import input_error
-from timewright.core.target import Publish
+from timewright.core.target import SECRET_PREFIX, Publish
 from timewright.errors import InvalidInput
 from timewright.ports import Launch
 from timewright.targets.publish.address import URL_FIELD, BrokerAddress, parse_broker_url
 from timewright.targets.publish.broker_types import BROKER_TYPES, BrokerType
 from timewright.targets.publish.message import BrokerMessage, BrokerOptions, build_message, encode_payload
 from timewright.targets.secret_references import (
-    SECRET_PREFIX,
     RevealedSecrets,
     find_references,
     parse_reference,

@@ -10,7 +10,7 @@ from typing import Any
 
 from timewright.core.input.input_errors import show_value
 from timewright.core.run.run import Failed, Outcome, Succeeded
-from timewright.core.target import Shell
+from timewright.core.target import Shell, secret_destination
 from timewright.errors import NotAllowed, NotFound, TimewrightError
 from timewright.ports import Launch, RunHandle
 from timewright.ports.attempt_output import OutputExcerpt
@@ -21,6 +21,7 @@ from timewright.targets.outcomes import (
     cancelled,
     failed,
     failure_from_exception,
+    lost,
     released_on_close,
     timed_out,
     with_result,
@@ -63,7 +64,7 @@ class ShellTarget:
         self._allowed = allowed if isinstance(allowed, bool) else tuple(allowed)
         self.root = root
         self._passed = tuple(passed)
-        self._limits = limits or CommandLimits()
+        self.limits = limits or CommandLimits()
         self._secrets = secrets
         self._owns_children = children is None
         self._children = children or ChildProcesses(own_process=own_process)
@@ -108,7 +109,7 @@ class ShellTarget:
             raise OSError(why)
         facts = run_environment(RunInfo.from_launch(launch))
         return ProcessSpec(
-            argv=self._limits.wrap(target.command),
+            argv=self.limits.wrap(target.command),
             env={**clean_environment(self._passed), **revealed.fill_data(target.env), **facts},
             cwd=folder,
             output_bytes=target.output_kb * 1024,
@@ -133,10 +134,16 @@ class ShellTarget:
 
     def _reveal(self, launch: Launch) -> RevealedSecrets:
         """Look up the secrets that the environment of a command refers to, for this launch only."""
-        names = find_references(launch.target.env) if isinstance(launch.target, Shell) else frozenset()
-        if not names:
+        target = launch.target
+        if not isinstance(target, Shell):
             return RevealedSecrets()
-        return reveal_secrets(names, namespace=launch.namespace, lookup=self._secrets, multiline=True)
+        return reveal_secrets(
+            find_references(target.env),
+            namespace=launch.namespace,
+            lookup=self._secrets,
+            destination=secret_destination(target),
+            multiline=True,
+        )
 
     def _refusal(self, target: object) -> Failed | None:
         if not isinstance(target, Shell):
@@ -208,10 +215,11 @@ class _Command:
             why = describe_start_error(target.command[0], error, folder=target.cwd or self._shell.root)
             self._report(failed(f"cannot start {show_value(target.command[0])}: {why}"))
             return
-        limit = self._launch.time_limit.total_seconds()
-        self._timer = self._children.io_thread.call_later(
-            limit, lambda: self.end(timed_out(limit), grace=self.grace)
-        )
+        if self._launch.time_limit is not None:
+            limit = self._launch.time_limit.total_seconds()
+            self._timer = self._children.io_thread.call_later(
+                limit, lambda: self.end(timed_out(limit), grace=self.grace)
+            )
 
     def end(self, outcome: Outcome, *, grace: float) -> None:
         """End the process with this outcome. If it has already exited, only end its descendants sooner."""
@@ -226,7 +234,7 @@ class _Command:
         self._children.terminate(self._child, grace=grace)
 
     def _on_end(self, child: ChildProcess) -> None:
-        outcome = self._stop_outcome or _exit_outcome(child)
+        outcome = self._stop_outcome or _exit_outcome(child, self._shell.limits)
         self._report(with_result(outcome, _build_result(child, self._revealed)))
 
     def _report(self, outcome: Outcome) -> None:
@@ -236,12 +244,15 @@ class _Command:
         self._shell.remove_command(self)
 
 
-def _exit_outcome(child: ChildProcess) -> Outcome:
+def _exit_outcome(child: ChildProcess, limits: CommandLimits) -> Outcome:
     if child.status is None:
         return failed("the command could not be ended", unknown=True)
-    if child.status.signal == signal.SIGKILL:
+    if child.status.signal == signal.SIGKILL and limits.cpu_seconds is not None:
         how = "killed by SIGKILL, but not by Timewright: perhaps out of memory or over cpu_seconds"
         return failed(how, unknown=True)
+    if child.status.is_killed:
+        hint = ": perhaps out of memory" if child.status.signal == signal.SIGKILL else ""
+        return lost(f"{child.status.describe()}, but not by Timewright{hint}")
     if child.status.code == 0:
         return Succeeded()
     return failed(child.status.describe(), unknown=child.status.code is None)

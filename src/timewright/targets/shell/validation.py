@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from timewright.core.input.input_errors import input_error, show_value
+from timewright.core.run.needs import may_run_program
 from timewright.core.target import Shell
 
 MAX_ARGUMENTS = 1000
@@ -63,17 +64,8 @@ def check_shell(target: Shell, *, field: str = "target") -> None:
 
 
 def is_allowed(command: Sequence[str], allowed: bool | Sequence[str]) -> bool:
-    """Whether the administrator allows this program: by name, full path, or folder.
-
-    An entry with a trailing slash allows the programs directly in that folder.
-    """
-    if isinstance(allowed, bool):
-        return allowed
-    program = command[0]
-    if program.endswith("/") or ".." in PurePosixPath(program).parts:
-        return False
-    folder = program.rpartition("/")[0] + "/"
-    return program in allowed or (program.startswith("/") and folder in allowed)
+    """Whether the administrator allows this program: by name, full path, or folder."""
+    return may_run_program(command[0], allowed if isinstance(allowed, bool) else tuple(allowed))
 
 
 def _check_command(command: Sequence[str], *, field: str) -> None:

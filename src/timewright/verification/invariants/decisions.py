@@ -11,7 +11,7 @@ from timewright.verification.oracle.revision_spans import last_instant, missing_
 from timewright.verification.oracle.schedule_policy import SchedulePolicy
 from timewright.verification.oracle.times import format_instant, hash_fraction
 from timewright.verification.rows import RunRow, ScheduleRow, SimulationEvent
-from timewright.verification.view import HistoryView
+from timewright.verification.view import MAX_AHEAD_US, HistoryView
 
 TRIGGER_SOURCES = frozenset({"baseline-cron", "baseline-interval", "baseline-once", "baseline-after"})
 OCCURRENCE_SOURCES = TRIGGER_SOURCES | {"ai-interval", "ai-oneshot", "clamped-min", "clamped-max", "paused"}
@@ -98,7 +98,9 @@ def nothing_is_early(view: HistoryView, coverage: Coverage) -> Violations:
             )
         else:
             first, earliest = view.first_lease(run), _earliest(view, run, policy)
-            if first is not None and earliest is not None and first < earliest:
+            # A run that a person reset before its first lease starts at once.
+            was_reset = first is not None and any(line.at <= first for line in view.resets(run))
+            if first is not None and earliest is not None and first < earliest and not was_reset:
                 yield (
                     f"leased at {format_instant(first)}, before jitter allows: {format_instant(earliest)}",
                     (run,),
@@ -159,6 +161,24 @@ def the_cursor_only_rises(view: HistoryView, coverage: Coverage) -> Violations:
         if event.value < highest.get(event.subject, event.value):
             yield f"the cursor of {event.subject} fell to {format_instant(event.value)}", (event,)
         highest[event.subject] = max(highest.get(event.subject, event.value), event.value)
+
+
+@invariant("I49", "nothing is dated after the clock", unit="schedules")
+def nothing_is_dated_after_the_clock(view: HistoryView, coverage: Coverage) -> Violations:
+    """No schedule is decided further ahead than a day after the clock, except by hand.
+
+    A wrong clock whose reading was used leaves such a cursor; until then the schedule is silent.
+    """
+    for schedule in view.history.schedules:
+        coverage.count += 1
+        skipped = view.skipped_by_hand.get(schedule.id, set())
+        # A schedule that starts later is decided up to its start from the beginning.
+        policy = view.policies.get((schedule.id, schedule.revision))
+        start = policy.start_at if policy is not None and policy.start_at is not None else 0
+        limit = max(view.now + MAX_AHEAD_US, start)
+        if schedule.cursor > limit and schedule.cursor not in skipped:
+            at = format_instant(schedule.cursor)
+            yield f"{schedule.name}: it is decided up to {at}, which the clock has not reached", (schedule,)
 
 
 @invariant("I40", "previews match decisions", unit="previews")

@@ -1,10 +1,11 @@
-"""Invariants of isolation: namespaces, idempotency keys of effects, and client keys."""
+"""Invariants of isolation: namespaces, idempotency keys of effects, client keys, and who may run what."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
 from timewright.verification.checker import Coverage, Violations, invariant
+from timewright.verification.rows import JsonObject
 from timewright.verification.view import HistoryView
 
 
@@ -85,3 +86,44 @@ def a_client_key_is_one_run(view: HistoryView, coverage: Coverage) -> Violations
             and runs_by_key.setdefault((event.schedule_id, event.detail), event.subject) != event.subject
         ):
             yield f"the client key {event.detail} created two runs", (event,)
+
+
+@invariant("I46", "runs are leased where they can run", unit="leases by instances")
+def runs_are_leased_where_they_can_run(view: HistoryView, coverage: Coverage) -> Violations:
+    """An instance holds a lease only of a run whose function, queue, labels, command and broker it offers."""
+    offers = {row.name: row.body for row in view.history.objects if row.kind == "offer"}
+    instances = {
+        row.name: offers[offer]
+        for row in view.history.objects
+        if row.kind == "instance" and isinstance(offer := row.body.get("offer"), str) and offer in offers
+    }
+    for run in view.history.runs:
+        if run.handoff:
+            continue
+        holders = {attempt.holder for attempt in view.attempts.get(run.id, ())}
+        for holder in sorted(holders | ({run.holder} if run.state == "leased" else set())):
+            offer = instances.get(holder)
+            if offer is None:
+                continue
+            coverage.count += 1
+            missing = [need for need in run.needs if not _is_offered(need, offer)]
+            queues = offer.get("queues")
+            if queues is not None and not run.queue:
+                missing.append("no queue")
+            if missing:
+                yield f"instance {holder} leased run {run.id} without {', '.join(missing)}", (run,)
+
+
+def _is_offered(need: str, offer: JsonObject) -> bool:
+    """Whether an offer names a need; a list that it leaves out means everything, but of labels nothing."""
+    kind, _, value = need.partition(":")
+    if kind == "label":
+        return value in offer.get("labels", ())
+    if kind == "shell":
+        allowed = offer.get("programs", True)
+        if isinstance(allowed, bool):
+            return allowed
+        return value in allowed or (value.startswith("/") and value[: value.rfind("/") + 1] in allowed)
+    lists = {"call": "functions", "queue": "queues", "publish": "brokers"}
+    named = offer.get(lists[kind]) if kind in lists else None
+    return named is None or value in named

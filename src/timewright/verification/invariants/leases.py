@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 from timewright.verification.checker import Coverage, Violations, invariant
@@ -11,17 +12,22 @@ from timewright.verification.rows import AttemptRow, RunRow
 from timewright.verification.view import TERMINAL_STATES, HistoryView
 
 TERMINAL_OUTCOMES = frozenset({"succeeded", "cancelled"})
-CHARGED_OUTCOMES = frozenset({"failed", "timed_out", "lost"})
-OUTCOMES = CHARGED_OUTCOMES | TERMINAL_OUTCOMES | {"released"}
+LIVE_STATES = ("ready", "held", "leased")
+CHARGED_OUTCOMES = frozenset({"failed", "timed_out"})
+ENDED_OUTCOMES = CHARGED_OUTCOMES | {"lost", "released"}
+OUTCOMES = ENDED_OUTCOMES | TERMINAL_OUTCOMES | {"deferred"}
 OUTCOMES_BEFORE_STATE = {
     "succeeded": frozenset({"succeeded"}),
-    "failed": CHARGED_OUTCOMES | {"released"},
-    "parked": CHARGED_OUTCOMES | {"released"},
+    "failed": ENDED_OUTCOMES,
+    "parked": ENDED_OUTCOMES,
     "cancelled": OUTCOMES - {"succeeded"},
-    "ready": CHARGED_OUTCOMES | {"released"},
-    "held": CHARGED_OUTCOMES | {"released", "cancelled"},
-    "skipped": CHARGED_OUTCOMES | {"released"},
+    "ready": ENDED_OUTCOMES | {"deferred"},
+    "held": ENDED_OUTCOMES | {"deferred", "cancelled"},
+    "skipped": ENDED_OUTCOMES | {"deferred"},
 }
+# The error of a lease that ended by expiry. Other losses are reported by the holder, or prove that it died.
+EXPIRED = ("", "lease expired without a result")
+HOLDER_DIED = "the process of its holder has ended"
 
 # Holders of a workflow's run: its steps or an external executor hold it until the workflow's time limit.
 _WORKFLOW_HOLDERS = frozenset({"workflow", "executor"})
@@ -107,14 +113,19 @@ def a_run_ends_once(view: HistoryView, coverage: Coverage) -> Violations:
 
 @invariant("I16", "no early reclaim", unit="lost leases")
 def no_lease_is_reclaimed_early(view: HistoryView, coverage: Coverage) -> Violations:
-    """A lease is reclaimed only at or after its last recorded end."""
+    """A lease is reclaimed only at or after its last recorded end, unless its holder is proven dead."""
+    died = {event.subject: event.at for event in view.events.get("died", ())}
     renewed = {(e.subject, e.fence): e.value for e in view.events.get("renewed", ())}
     for attempt in view.history.attempts:
         if attempt.outcome != "lost":
             continue
         coverage.count += 1
         promised = max(attempt.lease_until, renewed.get((attempt.run_id, attempt.fence), 0))
-        if attempt.ended_at < promised:
+        was_alive = view.history.events is not None and attempt.error == HOLDER_DIED
+        was_alive = was_alive and died.get(attempt.holder, attempt.ended_at + 1) > attempt.ended_at
+        if was_alive:
+            yield f"lease {attempt.fence} of {attempt.run_id} was reclaimed from a living holder", (attempt,)
+        elif attempt.error in EXPIRED and attempt.ended_at < promised:
             message = f"lease {attempt.fence} of {attempt.run_id} was reclaimed"
             message = f"{message} at {format_instant(attempt.ended_at)}"
             yield f"{message}, but lasted until {format_instant(promised)}", (attempt,)
@@ -136,14 +147,16 @@ def a_lease_is_bounded(view: HistoryView, coverage: Coverage) -> Violations:
                 yield f"run {run.id} is leased without an end, or until before its start", (run,)
             elif until > (view.now + view.grace if ended is None else ended) + budget.lease + view.skew:
                 yield f"run {run.id} is leased until {format_instant(until)}, beyond its lease length", (run,)
-            elif until - began > _longest(view, run, budget) + view.grace:
+            elif (
+                longest := _longest(view, run, budget)
+            ) is not None and until - began > longest + view.grace:
                 yield f"run {run.id} was leased for longer than its work may take", (run,)
     yield from _renewals(view, coverage)
 
 
 @invariant("I18", "attempts stay within the retry policy", unit="runs")
 def attempts_stay_within_the_retry_budget(view: HistoryView, coverage: Coverage) -> Violations:
-    """A run is leased at most once per attempt and refund; failure, timeout and loss are charged."""
+    """A run has one lease per attempt, loss, deferral and refund; failure and timeout are attempts."""
     for run in view.history.runs:
         budget, attempts = view.retry_budget(run), _attempts_since_reset(view, run)
         if budget is None or not attempts or _is_incomplete(run):
@@ -156,7 +169,7 @@ def attempts_stay_within_the_retry_budget(view: HistoryView, coverage: Coverage)
 
 @invariant("I19", "exhausted runs end", unit="runs")
 def exhausted_runs_fail_or_park(view: HistoryView, coverage: Coverage) -> Violations:
-    """A run whose attempts are used up has failed or is parked, as its policy says."""
+    """A run whose attempts are used up has failed or is parked; one that was lost too often is parked."""
     for run in view.history.runs:
         budget, attempts = view.retry_budget(run), _attempts_since_reset(view, run)
         if budget is None or not attempts or _is_incomplete(run):
@@ -215,6 +228,25 @@ def output_is_written_before_the_result(view: HistoryView, coverage: Coverage) -
                 f"run {event.subject}, fence {event.fence}, ended with {event.value} of {event.limit} bytes"
             )
             yield f"{message} of its output stored", (event,)
+
+
+@invariant("I47", "one copy per process", unit="executions")
+def a_process_runs_one_copy_of_a_run(view: HistoryView, coverage: Coverage) -> Violations:
+    """Two copies of one run never run side by side in one process."""
+    if view.history.events is None:
+        coverage.not_checked_because = "not checked here: needs the events of a simulation"
+        return
+    running: dict[tuple[str, str], int] = {}
+    for event in view.history.events:
+        key = (event.subject, event.detail)
+        if event.kind == "work ended" and running.get(key) == event.fence:
+            del running[key]
+        elif event.kind == "work began":
+            coverage.count += 1
+            if key in running:
+                message = f"run {event.subject}: fence {event.fence} began in {event.detail}"
+                yield f"{message} while fence {running[key]} was running there", (event,)
+            running[key] = event.fence
 
 
 def _is_incomplete(run: RunRow) -> bool:
@@ -288,10 +320,16 @@ def _accepted_late(view: HistoryView, coverage: Coverage) -> Violations:
             over[event.subject, event.fence] = event.at
 
 
-def _longest(view: HistoryView, run: RunRow, budget: RetryBudget) -> int:
-    """The longest a run may be leased: its time limit, a lease to notice its end, and the grace."""
+def _longest(view: HistoryView, run: RunRow, budget: RetryBudget) -> float:
+    """The longest a run may be leased: its time limit, a lease to notice its end, and the grace.
+
+    No limit without a time limit, and for a function that may run on a thread, which cannot be killed.
+    """
     policy = view.policy(run)
-    waits = policy.target.get("timeout") if policy is not None else None
+    target = policy.target if policy is not None else {}
+    if budget.time_limit is None or (target.get("kind") == "call" and target.get("isolation") != "process"):
+        return math.inf
+    waits = target.get("timeout")
     answer = 31 * MINUTE if waits is not None else 0
     return max(budget.time_limit, answer) + budget.lease_grace + 2 * budget.lease
 
@@ -312,10 +350,18 @@ def _renewals(view: HistoryView, coverage: Coverage) -> Violations:
 def _charge_error(run: RunRow, attempts: list[AttemptRow], budget: RetryBudget) -> str:
     charged = sum(a.charged for a in attempts)
     free = [a for a in attempts if a.outcome == "released" and not a.charged]
+    charges = CHARGED_OUTCOMES | ({"lost"} if budget.losses_are_attempts else set())
     for attempt in attempts:
-        if attempt.outcome in CHARGED_OUTCOMES and not attempt.charged:
+        if attempt.outcome in charges and not attempt.charged:
             return f"was not charged for the {attempt.outcome} lease with fence {attempt.fence}"
-    if len(free) > MAX_REFUNDS:
+        if attempt.charged and attempt.outcome not in charges | {"released"}:
+            return f"was charged for the {attempt.outcome} lease with fence {attempt.fence}"
+    lost = 0 if budget.losses_are_attempts else sum(a.outcome == "lost" for a in attempts)
+    if not lost <= run.losses <= lost + len(free):
+        return f"counts {run.losses} losses, but {lost} leases were lost"
+    if run.losses > budget.max_losses + 1:
+        return f"was lost {run.losses} times, but is started again only {budget.max_losses} times"
+    if len(free) - (run.losses - lost) > MAX_REFUNDS:
         return f"was released {len(free)} times without a charge"
     if run.attempts != charged:
         return f"counts {run.attempts} attempts, but {charged} were charged"
@@ -332,9 +378,12 @@ def _exhaustion_error(run: RunRow, last: AttemptRow, budget: RetryBudget) -> str
             if run.state == "cancelled"
             else f"got no result, but is {run.state} instead of parked: unknown"
         )
-    if run.attempts < budget.max_attempts or last.outcome in TERMINAL_OUTCOMES:
+    is_lost, is_over = run.state == "parked" and run.reason == "lost", run.losses > budget.max_losses
+    if not budget.at_most_once and ((is_lost and not is_over) or (is_over and run.state in LIVE_STATES)):
+        return f"was lost {run.losses} times of {budget.max_losses}, but is {run.state} {run.reason}".rstrip()
+    if run.attempts < budget.max_attempts or last.outcome in TERMINAL_OUTCOMES or is_lost:
         return ""
-    if run.state in ("ready", "held", "leased"):
+    if run.state in LIVE_STATES:
         return f"used {run.attempts} of {budget.max_attempts} attempts, but is {run.state}"
     if run.state == "failed" and budget.parks_when_exhausted and run.reason != "unresolved":
         return "used its attempts, but failed instead of being parked"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from timewright.verification.checker import Coverage, Violations, invariant
 from timewright.verification.oracle.times import format_instant, parse_duration
-from timewright.verification.rows import RunRow
+from timewright.verification.rows import RevisionRow, RunRow
 from timewright.verification.view import HistoryView, parse_json_object
 
 DEFAULT_CAPACITY = 1
+NO_LIMIT = 100_000
 
 
 @invariant("I14", "limits hold", unit="grants")
@@ -81,33 +84,54 @@ class _CapacityHistory:
         kind, _, path = key.partition(":")
         namespace, _, name = path.partition("/")
         self._skew = view.skew
-        self._lines = [
-            line
-            for line in view.audit.get(name, ())
-            if line.action == f"{kind}.put" and line.namespace == namespace
-        ]
-        self._field = "capacity" if kind == "limit" else "max_concurrent"
+        field = "capacity" if kind == "limit" else "max_concurrent"
+        self._changes = (
+            _own_limit_changes(view.revisions.get(name, ()))
+            if kind == "schedule"
+            else [
+                _CapacityChange(
+                    line.at, _parse_capacity(line.before, field), _parse_capacity(line.after, field)
+                )
+                for line in view.audit.get(name, ())
+                if line.action == f"{kind}.put" and line.namespace == namespace
+            ]
+        )
         self._now = next(
             (row.capacity for row in view.history.limits if row.limit_key == key), DEFAULT_CAPACITY
         )
 
     def at(self, moment: int) -> int:
         """The capacity at an instant; where it changed within the skew, the larger one."""
-        near = [line for line in self._lines if abs(line.at - moment) <= self._skew]
-        candidates = [self._parse_capacity(line.after) for line in near] + [
-            self._parse_capacity(line.before) for line in near
-        ]
+        near = [one for one in self._changes if abs(one.at - moment) <= self._skew]
+        candidates = [one.after for one in near] + [one.before for one in near]
         return max([self._in_force(moment), *candidates])
 
     def _in_force(self, moment: int) -> int:
-        before = [line for line in self._lines if line.at <= moment]
-        if before:
-            return self._parse_capacity(before[-1].after)
-        return self._parse_capacity(self._lines[0].before) if self._lines else self._now
+        passed = [one for one in self._changes if one.at <= moment]
+        if passed:
+            return passed[-1].after
+        return self._changes[0].before if self._changes else self._now
 
-    def _parse_capacity(self, text: str) -> int:
-        message = parse_json_object(text) or {}
-        return int(message.get(self._field, DEFAULT_CAPACITY))
+
+class _CapacityChange(NamedTuple):
+    """When the capacity of a limit changed, and from what to what."""
+
+    at: int
+    before: int
+    after: int
+
+
+def _parse_capacity(text: str, field: str) -> int:
+    return int((parse_json_object(text) or {}).get(field, DEFAULT_CAPACITY))
+
+
+def _own_limit_changes(revisions: Sequence[RevisionRow]) -> list[_CapacityChange]:
+    """The capacity of a schedule's own limit, `max_running`, in each of its revisions."""
+    sizes = [int(one.body.get("max_running") or NO_LIMIT) for one in revisions]
+    return [
+        _CapacityChange(one.at, before, after)
+        for one, before, after in zip(revisions, [*sizes[:1], *sizes], sizes, strict=False)
+    ]
 
 
 def _check_recorded_levels(view: HistoryView, coverage: Coverage) -> Violations:

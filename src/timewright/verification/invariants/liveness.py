@@ -58,20 +58,23 @@ def _on_time(run: RunRow, grace: int) -> bool:
 
 
 def _check_ready_runs(view: HistoryView, coverage: Coverage, late: int) -> Violations:
-    """Ready runs that no limit blocks, although a later run with the same limits and priority was leased."""
+    """Ready runs that no limit blocks, although a later run with the same limits and needs was leased."""
     counted = Counter(hold.limit_key for hold in view.history.limit_holds)
     full = {row.limit_key for row in view.history.limits if counted[row.limit_key] >= row.capacity}
-    newest: dict[tuple[tuple[str, ...], int], int] = {}
+    newest: dict[tuple[tuple[str, ...], tuple[str, ...], int], int] = {}
     for run in view.history.runs:
         began = view.first_lease(run) if not run.handoff else None
         if began is not None and late <= began <= view.now - view.grace:
-            kind = (run.limit_keys, run.priority)
+            kind = (run.limit_keys, run.needs, run.priority)
             newest[kind] = max(newest.get(kind, 0), run.planned_at)
     for run in view.history.runs:
         if run.state == "ready" and not run.handoff:
             coverage.count += 1
             stuck = run.fire_at < late and not full.intersection(run.limit_keys)
-            if stuck and newest.get((run.limit_keys, run.priority), 0) > run.fire_at + 3 * view.grace:
+            if (
+                stuck
+                and newest.get((run.limit_keys, run.needs, run.priority), 0) > run.fire_at + 3 * view.grace
+            ):
                 yield (
                     f"run {run.id} is ready since {format_instant(run.fire_at)} while later ones were leased",
                     (run,),

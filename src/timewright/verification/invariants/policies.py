@@ -216,10 +216,11 @@ def _decision_error(at: int, source: str, trail: tuple[JsonObject, ...], *, afte
         return f"{format_instant(at)} was moved later by a clamp, but no candidate was earlier"
     if source == "clamped-max" and losers and all(lost < at for lost, _ in losers):
         return f"{format_instant(at)} was moved earlier by a clamp, but no candidate was later"
-    # A hinted interval replaces the baseline, so a rejected baseline did not lose to a hinted instant.
+    # A hinted interval replaces the baseline, and a cadence replaces it by a later one: only the last of them
+    # lost to the hinted instant.
     rival = "ai-interval" if any(name == "ai-interval" for _, name in losers) else "baseline"
-    for lost, name in losers:
-        if source == "ai-oneshot" and name.startswith(rival) and after < lost <= at:
+    for lost in [lost for lost, name in losers if name.startswith(rival)][-1:]:
+        if source == "ai-oneshot" and after < lost <= at:
             return f"a hint for {format_instant(at)} was preferred to the earlier {format_instant(lost)}"
     return ""
 

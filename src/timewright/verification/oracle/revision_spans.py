@@ -60,6 +60,10 @@ def revision_spans(view: HistoryView, schedule: ScheduleRow) -> Iterator[Revisio
         begins = max(after, floor + policy.early_jitter)
         if until > begins:
             yield RevisionSpan(schedule, policy, plan, begins, until, replaced)
+        earlier = [row for row in rows if following is not None and row.created_at <= following.at]
+        if following is not None and any(_is_ahead(view, row, following) for row in earlier):
+            # The cursor was ahead of the edit, so it falls to the edit and not to the instant before it.
+            takes_over = max(takes_over, following.at)
         if policy.is_governed and following is not None:
             # Undecided instants may have been replaced, so the next revision begins at the edit.
             takes_over = max(takes_over, following.at)

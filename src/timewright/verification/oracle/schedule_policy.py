@@ -44,14 +44,16 @@ class BackoffPolicy(Struct, frozen=True, kw_only=True):
 
 
 class RetryBudget(Struct, frozen=True, kw_only=True):
-    """Attempts, backoff, what follows exhaustion, and the lease terms of a run."""
+    """Attempts, losses, backoff, what follows exhaustion, and the lease terms of a run."""
 
-    max_attempts: int = 3
+    max_attempts: int = 1
+    max_losses: int = 3
+    losses_are_attempts: bool = False
     backoff: BackoffPolicy = BackoffPolicy()
     parks_when_exhausted: bool = False
     at_most_once: bool = False
-    lease: int = 300 * SECOND
-    time_limit: int = 300 * SECOND
+    lease: int = MINUTE
+    time_limit: int | None = None
     lease_grace: int = 10 * SECOND
 
 
@@ -136,6 +138,7 @@ def parse_queue_budget(body: JsonObject) -> RetryBudget:
     return RetryBudget(
         max_attempts=int(body.get("max_attempts", 3)),
         backoff=parse_backoff(body.get("backoff", {})),
+        losses_are_attempts=True,
         parks_when_exhausted=body.get("exhausted", "park") == "park",
         lease=parse_duration(body.get("lease"), 300 * SECOND),
     )
@@ -174,12 +177,14 @@ def _budget(body: JsonObject) -> RetryBudget:
     retry: JsonObject = body.get("retry", {})
     lease: JsonObject = body.get("lease", {})
     return RetryBudget(
-        max_attempts=int(retry.get("max_attempts", 3)),
+        max_attempts=int(retry.get("max_attempts", 1)),
+        max_losses=int(retry.get("max_losses", 3)),
+        losses_are_attempts=bool(retry.get("losses_are_attempts", False)),
         backoff=parse_backoff(retry.get("backoff", {})),
         parks_when_exhausted=retry.get("exhausted", "fail") == "park",
         at_most_once=body.get("delivery") == "at_most_once",
-        lease=parse_duration(lease.get("length"), 300 * SECOND),
-        time_limit=parse_duration(lease.get("time_limit"), 300 * SECOND),
+        lease=parse_duration(lease.get("length"), MINUTE),
+        time_limit=parse_duration(limit) if (limit := lease.get("time_limit")) is not None else None,
         lease_grace=parse_duration(lease.get("grace"), 10 * SECOND),
     )
 

@@ -53,6 +53,11 @@ class CronExpression(NamedTuple):
         return unset and rule.months == MONTH.every
 
     @property
+    def is_wall_clock(self) -> bool:
+        """Whether the hour or the day matters, so that the zone does too."""
+        return not self.every_day or self.hours != FIELDS[2].every
+
+    @property
     def can_fire(self) -> bool:
         """Whether at least one day from 1970 to 9999 matches."""
         return self.every_day or bool(matching_days(self.rule, self.years).years)

@@ -14,7 +14,7 @@ _FIELD = re.compile(
     r"(?:[0-9*?,/#+~LWH-]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat)+",
     re.IGNORECASE,
 )
-_USER = re.compile(r"[a-z_][a-z0-9_-]{2,31}")
+_USER = re.compile(r"[a-z_][a-z0-9_-]{2,31}", re.IGNORECASE)
 _WEEKDAY_WORDS = (
     *("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"),
     *("SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "WEEKDAYS", "WEEKEND"),
@@ -82,7 +82,7 @@ def _nickname(text: str) -> Mistake | None:
         note = f"the interval trigger: every {interval}"
         return Mistake("'@every' is an interval, not a recurrence", _NICKNAME_RULE, note=note)
     if word.lower() == "@reboot":
-        note = "for a fixed time; or trigger the schedule when the program starts"
+        note = "for a fixed time; a schedule takes '@reboot' as its trigger, or run_at_start: true beside it"
         return Mistake("'@reboot' is an event, not a time", _NICKNAME_RULE, ("@daily",), note)
     if word.upper() in NICKNAMES:
         return Mistake(

@@ -17,24 +17,24 @@ from timewright.core.recurrence.cron.impossible import never_fires_error
 from timewright.core.recurrence.cron.lint import lint_cron
 from timewright.core.recurrence.offset_periods import DstPolicy, offset_periods
 from timewright.core.recurrence.search import OccurrenceSearch
-from timewright.core.recurrence.trigger import Trigger
-from timewright.core.zones import check_zone
+from timewright.core.recurrence.trigger import ZonedTrigger
+from timewright.core.zones import DEFAULT_ZONE
 from timewright.errors import InvalidCron, InvalidInput
 
 MAX_KEY_LENGTH = 256
 
 
-class Cron(Trigger, frozen=True, tag="cron", dict=True):
+class Cron(ZonedTrigger, frozen=True, tag="cron", dict=True):
     """A cron expression in a zone; `dst` is the policy for clock changes, `key` the seed of `H` values."""
 
     expression: str
-    zone: str = "UTC"
+    zone: str = DEFAULT_ZONE
     dst: DstPolicy = "vixie"
     key: str | None = None
 
     def __post_init__(self) -> None:
         _check(self.expression, self.dst, self.key)
-        check_zone(self.zone)
+        self._set_zone(self.zone)
         self._search  # noqa: B018 - compiling checks the expression; the result is cached
 
     def next_after(self, moment: datetime) -> datetime | None:
@@ -52,9 +52,10 @@ class Cron(Trigger, frozen=True, tag="cron", dict=True):
         return None if found is None else EPOCH + timedelta(0, found)
 
     def describe(self) -> str:
-        """Return words: `at 09:00 on Monday through Friday`."""
-        words = describe_cron(parse(self.expression, self.key))
-        return words if self.zone == "UTC" else f"{words}, {self.zone} time"
+        """Return words: `at 09:00 on Monday through Friday, Europe/Berlin time`."""
+        parsed = parse(self.expression, self.key)
+        words = describe_cron(parsed)
+        return words if self.zone == "UTC" and not parsed.is_wall_clock else f"{words}, {self._zone_words}"
 
     def warnings(self) -> tuple[str, ...]:
         """Return warnings about parts of the expression that are probably not intended."""

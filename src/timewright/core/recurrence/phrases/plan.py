@@ -79,7 +79,7 @@ def make_plan(parts: Sequence[Any]) -> Plan:
 
 
 def _exceptions(parts: Sequence[Any]) -> Plan:
-    plan = Plan(only=tuple(part.name for part in parts if isinstance(part, CalendarName)))
+    plan = Plan(only=tuple(dict.fromkeys(part.name for part in parts if isinstance(part, CalendarName))))
     for item in (item for part in parts if isinstance(part, Except) for item in part.items):
         if isinstance(item, CalendarName):
             plan = plan._replace(excluded=(*plan.excluded, item.name))

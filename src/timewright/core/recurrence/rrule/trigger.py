@@ -17,8 +17,8 @@ from timewright.core.recurrence.rrule.days import NO_DAY, RuleDays
 from timewright.core.recurrence.rrule.description import describe_rule
 from timewright.core.recurrence.rrule.grammar import RecurrenceRule, parse_rule, rule_error
 from timewright.core.recurrence.search import OccurrenceSearch
-from timewright.core.recurrence.trigger import Trigger
-from timewright.core.zones import check_zone, load_zone
+from timewright.core.recurrence.trigger import ZonedTrigger
+from timewright.core.zones import DEFAULT_ZONE, load_zone
 from timewright.errors import InvalidInput
 
 MAX_TIMES_PER_DAY = 1440
@@ -26,7 +26,7 @@ MAX_TIMES_PER_DAY = 1440
 _DAY = 86_400
 
 
-class Rrule(Trigger, frozen=True, tag="rrule", dict=True):
+class Rrule(ZonedTrigger, frozen=True, tag="rrule", dict=True):
     """A recurrence rule of RFC 5545 in a zone; it counts from its anchor and has no instants before it.
 
     Without an anchor it counts from the instant passed to a method. A stored schedule always has an anchor,
@@ -34,13 +34,13 @@ class Rrule(Trigger, frozen=True, tag="rrule", dict=True):
     """
 
     rule: str
-    zone: str = "UTC"
+    zone: str = DEFAULT_ZONE
     dst: DstPolicy = "vixie"
     anchor: datetime | None = None
 
     def __post_init__(self) -> None:
         parse_rule(self.rule)
-        check_zone(self.zone)
+        self._set_zone(self.zone)
         if self.dst not in get_args(DstPolicy):
             raise InvalidInput(
                 f"dst {ascii(self.dst)[:60]} is not a policy",
@@ -73,13 +73,13 @@ class Rrule(Trigger, frozen=True, tag="rrule", dict=True):
             return self
         # Rounded up, so that an occurrence on the anchor is in the future and counts for COUNT.
         whole = EPOCH + ((as_instant(at) - EPOCH) // MINUTE + 1) * MINUTE
-        return Rrule(self.rule, self.zone, self.dst, whole)
+        return Rrule(self.rule, self.zone if self.names_zone else DEFAULT_ZONE, self.dst, whole)
 
     def describe(self) -> str:
         """Return words: `every 2 weeks on Monday at 09:00, Europe/Berlin time`."""
         local = None if self.anchor is None else self.anchor.astimezone(load_zone(self.zone))
         rule_text = describe_rule(parse_rule(self.rule), anchor=local)
-        return rule_text if self.zone == "UTC" else f"{rule_text}, {self.zone} time"
+        return f"{rule_text}, {self._zone_words}"
 
     @cached_property
     def _search(self) -> RruleSearch:

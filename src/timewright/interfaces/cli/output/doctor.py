@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from timewright.interfaces.cli.output.errors import EXIT_PENDING
 from timewright.interfaces.cli.output.table import Screen, wrap
 from timewright.interfaces.cli.session import Session, inspect_store, store_path
+from timewright.interfaces.program import with_program
 
 JsonObject = Mapping[str, Any]
 
@@ -14,24 +16,26 @@ EXIT_FAILED = 1
 
 
 def findings_page(answer: JsonObject, screen: Screen) -> list[str]:
-    """Return a line per finding, with its fix."""
+    """Return a line per finding, with its remedy."""
     lines: list[str] = []
     for one in answer["findings"]:
-        fix = f"   fix: {one['fix']}" if one["fix"] else ""
-        lines += wrap(screen, f"{one['status']:<4}  {one['message']}{fix}")
-    return lines
+        remedy = f"   fix: {with_program(one['remedy'])}" if one["remedy"] else ""
+        lines += wrap(screen, f"{one['severity']:<4}  {one['sentence']}{remedy}")
+    return lines or ["ok    nothing was found"]
 
 
 def exit_code_for(operation: str, answer: JsonObject) -> int:
-    """Return 1 if a check, a verification, the audit chain or a target test fails."""
-    if operation == "doctor":
-        return EXIT_FAILED if answer["status"] == "fail" else 0
+    """Return 1 if a check, a verification, the audit chain or a target test fails, 3 for differences."""
+    if operation in ("doctor", "lint"):
+        return EXIT_FAILED if answer["severity"] == "fail" else 0
     if operation == "verify":
         return 0 if answer["holds"] else EXIT_FAILED
     if operation == "audit verify":
         return 0 if answer["intact"] else EXIT_FAILED
     if operation == "schedule test" and answer["tried"]:
         return 0 if answer["outcome"]["kind"] == "succeeded" else EXIT_FAILED
+    if operation in ("plan", "diff"):
+        return EXIT_PENDING if answer["changed"] else 0
     return 0
 
 
@@ -46,9 +50,9 @@ def pending_migrations(session: Session) -> dict[str, Any] | None:
     if not info.exists or not info.pending_migrations:
         return None
     finding = {
-        "check": "schema",
-        "status": "fail",
-        "message": f"{info.engine}: the schema lacks migrations: {', '.join(info.pending_migrations)}",
-        "fix": "timewright backup FILE, then timewright migrate",
+        "kind": "schema",
+        "severity": "fail",
+        "sentence": f"{info.engine}: the schema lacks migrations: {', '.join(info.pending_migrations)}",
+        "remedy": "timewright backup FILE, then timewright migrate",
     }
-    return {"status": "fail", "findings": [finding]}
+    return {"severity": "fail", "findings": [finding]}

@@ -15,6 +15,7 @@ import click
 
 from timewright.errors import TimewrightError
 from timewright.interfaces.cli.output.table import escape_control
+from timewright.interfaces.program import with_program
 
 EXIT_REFUSED, EXIT_USAGE, EXIT_PENDING, EXIT_INTERRUPTED = 1, 2, 3, 130
 
@@ -82,7 +83,7 @@ def _format_problem(problem: dict[str, Any]) -> str:
     shown = {**problem, "field": field.partition(": ")[2] or field}
     for label, key in (("field", "field"), ("rule", "rule"), ("try", "fix")):
         if shown.get(key):
-            lines.append(f"  {label:<7} {escape_control(shown[key])}")
+            lines.append(f"  {label:<7} {escape_control(with_program(str(shown[key])))}")
     return "\n".join(lines)
 
 

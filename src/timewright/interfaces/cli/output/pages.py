@@ -27,15 +27,18 @@ from timewright.interfaces.cli.output.rows import (
 from timewright.interfaces.cli.output.table import NBSP, Screen, key_values, table, wrap
 from timewright.interfaces.cli.output.times import (
     full_time,
+    has_zone,
     localize_times,
     parse_instant_or_none,
     relative_time,
+    time_in_zone,
 )
+from timewright.interfaces.program import with_program
 
 JsonObject = Mapping[str, Any]
 
 _METADATA = {"id", "name", "namespace", "group", "description", "tags", "metadata", "revision", "created_at"}
-_METADATA |= {"created_by", "origin", "trigger", "target"}
+_METADATA |= {"created_by", "origin", "owner", "trigger", "target"}
 _MAIN_FIELD = {"http": "url", "call": "name", "shell": "command", "note": "text", "workflow": "workflow"}
 
 
@@ -45,14 +48,15 @@ def schedule_page(answer: JsonObject, screen: Screen) -> list[str]:
     rows: list[tuple[str, str]] = [
         ("state", ": ".join(part for part in (progress["state"], progress["reason"]) if part)),
         ("until", format_value(progress["paused_until"], screen)),
-        ("trigger", answer["trigger"]),
+        ("trigger", localize_times(answer["trigger"], now=screen.now, zone=screen.zone)),
         ("read as", answer.get("read_as", "")),
-        ("next", _times(answer["next"], screen)),
+        ("next", _times(answer["next"], screen, zoned=has_zone(schedule["trigger"]))),
         ("reason", localize_times(answer["decision"], now=screen.now, zone=screen.zone)),
         ("waits for", "\n".join(_upstream_line(one, screen) for one in answer["upstream"])),
         ("downstream", "\n".join(_downstream_line(one) for one in answer["downstream"])),
         ("target", _target(schedule["target"])),
         ("policies", "\n".join(f"{key}: {inline_data(value)}" for key, value in _changed_policies(schedule))),
+        ("owner", schedule["owner"]),
         ("group", schedule["group"] or ""),
         ("tags", ", ".join(schedule["tags"])),
         ("metadata", format_value(schedule["metadata"], screen)),
@@ -112,7 +116,7 @@ def explanation_page(answer: JsonObject, screen: Screen) -> list[str]:
         ("policy", "\n".join(f"{key}: {inline_data(value)}" for key, value in answer["policy"].items())),
         ("previous", format_value(answer["previous_at"], screen)),
         ("next", format_value(answer["next_at"], screen)),
-        ("to change it", "\n".join(one["command"] for one in answer["remedies"])),
+        ("to change it", "\n".join(with_program(one["command"]) for one in answer["remedies"])),
     ]
     headline = localize_times(answer["summary"], now=screen.now, zone=screen.zone)
     return [*wrap(screen, headline), *key_values(screen, rows)]
@@ -161,14 +165,19 @@ def row_table(kind: type, rows: Sequence[JsonObject], screen: Screen) -> list[st
     return table(screen, columns, [cells(row, screen) for row in rows])
 
 
-def _times(rows: Sequence[JsonObject], screen: Screen) -> str:
+def _times(rows: Sequence[JsonObject], screen: Screen, *, zoned: bool) -> str:
     """Return the instants one per line, all with or all without seconds, each with its note."""
-    moments = [
-        (m, _note_of(row)) for row in rows if (m := parse_instant_or_none(row["planned_at"])) is not None
-    ]
+    moments = [(m, row) for row in rows if (m := parse_instant_or_none(row["planned_at"])) is not None]
     seconds = any(moment.second for moment, _ in moments)
-    lines = ((format_instant(moment, screen, seconds=seconds), note) for moment, note in moments)
-    return "\n".join(f"{time}   {note}" if note else time for time, note in lines)
+    lines = (
+        (
+            format_instant(moment, screen, seconds=seconds),
+            time_in_zone(row["local"], row["zone"] if zoned else "", screen_zone=screen.zone),
+            _note_of(row),
+        )
+        for moment, row in moments
+    )
+    return "\n".join("   ".join(part for part in parts if part) for parts in lines)
 
 
 def _note_of(row: JsonObject) -> str:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from timewright.interfaces.cli.output.attempt_output import feed_page, logs_page, target_test_page
+from timewright.interfaces.cli.output.definitions import drift_page, export_page, plan_page, schema_page
 from timewright.interfaces.cli.output.doctor import findings_page
 from timewright.interfaces.cli.output.pages import (
     calendar_page,
@@ -25,8 +26,9 @@ from timewright.interfaces.cli.output.table import Screen, escape_control, key_v
 from timewright.interfaces.cli.output.verification import verification_page
 from timewright.operations import Operation, views
 from timewright.operations.calendars import calendars, feed
+from timewright.operations.definitions import export, plan, schema
 from timewright.operations.explain import explain
-from timewright.operations.health import doctor, overdue, verify
+from timewright.operations.health import doctor, lint, overdue, verify
 from timewright.operations.queues import lease_results, leases
 from timewright.operations.registry import ListRequest
 from timewright.operations.runs import logs, result_trends
@@ -50,10 +52,15 @@ _RENDERERS: dict[type, Renderer] = {
     queries.NextOccurrences: next_page,
     queries.ScheduleHealth: health_page,
     doctor.DoctorReport: findings_page,
+    lint.LintReport: findings_page,
     logs.RunLogs: logs_page,
     feed.ScheduleFeed: feed_page,
     target_test.TargetTestResult: target_test_page,
     verify.VerificationResult: verification_page,
+    plan.FilePlan: plan_page,
+    export.DriftReport: drift_page,
+    export.ExportedFile: export_page,
+    schema.FileSchema: schema_page,
 }
 _EMPTY_TEXT: dict[type, str] = {
     overdue.OverdueReport: "nothing is overdue",

@@ -23,6 +23,7 @@ from timewright.interfaces.cli.output.times import (
     relative_time,
     short_time,
     shorten_duration,
+    time_in_zone,
 )
 from timewright.operations.health.instances import InstanceSummary
 from timewright.operations.queues.leases import LeaseDetail
@@ -154,12 +155,13 @@ def _schedule(row: Row, screen: Screen) -> list[str]:
     state = row["state"] if not row["reason"] else f"{row['state']}: {row['reason']}"
     upcoming = row["paused_until"] if row["state"] == "paused" else row["next_at"]
     failing = str(row["failures"]) if row["failures"] else ""
+    there = time_in_zone(row["next_local"], row["zone"], screen_zone=screen.zone)
     return [
         row["name"],
         state,
-        row["trigger"],
+        localize_times(row["trigger"], now=screen.now, zone=screen.zone),
         row["target"],
-        _next(upcoming, screen),
+        f"{_next(upcoming, screen)} = {there}" if there and upcoming else _next(upcoming, screen),
         f"{MARKS.get(row['last_state'], '')} {_next(row['last_run_at'], screen)}".strip(),
         str(row["runs"]),
         failing,
@@ -181,15 +183,13 @@ def _run(row: Row, screen: Screen) -> list[str]:
 def _preview(row: Row, screen: Screen) -> list[str]:
     moment = parse_instant_or_none(row["planned_at"])
     assert moment is not None
-    there = datetime.fromisoformat(row["local"])
-    same = there.utcoffset() == moment.astimezone(screen.zone).utcoffset()
     result = "" if row["verdict"] in ("fire", "run") else f"{row['verdict']}: {row['reason']}".rstrip(": ")
     manual = "manual" if row["source"] == "manual" else ""
     result = "; ".join(part for part in (result, manual, row["note"]) if part)
     return [
         short_time(moment, now=screen.now, zone=screen.zone),
         relative_time(moment, now=screen.now),
-        "" if same else f"{there:%a %H:%M:%S} {row['zone']}",
+        time_in_zone(row["local"], row["zone"], screen_zone=screen.zone),
         result,
     ]
 

@@ -14,7 +14,14 @@ from timewright.interfaces.cli.output.table import (
     key_values,
     wrap,
 )
-from timewright.interfaces.cli.output.times import parse_instant_or_none, relative_time, short_time
+from timewright.interfaces.cli.output.times import (
+    has_zone,
+    localize_times,
+    parse_instant_or_none,
+    relative_time,
+    short_time,
+    time_in_zone,
+)
 
 JsonObject = Mapping[str, Any]
 
@@ -28,7 +35,7 @@ def schedule_line(answer: JsonObject, screen: Screen) -> list[str]:
     schedule, progress = answer["schedule"], answer["progress"]
     state = "" if progress["state"] == "active" else progress["state"]
     label, upcoming = _upcoming(answer, screen)
-    trigger = answer.get("read_as") or answer["trigger"]
+    trigger = localize_times(answer.get("read_as") or answer["trigger"], now=screen.now, zone=screen.zone)
     # One line if it fits, with fewer times if needed; else a block.
     for shown_next in (upcoming, upcoming.partition(", ")[0]):
         parts = [schedule["id"], schedule["name"], trigger, state, f"{label} {shown_next}".strip()]
@@ -82,6 +89,10 @@ def _upcoming(answer: JsonObject, screen: Screen) -> tuple[str, str]:
     first, *rest = [
         short_time(moment, now=screen.now, zone=screen.zone).replace(" ", NBSP) for moment in moments
     ]
-    distance = relative_time(moments[0], now=screen.now).replace(" ", NBSP)
+    distance = relative_time(moments[0], now=screen.now)
+    zone = answer["next"][0]["zone"] if has_zone(answer["schedule"]["trigger"]) else ""
+    there = time_in_zone(answer["next"][0]["local"], zone, screen_zone=screen.zone)
+    distance = f"{distance}; {there}" if there else distance
+    distance = distance.replace(" ", NBSP)
     # Further times are shown only if they are today.
     return "next", ", ".join([f"{first} ({distance})", *(text for text in rest if len(text) == _TIME_WIDTH)])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from timewright.core.moments import DAY, HOUR, MINUTE, SECOND, ZERO, parse_duration, parse_instant
@@ -59,6 +61,23 @@ def short_time(moment: datetime, *, now: datetime, zone: tzinfo) -> str:
     local, today = moment.astimezone(zone), now.astimezone(zone)
     same = (local.date(), local.utcoffset()) == (today.date(), today.utcoffset())
     return f"{local:%H:%M:%S}" if same else full_time(moment, zone=zone)
+
+
+def time_in_zone(local: str, zone: str, *, screen_zone: tzinfo) -> str:
+    """Return an instant in the zone of its schedule, or "" if the terminal has the same offset."""
+    if not local or not zone:
+        return ""
+    moment = datetime.fromisoformat(local)
+    here = moment.astimezone(screen_zone)
+    if moment.utcoffset() == here.utcoffset():
+        return ""
+    day = "" if moment.date() == here.date() else f"{moment:%a} "
+    return f"{day}{_to_the_minute(moment)} {zone}"
+
+
+def has_zone(trigger: Mapping[str, Any]) -> bool:
+    """Whether a trigger has wall-clock times."""
+    return "zone" in trigger or any("zone" in one for one in trigger.get("triggers", ()))
 
 
 def relative_time(moment: datetime, *, now: datetime) -> str:

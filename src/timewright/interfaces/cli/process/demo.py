@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
+import shlex
 from datetime import timedelta
 
 import click
@@ -11,7 +11,9 @@ import click
 from timewright.clocks import SystemClock
 from timewright.errors import Conflict, InvalidInput
 from timewright.interfaces.cli.commands import SectionedCommand, global_options
+from timewright.interfaces.cli.output.progress import progress_bar
 from timewright.interfaces.cli.session import Session, store_path
+from timewright.interfaces.program import program
 from timewright.wiring import open_store
 
 DEFAULT_FILE = "demo.db"
@@ -53,20 +55,11 @@ def _create_demo(session: Session, /) -> None:
     clock = ManualClock(until - WEEK)
     store = open_store(path, clock=clock)
     try:
-        counts = make_demo(store, clock, until=until, today=today, progress=_progress)
+        with progress_bar() as progress:
+            counts = make_demo(store, clock, until=until, today=today, progress=progress)
     finally:
         store.close()
-    _progress(1.0, "")
     session.print_note(f"{store_url}: {counts['schedules']} schedules with a week of history. Open it:")
     for changed in clock_changes(until - WEEK, until):
         session.print_note(f"The clocks in {changed} changed during that week; see the runs at night there.")
-    session.print([f"timewright serve --store {store_url}"])
-
-
-def _progress(share: float, text: str) -> None:
-    """Draw a progress bar if standard error is a terminal."""
-    if sys.stderr is not None and sys.stderr.isatty():
-        full = int(share * 30)
-        sys.stderr.write(f"\r{'█' * full}{'·' * (30 - full)} {text:<20}")
-        sys.stderr.write("\r\x1b[K" if share >= 1 else "")
-        sys.stderr.flush()
+    session.print([f"{program()} serve --store {shlex.quote(store_url)}"])

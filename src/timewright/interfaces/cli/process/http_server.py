@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from timewright.interfaces.http.app import HttpApp
 from timewright.interfaces.http.endpoints.events import EventHub
 from timewright.interfaces.http.requests.host_origin import LOOPBACK, HostOriginCheck
 from timewright.interfaces.http.server import ServerThread
+from timewright.interfaces.program import NAME, program
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import authenticate, require_auth_cache
 from timewright.operations.access.local_key import ensure_local_key
@@ -27,6 +29,8 @@ from timewright.settings import Settings, is_loopback
 from timewright.wiring import Instance, check_remote_key, private_file
 
 DASHBOARD_FOLDER = Path(interfaces.__file__).parent / "dashboard"
+
+DEFAULT_PORT = Settings().port
 
 
 class HttpServer:
@@ -61,6 +65,7 @@ class HttpServer:
             metrics=instance.metrics_text if self._settings.metrics else None,
             dashboard=DASHBOARD_FOLDER,
             secure=bool(self._settings.tls_cert) or self._settings.behind_proxy,
+            command=self._command(),
         )
         self.hub.watch_store(instance.store, instance.change_listener)
         self.server.start(app)
@@ -73,18 +78,22 @@ class HttpServer:
         self.hub.close()
         self.server.stop()
 
+    def _command(self) -> tuple[str, str | None]:
+        """The program and the option for this store in a shell; other machines know only the server."""
+        if not is_loopback(self._settings.bind):
+            return NAME, None
+        return program(), self._session.store_option
+
     def _lines(self, context: OperationContext) -> list[str]:
         link = login_link(context, self._session.store_url)
         is_local = is_loopback(self._settings.bind)
         if not is_local:
             check_remote_key(context, field="bind")
         api = f"  api         {self.url}/api/v1      (OpenAPI: /openapi.json)"
-        note = (
-            "only this machine can connect; to allow others: timewright key create, then timewright up --bind"
-        )
+        note = "only this machine can connect; to allow others, create a key and start with --bind"
         front = "dashboard" if DASHBOARD_FOLDER.is_dir() else "reference"
         path = f"/?key={link}"
-        agents = f"  mcp         timewright mcp               (or {self.url}/mcp)"
+        agents = f"  mcp         {self._session.command('mcp')}               (or {self.url}/mcp)"
         lines = [f"  {front}   {self.url}{path}    (one-time link)", api]
         lines += [agents] if find_spec("mcp") is not None else []
         return [*lines, f"  {note}"] if is_local else lines
@@ -133,12 +142,17 @@ def check_bind(settings: Settings) -> None:
 
 def _bind(session: Session, settings: Settings) -> ServerThread:
     tls = (settings.tls_cert, settings.tls_key) if settings.tls_cert else None
+    listen = partial(ServerThread, bind=settings.bind, tls=tls, client_ca=settings.tls_client_ca)
     try:
-        return ServerThread(bind=settings.bind, port=settings.port, tls=tls, client_ca=settings.tls_client_ca)
+        return listen(port=settings.port)
     except Conflict as conflict:
         running = read_server_file(session.store_url)
         if running is None or not running.url.endswith(f":{settings.port}"):
-            raise
+            if settings.port != DEFAULT_PORT:
+                raise
+            # Another store may be served at the default port: `up` and the demo side by side.
+            session.print_note(f"note: port {settings.port} is in use; using a free one")
+            return listen(port=0)
         raise Conflict(
             f"port {settings.port} is in use by Timewright for this store (process {running.pid})",
             field="port",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from msgspec.structs import replace
 
-from timewright.clocks import SystemClock
+from timewright.clocks import SystemClock, system_zone
 from timewright.core.moments import format_duration
 from timewright.core.sensitive_keys import redact_store_url
 from timewright.errors import TimewrightError, UnsafeStore
@@ -38,6 +38,7 @@ from timewright.settings import Settings, is_loopback
 from timewright.wiring import (
     HOSTED_STORE_VARIABLE,
     Instance,
+    Watch,
     build_auth_cache,
     check_metrics_host,
     host_inspector,
@@ -54,6 +55,8 @@ Role = Literal["up", "serve", "worker"]
 
 MIN_CLOCK = datetime(2024, 1, 1, tzinfo=UTC)
 FORCED_STOP_S = 1.5
+# A stop that takes this much longer than `stop_wait` is blocked, for example by output that is not read.
+BLOCKED_STOP_S = 5.0
 MAX_COUNT = 1000
 MAX_IMPORT_S = 10.0
 
@@ -71,6 +74,7 @@ class InstanceProcess:
         self._signals = 0
         self._stop_signal = StopSignal()
         self._problem = ""
+        self._is_output_blocked = False
         self._planner: Planner | None = None
 
     @property
@@ -105,11 +109,11 @@ class InstanceProcess:
         left = len(self._instance.launcher)
         if left:
             wait = format_duration(self._instance.settings.stop_wait)
-            self._session.print_note(
+            self._print(
                 f"stopping: {_plural(left, 'run')} in progress, waiting up to {wait}; Ctrl-C again stops now"
             )
         if self._instance.loop.health.errors_in_a_row:
-            self._session.print_note("stopping: the store does not respond, so leases cannot be released")
+            self._print("stopping: the store does not respond, so leases cannot be released")
         if self._server is not None:
             self._server.close()
         if self._planner is not None:
@@ -118,17 +122,36 @@ class InstanceProcess:
         if self._signals > 1:
             # The forced stop ends the process; let it print its message.
             threading.Event().wait(2 * FORCED_STOP_S)
-        self._session.print_note(f"stopped — {unfinished or self._store_summary()}")
+        self._print(f"stopped — {unfinished or self._store_summary()}")
         self._instance.close()
+        if self._is_output_blocked:
+            # The interpreter would wait for its output streams.
+            os._exit(0)
         return 0
+
+    def _print(self, text: str) -> None:
+        """Print without waiting for a reader: a full pipe must not keep the process from stopping."""
+        printing = threading.Thread(target=self._session.print_note, args=(text,), daemon=True)
+        printing.start()
+        printing.join(FORCED_STOP_S)
+        self._is_output_blocked = printing.is_alive()
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._signals += 1
         self._stop_signal.set()
-        if self._signals == 2:
-            threading.Thread(target=self._force_stop, daemon=True).start()
+        if self._signals <= 2:
+            stop = self._end_blocked_stop if self._signals == 1 else self._force_stop
+            threading.Thread(target=stop, daemon=True).start()
         if self._signals > 2:
             os._exit(130)
+
+    def _end_blocked_stop(self) -> None:
+        """End the process if it has not stopped long after `stop_wait`."""
+        threading.Event().wait(self._instance.settings.stop_wait.total_seconds() + BLOCKED_STOP_S)
+        release = threading.Thread(target=self._release_runs, daemon=True)
+        release.start()
+        release.join(FORCED_STOP_S)
+        os._exit(1)
 
     def _force_stop(self) -> None:
         """Release the leases and end child processes within 1.5 s, then exit; other leases expire."""
@@ -136,12 +159,7 @@ class InstanceProcess:
         release.start()
         release.join(FORCED_STOP_S)
         left = "runs in progress are retried when their leases expire"
-        self._session.print_note(
-            f"stopped immediately — {left if release.is_alive() else self._store_summary()}"
-        )
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
+        self._print(f"stopped immediately — {left if release.is_alive() else self._store_summary()}")
         os._exit(130)
 
     def _release_runs(self) -> None:
@@ -200,18 +218,40 @@ def run_instance(session: Session, *, role: Role, app: str | None, given: Mappin
         session, settings, store, registry, server, isolated=isolated, own_process=own_process
     )
     process = InstanceProcess(session, instance, server=server, runs=role != "serve")
-    _save_declared(process.context, app)
+    _save_declared(process.context, app, instance_id=instance.instance_id)
     if role == "up" and settings.planner != "off":
         process.enable_planner(settings)
     age = "existing" if info.exists else "new"
     about = f"{_display_store(session.store_url)} ({age}, durable)"
-    zone = zone_name(local_zone(store.now()))
+    zone = settings.zone or system_zone() or zone_name(local_zone(store.now()))
     session.print_note(f"timewright {_version()} · {info.engine} · {about} · zone {zone}")
     process.start()
     seconds = _startup_seconds(SystemClock().monotonic(), began)
     ready, *suggestions = _ready_message(session, process.context, hints=role == "up")
     session.print_note(f"ready in {seconds:.1f} s — {ready}", *suggestions)
     return process.run_until_stopped()
+
+
+def run_watch(session: Session, *, given: Mapping[str, Any], once: bool) -> int:
+    """Open the store, look for incidents and send messages until stopped, or once."""
+    settings = settings_for(session, given)
+    store = open_store(session.store_url)
+    _check_clock(store.now())
+    instance = _new_instance(session, settings, store, new_registry(), None, isolated=False, own_process=True)
+    watch, stop_signal = Watch(instance), StopSignal()
+    try:
+        if once:
+            while watch.step():
+                continue
+            return 0
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop_signal.set())
+        session.print_note(f"watching {_display_store(session.store_url)}; Ctrl-C stops it")
+        watch.run(lambda seconds: stop_signal.wait(timeout_s=seconds), on_error=session.print_note)
+    finally:
+        instance.free()
+        instance.close()
+    return 0
 
 
 def settings_for(session: Session, given: Mapping[str, Any]) -> Settings:
@@ -293,7 +333,7 @@ def _load_app(app: str, *, store_url: str) -> Any:
     return load_registry(app)
 
 
-def _save_declared(context: OperationContext, app: str | None) -> None:
+def _save_declared(context: OperationContext, app: str | None, *, instance_id: str) -> None:
     """Save the schedules that the app declares."""
     if app is None:
         return
@@ -305,8 +345,8 @@ def _save_declared(context: OperationContext, app: str | None) -> None:
     found = [names[path]] if path in names else list(names.values())
     kinds = (Scheduler, AsyncScheduler)
     for scheduler in {id(one): one for one in found if isinstance(one, kinds)}.values():
-        for declared in scheduler.declared:
-            operations["schedule put"](context, declared)
+        local = replace(context, system_zone=system_zone())
+        scheduler.save_declarations(local, instance=instance_id)
 
 
 def _check_clock(now: datetime) -> None:

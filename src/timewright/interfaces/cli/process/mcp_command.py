@@ -22,18 +22,24 @@ def mcp(_: click.Group) -> click.Command:
         is_flag=True,
         help="Allow writes, with the scopes of TIMEWRIGHT_KEY, or as editor without a key.",
     )
+    tools = Option(
+        ["--tools"],
+        default="core",
+        show_default=True,
+        help="Toolsets the client sees: core, operate, plan, admin, or all; several with commas.",
+    )
     text = str(mcp.__doc__)
     return SectionedCommand(
-        "mcp", params=[option, *global_options()], callback=_serve, help=text, short_help=text
+        "mcp", params=[option, tools, *global_options()], callback=_serve, help=text, short_help=text
     )
 
 
 @click.pass_obj
-def _serve(session: Session, /, write: bool) -> None:
+def _serve(session: Session, /, write: bool, tools: str) -> None:
     serve = _load_server()
     with session.context(operations["health"], {}) as context:
         limited = as_agent(context, write=write, key=os.environ.get("TIMEWRIGHT_KEY", ""))
-        serve(lambda _: limited)
+        serve(lambda _: limited, tools=tools)
 
 
 def as_agent(context: OperationContext, *, write: bool, key: str) -> OperationContext:

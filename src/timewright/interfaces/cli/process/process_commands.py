@@ -14,8 +14,10 @@ from timewright.interfaces.cli.options import read_field
 from timewright.interfaces.cli.output.errors import EXIT_PENDING
 from timewright.interfaces.cli.process.dashboard_link import dashboard
 from timewright.interfaces.cli.process.demo import demo
+from timewright.interfaces.cli.process.import_command import import_files_command
 from timewright.interfaces.cli.process.mcp_command import mcp
 from timewright.interfaces.cli.process.planner_command import planner
+from timewright.interfaces.cli.process.simulate_command import simulate
 from timewright.interfaces.cli.session import Session, inspect_store, serialize, store_path
 from timewright.interfaces.cli.settings import SERVER_DEFAULTS
 
@@ -34,6 +36,7 @@ HTTP_SETTINGS = frozenset(
         "jwt_issuer",
     }
 )
+WATCH_SETTINGS = frozenset({"shell", "local", "egress", "secret_key_file", "log", "log_level"})
 SHELLS = ("bash", "zsh", "fish")
 _MEBIBYTE = 1024 * 1024
 
@@ -51,6 +54,20 @@ def serve(_: click.Group) -> click.Command:
 def worker(_: click.Group) -> click.Command:
     """Run due schedules without the HTTP API."""
     return _process_command("worker", help=str(worker.__doc__))
+
+
+def watch(_: click.Group) -> click.Command:
+    """Look for incidents and send the messages of channels; runs no schedule."""
+    fields = tuple(one for one in setting_fields(SERVER_DEFAULTS) if one.key in WATCH_SETTINGS)
+    once = Option(["--once"], is_flag=True, help="Look once, send what waits, and exit.")
+
+    @click.pass_obj
+    def start(session: Session, /, once: bool, **values: Any) -> int:
+        from timewright.interfaces.cli.process.instance import run_watch
+
+        return run_watch(session, given=_settings_in(fields, values), once=once)
+
+    return _command("watch", start, [once, *(option_for(field) for field in fields)], help=str(watch.__doc__))
 
 
 def migrate(_: click.Group) -> click.Command:
@@ -116,10 +133,13 @@ PROCESS_COMMANDS: dict[str, Callable[[click.Group], click.Command]] = {
     "up": up,
     "serve": serve,
     "worker": worker,
+    "watch": watch,
     "dashboard": dashboard,
     "mcp": mcp,
     "planner": planner,
     "demo": demo,
+    "import": import_files_command,
+    "simulate": simulate,
     "migrate": migrate,
     "backup": backup,
     "completion": completion,

@@ -29,9 +29,9 @@ export default {
 // Findings of `timewright doctor` about the instances of this store.
 const INSTANCE_CHECKS = ["leader", "shards", "due", "leases", "policy_file"];
 function warnings({ instances, findings }) {
-  const none = instances.length && !instances.some((one) => one.state === "alive") ? [{ check: "alive", message: "No instance is alive. No run starts until one is.", fix: "timewright up" }] : [];
-  const findingsShown = [...none, ...findings.filter((one) => one.status !== "ok" && INSTANCE_CHECKS.includes(one.check) && !(none.length && one.check === "due"))];
-  return findingsShown.length ? h("div", { class: "failure", role: "alert" }, findingsShown.map((one) => h("div", { key: one.check }, h("strong", null, one.message), fixHint(one.fix)))) : null;
+  const none = instances.length && !instances.some((one) => one.state === "alive") ? [{ kind: "alive", sentence: "No instance is alive. No run starts until one is.", remedy: "timewright up" }] : [];
+  const findingsShown = [...none, ...findings.filter((one) => one.severity !== "ok" && INSTANCE_CHECKS.includes(one.kind) && !(none.length && one.kind === "due"))];
+  return findingsShown.length ? h("div", { class: "failure", role: "alert" }, findingsShown.map((one) => h("div", { key: one.kind }, h("strong", null, one.sentence), fixHint(one.remedy)))) : null;
 }
 
 const isSharded = (shard) => Boolean(shard) && !shard.endsWith("/1");

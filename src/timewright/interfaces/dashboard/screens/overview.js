@@ -12,23 +12,24 @@ import { commandBlock, emptyState, link, counters, panel, routeTo, table, time, 
 let charts = null;
 let instances = null;
 let approvals = []; // schedules created by agents that wait for approval
+let incidents = []; // open ones
 async function loadDetails() {
   loadChecks();
   const first = !charts;
-  const [chartModule, instancePage, approvalPage] = await Promise.all([import("../charts.js"), get(["instances"]).catch(() => ({ instances: instances || [] })), get(["approvals"]).catch(() => ({ approvals: [] }))]);
-  [charts, instances, approvals] = [chartModule, instancePage.instances, approvalPage.approvals];
+  const [chartModule, instancePage, approvalPage, incidentPage] = await Promise.all([import("../charts.js"), get(["instances"]).catch(() => ({ instances: instances || [] })), get(["approvals"]).catch(() => ({ approvals: [] })), get(["incidents"]).catch(() => ({ incidents: [] }))]);
+  [charts, instances, approvals, incidents] = [chartModule, instancePage.instances, approvalPage.approvals, incidentPage.incidents];
   first ? refresh() : requestPaint();
 }
 
 // The doctor reads files and settings too, so it is asked at most every 30 s.
-const HEALTH_CHECKS = ["clock", "zones", "store", "file", "leases", "leader", "shards", "policy_file", "backlog", "backup"];
+const HEALTH_CHECKS = ["clock", "zones", "store", "file", "leases", "leader", "shards", "policy_file", "backlog", "backup", "unplaced"];
 const OVERDUE_S = 5; // allows for the delay of an update
 const RANK = { fail: 0, warn: 1, ok: 2 };
 let checked = { at: 0, findings: [] };
 function loadChecks() {
   if (Date.now() - checked.at > 30_000) {
     checked = { ...checked, at: Date.now() };
-    get(["doctor"]).then((doctor) => { checked = { ...checked, findings: doctor.findings.filter((one) => HEALTH_CHECKS.includes(one.check)) }; requestPaint(); }, () => {});
+    get(["doctor"]).then((doctor) => { checked = { ...checked, findings: doctor.findings.filter((one) => HEALTH_CHECKS.includes(one.kind)) }; requestPaint(); }, () => {});
   }
 }
 
@@ -57,7 +58,7 @@ export default {
       ]),
       idle ? emptyState(["No runs in the last hour and none due in the next. ", link("/schedules", "Show all schedules"), ", or create one:"], "timewright schedule create hello --every 5s --note 'hello'") : null,
       h("div", { class: "columns" },
-        h("div", null, approvals.length ? panel("Pending approvals", approvalList(), { note: "schedules created by agents; they run after approval" }) : null, panel("Running", running(data)), panel("Upcoming", upcoming(data), { more: link("/forecast", "forecast") }), instances ? panel("Health", health(late), { more: link("/instances", "instances") }) : null),
+        h("div", null, incidents.length ? panel("Open incidents", incidentList(), { more: link("/incidents", "all") }) : null, approvals.length ? panel("Pending approvals", approvalList(), { note: "schedules created by agents; they run after approval" }) : null, panel("Running", running(data)), panel("Upcoming", upcoming(data), { more: link("/forecast", "forecast") }), instances ? panel("Health", health(late), { more: link("/instances", "instances") }) : null),
         !data.whole ? null : h("div", null,
           panel("Recent runs", h("div", null, charts.stackedBars(data.behind, { label: "Runs of the last hour by result" }), legend(data)), { note: data.more ? "last hour, newest 1000 runs" : "last hour" }),
           panel("Start delay", h("div", null, charts.delayChart(data.behind, { label: "Start delay over the last hour" }), h("p", { class: "mute" }, data.delay.median === null ? "no run has started" : `median ${formatDuration(parseDuration(data.delay.median))}, p95 ${formatDuration(parseDuration(data.delay.p95))}, max ${formatDuration(parseDuration(data.delay.longest))}`))),
@@ -69,6 +70,10 @@ export default {
 function overdue(late) {
   const alive = instances && instances.some((one) => one.state === "alive");
   return h("div", { class: "failure", role: "alert" }, h("strong", null, `Overdue: an occurrence has been due for ${formatDuration(late)} and was not processed.`), h("div", { class: "mute" }, alive ? "Instances are alive but cannot keep up. Start another worker:" : "No instance is running. Start one:"), commandBlock(alive ? "timewright worker" : "timewright up"));
+}
+
+function incidentList() {
+  return h("ul", { class: "lines" }, incidents.slice(0, 10).map((one) => h("li", { key: one.id, class: "line" }, statusBadge(one.severity), h("span", { class: "grow" }, link("/incidents", one.sentence)), time(one.since, undefined, "away"))));
 }
 
 // Schedules created by agents that wait for approval.
@@ -111,7 +116,7 @@ function health(late) {
   const lines = [h("li", { key: "instances", class: "line" }, statusBadge(alive.length ? "ok" : "warn"), h("span", { class: "grow" }, alive.length ? `${alive.length} ${alive.length === 1 ? "instance" : "instances"} alive, ${busy} of ${capacity} slots in use` : "no instance is alive"))];
   // The same figure as the warning above, so that both agree.
   lines.push(h("li", { key: "overdue", class: "line" }, statusBadge(late > OVERDUE_S ? "fail" : "ok"), h("span", { class: "grow" }, late > OVERDUE_S ? `an occurrence is overdue by ${formatDuration(late)}` : "nothing is overdue")));
-  for (const [n, one] of checked.findings.sort((a, b) => RANK[a.status] - RANK[b.status]).entries()) lines.push(h("li", { key: one.check + n, class: "line" }, statusBadge(one.status), h("span", { class: "grow" }, one.message)));
+  for (const [n, one] of checked.findings.sort((a, b) => RANK[a.severity] - RANK[b.severity]).entries()) lines.push(h("li", { key: one.kind + n, class: "line" }, statusBadge(one.severity), h("span", { class: "grow" }, one.sentence)));
   return h("ul", { class: "lines" }, lines);
 }
 

@@ -28,14 +28,14 @@ export default {
 };
 
 function summary(doctor) {
-  const bad = doctor.findings.filter((one) => one.status !== "ok").length;
+  const bad = doctor.findings.filter((one) => one.severity !== "ok").length;
   return bad ? `${bad} of ${doctor.findings.length} checks need attention` : `all ${doctor.findings.length} checks ok`;
 }
 
 // Findings that need attention come first.
 function checks(doctor) {
-  const rows = doctor.findings.map((one, n) => [one, n]).sort(([a, n], [b, m]) => RANK[a.status] - RANK[b.status] || n - m);
-  return table("Checks", [{ name: "Status", kind: "tight" }, { name: "Check", kind: "tight" }, { name: "Finding" }], rows.map(([one, n]) => ({ key: one.check + n, cells: [statusBadge(one.status), one.check, h("div", null, one.message, fixHint(one.fix))] })));
+  const rows = doctor.findings.map((one, n) => [one, n]).sort(([a, n], [b, m]) => RANK[a.severity] - RANK[b.severity] || n - m);
+  return table("Checks", [{ name: "Status", kind: "tight" }, { name: "Check", kind: "tight" }, { name: "Finding" }], rows.map(([one, n]) => ({ key: one.kind + n, cells: [statusBadge(one.severity), one.kind, h("div", null, one.sentence, fixHint(one.remedy))] })));
 }
 
 function keyTable(keys) {

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
+from timewright.core.zones import check_zone
 from timewright.errors import Conflict, InvalidInput, TimewrightError
 from timewright.interfaces.http.api.json_encoding import encode_answer
 from timewright.interfaces.http.api.nonblocking_reads import NonBlockingReads, nonblocking_reads
@@ -28,6 +30,9 @@ from timewright.ports.nonblocking import NonBlockingReader, WouldBlock
 
 NAMESPACE_HEADER = "timewright-namespace"
 _NAMESPACE = NAMESPACE_HEADER.encode()
+# The zone of the client's machine, and of the file that a request comes from (see `default_zone`).
+_SYSTEM_ZONE = b"timewright-system-zone"
+_FILE_ZONE = b"timewright-file-zone"
 _ETAG = re.compile(r'"([0-9]{1,15})"')
 
 
@@ -163,10 +168,18 @@ def operation_handlers(
 
 
 def _namespace_context(request: HttpRequest) -> OperationContext:
-    context = request.context
-    if _NAMESPACE in request.raw_headers:
-        return context_for(context, context.caller, request.headers.get(NAMESPACE_HEADER))
+    context, headers = request.context, request.raw_headers
+    if _NAMESPACE in headers:
+        context = context_for(context, context.caller, request.headers.get(NAMESPACE_HEADER))
+    if _SYSTEM_ZONE in headers or _FILE_ZONE in headers:
+        system, file = (_zone_in(headers, name) for name in (_SYSTEM_ZONE, _FILE_ZONE))
+        context = replace(context, system_zone=system, file_zone=file)
     return context
+
+
+def _zone_in(headers: Mapping[bytes, bytes], name: bytes) -> str:
+    text = headers.get(name, b"").decode("latin-1")
+    return check_zone(text, field=name.decode()) if text else ""
 
 
 def _precondition_failed(error: TimewrightError) -> HttpProblem:

@@ -14,7 +14,7 @@ import msgspec
 
 from timewright.core.facts import Fact, TickFinished
 from timewright.core.input.encoding import encode
-from timewright.errors import InvalidInput, TimewrightError
+from timewright.errors import Forbidden, InvalidInput, OverQuota, TimewrightError, Unauthorized
 from timewright.interfaces.http.problems import HttpProblem
 from timewright.interfaces.http.requests.http_request import Receive, Send
 from timewright.ports import ChangeListener, Store
@@ -23,7 +23,10 @@ from timewright.ports.schedule_names import ScheduleNames, names_in
 HISTORY_FACTS = 1000
 MAX_PENDING_FACTS = 1000
 MAX_STREAMS = 200
+MAX_STREAMS_PER_CALLER = 20
 KEEPALIVE_S = 15.0
+# An idle stream ends at most this long after its key was revoked or has expired, or its session was ended.
+CHECK_CALLER_S = 3.0
 SEND_TIMEOUT_S = 20.0
 RETRY_MS = 2000
 CHANGE_INTERVAL_S = 0.5
@@ -34,7 +37,8 @@ NumberedFact = tuple[int, Fact]
 class EventSubscriber:
     """The queue of one stream. The stream ends if the client reads too slowly."""
 
-    def __init__(self, namespace: str, kinds: frozenset[str]) -> None:
+    def __init__(self, namespace: str, kinds: frozenset[str], caller: str) -> None:
+        self.caller = caller
         self._namespace = namespace
         self._kinds = kinds
         self._loop = asyncio.get_running_loop()
@@ -169,11 +173,11 @@ class EventHub:
         self._watcher = StoreWatcher(new_listener, on_change=self._notify_change)
 
     def subscribe(
-        self, namespace: str, kinds: frozenset[str], last_id: str
+        self, namespace: str, kinds: frozenset[str], last_id: str, *, caller: str
     ) -> tuple[EventSubscriber, list[NumberedFact], str]:
         """Add a subscriber; returns it, the facts since its last id, and where the stream starts."""
         _check_kinds(kinds)
-        subscriber = EventSubscriber(namespace, kinds)
+        subscriber = EventSubscriber(namespace, kinds, caller)
         with self._lock:
             if self._closed or len(self._subscribers) >= MAX_STREAMS:
                 raise HttpProblem(
@@ -183,6 +187,14 @@ class EventHub:
                     rule=f"at most {MAX_STREAMS} streams",
                     fix="try again later",
                     headers={"retry-after": "5"},
+                )
+            if sum(one.caller == caller for one in self._subscribers) >= MAX_STREAMS_PER_CALLER:
+                raise OverQuota(
+                    "too many event streams of this key",
+                    field="streams",
+                    value=MAX_STREAMS_PER_CALLER,
+                    rule=f"at most {MAX_STREAMS_PER_CALLER} streams per key",
+                    fix="close a stream of this key, for example a browser tab",
                 )
             self._subscribers.add(subscriber)
             missed, since = self._since(last_id)
@@ -228,10 +240,20 @@ class EventHub:
 
 
 class EventStream:
-    """A response that streams until the client disconnects or reads too slowly, or the server stops."""
+    """A response that streams until the client disconnects or reads too slowly, or the server stops.
 
-    def __init__(self, hub: EventHub, subscription: tuple[EventSubscriber, list[NumberedFact], str]) -> None:
+    `check_caller` raises when the caller may no longer read; it is called before each batch of facts.
+    """
+
+    def __init__(
+        self,
+        hub: EventHub,
+        subscription: tuple[EventSubscriber, list[NumberedFact], str],
+        *,
+        check_caller: Callable[[], None],
+    ) -> None:
         self._hub = hub
+        self._check_caller = check_caller
         self._subscriber, self._missed, self._since = subscription
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -256,19 +278,34 @@ class EventStream:
         yield f'retry: {RETRY_MS}\nevent: hello\ndata: {{"from":"{self._since}"}}\n\n'.encode()
         if self._missed:
             yield await self._encode(self._missed)
+        silent_s = 0.0
         while True:
-            batch = await self._subscriber.next_batch(timeout_s=KEEPALIVE_S)
-            if self._subscriber.ended and not batch:
+            wait_s = min(CHECK_CALLER_S, KEEPALIVE_S)
+            batch = await self._subscriber.next_batch(timeout_s=wait_s)
+            text = await self._encode(batch)
+            if self._subscriber.ended and not text:
                 yield f'event: bye\ndata: {{"reason":"{self._subscriber.ended}"}}\n\n'.encode()
                 return
-            changed = b"event: changed\ndata: {}\n\n" if self._subscriber.pop_change() else b""
-            yield await self._encode(batch) + changed or b": keepalive\n\n"
+            if self._subscriber.pop_change():
+                text += b"event: changed\ndata: {}\n\n"
+            silent_s = 0.0 if text else silent_s + wait_s
+            if text or silent_s >= KEEPALIVE_S:
+                yield text or b": keepalive\n\n"
+                silent_s = 0.0
 
     async def _encode(self, batch: list[NumberedFact]) -> bytes:
-        """The facts as text, encoded in a thread because the name of a schedule may have to be read."""
-        if not batch:
-            return b""
-        return await asyncio.to_thread(lambda: b"".join(map(self._encode_one, batch)))
+        """Check the caller, then encode; in a thread because both may read the store."""
+        try:
+            return await asyncio.to_thread(self._check_and_encode, batch)
+        except (Unauthorized, Forbidden):
+            self._subscriber.end("unauthorized")
+        except TimewrightError:
+            self._subscriber.end("unavailable")
+        return b""
+
+    def _check_and_encode(self, batch: list[NumberedFact]) -> bytes:
+        self._check_caller()
+        return b"".join(map(self._encode_one, batch))
 
     def _encode_one(self, numbered: NumberedFact) -> bytes:
         number, fact = numbered

@@ -18,7 +18,7 @@ from timewright.interfaces.http.problems import HttpProblem
 from timewright.interfaces.http.requests.authentication import port_of, session_of
 from timewright.interfaces.http.requests.http_request import HttpRequest, no_content
 from timewright.interfaces.http.requests.parsing import split_query
-from timewright.interfaces.http.requests.sessions import csrf_token, new_session, set_cookie
+from timewright.interfaces.http.requests.sessions import csrf_token, end_session, new_session, set_cookie
 from timewright.interfaces.http.router import Router
 from timewright.interfaces.http.thread_pool import RequestThreadPool
 from timewright.operations.access.authentication import require_auth_cache
@@ -101,8 +101,16 @@ class StaticFolder:
 class Pages:
     """Handlers of the login, session, reference and dashboard pages."""
 
-    def __init__(self, dashboard: Path | None, threads: RequestThreadPool, *, secure: bool = False) -> None:
+    def __init__(
+        self,
+        dashboard: Path | None,
+        threads: RequestThreadPool,
+        *,
+        secure: bool = False,
+        command: tuple[str, str | None] = ("timewright", None),
+    ) -> None:
         self._secure = secure
+        self._command = command
         self._threads = threads
         self._dashboard = StaticFolder(dashboard)
         self._reference = StaticFolder(STATIC_FOLDER)
@@ -153,6 +161,8 @@ class Pages:
             "scopes": sorted(caller.scopes),
             "namespaces": list(caller.namespaces),
             "csrf": token,
+            "program": self._command[0],
+            "store_option": self._command[1],
         }
         return Response(msgspec.json.encode(data), media_type="application/json")
 
@@ -171,7 +181,10 @@ class Pages:
         return self._secure or request.scope.get("scheme") == "https"
 
     async def log_out(self, request: HttpRequest) -> Response:
-        """`DELETE /session`: delete the session cookie."""
+        """`DELETE /session`: end the session, also for a copy of its cookie, and delete the cookie."""
+        session = session_of(request)
+        if session is not None:
+            await self._threads.run(lambda: end_session(request.context, session))
         expired = set_cookie("", port=port_of(request), secure=self._is_secure(request), max_age=timedelta(0))
         return no_content(headers={"set-cookie": expired})
 

@@ -1,4 +1,4 @@
-"""Endpoints for monitoring: `/healthz`, `/readyz`, `/overdue` and `/metrics`."""
+"""Endpoints for monitoring: `/healthz`, `/readyz`, `/overdue`, `/metrics`, and `/in` for foreign jobs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from timewright.interfaces.http.requests.parsing import split_query
 from timewright.interfaces.http.thread_pool import RequestThreadPool
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import context_for, require_scope
+from timewright.operations.alerts.pings import answer_inbound
 from timewright.wiring.metrics_port import METRICS_CONTENT_TYPE, filter_metrics
 
 MAX_TICK_AGE = timedelta(seconds=90)
@@ -26,6 +27,7 @@ class EngineHealth(Protocol):
     errors_in_a_row: int
     last_error: str
     last_tick_at: Any
+    clock_problem: str
 
 
 class Probes:
@@ -60,6 +62,14 @@ class Probes:
         )
         return _json(found, status=503 if found["overdue"] else 200)
 
+    async def inbound(self, request: HttpRequest) -> Response:
+        """`/in/<slug>[/start|/fail|/<exit code>]`: a foreign job reports; the slug is its permission."""
+        text = (await request.body()).decode("utf-8", "replace")
+        found = request.path
+        rest = (found["report"],) if "report" in found else ()
+        await self._threads.run(lambda: answer_inbound(request.context, found["slug"], rest, text))
+        return _json({"ok": True})
+
     async def metrics(self, request: HttpRequest) -> Response:
         """`/metrics`: Prometheus metrics of the namespaces that the caller may access."""
         caller = request_context(request).caller
@@ -81,6 +91,8 @@ class Probes:
             return ""
         if health.errors_in_a_row:
             return str(health.last_error)
+        if health.clock_problem:
+            return str(health.clock_problem)
         since = (
             request.context.now() - health.last_tick_at if health.last_tick_at is not None else timedelta(0)
         )

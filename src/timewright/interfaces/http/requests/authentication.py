@@ -118,6 +118,10 @@ class RequestAuthenticator:
             save_key_uses(context)
         return context
 
+    def read_caller(self, request: HttpRequest) -> Caller:
+        """Authenticate a request again without charging it; never answered from the cache."""
+        return self._authenticate(request)
+
     def _authenticate_by_read(self, request: HttpRequest, cache: AuthCache) -> OperationContext:
         if self._reader is None or cache.service_tokens is not None:
             raise WouldBlock

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from timewright.operations import OperationContext
 from timewright.operations.access.authentication import (
     Caller,
     authenticate_key_id,
+    end_key_session,
     require_auth_cache,
     unauthorized_error,
 )
@@ -38,10 +39,16 @@ def caller_from_session(context: OperationContext, session: str, *, now: datetim
     content, _, signature = session.rpartition(".")
     if _CONTENT.fullmatch(content) is None or not _is_equal(signature, _sign(context, "session", content)):
         raise unauthorized_error()
-    prefix, expires, _ = content.split(".")
+    prefix, expires, nonce = content.split(".")
     if int(expires) <= now.timestamp():
         raise unauthorized_error()
-    return authenticate_key_id(context, prefix)
+    return authenticate_key_id(context, prefix, session=nonce)
+
+
+def end_session(context: OperationContext, session: str) -> None:
+    """End a session at once, in every process; `caller_from_session` has checked the cookie before."""
+    _, expires, nonce, _ = session.split(".")
+    end_key_session(context, nonce, until=datetime.fromtimestamp(int(expires), UTC))
 
 
 def csrf_token(context: OperationContext, session: str) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from timewright.core.run.run import Failed, Outcome, Succeeded
+from timewright.core.target import SECRET_PREFIX
 from timewright.targets.outcomes import failed, to_json_value
 from timewright.targets.publish.address import BrokerAddress, parse_broker_url
 from timewright.targets.publish.brokers.sent_keys import SentKeys, redis_client
@@ -17,7 +18,6 @@ from timewright.targets.publish.protocol import (
     RESPONSE_TIMEOUT_S,
     BlockingBroker,
 )
-from timewright.targets.secret_references import SECRET_PREFIX
 
 REDIS_SCHEMES = ("redis", "rediss")
 _FAILED_STATES = frozenset({"FAILURE", "REVOKED"})

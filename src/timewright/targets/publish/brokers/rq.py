@@ -51,7 +51,7 @@ class RqBroker(BlockingBroker):
 
     async def cancel(self, message: BrokerMessage, remote_id: str) -> None:
         """Remove the job from its queue, or ask its worker to stop it and wait for that."""
-        if await self.run_in_thread(self._stop, message):
+        if await poll_until(lambda: self.run_in_thread(self._stop, message), interval_s=_STOP_POLL_S):
             await poll_until(lambda: self.run_in_thread(self._has_stopped, message), interval_s=_STOP_POLL_S)
 
     def _publish(self, message: BrokerMessage) -> Receipt:
@@ -75,17 +75,22 @@ class RqBroker(BlockingBroker):
             return failed("the job does not exist any more: it was deleted, or its result_ttl has passed")
         return None
 
-    def _stop(self, message: BrokerMessage) -> bool:
-        """Ask the worker to stop the job; returns False if no worker runs it."""
+    def _stop(self, message: BrokerMessage) -> bool | None:
+        """Remove the job from its queue (False), or ask its worker to stop it (True).
+
+        None if a worker has taken the job from the queue and has not marked it as started yet.
+        """
         from rq.command import send_command
 
-        worker = self._client.hget(_job_name(message), "worker_name")
-        is_under_way = self._status(message) == "started" and bool(worker)
-        if is_under_way:
+        status, worker = self._status(message), self._client.hget(_job_name(message), "worker_name")
+        if status == "started" and worker:
             send_command(self._client, worker.decode(), "stop-job", job_id=job_id(message.key))
-        else:
-            self._forget(message)
-        return is_under_way
+            return True
+        removed = self._client.lrem(f"rq:queue:{message.options.queue}", 0, job_id(message.key))
+        if not removed and status in ("queued", "started"):
+            return None
+        self._forget(message)
+        return False
 
     def _has_stopped(self, message: BrokerMessage) -> bool | None:
         return self._status(message) != "started" or None

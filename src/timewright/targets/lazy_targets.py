@@ -40,7 +40,7 @@ class LazyTargets(Mapping[str, Target]):
             target.close(grace=grace)
 
     def launch_and_wait(self, launch: Launch) -> Outcome:
-        """Launch a target without a run, and wait for its outcome, at most its time limit."""
+        """Launch a target without a run, and wait for its outcome, at most its time limit, if it has one."""
         kind = str(type(launch.target).__struct_config__.tag)
         if kind not in self._factories:
             return Failed(error=f"this process has no {kind} target", unresolved=True)
@@ -55,7 +55,8 @@ class LazyTargets(Mapping[str, Target]):
             work = self[kind].launch(launch, done)
         except Exception as error:  # noqa: BLE001 - the boundary: an error of a target is its outcome
             return Failed(error=f"{type(error).__name__}: {error}")
-        if not ended.wait((launch.time_limit + RESULT_GRACE).total_seconds()):
+        limit = launch.time_limit
+        if not ended.wait((limit + RESULT_GRACE).total_seconds() if limit is not None else None):
             work.stop("time limit reached")
             ended.wait(launch.grace.total_seconds())
             return TimedOut()

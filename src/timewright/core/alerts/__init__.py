@@ -1,0 +1,1 @@
+"""Alerts: findings, thresholds, expectations, incidents, channels."""

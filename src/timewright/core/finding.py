@@ -1,0 +1,35 @@
+"""A finding: something about the system that a person should know, and what to do about it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct
+
+Severity = Literal["ok", "warn", "fail"]
+
+# The subject of a finding about everything, not about one schedule, queue or instance.
+INSTALLATION = "installation"
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """What a check found: its kind, what it is about and since when, a sentence, and the remedy.
+
+    `ok` is a check that passed. `schedule` and `run` name the rows that it is about, if any.
+    """
+
+    kind: str
+    subject: str = INSTALLATION
+    since: datetime | None = None
+    severity: Severity
+    sentence: str
+    remedy: str = ""
+    schedule: str = ""
+    run: str = ""
+
+
+def worst_severity(findings: tuple[Finding, ...]) -> Severity:
+    """The severity of the worst finding."""
+    found = {one.severity for one in findings}
+    return "fail" if "fail" in found else "warn" if "warn" in found else "ok"

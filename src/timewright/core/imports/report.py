@@ -1,0 +1,167 @@
+"""The result of an import: definitions for a file, and what happened to every field of the source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from timewright.core.input.input_errors import input_error, show_value
+from timewright.core.input.strict_yaml import InvalidYaml, YamlItem, read_yaml_documents
+from timewright.core.moments import format_duration
+from timewright.errors import TimewrightError
+
+MAX_SOURCE_CHARS = 4_000_000
+MAX_ENTRIES = 10_000
+MAX_NAME_CHARS = 100
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9._-]+")
+
+
+class Fidelity(StrEnum):
+    """What became of a field: taken over, expressed in another way, or not taken over."""
+
+    KEPT = "kept"
+    TRANSLATED = "translated"
+    LOST = "lost"
+
+
+class FieldReport(Struct, frozen=True, kw_only=True):
+    """One field of the source: where it is, its value, its status, and how or why."""
+
+    entry: str
+    field: str
+    value: str = ""
+    status: Fidelity
+    note: str = ""
+    place: str = ""
+
+
+class Imported(Struct, frozen=True, kw_only=True):
+    """The schedules of a source as requests of `schedule put`, and a report for each of its fields."""
+
+    schedules: tuple[dict[str, Any], ...]
+    fields: tuple[FieldReport, ...]
+
+    def count(self, status: Fidelity) -> int:
+        """Return how many fields had this status."""
+        return sum(one.status is status for one in self.fields)
+
+
+class ImportOptions(Struct, frozen=True, kw_only=True):
+    """What a source does not say itself: its time zone, and the repository of a GitHub workflow."""
+
+    zone: str = "UTC"
+    repository: str = ""
+
+
+class Entry:
+    """Collects the definition of one schedule, and the reports of its fields."""
+
+    def __init__(self, name: str, *, place: str = "") -> None:
+        self.name = name
+        self.place = place
+        self.definition: dict[str, Any] = {}
+        self.reports: list[FieldReport] = []
+        self.is_lost = False
+
+    def kept(self, field: str, value: Any, note: str = "", /, **definition: Any) -> None:
+        """Report a field as taken over, and set fields of the definition."""
+        self._add(Fidelity.KEPT, field, value, note, definition)
+
+    def translated(self, field: str, value: Any, note: str, /, **definition: Any) -> None:
+        """Report a field as expressed in another way, and set fields of the definition."""
+        self._add(Fidelity.TRANSLATED, field, value, note, definition)
+
+    def lost(self, field: str, value: Any, note: str) -> None:
+        """Report a field that is not taken over."""
+        self._add(Fidelity.LOST, field, value, note, {})
+
+    def lose_entry(self, field: str, value: Any, note: str) -> None:
+        """Report a field without which the schedule cannot be expressed; it is left out of the file."""
+        self.lost(field, value, f"{note}; the entry is not imported")
+        self.is_lost = True
+
+    def lose_setting(self, field: str, note: str) -> None:
+        """Report a setting that the source does not have; the entry only reports."""
+        self.is_lost = True
+        self.lost(field, "not set", note)
+
+    def lose_unknown(self, given: Mapping[str, Any], known: Iterable[str], *, prefix: str = "") -> None:
+        """Report the fields that this importer does not know."""
+        for name in given:
+            if name not in set(known):
+                self.lost(f"{prefix}{name}", given[name], "not a field that this importer knows")
+
+    def _add(
+        self, status: Fidelity, field: str, value: Any, note: str, definition: Mapping[str, Any]
+    ) -> None:
+        self.definition |= definition
+        shown = value if isinstance(value, str) and len(value) <= 64 else show_value(value)
+        self.reports.append(
+            FieldReport(entry=self.name, field=field, value=shown, status=status, note=note, place=self.place)
+        )
+
+
+def collect(entries: Iterable[Entry], *, reports: Iterable[FieldReport] = ()) -> Imported:
+    """Return the import of several entries; names that occur twice get a number."""
+    schedules: list[dict[str, Any]] = []
+    fields = list(reports)
+    used: set[str] = set()
+    for entry in entries:
+        name = entry.name if entry.is_lost else _unique(entry.name, used)
+        fields += [replace(one, entry=name) for one in entry.reports]
+        if not entry.is_lost:
+            schedules.append({"name": name, **entry.definition})
+    if len(schedules) > MAX_ENTRIES:
+        raise input_error(
+            "file",
+            len(schedules),
+            "entries are too many",
+            rule=f"at most {MAX_ENTRIES}",
+            fix="split the file",
+        )
+    return Imported(schedules=tuple(schedules), fields=tuple(fields))
+
+
+def read_documents(file: str, text: str, *, rule: str) -> list[tuple[str, Any]]:
+    """Return the YAML or JSON documents of a file that are not empty, each with its place."""
+    found: list[tuple[str, Any]] = []
+
+    def add(document: YamlItem) -> None:
+        if document.value is not None:
+            found.append((f"{file}:{document.line}", document.value))
+
+    try:
+        read_yaml_documents(text, add)
+    except InvalidYaml as error:
+        place = f"{file}:{error.line}"
+        raise source_error(place, text, str(error), rule=rule, fix=f"correct line {error.line}") from None
+    return found
+
+
+def clean_name(text: str, *, fallback: str) -> str:
+    """Return a schedule name from any text: lower case, with `-` for everything unusual."""
+    return _NOT_IN_NAMES.sub("-", text.lower()).strip("-.")[:MAX_NAME_CHARS].strip("-.") or fallback
+
+
+def duration_text(seconds: float) -> str:
+    """Return a number of seconds as a duration: `1h30m`."""
+    return format_duration(timedelta(seconds=seconds))
+
+
+def source_error(place: str, value: Any, why: str, *, rule: str, fix: str) -> TimewrightError:
+    """Return the error for a source that cannot be read."""
+    return input_error(place, value, why, rule=rule, fix=fix)
+
+
+def _unique(name: str, used: set[str]) -> str:
+    found, number = name, 2
+    while found in used:
+        found, number = f"{name}-{number}", number + 1
+    used.add(found)
+    return found

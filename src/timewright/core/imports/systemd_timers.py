@@ -1,0 +1,262 @@
+"""Reads systemd timers and the services that they start."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from timewright.core.imports.report import (
+    Entry,
+    Imported,
+    ImportOptions,
+    clean_name,
+    collect,
+    duration_text,
+    source_error,
+)
+from timewright.core.imports.systemd_calendar import NotTranslatable, calendar_to_cron, span_seconds
+
+Unit = dict[str, dict[str, list[str]]]
+
+_RULE = "a unit file: [Section] and Key=value"
+_TRUE = frozenset({"1", "yes", "true", "on", "y", "t"})
+_SECTION = re.compile(r"\[([A-Za-z0-9-]+)\]")
+_SPECIFIER = re.compile(r"%[a-zA-Z]")
+_LOST = {
+    "WakeSystem": "a worker cannot wake a machine that sleeps",
+    "OnClockChange": "Timewright has no such trigger",
+    "OnTimezoneChange": "Timewright has no such trigger",
+    "RemainAfterElapse": "it is about unit objects in memory, which Timewright does not have",
+    "DeferReactivation": "an occurrence during a run is always skipped",
+    "Documentation": "there is no such field; put a link into the description",
+    "User": "commands run as the user of the worker",
+    "Group": "commands run as the group of the worker",
+    "EnvironmentFile": "the worker reads no files of variables; set env of the target",
+    "Restart": "set retry of the schedule",
+    "RestartSec": "set retry.backoff of the schedule",
+}
+_SERVICE_KNOWN = ("ExecStart", "ExecStartPre", "ExecStartPost", "Environment", "WorkingDirectory")
+_SERVICE_LIMITS = ("TimeoutStartSec", "RuntimeMaxSec", "TimeoutSec")
+_RELATIVE = ("OnUnitActiveSec", "OnUnitInactiveSec")
+_AT_START = ("OnBootSec", "OnStartupSec", "OnActiveSec")
+
+
+def import_systemd(files: Mapping[str, str], options: ImportOptions) -> Imported:
+    """Import timers; a service that is given too supplies the command, else the unit is started by name."""
+    units = {name.rpartition("/")[2]: _read_unit(name, text) for name, text in files.items()}
+    timers = [name for name, unit in units.items() if "Timer" in unit]
+    if not timers:
+        found = ", ".join(units) or "no file"
+        raise source_error("file", found, "has no [Timer] section", rule=_RULE, fix="give the .timer file")
+    return collect([_timer(name, units, options) for name in timers])
+
+
+def _read_unit(name: str, text: str) -> Unit:
+    """Read a unit file; a key may occur several times, and an empty value clears the earlier ones."""
+    unit: Unit = {}
+    section: dict[str, list[str]] | None = None
+    lines = enumerate(re.sub(r"\\\n", "  ", text).splitlines(), start=1)
+    for number, line in lines:
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#;":
+            continue
+        header = _SECTION.fullmatch(stripped)
+        if header is not None:
+            section = unit.setdefault(header[1], {})
+            continue
+        key, sign, value = stripped.partition("=")
+        if not sign or section is None or not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", key.strip()):
+            raise source_error(
+                f"{name}:{number}", stripped, "is not a line of a unit", rule=_RULE, fix="Key=value"
+            )
+        values = section.setdefault(key.strip(), [])
+        if value.strip():
+            values.append(value.strip())
+        else:
+            values.clear()
+    return unit
+
+
+def _timer(name: str, units: Mapping[str, Unit], options: ImportOptions) -> Entry:
+    unit = units[name]
+    stem = name.removesuffix(".timer")
+    entry = Entry(clean_name(stem, fallback="timer"), place=name)
+    timer = {key: values for key, values in unit["Timer"].items() if values}
+    _add_triggers(entry, timer, options)
+    _add_policies(entry, timer)
+    _add_description(entry, unit)
+    service = timer.get("Unit", [f"{stem}.service"])[-1]
+    if "Unit" in timer:
+        entry.kept("Timer.Unit", service)
+    _add_service(entry, service, units.get(service))
+    known = {*_LOST, *_RELATIVE, *_AT_START, "OnCalendar", "Unit", "Persistent", "AccuracySec"}
+    known |= {"RandomizedDelaySec", "RandomizedOffsetSec", "FixedRandomDelay"}
+    _lose(entry, timer, known, prefix="Timer.")
+    for section in unit:
+        if section not in ("Timer", "Unit", "Install"):
+            entry.lost(section, list(unit[section]), "not a section that this importer knows")
+    for key, values in unit.get("Install", {}).items():
+        if key in ("WantedBy", "RequiredBy", "Also", "Alias"):
+            entry.translated(
+                f"Install.{key}", values[-1] if values else "", "a schedule is active once applied"
+            )
+        else:
+            entry.lost(f"Install.{key}", values[-1] if values else "", "not a field that this importer knows")
+    return entry
+
+
+def _add_triggers(entry: Entry, timer: Mapping[str, list[str]], options: ImportOptions) -> None:
+    triggers: list[dict[str, Any]] = []
+    for text in timer.get("OnCalendar", ()):
+        try:
+            expression, zone = calendar_to_cron(text)
+        except NotTranslatable as error:
+            entry.lose_entry("Timer.OnCalendar", text, str(error))
+            return
+        trigger = {"kind": "cron", "expression": expression, "zone": zone or options.zone, "dst": "skip_once"}
+        triggers.append(trigger)
+        where = "the zone it names" if zone else f"the zone of the machine, taken as {options.zone}"
+        entry.translated("Timer.OnCalendar", text, f"cron {expression}, {where}")
+    for key in _RELATIVE:
+        for text in timer.get(key, ()):
+            seconds = _span(entry, f"Timer.{key}", text)
+            if not seconds:
+                return
+            interval = duration_text(seconds)
+            if key == "OnUnitActiveSec":
+                entry.translated(
+                    f"Timer.{key}", text, "every, counted from the start of the last run", align="from_now"
+                )
+                triggers.append({"kind": "every", "interval": interval})
+            else:
+                entry.translated(f"Timer.{key}", text, "after the end of the last run")
+                triggers.append({"kind": "after", "delay": interval})
+    starts = [(key, text) for key in _AT_START for text in timer.get(key, ())]
+    for key, text in starts:
+        if triggers:
+            entry.lost(f"Timer.{key}", text, "the first run comes one interval after the schedule is created")
+        else:
+            note = "run_at_start: it runs when an instance starts, without the delay"
+            entry.translated(f"Timer.{key}", text, note, run_at_start=True)
+    if not triggers and not starts:
+        entry.lose_entry("Timer", list(timer), "it has no time")
+    if len({one["kind"] for one in triggers} & {"after"}) and len(triggers) > 1:
+        entry.lose_entry("Timer", list(timer), "a delay after the end cannot be combined with other times")
+    entry.definition["trigger"] = triggers[0] if len(triggers) == 1 else triggers or {"kind": "manual"}
+
+
+def _add_policies(entry: Entry, timer: Mapping[str, list[str]]) -> None:
+    entry.definition |= {"overlap": "skip", "catch_up": "none", "retry": {"max_attempts": 1}}
+    entry.translated("(behaviour)", "overlap", "systemd does not start a unit that is active: overlap: skip")
+    persistent = timer.get("Persistent", ["no"])[-1]
+    if persistent.lower() in _TRUE:
+        note = "catch_up: last, without a window"
+        entry.translated("Timer.Persistent", persistent, note, catch_up="last", catch_up_window=None)
+    elif "Persistent" in timer:
+        entry.translated("Timer.Persistent", persistent, "catch_up: none")
+    if "AccuracySec" in timer:
+        entry.lost(
+            "Timer.AccuracySec",
+            timer["AccuracySec"][-1],
+            "occurrences start at their instant; nothing is coalesced",
+        )
+    for key in ("RandomizedDelaySec", "RandomizedOffsetSec"):
+        seconds = _span(entry, f"Timer.{key}", timer[key][-1]) if key in timer else None
+        if seconds:
+            fixed = key == "RandomizedOffsetSec" or timer.get("FixedRandomDelay", ["no"])[-1].lower() in _TRUE
+            more = {"offset": "stable"} if fixed else {}
+            note = "jitter, the same for every occurrence" if fixed else "jitter"
+            entry.translated(f"Timer.{key}", timer[key][-1], note, jitter=duration_text(seconds), **more)
+    if "FixedRandomDelay" in timer:
+        entry.translated("Timer.FixedRandomDelay", timer["FixedRandomDelay"][-1], "offset: stable, or none")
+
+
+def _add_description(entry: Entry, unit: Unit) -> None:
+    about = unit.get("Unit", {})
+    if about.get("Description"):
+        entry.kept("Unit.Description", about["Description"][-1], description=about["Description"][-1])
+    for key, values in about.items():
+        if key != "Description":
+            why = _LOST.get(key, "units do not depend on each other here; see `after` and `needs`")
+            entry.lost(f"Unit.{key}", values[-1] if values else "", why)
+
+
+def _add_service(entry: Entry, name: str, unit: Unit | None) -> None:
+    if unit is None:
+        start = {"kind": "shell", "command": ["systemctl", "start", name]}
+        entry.translated(
+            "(service)", name, "its file was not given, so the unit is started by name", target=start
+        )
+        return
+    service = {key: values for key, values in unit.get("Service", {}).items() if values}
+    commands = [text for key in _SERVICE_KNOWN[:3] for text in _in_order(service, key)]
+    if not service.get("ExecStart"):
+        entry.lose_entry("Service.ExecStart", name, "the service has no command")
+        return
+    target: dict[str, Any] = {"kind": "shell", "command": _command(entry, commands)}
+    env = dict(
+        pair.partition("=")[::2] for line in service.get("Environment", ()) for pair in shlex.split(line)
+    )
+    if env:
+        entry.kept("Service.Environment", sorted(env))
+        target["env"] = env
+    folder = service.get("WorkingDirectory", [""])[-1].lstrip("-")
+    if folder.startswith("/"):
+        entry.kept("Service.WorkingDirectory", folder)
+        target["cwd"] = folder
+    elif folder:
+        entry.lost("Service.WorkingDirectory", folder, "only an absolute path can be a working directory")
+    entry.definition["target"] = target
+    for key in _SERVICE_LIMITS:
+        seconds = _span(entry, f"Service.{key}", service[key][-1]) if key in service else None
+        if seconds:
+            limit = {"time_limit": duration_text(seconds)}
+            entry.translated(f"Service.{key}", service[key][-1], "lease.time_limit", lease=limit)
+    if "Type" in service:
+        note = "the run ends when the command ends, as with oneshot"
+        entry.translated("Service.Type", service["Type"][-1], note)
+    _lose(entry, service, {*_LOST, *_SERVICE_KNOWN, *_SERVICE_LIMITS, "Type"}, prefix="Service.")
+
+
+def _command(entry: Entry, commands: list[str]) -> list[str]:
+    """Return the command of a service; several, or one with variables, are run by a shell."""
+    texts = []
+    for text in commands:
+        plain = text.lstrip("-@:+!|").strip()
+        prefix = text[: len(text) - len(text.lstrip("-@:+!|"))]
+        if _SPECIFIER.search(plain.replace("%%", "")):
+            entry.lost("Service.ExecStart", text, "specifiers such as %i are not replaced; write their value")
+        plain = plain.replace("%%", "%")
+        if prefix.replace("-", ""):
+            entry.lost("Service.ExecStart", prefix, "only the prefix - is known here")
+        texts.append(f"{plain} || true" if "-" in prefix else plain)
+    if len(texts) == 1 and not re.search(r"\$|\|\| true$", texts[0]):
+        entry.kept("Service.ExecStart", texts[0])
+        return shlex.split(texts[0])
+    script = " && ".join(texts)
+    entry.translated(
+        "Service.ExecStart", script, "run by /bin/sh, because of several commands, a prefix or variables"
+    )
+    return ["/bin/sh", "-c", script]
+
+
+def _in_order(service: Mapping[str, list[str]], key: str) -> list[str]:
+    order = {"ExecStart": "ExecStartPre", "ExecStartPre": "ExecStart"}
+    return service.get(order.get(key, key), [])
+
+
+def _span(entry: Entry, field: str, text: str) -> float | None:
+    try:
+        return span_seconds(text)
+    except NotTranslatable as error:
+        entry.lost(field, text, str(error))
+        return None
+
+
+def _lose(entry: Entry, given: Mapping[str, list[str]], known: set[str], *, prefix: str) -> None:
+    for key, values in given.items():
+        if key in _LOST or key not in known:
+            why = _LOST.get(key, "not a field that this importer knows")
+            entry.lost(f"{prefix}{key}", values[-1], why)

@@ -1,0 +1,116 @@
+"""Applies the end of a run to its schedule: the failure count, the next instant, and whether it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from timewright.core.calendars import Calendar
+from timewright.core.policies.backoff import Steady
+from timewright.core.recurrence.triggers import After, Manual
+from timewright.core.run.run import Reason, Run, RunState
+from timewright.core.schedule.decision import Decision
+from timewright.core.schedule.governor import (
+    NO_CALENDARS,
+    counts_from_last_start,
+    follows_trigger,
+    plan_next,
+    restart_interval,
+)
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState, apply_decision
+
+
+def settle_schedule(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    run: Run,
+    *,
+    now: datetime,
+    idle: bool = True,
+    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+) -> tuple[ScheduleProgress, Decision | None]:
+    """Apply a finished run to its schedule: the failure count first, then the next instant.
+
+    Returns the progress and, if the next instant was decided again, the decision.
+    """
+    before, progress = (
+        progress,
+        replace(progress, failures=_consecutive_failures(progress, run), last_finished_at=now),
+    )
+    if progress.state is not ScheduleState.ACTIVE:
+        return progress, None
+    if schedule.disable_after is not None and progress.failures >= schedule.disable_after:
+        why = f"disabled after {progress.failures} failures in a row"
+        return _stop(progress, ScheduleState.PARKED, why), None
+    if run.reason == Reason.UNRESOLVED and run.state is RunState.FAILED:
+        return _stop(progress, ScheduleState.PARKED, f"target does not resolve: {run.error}"), None
+    decision = _decide_at_settle(schedule, before, progress, run, now=now, calendars=calendars)
+    if decision is not None:
+        progress = apply_decision(schedule, progress, decision)
+        progress = restart_interval(schedule, progress, at=run.started_at or now, now=now)
+    if progress.next_at is None and idle and not isinstance(schedule.trigger, Manual | After):
+        return _stop(progress, ScheduleState.FINISHED, "no further occurrences"), None
+    return progress, decision
+
+
+def _stop(progress: ScheduleProgress, state: ScheduleState, reason: str) -> ScheduleProgress:
+    return replace(progress, state=state, reason=reason, next_at=None, wake_at=None)
+
+
+def _consecutive_failures(progress: ScheduleProgress, run: Run) -> int:
+    """Return the consecutive failures: a failure adds one, a success resets, a cancel changes nothing."""
+    if run.state is RunState.SUCCEEDED:
+        return 0
+    if run.state in (RunState.FAILED, RunState.PARKED):
+        return progress.failures + 1
+    return progress.failures
+
+
+def _decide_at_settle(
+    schedule: Schedule,
+    before: ScheduleProgress,
+    after: ScheduleProgress,
+    run: Run,
+    *,
+    now: datetime,
+    calendars: Mapping[str, Calendar],
+) -> Decision | None:
+    """Return the new decision at the end of a run, or None to keep the stored one.
+
+    Grid and cron are planned at admission; failures and hints change that. A manual run keeps the next time.
+    """
+    follows_end = isinstance(schedule.trigger, After)
+    if run.dedupe_scope and not (follows_end and after.next_at is None):
+        return None
+    is_replaced = run.state is RunState.CANCELLED and run.reason == Reason.REPLACED
+    if is_replaced and after.next_at is not None and not follows_end:
+        # The run that replaces it has started the next interval.
+        return None
+    counts_from_run = follows_end or counts_from_last_start(schedule)
+    if not counts_from_run:
+        if _ends_streak(schedule, before, after, now=now):
+            # What came due during the run is decided by the next admission, so plan from the cursor.
+            unhinted = replace(after, hints=after.hints.unexpired(now=now))
+            return plan_next(schedule, unhinted, now=after.cursor, calendars=calendars)
+        is_due = after.next_at is not None and after.next_at <= now
+        if is_due or not _is_governed(schedule, after):
+            return None
+    base = run.started_at if counts_from_last_start(schedule) or schedule.adaptive else None
+    return plan_next(schedule, after, now=now, base=base, calendars=calendars)
+
+
+def _ends_streak(
+    schedule: Schedule, before: ScheduleProgress, after: ScheduleProgress, *, now: datetime
+) -> bool:
+    """Whether the run ended a streak of failures, so that the trigger decides again."""
+    ended = before.failures > 0 and after.failures == 0 and not isinstance(schedule.cadence, Steady)
+    return ended and follows_trigger(schedule, after, now=now)
+
+
+def _is_governed(schedule: Schedule, progress: ScheduleProgress) -> bool:
+    """Whether a cadence or a hint decides the next instant."""
+    hints = progress.hints
+    hinted = schedule.adaptive and (hints.interval is not None or hints.one_shot is not None)
+    return hinted or (progress.failures > 0 and not isinstance(schedule.cadence, Steady))

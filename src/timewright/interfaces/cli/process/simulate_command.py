@@ -1,0 +1,184 @@
+"""`timewright simulate`: runs the fleet of a store or of files on a virtual clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from timewright.clocks import SystemClock
+from timewright.core.input.encoding import encode
+from timewright.core.input.input_errors import input_error
+from timewright.core.input.instant_text import read_instant_text
+from timewright.core.moments import as_duration, parse_instant
+from timewright.interfaces.cli.commands import Option, SectionedCommand, global_options
+from timewright.interfaces.cli.data_input import MAX_FILE_BYTES, read_text
+from timewright.interfaces.cli.output.progress import progress_bar
+from timewright.interfaces.cli.output.simulation import html_report, report_lines
+from timewright.interfaces.cli.output.table import current_screen
+from timewright.interfaces.cli.output.times import local_zone, today_at
+from timewright.interfaces.cli.session import Session, inspect_store, serialize
+
+if TYPE_CHECKING:
+    from timewright.core.definitions import Definition
+    from timewright.ports import Store
+
+DAY = timedelta(days=1)
+MAX_SPAN = timedelta(days=400)
+MAX_ROWS = 1_000_000
+_CLOCK_RANGE = re.compile(r"(\d{1,2}:\d{2}(?::\d{2})?)\s*-\s*(\d{1,2}:\d{2}(?::\d{2})?)")
+
+
+def simulate(_: click.Group) -> click.Command:
+    """Show what a fleet would do: what starts, waits and is skipped, decided by the real engine."""
+    text = str(simulate.__doc__)
+    params: list[click.Parameter] = [
+        click.Argument(["files"], nargs=-1, metavar="[FILE]..."),
+        Option(["--for", "span"], default="1d", metavar="DURATION", help="How long: 1h, 7d, 1y.  [1d]"),
+        Option(["--since"], metavar="INSTANT", help="Where it begins.  [now, with the present state]"),
+        Option(
+            ["--outage"],
+            multiple=True,
+            metavar="RANGE",
+            help="Nothing runs: 08:55-09:20, or INSTANT/INSTANT.",
+        ),
+        Option(["--add"], multiple=True, metavar="FILE", help="Add or replace the definitions of a file."),
+        Option(["--without"], multiple=True, metavar="NAME", help="Leave a schedule out."),
+        Option(
+            ["--duration"],
+            multiple=True,
+            metavar="[NAME=]DURATION",
+            help="How long runs take.  [as their last runs, else 1s]",
+        ),
+        Option(
+            ["--workers"], type=click.IntRange(1, 100_000), default=10, help="Runs at the same time.  [10]"
+        ),
+        Option(
+            ["--runs"], type=click.IntRange(0, MAX_ROWS), default=0, help="List this many decisions.  [0]"
+        ),
+        Option(["--html"], metavar="FILE", help="Write a report with pictures to this file."),
+    ]
+    return SectionedCommand(
+        "simulate", params=[*params, *global_options()], callback=_simulate, help=text, short_help=text
+    )
+
+
+@click.pass_obj
+def _simulate(session: Session, /, files: tuple[str, ...], **values: Any) -> None:
+    from timewright.core.run.simulation import WorkModel
+    from timewright.wiring.what_if import WhatIf, measured_durations, merge_outages, what_if
+
+    now = SystemClock().now()
+    zone = local_zone(now)
+    length = _span(values["span"])
+    default, given = _durations(values["duration"])
+    added = [one for name in (*files, *values["add"]) for one in _definitions(name)]
+    with _source(session, is_needed=not files) as store:
+        present = now if store is None else store.now()
+        since = present if values["since"] is None else _instant(values["since"], now=present, zone=zone)
+        samples: dict[str, tuple[timedelta, ...]] = {name: (one,) for name, one in given.items()}
+        if store is not None:
+            samples = measured_durations(store, namespace=session.namespace, given=given)
+        question = WhatIf(
+            since=since,
+            until=since + length,
+            restart=values["since"] is not None,
+            outages=merge_outages(_outage(text, since=since, zone=zone) for text in values["outage"]),
+            without=values["without"],
+            add=tuple(added),
+            work=WorkModel(samples=samples, default=default),
+            workers=values["workers"],
+            max_rows=values["runs"],
+        )
+        with progress_bar() as progress:
+            report = what_if(question, source=store, namespace=session.namespace, progress=progress)
+    if values["html"] is not None:
+        Path(values["html"]).write_text(html_report(report, zone=zone), encoding="utf-8")
+    if session.output != "table":
+        session.print([serialize(encode(report), session.output)])
+        return
+    session.print(report_lines(report, current_screen(now)))
+    if values["html"] is not None:
+        session.print_note(f"report: {values['html']}")
+
+
+@contextmanager
+def _source(session: Session, *, is_needed: bool) -> Iterator[Store | None]:
+    """Open the store whose fleet is simulated; None if the fleet is that of files."""
+    from timewright.wiring import open_store
+
+    if not is_needed:
+        yield None
+        return
+    if session.given.get("server"):
+        rule = "a simulation reads the store itself"
+        raise input_error(
+            "server", session.given["server"], "cannot be simulated", rule=rule, fix="--store URL"
+        )
+    info = inspect_store(session.store_url)
+    if not info.applied_migrations:
+        fix = "timewright simulate FILE, or --store URL"
+        raise input_error("store", session.store_url, "has no schedules", rule="a store or files", fix=fix)
+    store = open_store(session.store_url)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _definitions(name: str) -> Sequence[Definition]:
+    from timewright.core.definitions import read_definitions
+
+    return read_definitions(read_text(name, "file", max_bytes=MAX_FILE_BYTES), name=name).definitions
+
+
+def _span(text: str) -> timedelta:
+    match = re.fullmatch(r"\s*(\d+)\s*(?:y|year|years)\s*", text)
+    length = int(match[1]) * 365 * DAY if match else as_duration(text, field="for")
+    if not timedelta(0) < length <= MAX_SPAN:
+        raise input_error(
+            "for", text, "is not a span", rule="more than zero, at most 400 days", fix="--for 7d"
+        )
+    return length
+
+
+def _durations(texts: Sequence[str]) -> tuple[timedelta, dict[str, timedelta]]:
+    """Return the default duration, and those of single schedules."""
+    default, given = timedelta(seconds=1), dict[str, timedelta]()
+    for text in texts:
+        name, sign, length = text.rpartition("=")
+        if sign:
+            given[name] = as_duration(length, field="duration")
+        else:
+            default = as_duration(text, field="duration")
+    return default, given
+
+
+def _outage(text: str, *, since: datetime, zone: Any) -> tuple[datetime, datetime]:
+    """Read an outage: two times of the day, the first such in the span, or two instants."""
+    match = _CLOCK_RANGE.fullmatch(text.strip())
+    if match is not None:
+        begin, end = today_at(match[1], now=since, zone=zone), today_at(match[2], now=since, zone=zone)
+        if begin is not None and end is not None:
+            first, last = begin[0], end[0] if end[0] > begin[0] else end[0] + DAY
+            return (first, last) if last > since else (first + DAY, last + DAY)
+    begin_text, sign, end_text = text.partition("/")
+    if not sign:
+        rule = "two times of the day, or two instants with a slash"
+        raise input_error("outage", text, "is not a range", rule=rule, fix="--outage 08:55-09:20")
+    found = tuple(_instant(one, now=since, zone=zone) for one in (begin_text, end_text))
+    if found[0] >= found[1]:
+        raise input_error(
+            "outage", text, "ends before it begins", rule="begin/end", fix="--outage 08:55-09:20"
+        )
+    return found[0], found[1]
+
+
+def _instant(text: str, *, now: datetime, zone: Any) -> datetime:
+    read = read_instant_text(text.strip(), now=now, zone=zone, field="since", past=True)
+    return parse_instant(read) if isinstance(read, str) else read

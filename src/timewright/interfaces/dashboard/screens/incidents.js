@@ -1,0 +1,58 @@
+// Incidents: open ones first, then the history; channels and thresholds.
+
+import { get, can, post } from "../api.js";
+import { h } from "../dom.js";
+import { refresh } from "../main.js";
+import { tryAction, button, confirmDialog, definitionList, emptyState, fixHint, link, panel, routeTo, shellQuote, statusBadge, table, time } from "../widgets.js";
+
+const orNull = (promise) => promise.catch(() => null);
+
+export default {
+  title: () => "Incidents",
+  every: 10,
+  async load() {
+    const [incidents, channels, alerts] = await Promise.all([get(["incidents"], { closed: true, limit: 100 }), orNull(get(["channels"])), orNull(get(["alerts"]))]);
+    return { incidents: incidents.incidents, channels, alerts };
+  },
+  view({ incidents, channels, alerts }) {
+    const open = incidents.filter((one) => !one.closed_at);
+    const closed = incidents.filter((one) => one.closed_at);
+    return h("div", { class: "screen" },
+      panel("Open incidents", open.length ? openTable(open) : emptyState("Nothing is wrong.")),
+      closed.length ? panel("History", table("Closed incidents", [{ name: "Incident", kind: "main" }, { name: "Opened", kind: "tight" }, { name: "Closed", kind: "tight" }, { name: "Ended by" }], closed.map((one) => ({ key: one.id, cells: [one.sentence, time(one.opened_at, undefined, "away"), time(one.closed_at, undefined, "away"), one.ended_by] })))) : null,
+      channels ? panel("Channels", channels.channels.length ? channelTable(channels.channels) : emptyState("Nobody is told. Create a channel:", "timewright channel create ops --to https://example.com/hook"), { more: can("admin") ? button("new channel", newChannel) : null }) : null,
+      alerts ? panel("Thresholds", definitionList(Object.entries(alerts.in_force).map(([name, value]) => [name.replaceAll("_", " "), String(value)])), { note: "of this namespace; a schedule or a group may have its own", more: can("write") ? button("change", () => change(alerts.in_force)) : null }) : null);
+  },
+};
+
+function openTable(rows) {
+  return table("Open incidents", [{ name: "Severity", kind: "tight" }, { name: "Incident", kind: "main" }, { name: "Since", kind: "tight" }, { name: "", label: "Actions", kind: "tight" }], rows.map((one) => ({ key: one.id, cells: [statusBadge(one.severity),
+    h("div", null, one.schedule ? link(routeTo("schedules", one.schedule), one.sentence) : one.sentence, one.error ? h("div", { class: "mute" }, one.error) : null, one.run ? h("div", null, link(routeTo("runs", one.run), "show the run")) : null, fixHint(one.remedy)),
+    time(one.since, undefined, "away"), one.acknowledged_at ? h("span", { class: "mute" }, `acknowledged by ${one.acknowledged_by}`) : can("trigger") ? h("div", null, button("acknowledge", () => act(one, "acknowledge"), { kind: "quiet" }), button("snooze", () => snooze(one), { kind: "quiet" })) : null] })));
+}
+
+function channelTable(rows) {
+  return table("Channels", [{ name: "Channel", kind: "main" }, { name: "Sends to" }, { name: "Events" }, { name: "Waiting", kind: "tight" }, { name: "Parked", kind: "tight" }, { name: "", label: "Actions", kind: "tight" }], rows.map((one) => ({ key: one.name, cells: [one.name, one.channel ? one.channel.to.kind : "unreadable", one.channel ? one.channel.events.join(", ") : "", String(one.waiting), String(one.parked), can("trigger") ? button("test", () => tryAction(() => post(["channels", one.name, "test"], {}), "test message queued"), { kind: "quiet" }) : null] })));
+}
+
+async function act(one, verb, body = {}) {
+  if (await tryAction(() => post(["incidents", one.id, verb], body), `${verb}d`)) refresh();
+}
+
+async function snooze(one) {
+  const answer = await confirmDialog({ title: "Snooze", act: "snooze", fields: [{ name: "length", label: "For how long", value: "4h" }], command: (v) => `timewright incident snooze ${one.id} --length ${shellQuote(v.length)}` });
+  if (answer) await act(one, "snooze", { length: answer.length });
+}
+
+async function newChannel() {
+  const answer = await confirmDialog({ title: "New channel", act: "create", fields: [{ name: "channel", label: "Name", required: true }, { name: "to", label: "A URL, slack:URL, ntfy:URL, mailto:ADDRESS?host=… or poll", required: true }], command: (v) => `timewright channel create ${shellQuote(v.channel || "NAME")} --to ${shellQuote(v.to || "URL")}` });
+  if (answer && (await tryAction(() => post(["channels"], { channel: answer.channel, to: answer.to }), "created"))) refresh();
+}
+
+async function change(now) {
+  const names = ["failed", "missed", "late", "no_instance", "queue_age", "repeat", "calm"];
+  const answer = await confirmDialog({ title: "Thresholds of this namespace", act: "set", fields: names.map((name) => ({ name, label: name.replaceAll("_", " "), value: String(now[name]) })), command: (v) => `timewright alert set ${names.filter((name) => v[name] !== String(now[name])).map((name) => `--${name.replaceAll("_", "-")} ${shellQuote(v[name])}`).join(" ")}` });
+  if (!answer) return;
+  const given = Object.fromEntries(names.filter((name) => answer[name] !== String(now[name])).map((name) => [name, name === "failed" || name === "missed" ? Number(answer[name]) : answer[name]]));
+  if (await tryAction(() => post(["alerts"], given), "set")) refresh();
+}

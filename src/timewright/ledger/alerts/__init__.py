@@ -1,0 +1,1 @@
+"""Alerts: findings about the store, incidents, and their delivery to subscribers."""

@@ -1,0 +1,274 @@
+"""Deliveries: one run per message and channel that wants it, made in the transaction that makes the fact.
+
+A delivery never changes the outcome of the run that it is about.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from timewright.core.alerts.channels import QUEUE_PREFIX, AnySender, Message, Ping, Poll, digest
+from timewright.core.facts import Fact
+from timewright.core.finding import Severity
+from timewright.core.moments import HOUR, MINUTE, SECOND
+from timewright.core.policies.backoff import Ladder
+from timewright.core.policies.policies import Exhausted, LeaseTerms, Retry
+from timewright.core.run.build import build_standalone_run
+from timewright.core.run.run import ExecutionTerms, Run
+from timewright.core.schedule.schedule import Schedule, queue_limit_key
+from timewright.core.target import Deliver, Note
+from timewright.ids import TimedIds
+from timewright.ledger.fact_builders import new_run_facts
+from timewright.ports import Transaction
+from timewright.ports.alerts import StoredChannel
+
+CHECK_IN_QUEUE = f"{QUEUE_PREFIX}check-in"
+MADE_BY = "timewright"
+# More messages of one moment than this become one.
+MAX_SINGLE_MESSAGES = 5
+# About a day and a half in all, as Standard Webhooks suggests.
+_STEPS = (5 * SECOND, MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR, 14 * HOUR)
+DELIVERY_RETRY = Retry(
+    max_attempts=len(_STEPS) + 1,
+    backoff=Ladder(steps=_STEPS),
+    exhausted=Exhausted.PARK,
+    max_wait=timedelta(days=2),
+)
+# A check-in that is an hour late says nothing more.
+CHECK_IN_RETRY = Retry(max_attempts=4, backoff=Ladder(steps=_STEPS[:3]), exhausted=Exhausted.FAIL)
+_LEASE = LeaseTerms(length=MINUTE, time_limit=45 * SECOND)
+_SEVERITY: dict[str, Severity] = {
+    "run-failed": "fail",
+    "run-parked": "fail",
+    "schedule-parked": "fail",
+    "run-succeeded": "ok",
+}
+_SENTENCES = {
+    "run-succeeded": "succeeded",
+    "run-failed": "failed",
+    "run-will-retry": "failed and will be tried again",
+    "run-parked": "is parked until a person acts",
+    "run-cancelled": "was cancelled",
+    "run-skipped": "was skipped",
+    "occurrences-dropped": "missed many occurrences",
+    "run-admitted": "was admitted",
+    "run-leased": "started",
+    "lease-lost": "lost its lease",
+    "schedule-parked": "is parked until a person acts",
+    "schedule-finished": "has finished",
+}
+_CHECK_INS = {
+    "run-leased": "in_progress",
+    "run-succeeded": "ok",
+    "run-failed": "failed",
+    "run-parked": "failed",
+}
+
+
+class Payload(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The stored payload of a delivery: the message, and the sender if no channel has it."""
+
+    message: dict[str, Any]
+    to: AnySender | Ping | None = None
+
+
+def is_delivery(queue: str) -> bool:
+    """Whether a queue holds deliveries."""
+    return queue.startswith(QUEUE_PREFIX)
+
+
+def deliver_facts(
+    tx: Transaction, facts: Sequence[Fact], schedules: Mapping[str, Schedule], *, now: datetime
+) -> list[Fact]:
+    """Insert the deliveries of facts about runs and schedules, if any; returns the facts about them."""
+    channels = _fact_channels(tx.read_channels())
+    special = {
+        one.id: one
+        for one in schedules.values()
+        if one.check_in is not None or (isinstance(one.target, Note) and one.target.channel)
+    }
+    if not channels and not special:
+        return []
+    runs: list[Run] = []
+    for fact in facts:
+        tag = str(fact.__struct_config__.tag)
+        schedule = special.get(getattr(fact, "schedule_id", ""))
+        if schedule is not None:
+            runs += _special_runs(fact, tag, schedule, now=now)
+        if tag in _SENTENCES and channels and not is_delivery(getattr(fact, "queue", "")):
+            known = schedules.get(getattr(fact, "schedule_id", ""))
+            message = _fact_message(fact, tag, known)
+            identity = f"{tag}:{message.run}:{getattr(fact, 'fence', '')}:{getattr(fact, 'schedule_id', '')}"
+            runs += _runs_for(channels, [message], identity=identity, now=now)
+    return _add(tx, runs, now=now)
+
+
+def deliver_messages(tx: Transaction, messages: Sequence[Message], *, identity: str, now: datetime) -> None:
+    """Insert one delivery per message and channel that wants it; many messages become one."""
+    _add(tx, _runs_for(tx.read_channels(), messages, identity=identity, now=now), now=now)
+
+
+def deliver_to(tx: Transaction, namespace: str, name: str, message: Message, *, now: datetime) -> Run | None:
+    """Insert a delivery to one channel, whatever its filter; None if there is no such channel."""
+    for stored in tx.read_channels():
+        if (stored.namespace, stored.name) == (namespace, name) and stored.channel is not None:
+            run = _channel_run(stored, message, identity=f"{message.type}:{message.run}:{now}", now=now)
+            _add(tx, [run], now=now)
+            return run
+    return None
+
+
+def _add(tx: Transaction, runs: Sequence[Run], *, now: datetime) -> list[Fact]:
+    """Insert deliveries, except those that a first try of the same transaction has inserted."""
+    known = tx.get_runs([run.id for run in runs]) if runs else {}
+    new = [run for run in runs if run.id not in known]
+    if new:
+        tx.add_runs(new)
+    return [fact for run in new for fact in new_run_facts(run, now=now)]
+
+
+def check_in_run(sender: Ping, *, namespace: str, message: Message, identity: str, now: datetime) -> Run:
+    """The delivery of a check-in."""
+    return _run(namespace, CHECK_IN_QUEUE, Payload(message=message.to_json(), to=sender), identity, now=now)
+
+
+def delivery_terms(run: Run, channels: Mapping[tuple[str, str], StoredChannel]) -> ExecutionTerms | None:
+    """The terms of a delivery; None if its channel is gone or cannot be read."""
+    payload = msgspec.convert(run.payload, Payload)
+    message = msgspec.convert(payload.message, Message)
+    if payload.to is not None:
+        retry = CHECK_IN_RETRY if isinstance(payload.to, Ping) else DELIVERY_RETRY
+        return ExecutionTerms(target=Deliver(to=payload.to, message=message), retry=retry, lease=_LEASE)
+    stored = channels.get((run.namespace, run.queue.removeprefix(QUEUE_PREFIX)))
+    if stored is None or stored.channel is None:
+        return None
+    return ExecutionTerms(
+        target=Deliver(to=stored.channel.to, message=message), retry=DELIVERY_RETRY, lease=_LEASE
+    )
+
+
+def load_channels(tx: Transaction, runs: Iterable[Run]) -> dict[tuple[str, str], StoredChannel]:
+    """The channels, if a run is a delivery."""
+    if not any(is_delivery(run.queue) and not run.handoff for run in runs):
+        return {}
+    return {(one.namespace, one.name): one for one in tx.read_channels()}
+
+
+def _special_runs(fact: Fact, tag: str, schedule: Schedule, *, now: datetime) -> list[Run]:
+    """The check-in of a run, and the text of a reminder to its channel."""
+    runs: list[Run] = []
+    run_id = getattr(fact, "run_id", "")
+    if schedule.check_in is not None and tag in _CHECK_INS:
+        sender = Ping(check_in=schedule.check_in, status=_CHECK_INS[tag])
+        message = _fact_message(fact, tag, schedule)
+        identity = f"check-in:{tag}:{run_id}:{getattr(fact, 'fence', '')}"
+        runs.append(
+            check_in_run(sender, namespace=schedule.namespace, message=message, identity=identity, now=now)
+        )
+    if isinstance(schedule.target, Note) and schedule.target.channel and tag == "run-succeeded":
+        text = schedule.target.text
+        message = Message(
+            type="reminder",
+            at=now,
+            namespace=schedule.namespace,
+            severity="ok",
+            sentence=text,
+            run=run_id,
+            remedy=f"timewright reminder snooze {schedule.name}",
+        )
+        queue = f"{QUEUE_PREFIX}{schedule.target.channel}"
+        runs.append(
+            _run(schedule.namespace, queue, Payload(message=message.to_json()), f"reminder:{run_id}", now=now)
+        )
+    return runs
+
+
+def _fact_message(fact: Fact, tag: str, schedule: Schedule | None) -> Message:
+    name = schedule.name if schedule is not None else ""
+    queue, run_id = getattr(fact, "queue", ""), getattr(fact, "run_id", "")
+    subject = name or (f"queue {queue}" if queue else run_id)
+    command = f"timewright run explain {run_id}" if run_id else f"timewright explain {name}"
+    return Message(
+        type=tag,
+        at=fact.at,
+        namespace=fact.namespace,
+        severity=_SEVERITY.get(tag, "warn"),
+        subject=subject,
+        sentence=f"{subject} {_SENTENCES[tag]}",
+        schedule=name,
+        group=(schedule.group or "") if schedule is not None else "",
+        queue=queue,
+        run=run_id,
+        reason=getattr(fact, "reason", ""),
+        error=getattr(fact, "error", "")[:2000],
+        remedy=command,
+    )
+
+
+def _runs_for(
+    channels: Iterable[StoredChannel], messages: Sequence[Message], *, identity: str, now: datetime
+) -> list[Run]:
+    runs: list[Run] = []
+    for stored in channels:
+        channel = stored.channel
+        if channel is None:
+            continue
+        wanted = [one for one in messages if one.namespace == stored.namespace and channel.matches(one)]
+        if len(wanted) > MAX_SINGLE_MESSAGES:
+            wanted = [digest(wanted)]
+        runs += [
+            _channel_run(stored, one, identity=f"{identity}:{one.type}:{one.incident}", now=now)
+            for one in wanted
+        ]
+    return runs
+
+
+def _channel_run(stored: StoredChannel, message: Message, *, identity: str, now: datetime) -> Run:
+    channel = stored.channel
+    assert channel is not None
+    if channel.link and message.run:
+        message = replace(message, link=f"{channel.link.rstrip('/')}/#/runs/{message.run}")
+    elif channel.link:
+        message = replace(message, link=f"{channel.link.rstrip('/')}/#/incidents")
+    queue = f"{QUEUE_PREFIX}{stored.name}"
+    run = _run(stored.namespace, queue, Payload(message=message.to_json()), identity, now=now)
+    if isinstance(channel.to, Poll):
+        body = {**message.to_json(), "id": run.id}
+        keys = (queue_limit_key(stored.namespace, queue),)
+        return replace(run, handoff=True, needs=(), limit_keys=keys, payload=body)
+    return run
+
+
+def _run(namespace: str, queue: str, payload: Payload, identity: str, *, now: datetime) -> Run:
+    """The row of a delivery. Its id follows from what is told to whom, so it is never inserted twice."""
+    mark = hashlib.sha256(f"{namespace}/{queue}:{identity}".encode()).digest()[:10]
+    run_id = TimedIds(lambda size: mark[:size]).new("run", now=now)
+    run = build_standalone_run(
+        run_id=run_id,
+        namespace=namespace,
+        dedupe_scope=run_id,
+        planned_at=now,
+        fire_at=now,
+        queue=queue,
+        payload=msgspec.to_builtins(payload),
+        created_at=now,
+        made_by=MADE_BY,
+    )
+    return replace(run, handoff=False, limit_keys=(), needs=(f"queue:{queue}",))
+
+
+def _fact_channels(channels: tuple[StoredChannel, ...]) -> tuple[StoredChannel, ...]:
+    """The channels that want facts and not only incidents."""
+    return tuple(
+        one
+        for one in channels
+        if one.channel is not None
+        and any(event != "incident" and not event.startswith("incident-") for event in one.channel.events)
+    )

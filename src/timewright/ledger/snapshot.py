@@ -1,0 +1,97 @@
+"""Copies the definitions and the present state of a namespace into another store, for simulations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from timewright.core.run.run import Run, RunState
+from timewright.core.schedule.schedule import Schedule, ScheduleState
+from timewright.ledger.budgets.charges import BUDGET
+from timewright.ledger.budgets.provider_windows import PROVIDER
+from timewright.ledger.dependencies.links import write_links
+from timewright.ledger.lookups import CALENDAR, LIMIT, QUEUE, load_calendars
+from timewright.ledger.schedule_progress import progress_when_created
+from timewright.ledger.workflow_runs.records import VERSION, WORKFLOW
+from timewright.ports import ScheduleFilter, ScheduleRecord, ScheduleWrite, Store, StoredObject, Transaction
+
+COPIED_OBJECTS = (CALENDAR, LIMIT, QUEUE, BUDGET, PROVIDER, WORKFLOW, VERSION)
+PAGE_ROWS = 1000
+_LIVE = (ScheduleState.ACTIVE, ScheduleState.PAUSED, ScheduleState.PARKED, ScheduleState.PENDING_APPROVAL)
+
+
+def read_fleet(tx: Transaction, namespace: str) -> Iterator[ScheduleRecord]:
+    """Return the schedules of a namespace that are not archived or finished."""
+    which = ScheduleFilter(namespace=namespace, limit=PAGE_ROWS)
+    while True:
+        page = tx.find_schedules(which)
+        yield from (record for record in page.rows if record.progress.state in _LIVE)
+        if not page.cursor:
+            return
+        which = replace(which, cursor=page.cursor)
+
+
+def copy_fleet(
+    source: Store,
+    into: Store,
+    *,
+    namespace: str,
+    now: datetime,
+    restart: bool = False,
+    without: Collection[str] = (),
+) -> list[Schedule]:
+    """Copy the schedules of a namespace and what they refer to; return the schedules.
+
+    With `restart` they begin at `now` as if just created; otherwise with their progress and unfinished runs.
+    """
+
+    def read(
+        tx: Transaction,
+    ) -> tuple[list[ScheduleRecord], list[Run], dict[str, list[StoredObject]], dict[str, int]]:
+        records = [one for one in read_fleet(tx, namespace) if one.schedule.name not in without]
+        ids = [one.schedule.id for one in records]
+        runs = [] if restart else list(tx.live_runs(ids)) if ids else []
+        objects = {kind: tx.get_objects(kind, namespace=namespace) for kind in COPIED_OBJECTS}
+        keys = {key for one in records for key in one.schedule.limit_keys}
+        limits = {key: usage.capacity for key, usage in tx.get_limits(sorted(keys)).items()}
+        return records, runs, objects, limits
+
+    records, runs, objects, limits = source.read(read)
+    if restart:
+        records = [replace(one, schedule=replace(one.schedule, created_at=now)) for one in records]
+    schedules = [one.schedule for one in records]
+
+    def write(tx: Transaction) -> None:
+        for rows in objects.values():
+            if rows:
+                tx.put_objects(rows)
+        if objects[BUDGET] or objects[PROVIDER]:
+            tx.mark_budgets_changed()
+        tx.set_limits(limits)
+        calendars = load_calendars(tx, schedules)
+        tx.put_schedules(
+            [
+                ScheduleWrite(
+                    schedule=one.schedule,
+                    progress=progress_when_created(one.schedule, calendars, now=now)
+                    if restart
+                    else one.progress,
+                    at=now,
+                )
+                for one in records
+            ]
+        )
+        write_links(tx, schedules)
+        tx.add_runs([_unleased(run) for run in runs])
+
+    into.write(write)
+    return schedules
+
+
+def _unleased(run: Run) -> Run:
+    """Return a run as ready: work in flight is started again in a simulation."""
+    if run.state is not RunState.LEASED:
+        return run
+    return replace(run, state=RunState.READY, holder="", lease_id="", lease_until=None)

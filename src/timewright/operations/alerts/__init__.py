@@ -1,0 +1,1 @@
+"""Alerts: incidents, channels, thresholds, and reports of work that runs elsewhere."""

@@ -1,0 +1,269 @@
+"""Channels: who is told about incidents and events, and how."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from timewright.core.alerts.channels import QUEUE_PREFIX, Channel, Command, Message, Poll, Words, parse_sender
+from timewright.core.input.decode import check_name, decode
+from timewright.core.moments import format_instant
+from timewright.core.run.run import Run, RunState
+from timewright.core.target import Http
+from timewright.errors import NotAllowed
+from timewright.ledger.alerts.deliveries import deliver_to
+from timewright.ledger.settle import cancel
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.lookup import not_found
+from timewright.operations.pagination import paginate
+from timewright.operations.queues.policies import register_queue
+from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
+from timewright.ports import AuditEntry, Page, RunFilter, StoredObject, Transaction
+
+CHANNEL = "channel"
+MAX_CANCELLED = 1000
+
+
+class CreateChannel(WriteRequest, frozen=True, kw_only=True):
+    """A name, where to send, and what: by default every incident of the namespace.
+
+    `to` is a URL (a webhook), `slack:URL`, `ntfy:URL`, `mailto:ADDRESS?host=…`, `command:…`, `apprise:URL`
+    or `poll`, or a mapping with `kind`. `sign_with` signs a webhook: `secret://NAME`.
+    """
+
+    channel: ObjectName
+    to: Any
+    sign_with: Annotated[str, Meta(max_length=255)] = ""
+    events: Words = ("incident",)
+    kinds: Words = ()
+    severities: Words = ()
+    schedules: Words = ()
+    groups: Words = ()
+    link: Annotated[str, Meta(max_length=2000)] = ""
+
+
+class ChannelDetail(Struct, frozen=True, kw_only=True):
+    """A channel, and how many of its messages wait or are parked."""
+
+    name: str
+    channel: Channel | None
+    queue: str
+    waiting: int = 0
+    parked: int = 0
+
+
+class ListChannels(ListRequest, frozen=True, kw_only=True):
+    """List the channels of the namespace."""
+
+
+class ChannelList(Struct, frozen=True, kw_only=True):
+    """A page of channels, by name."""
+
+    channels: tuple[ChannelDetail, ...]
+    cursor: str = ""
+
+
+class ChannelAction(WriteRequest, frozen=True, kw_only=True):
+    """Which channel."""
+
+    channel: ObjectName
+
+
+class ChannelTest(Struct, frozen=True, kw_only=True):
+    """The run that delivers the test message; `run get` shows whether it arrived."""
+
+    channel: str
+    run: str
+
+
+class DeletedChannel(Struct, frozen=True, kw_only=True):
+    """The channel that was deleted, and how many waiting messages were cancelled."""
+
+    channel: str
+    cancelled: int
+
+
+@operations.add(
+    "channel",
+    "create",
+    CreateChannel,
+    scope="admin",
+    examples=(
+        {"channel": "ops", "to": "https://example.com/hooks/timewright", "sign_with": "secret://hook"},
+        {"channel": "billing", "to": "slack:secret://slack-url", "schedules": ["billing-*"]},
+        {"channel": "audit", "to": "poll", "events": ["run-failed", "run-parked"]},
+    ),
+)
+def create_channel(context: OperationContext, request: CreateChannel) -> ChannelDetail:
+    """Create or replace a channel; it gets what happens from now on."""
+    now = context.now()
+    name = check_name(request.channel, field="channel")
+    fields = {
+        "to": parse_sender(request.to, secret=request.sign_with),
+        **{one: getattr(request, one) for one in ("events", "kinds", "severities", "schedules", "groups")},
+        "link": request.link or _dashboard(context),
+    }
+    channel = decode(fields, Channel, field="channel")
+    _check(context, channel)
+
+    def work(nested: OperationContext) -> ChannelDetail:
+        if isinstance(channel.to, Poll):
+            register_queue(nested, f"{QUEUE_PREFIX}{name}", now=now)
+        return nested.store.write(lambda tx: _write(tx, nested, name, channel, request.reason, now=now))
+
+    return in_transaction(context, work)
+
+
+@operations.add("channel", "list", ListChannels, scope="read", examples=({},))
+def list_channels(context: OperationContext, request: ListChannels) -> ChannelList:
+    """List the channels with the number of messages that wait or failed."""
+
+    def work(tx: Transaction) -> ChannelList:
+        rows = [one for one in tx.read_channels() if one.namespace == context.namespace]
+
+        def find(limit: int, place: str) -> Page:
+            after = [row for row in rows if row.name > place]
+            return Page(tuple(after[:limit]), after[limit - 1].name if len(after) > limit else "")
+
+        page, cursor = paginate(context, request, find)
+        shown = tuple(_detail(tx, context.namespace, row.name, row.channel) for row in page)
+        return ChannelList(channels=shown, cursor=cursor)
+
+    return context.store.read(work)
+
+
+@operations.add("channel", "test", ChannelAction, scope="trigger", examples=({"channel": "ops"},))
+def test_channel(context: OperationContext, request: ChannelAction) -> ChannelTest:
+    """Send a test message through a channel; it is delivered like every other."""
+    now = context.now()
+    message = Message(
+        type="test",
+        at=now,
+        namespace=context.namespace,
+        severity="ok",
+        subject="test",
+        sentence=f"this is a test of the channel {request.channel}, sent by {context.by.name}",
+        remedy="nothing to do",
+    )
+
+    def work(tx: Transaction) -> Run | None:
+        tx.add_audit([_audit(context, "channel.test", request.channel, request.reason, now=now)])
+        return deliver_to(tx, context.namespace, request.channel, message, now=now)
+
+    run = context.store.write(work)
+    if run is None:
+        raise _missing(context, request.channel)
+    context.notify(())
+    return ChannelTest(channel=request.channel, run=run.id)
+
+
+@operations.add("channel", "delete", ChannelAction, scope="admin", examples=({"channel": "ops"},))
+def delete_channel(context: OperationContext, request: ChannelAction) -> DeletedChannel:
+    """Delete a channel; messages that wait are cancelled."""
+    now, by = context.now(), context.actor_with_reason(request.reason)
+
+    def work(nested: OperationContext) -> DeletedChannel:
+        def delete(tx: Transaction) -> list[str]:
+            if not tx.delete_object(CHANNEL, namespace=nested.namespace, name=request.channel):
+                raise _missing(nested, request.channel)
+            tx.add_audit([_audit(nested, "channel.delete", request.channel, request.reason, now=now)])
+            return [run.id for run in _waiting(tx, nested.namespace, request.channel)]
+
+        waiting = nested.store.write(delete)
+        for run_id in waiting:
+            facts = cancel(nested.store, run_id, actor=by.name, reason="the channel was deleted", now=now)
+            nested.notify(facts)
+        return DeletedChannel(channel=request.channel, cancelled=len(waiting))
+
+    return in_transaction(context, work)
+
+
+def _write(
+    tx: Transaction, context: OperationContext, name: str, channel: Channel, reason: str, *, now: datetime
+) -> ChannelDetail:
+    rows = tx.get_objects(CHANNEL, namespace=context.namespace, names=[name])
+    revision = rows[0].revision + 1 if rows else 1
+    channel = replace(channel, revision=revision)
+    row = StoredObject(
+        kind=CHANNEL,
+        namespace=context.namespace,
+        name=name,
+        revision=revision,
+        body=msgspec.json.encode(channel),
+        at=now,
+    )
+    tx.put_objects([row], replaces={name: revision - 1})
+    tx.add_audit([_audit(context, "channel.create", name, reason, now=now)])
+    return _detail(tx, context.namespace, name, channel)
+
+
+def _check(context: OperationContext, channel: Channel) -> None:
+    """Refuse what could never be sent: an address that is blocked, a command where none may run."""
+    if isinstance(channel.to, Command) and not context.settings.shell:
+        raise NotAllowed(
+            "commands are disabled",
+            field="to",
+            rule="a command channel needs the setting shell",
+            fix="timewright up --shell, or another kind of channel",
+        )
+    url = getattr(channel.to, "url", "")
+    if context.check_target is not None and url.startswith(("http://", "https://")):
+        context.check_target(Http(url=url, method="POST"))
+
+
+def _dashboard(context: OperationContext) -> str:
+    settings = context.settings
+    host = settings.hosts[0] if settings.hosts else settings.bind
+    scheme = "https" if settings.tls_cert or settings.behind_proxy else "http"
+    return f"{scheme}://{host}" + ("" if settings.hosts else f":{settings.port}")
+
+
+def _detail(tx: Transaction, namespace: str, name: str, channel: Channel | None) -> ChannelDetail:
+    parked = RunFilter(namespace=namespace, queue=f"{QUEUE_PREFIX}{name}", state=RunState.PARKED, limit=1000)
+    return ChannelDetail(
+        name=name,
+        channel=channel,
+        queue=f"{QUEUE_PREFIX}{name}",
+        waiting=len(_waiting(tx, namespace, name)),
+        parked=len(tx.find_runs(parked).rows),
+    )
+
+
+def _waiting(tx: Transaction, namespace: str, name: str) -> tuple[Any, ...]:
+    which = RunFilter(
+        namespace=namespace, queue=f"{QUEUE_PREFIX}{name}", state=RunState.READY, limit=MAX_CANCELLED
+    )
+    return tx.find_runs(which).rows
+
+
+def find_channel(context: OperationContext, name: str) -> Channel:
+    """The channel of a name in the namespace of the caller, or NotFound."""
+    found = context.store.read(lambda tx: tx.read_channels())
+    for one in found:
+        if (one.namespace, one.name) == (context.namespace, name) and one.channel is not None:
+            return one.channel
+    raise _missing(context, name)
+
+
+def _missing(context: OperationContext, name: str) -> Exception:
+    stored = context.store.read(lambda tx: tx.read_channels())
+    names = [one.name for one in stored if one.namespace == context.namespace]
+    return not_found("channel", name, names, list_command="channel list", field="channel")
+
+
+def _audit(context: OperationContext, action: str, name: str, reason: str, *, now: datetime) -> AuditEntry:
+    by = context.actor_with_reason(reason)
+    return AuditEntry(
+        at=now,
+        namespace=context.namespace,
+        actor=by.name,
+        origin=by.origin,
+        action=action,
+        subject=name,
+        after=format_instant(now),
+        reason=reason,
+    )

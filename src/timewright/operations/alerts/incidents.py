@@ -1,0 +1,234 @@
+"""Incidents: list, acknowledge, snooze; and the thresholds at which they open."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from timewright.core.alerts.incidents import Incident
+from timewright.core.alerts.rules import DEFAULT_RULES, AlertRules, CheckIn
+from timewright.core.input.decode import decode
+from timewright.core.moments import HOUR, check_duration
+from timewright.errors import InvalidInput
+from timewright.ledger.alerts.alert_checks import (
+    ALERTS,
+    GROUP_RULES,
+    INSTALLATION_RULES,
+    NAMESPACE_RULES,
+    AlertSettings,
+)
+from timewright.ledger.alerts.incidents import acknowledge, snooze
+from timewright.operations.access.callers import require_scope
+from timewright.operations.context import OperationContext
+from timewright.operations.example_ids import INCIDENT
+from timewright.operations.lookup import not_found
+from timewright.operations.pagination import paginate
+from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
+from timewright.ports import AuditEntry, Page, StoredObject, Transaction
+from timewright.ports.objects import GLOBAL_NAMESPACE
+
+
+class ListIncidents(ListRequest, frozen=True, kw_only=True):
+    """List open incidents; `closed` includes those that ended."""
+
+    closed: bool = False
+
+
+class IncidentList(Struct, frozen=True, kw_only=True):
+    """A page of incidents, newest first."""
+
+    incidents: tuple[Incident, ...]
+    cursor: str = ""
+
+
+class GetIncident(OperationRequest, frozen=True, kw_only=True):
+    """Which incident, by its id."""
+
+    incident: ObjectName
+
+
+class AcknowledgeIncident(WriteRequest, frozen=True, kw_only=True):
+    """Which incident, by its id."""
+
+    incident: ObjectName
+
+
+class SnoozeIncident(WriteRequest, frozen=True, kw_only=True):
+    """Which incident, by its id, and for how long it is not repeated."""
+
+    incident: ObjectName
+    length: timedelta = HOUR
+
+
+class GetAlertRules(OperationRequest, frozen=True, kw_only=True):
+    """Whose thresholds: those of a group, of the installation, or by default of the namespace."""
+
+    group: Annotated[str, Meta(max_length=255)] = ""
+    installation: bool = False
+
+
+class SetAlertRules(WriteRequest, frozen=True, kw_only=True):
+    """Whose thresholds, and which; a threshold that is left out keeps its value.
+
+    `check_in` is for the installation: a URL that is called every minute while somebody looks for incidents.
+    """
+
+    flattens: ClassVar[tuple[str, type[Struct]]] = ("rules", AlertRules)
+
+    group: Annotated[str, Meta(max_length=255)] = ""
+    installation: bool = False
+    check_in: Annotated[str, Meta(max_length=2000)] | None = None
+    rules: dict[str, Any] = field(default_factory=dict)
+
+
+class AlertRulesDetail(Struct, frozen=True, kw_only=True):
+    """The thresholds that were set here, and those that are in force."""
+
+    scope: str
+    set: AlertRules
+    in_force: AlertRules
+    check_in: CheckIn | None = None
+    revision: int = 0
+
+
+@operations.add("incident", "list", ListIncidents, scope="read", examples=({}, {"closed": True}))
+def list_incidents(context: OperationContext, request: ListIncidents) -> IncidentList:
+    """List incidents, newest first: what is wrong, since when, and what would help."""
+
+    def work(tx: Transaction) -> IncidentList:
+        def find(limit: int, place: str) -> Page:
+            return tx.find_incidents(
+                context.namespace, open_only=not request.closed, limit=limit, cursor=place
+            )
+
+        rows, cursor = paginate(context, request, find)
+        return IncidentList(incidents=tuple(rows), cursor=cursor)
+
+    return context.store.read(work)
+
+
+@operations.add("incident", "get", GetIncident, scope="read", examples=({"incident": INCIDENT},))
+def get_incident(context: OperationContext, request: GetIncident) -> Incident:
+    """Show an incident."""
+    found = context.store.read(lambda tx: tx.get_incident(request.incident))
+    if found is None or found.namespace != context.namespace:
+        raise not_found("incident", request.incident, (), list_command="incident list", field="incident")
+    return found
+
+
+@operations.add(
+    "incident", "acknowledge", AcknowledgeIncident, scope="trigger", examples=({"incident": INCIDENT},)
+)
+def acknowledge_incident(context: OperationContext, request: AcknowledgeIncident) -> Incident:
+    """Say that you take care of an incident: it is not repeated; its end is still told."""
+    now, by = context.now(), context.actor_with_reason(request.reason)
+    return context.store.write(
+        lambda tx: acknowledge(tx, request.incident, namespace=context.namespace, by=by, now=now)
+    )
+
+
+@operations.add(
+    "incident",
+    "snooze",
+    SnoozeIncident,
+    scope="trigger",
+    examples=({"incident": INCIDENT, "length": "4h"},),
+)
+def snooze_incident(context: OperationContext, request: SnoozeIncident) -> Incident:
+    """Repeat an incident no earlier than after a while."""
+    now, by = context.now(), context.actor_with_reason(request.reason)
+    until = now + check_duration(request.length, field="length")
+    return context.store.write(
+        lambda tx: snooze(tx, request.incident, namespace=context.namespace, until=until, by=by, now=now)
+    )
+
+
+@operations.add(
+    "alert", "get", GetAlertRules, scope="read", examples=({}, {"group": "billing"}, {"installation": True})
+)
+def get_alert_rules(context: OperationContext, request: GetAlertRules) -> AlertRulesDetail:
+    """Show the thresholds at which incidents open."""
+    return context.store.read(lambda tx: _detail(tx, context.namespace, request))
+
+
+@operations.add(
+    "alert",
+    "set",
+    SetAlertRules,
+    scope="write",
+    examples=({"failed": 3, "repeat": "12h"}, {"group": "billing", "late": "1m"}),
+)
+def set_alert_rules(context: OperationContext, request: SetAlertRules) -> AlertRulesDetail:
+    """Set thresholds for a group, the namespace or the installation; a schedule has its own in `alerts`."""
+    if request.installation:
+        require_scope(context.caller, "admin", operation="alert set --installation")
+    if request.check_in and not request.installation:
+        raise InvalidInput(
+            "check_in here is for the installation",
+            field="check_in",
+            value=request.check_in[:60],
+            rule="a schedule has a check_in of its own",
+            fix="installation: true",
+        )
+    now = context.now()
+    target = GetAlertRules(group=request.group, installation=request.installation)
+    namespace, name = _place(context.namespace, target)
+
+    def work(tx: Transaction) -> AlertRulesDetail:
+        before = _stored(tx, namespace, name) or AlertSettings(revision=0)
+        rules = decode(request.rules, AlertRules, field="alerts", base=before.rules)
+        check_in = before.check_in
+        if request.check_in is not None:
+            check_in = decode({"url": request.check_in}, CheckIn) if request.check_in else None
+        after = AlertSettings(rules=rules, check_in=check_in, revision=before.revision + 1)
+        body = msgspec.json.encode(after)
+        row = StoredObject(
+            kind=ALERTS, namespace=namespace, name=name, revision=after.revision, body=body, at=now
+        )
+        tx.put_objects([row], replaces={name: before.revision})
+        tx.add_audit([_audit(context, name, request.reason, body, now=now)])
+        return _detail(tx, context.namespace, target)
+
+    return context.store.write(work)
+
+
+def _place(namespace: str, request: GetAlertRules) -> tuple[str, str]:
+    if request.installation:
+        return GLOBAL_NAMESPACE, INSTALLATION_RULES
+    return namespace, f"{GROUP_RULES}{request.group}" if request.group else NAMESPACE_RULES
+
+
+def _stored(tx: Transaction, namespace: str, name: str) -> AlertSettings | None:
+    rows = tx.get_objects(ALERTS, namespace=namespace, names=[name])
+    return msgspec.json.decode(rows[0].body, type=AlertSettings) if rows else None
+
+
+def _detail(tx: Transaction, namespace: str, request: GetAlertRules) -> AlertRulesDetail:
+    place = _place(namespace, request)
+    own = _stored(tx, *place) or AlertSettings(revision=0)
+    in_force = DEFAULT_RULES
+    for one in ((GLOBAL_NAMESPACE, INSTALLATION_RULES), (namespace, NAMESPACE_RULES), place):
+        stored = _stored(tx, *one)
+        in_force = stored.rules.over(in_force) if stored is not None else in_force
+        if one == place:
+            break
+    return AlertRulesDetail(
+        scope=place[1], set=own.rules, in_force=in_force, check_in=own.check_in, revision=own.revision
+    )
+
+
+def _audit(context: OperationContext, name: str, reason: str, body: bytes, *, now: datetime) -> AuditEntry:
+    by = context.actor_with_reason(reason)
+    return AuditEntry(
+        at=now,
+        namespace=context.namespace,
+        actor=by.name,
+        origin=by.origin,
+        action="alert.set",
+        subject=name,
+        after=body.decode(),
+        reason=reason,
+    )

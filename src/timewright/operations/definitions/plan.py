@@ -1,0 +1,218 @@
+"""Plans and applies definition files: what would change, and what follows from it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from timewright.core.definitions import read_definitions
+from timewright.core.definitions.file import MAX_TEXT_LENGTH, DefinitionFile
+from timewright.core.facts import Fact, OccurrencesDropped, RunAdmitted, RunSkipped
+from timewright.core.input.input_errors import input_error
+from timewright.errors import Conflict
+from timewright.ledger.admission_batch import AdmissionBatch
+from timewright.ledger.lookups import load_calendars
+from timewright.operations.context import OperationContext, dry_run, in_transaction
+from timewright.operations.definitions.apply import DefinitionChange, FileOptions, apply_files
+from timewright.operations.non_blocking import check_may_block
+from timewright.operations.registry import OperationRequest, WriteRequest, operations
+from timewright.operations.views import build_schedule_detail
+from timewright.ports import Transaction
+from timewright.ports.schedules import ScheduleSnapshot
+
+MAX_FILES = 100
+# Changes whose occurrences are shown; the others are only listed.
+MAX_CONSEQUENCES = 1000
+NEXT_SHOWN = 3
+
+Files = Annotated[dict[str, Annotated[str, Meta(max_length=MAX_TEXT_LENGTH)]], Meta(max_length=MAX_FILES)]
+Names = Annotated[tuple[Annotated[str, Meta(max_length=255)], ...], Meta(max_length=1000)]
+
+_EXAMPLE = {
+    "files": {"ops/payments.yaml": "schedules: [{name: settle, cron: '30 3 * * *', note: settle accounts}]"}
+}
+
+
+class PlanFiles(OperationRequest, frozen=True, kw_only=True):
+    """The files by name, with their text; what to prune, to take over and to create again."""
+
+    files: Files
+    prune: bool = False
+    take_over: Names = ()
+    recreate: Names = ()
+
+
+class ApplyFiles(WriteRequest, frozen=True, kw_only=True):
+    """The files by name, with their text; with `plan`, only if the store is as it was planned."""
+
+    files: Files
+    prune: bool = False
+    take_over: Names = ()
+    recreate: Names = ()
+    plan: Annotated[str, Meta(max_length=64)] = ""
+
+
+class PlannedChange(DefinitionChange, frozen=True, kw_only=True):
+    """What happens to one definition, and what follows: its next times, and what catch-up would run now."""
+
+    next_before: tuple[datetime, ...] = ()
+    next_after: tuple[datetime, ...] = ()
+    runs_now: tuple[datetime, ...] = ()
+    """The occurrences that would become runs at once."""
+    skips_now: int = 0
+    """How many occurrences would be recorded as skipped at once."""
+    notes: tuple[str, ...] = ()
+
+
+class FilePlan(Struct, frozen=True, kw_only=True):
+    """What the files change. `plan` stands for this plan and the store it was made from."""
+
+    changed: bool
+    plan: str
+    counts: dict[str, int]
+    changes: tuple[PlannedChange, ...]
+
+
+@operations.add("", "plan", PlanFiles, scope="read", examples=(_EXAMPLE,))
+def plan_files(context: OperationContext, request: PlanFiles) -> FilePlan:
+    """Show what `apply` would change: fields, next times before and after, and what would run at once."""
+    check_may_block(context)
+    return make_plan(context, read_files(request.files), _options(request))
+
+
+@operations.add("", "apply", ApplyFiles, scope="write", examples=(_EXAMPLE,))
+def apply_definition_files(context: OperationContext, request: ApplyFiles) -> FilePlan:
+    """Apply definition files in one transaction; pauses, hints and moved occurrences stay.
+
+    With `prune`, what the files made before and no longer have is archived or removed.
+    """
+    files, options = read_files(request.files), replace(_options(request), reason=request.reason)
+
+    def work(nested: OperationContext) -> FilePlan:
+        done = _apply(nested, files, options, decides=False)
+        if request.plan and request.plan != done.plan:
+            raise Conflict(
+                "the store or the files changed since the plan",
+                field="plan",
+                value=request.plan,
+                rule="a plan is applied to the store it was made from",
+                fix="make a new plan, read it, and apply that",
+            )
+        return done
+
+    return in_transaction(context, work)
+
+
+def make_plan(context: OperationContext, files: Sequence[DefinitionFile], options: FileOptions) -> FilePlan:
+    """Apply the files in a transaction that is rolled back, and return what happened and what follows."""
+    return dry_run(context, lambda nested: _apply(nested, files, options, decides=True))
+
+
+def _apply(
+    context: OperationContext, files: Sequence[DefinitionFile], options: FileOptions, *, decides: bool
+) -> FilePlan:
+    """Apply the files; with `decides`, also decide what is then due, as the engine would."""
+    now, facts = context.now(), list[Fact]()
+    before: dict[str, tuple[datetime, ...]] = {}
+
+    def before_change(ids: Sequence[str]) -> None:
+        before.update(context.store.read(lambda tx: _next_times(tx, ids[:MAX_CONSEQUENCES], now=now)))
+
+    def notify(some: Sequence[Fact]) -> None:
+        facts.extend(some)
+        context.notify(some)
+
+    noting = replace(context, notify=notify)
+    changes = apply_files(noting, files, options, now=now, before_change=before_change)
+    ids = [o.schedule_id for o in changes if o.schedule_id and o.change != "unchanged"][:MAX_CONSEQUENCES]
+    after = context.store.read(lambda tx: _next_times(tx, ids, now=now))
+    if decides:
+        facts.extend(context.store.write(lambda tx: _admit(tx, context, ids, now=now)))
+    shown = [one for one in changes if one.change != "unchanged"]
+    return FilePlan(
+        changed=bool(shown),
+        plan=_token(changes),
+        counts=dict(sorted(Counter(one.change for one in changes).items())),
+        changes=tuple(_with_consequences(one, before, after, facts) for one in shown),
+    )
+
+
+def read_files(files: dict[str, str]) -> list[DefinitionFile]:
+    """Read the files of a request."""
+    if not files:
+        rule = "at least one file"
+        raise input_error("files", files, "is empty", rule=rule, fix="timewright plan schedules.yaml")
+    return [read_definitions(text, name=name) for name, text in files.items()]
+
+
+def _options(request: PlanFiles | ApplyFiles) -> FileOptions:
+    return FileOptions(prune=request.prune, take_over=request.take_over, recreate=request.recreate)
+
+
+def _token(changes: Sequence[DefinitionChange]) -> str:
+    """Identify a plan: what it changes, and the revisions it was made from."""
+    # New ids and anchors differ in every try, so fields are compared as they were declared.
+    parts = [
+        (o.kind, o.name, o.change, o.owner, o.owner_before, o.digest, o.revision_before) for o in changes
+    ]
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:16]
+
+
+def _next_times(tx: Transaction, ids: Sequence[str], *, now: datetime) -> dict[str, tuple[datetime, ...]]:
+    """Return the next occurrences of schedules by id."""
+    found: dict[str, tuple[datetime, ...]] = {}
+    for schedule_id, record in tx.get_schedules(ids).items():
+        detail = build_schedule_detail(tx, ScheduleSnapshot(record), now=now)
+        times = [one.fire_at for one in detail.next if one.fire_at is not None]
+        found[schedule_id] = tuple(times[:NEXT_SHOWN])
+    return found
+
+
+def _admit(tx: Transaction, context: OperationContext, ids: Sequence[str], *, now: datetime) -> list[Fact]:
+    """Decide what is due now for the changed schedules, as the engine would; rolled back by the caller."""
+    records = tx.get_schedules(ids, lock=True).values()
+    due = [one for one in records if one.progress.wake_at is not None and one.progress.wake_at <= now]
+    if not due:
+        return []
+    batch = AdmissionBatch(tx, ids=context.ids, now=now)
+    calendars = load_calendars(tx, [one.schedule for one in due])
+    batch.load_follow_ups(due)
+    for record in due:
+        batch.decide(record, calendars)
+    batch.write()
+    return batch.facts
+
+
+def _with_consequences(
+    change: DefinitionChange,
+    before: dict[str, tuple[datetime, ...]],
+    after: dict[str, tuple[datetime, ...]],
+    facts: Sequence[Fact],
+) -> PlannedChange:
+    fields = {name: getattr(change, name) for name in DefinitionChange.__struct_fields__}
+    key = change.schedule_id
+    if not key:
+        return PlannedChange(**fields)
+    runs = [f.planned_at for f in facts if isinstance(f, RunAdmitted) and f.schedule_id == key]
+    skipped = sum(isinstance(f, RunSkipped) and f.schedule_id == key for f in facts)
+    skipped += sum(f.count for f in facts if isinstance(f, OccurrencesDropped) and f.schedule_id == key)
+    notes = []
+    if change.change == "stays_archived":
+        notes.append("someone archived it; apply --recreate creates it again")
+    if change.drifted:
+        notes.append("someone else changed it since the last apply; apply restores it")
+    return PlannedChange(
+        **{**fields, "schedule_id": "" if change.change == "created" else key},
+        next_before=before.get(key, ()),
+        next_after=() if change.change in ("archived", "stays_archived") else after.get(key, ()),
+        runs_now=tuple(runs),
+        skips_now=skipped,
+        notes=tuple(notes),
+    )

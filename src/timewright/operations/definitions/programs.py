@@ -1,0 +1,135 @@
+"""Saves the schedules that a program declares, and archives what no live instance of it declares."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from timewright.core.finding import Finding
+from timewright.core.schedule.schedule import ScheduleState
+from timewright.ledger.alerts.findings import CheckScope, checks
+from timewright.ledger.records.owners import (
+    EditRule,
+    names_declared_by_live_instances,
+    read_owned,
+    record_declarer,
+)
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.definitions.schedules import (
+    SCHEDULE,
+    UNNAMED_APP,
+    DefinitionOwner,
+    ScheduleChange,
+    ScheduleDraft,
+    apply_schedules,
+    archive_schedules_of,
+)
+from timewright.ports import Transaction
+
+__all__ = ["EditRule", "Program", "save_declarations"]
+
+MAX_NAMES_SHOWN = 5
+_LOGGER = logging.getLogger("timewright")
+_REQUEST_FIELDS = ("name", "reason", "force", "revision")
+
+
+class Program(Struct, frozen=True, kw_only=True):
+    """A program that declares schedules: its name, and what its declarations mean.
+
+    With `declares_all`, what no live instance of the program declares is archived. `edits` says whether an
+    edit by hand of a declared schedule is refused, or only warned about.
+    """
+
+    name: str = ""
+    declares_all: bool = False
+    edits: EditRule = "warn"
+
+    @property
+    def owner(self) -> str:
+        """The owner of its schedules."""
+        return f"{UNNAMED_APP}:{self.name}" if self.name else UNNAMED_APP
+
+
+def save_declarations(
+    context: OperationContext,
+    program: Program,
+    requests: Mapping[str, Mapping[str, Any]],
+    *,
+    instance: str,
+    only: str | None = None,
+) -> list[ScheduleChange]:
+    """Write what a program declares, in one transaction; an invalid declaration leaves the store unchanged.
+
+    With `only`, this schedule was declared after the others were saved.
+    """
+    now = context.now()
+    drafts = [_draft(requests[name]) for name in ([only] if only is not None else requests)]
+    owner = DefinitionOwner(name=program.owner, edits=program.edits, takes_over=frozenset({UNNAMED_APP}))
+
+    def work(nested: OperationContext) -> list[ScheduleChange]:
+        changes = apply_schedules(nested, owner, drafts, now=now)
+        names = frozenset(requests)
+        nested.store.write(
+            lambda tx: record_declarer(
+                tx, program.owner, instance, names, namespace=nested.namespace, now=now
+            )
+        )
+        if program.declares_all and only is None:
+            undeclared = nested.store.read(
+                lambda tx: _undeclared(tx, program.owner, names, namespace=nested.namespace, now=now)
+            )
+            reason = f"{program.owner} no longer declares it"
+            changes += archive_schedules_of(nested, program.owner, undeclared, reason=reason, now=now)
+        return changes
+
+    changes = in_transaction(context, work)
+    for change in changes:
+        if change.change == "stays_archived":
+            _LOGGER.warning(
+                "schedule %s is declared, but someone archived it: it stays archived", change.name
+            )
+        elif change.drifted:
+            _LOGGER.warning("schedule %s was edited by hand; its declaration replaced the edit", change.name)
+    return changes
+
+
+@checks.add()
+def check_undeclared(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
+    """Report schedules of programs that no live instance of them declares any more."""
+    owned = read_owned(tx, SCHEDULE, scope.namespace)
+    owners = {one.owner for one in owned.values() if one.owner.partition(":")[0] == UNNAMED_APP}
+    for owner in sorted(owners):
+        live = names_declared_by_live_instances(tx, owner, namespace=scope.namespace, now=scope.now)
+        if not live:
+            continue
+        names = _undeclared(tx, owner, frozenset(), namespace=scope.namespace, now=scope.now)
+        if names:
+            shown = ", ".join(names[:MAX_NAMES_SHOWN])
+            more = f" and {len(names) - MAX_NAMES_SHOWN} more" if len(names) > MAX_NAMES_SHOWN else ""
+            yield Finding(
+                kind="undeclared",
+                subject=owner,
+                severity="warn",
+                sentence=f"{owner} no longer declares {shown}{more}",
+                remedy=f"timewright schedule archive {names[0]}, or Scheduler(declares_all=True)",
+            )
+
+
+def _undeclared(
+    tx: Transaction, owner: str, names: frozenset[str], *, namespace: str, now: datetime
+) -> list[str]:
+    """Return the live schedules of a program that neither `names` nor a live instance of it declares."""
+    known = names | names_declared_by_live_instances(tx, owner, namespace=namespace, now=now)
+    owned = read_owned(tx, SCHEDULE, namespace)
+    gone = sorted(name for name, one in owned.items() if one.owner == owner and name not in known)
+    heads = tx.find_schedule_heads(namespace, gone) if gone else {}
+    return [name for name in gone if name in heads and heads[name].state is not ScheduleState.ARCHIVED]
+
+
+def _draft(request: Mapping[str, Any]) -> ScheduleDraft:
+    fields = {key: value for key, value in request.items() if key not in _REQUEST_FIELDS}
+    return ScheduleDraft(name=request["name"], fields=fields)

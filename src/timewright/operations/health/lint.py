@@ -1,0 +1,191 @@
+"""Lint: findings about the future of a fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from timewright.access.key_records import read_keys
+from timewright.core.calendars import allowed_after
+from timewright.core.finding import Finding, Severity, worst_severity
+from timewright.core.moments import DAY, format_duration, format_instant
+from timewright.core.recurrence.clock_changes import ClockChange, clock_changes, moved_by
+from timewright.core.recurrence.triggers import ZONED_TRIGGERS, After, AnyOf, AnyTrigger, Manual
+from timewright.core.schedule.schedule import ScheduleState
+from timewright.ledger.alerts.findings import CheckScope, checks
+from timewright.ledger.lookups import load_calendars
+from timewright.ledger.snapshot import read_fleet
+from timewright.operations.context import OperationContext
+from timewright.operations.health.doctor import check_scope
+from timewright.operations.health.load_forecast import find_herds
+from timewright.operations.registry import OperationRequest, operations
+from timewright.ports import ScheduleRecord, Transaction
+
+MAX_SCHEDULES = 5000
+FAR = timedelta(days=366)
+MIN_OFFSET = timedelta(microseconds=1)
+
+
+class Lint(OperationRequest, frozen=True, kw_only=True):
+    """How many days ahead to look for clock changes and expiring keys."""
+
+    days: Annotated[int, Meta(ge=1, le=400)] = 90
+
+
+class SpreadProposal(Struct, frozen=True, kw_only=True):
+    """Fields of a schedule that would spread a herd."""
+
+    schedule: str
+    jitter: timedelta
+    offset: str = "stable"
+
+
+class LintReport(Struct, frozen=True, kw_only=True):
+    """All findings about the future, the worst severity, and the proposed spread of herds."""
+
+    severity: Severity
+    findings: tuple[Finding, ...]
+    spread: tuple[SpreadProposal, ...] = ()
+
+
+@operations.add("", "lint", Lint, scope="read", examples=({}, {"days": 365}))
+def lint(context: OperationContext, request: Lint) -> LintReport:
+    """Find future problems: clock changes, herds, schedules that never run, expiring keys."""
+    scope = replace(check_scope(context), lookahead=request.days * DAY)
+
+    def work(tx: Transaction) -> LintReport:
+        found = checks.find(tx, scope, when="future")
+        herds = find_herds(tx, scope.namespace, now=scope.now)
+        spread = {
+            name: SpreadProposal(schedule=name, jitter=by)
+            for herd in herds
+            for name, by in herd.spreads.items()
+        }
+        severity = worst_severity(found)
+        return LintReport(severity=severity, findings=found, spread=tuple(spread.values()))
+
+    return context.store.read(work)
+
+
+@checks.add("future")
+def check_clock_changes(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
+    """Find clock changes that touch a schedule."""
+    until = scope.now + scope.lookahead
+    changes = {}
+    for record in _fleet(tx, scope):
+        for trigger in _parts(record.schedule.trigger):
+            if not isinstance(trigger, ZONED_TRIGGERS):
+                continue
+            if trigger.zone not in changes:
+                changes[trigger.zone] = list(clock_changes(trigger.zone, since=scope.now, until=until))
+            for change in changes[trigger.zone]:
+                if what := moved_by(change, trigger):
+                    yield _touched(record.schedule.name, what, change)
+
+
+def _touched(name: str, what: str, change: ClockChange) -> Finding:
+    day = f"{change.local:%Y-%m-%d}"
+    return Finding(
+        kind="clock_change",
+        subject=f"schedule {name}",
+        since=change.at,
+        severity="warn",
+        sentence=f"{name} {what}: the clocks of {change.zone} change on {day}",
+        remedy="set dst to vixie, match or skip_once, or choose another time of the day",
+        schedule=name,
+    )
+
+
+@checks.add("future")
+def check_herds(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
+    """Find minutes in which many schedules start, with a spread."""
+    for herd in find_herds(tx, scope.namespace, now=scope.now):
+        count = len(herd.spreads)
+        after = f"with jitter of up to {format_duration(herd.spread)}, {herd.after} would"
+        yield Finding(
+            kind="herd",
+            subject=f"schedule {herd.schedules[0]}",
+            since=herd.at,
+            severity="warn",
+            sentence=f"{count} schedules start at {format_instant(herd.at)}; {after}",
+            remedy=herd.commands[0] + (f", and so for {count - 1} more" if count > 1 else ""),
+            schedule=herd.schedules[0],
+        )
+
+
+@checks.add("future")
+def check_never_fires(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
+    """Find active schedules that will never run again, or not within a year."""
+    fleet = list(_fleet(tx, scope))
+    states = {record.schedule.name: record.progress.state for record in fleet}
+    for record in fleet:
+        why = _never_fires(tx, record, states, scope)
+        if why:
+            name = record.schedule.name
+            yield Finding(
+                kind="never_fires",
+                subject=f"schedule {name}",
+                severity="warn",
+                sentence=f"{name} {why}",
+                remedy=f"timewright explain {name}, then change or archive it",
+                schedule=name,
+            )
+
+
+@checks.add("future")
+def check_expiring_keys(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
+    """Find keys that expire soon and are used in this namespace."""
+    for key in read_keys(tx):
+        is_used_here = not key.namespaces or scope.namespace in key.namespaces
+        if key.expires_at is None or not is_used_here or not key.is_active(now=scope.now):
+            continue
+        if key.expires_at <= scope.now + scope.lookahead:
+            left = format_duration((key.expires_at - scope.now) // DAY * DAY)
+            yield Finding(
+                kind="key_expires",
+                subject=f"key {key.name}",
+                since=key.expires_at,
+                severity="warn",
+                sentence=f"key {key.name} expires on {key.expires_at:%Y-%m-%d}, in {left}",
+                remedy="timewright key create makes a new one; then timewright key revoke the old one",
+            )
+
+
+def _never_fires(
+    tx: Transaction, record: ScheduleRecord, states: dict[str, ScheduleState], scope: CheckScope
+) -> str:
+    schedule, progress = record.schedule, record.progress
+    if progress.state is not ScheduleState.ACTIVE:
+        return ""
+    trigger = schedule.trigger
+    if isinstance(trigger, After) and trigger.schedule:
+        return (
+            "" if trigger.schedule in states else f"follows {trigger.schedule}, which does not run any more"
+        )
+    if isinstance(trigger, Manual | After):
+        return ""
+    if progress.next_at is None:
+        return "has no next occurrence"
+    if schedule.calendar is not None:
+        calendars = load_calendars(tx, [schedule]).for_schedule(schedule)
+        before = progress.next_at - MIN_OFFSET
+        if allowed_after(trigger, before, rule=schedule.calendar, calendars=calendars) is None:
+            return f"never runs: {', '.join(schedule.calendar.names)} exclude every occurrence"
+    if progress.next_at > scope.now + FAR:
+        return f"does not run before {progress.next_at:%Y-%m-%d}"
+    return ""
+
+
+def _fleet(tx: Transaction, scope: CheckScope) -> Iterator[ScheduleRecord]:
+    for count, record in enumerate(read_fleet(tx, scope.namespace)):
+        if count == MAX_SCHEDULES:
+            return
+        yield record
+
+
+def _parts(trigger: AnyTrigger) -> Sequence[AnyTrigger]:
+    return trigger.triggers if isinstance(trigger, AnyOf) else (trigger,)

@@ -1,0 +1,238 @@
+"""The deliver target: sends one message through the other targets, by mail or with Apprise."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+from uuid import NAMESPACE_URL, uuid5
+
+import msgspec
+from msgspec.structs import replace
+
+from timewright.core.alerts.channels import (
+    AnySender,
+    Apprise,
+    Command,
+    Email,
+    Message,
+    Ntfy,
+    Ping,
+    Poll,
+    Slack,
+    Webhook,
+)
+from timewright.core.moments import SECOND, to_micros
+from timewright.core.run.run import Failed, Outcome, Released, Succeeded
+from timewright.core.target import Deliver, Http, SecretDestination, Shell
+from timewright.errors import TimewrightError
+from timewright.ports import Clock, Launch, RunHandle, Target
+from timewright.targets.deliver.mail import send_mail
+from timewright.targets.first_result import FINISHED_WORK, FirstResult
+from timewright.targets.http.egress import EgressPolicy
+from timewright.targets.secret_references import (
+    RevealedSecrets,
+    SecretLookup,
+    find_references,
+    parse_reference,
+    reveal_secrets,
+)
+
+TIMEOUT = 15 * SECOND
+MAX_MAIL_THREADS = 4
+SECRET_MARK = "whsec_"  # noqa: S105 - the prefix of Standard Webhooks secrets, not a secret
+_PRIORITY = {"fail": "high", "warn": "default", "ok": "low"}
+_HEALTHCHECKS = {"in_progress": "/start", "ok": "", "failed": "/fail"}
+_CRONITOR = {"in_progress": "run", "ok": "complete", "failed": "fail"}
+_SENTRY = {"in_progress": "in_progress", "ok": "ok", "failed": "error"}
+
+
+class DeliverTarget:
+    """Sends messages. HTTP and commands go through their targets, with the same rules and limits."""
+
+    def __init__(
+        self,
+        others: Callable[[str], Target],
+        *,
+        clock: Clock,
+        egress: EgressPolicy,
+        secrets: SecretLookup | None = None,
+    ) -> None:
+        self._others = others
+        self._clock = clock
+        self._egress = egress
+        self._secrets = secrets
+        self._mail_threads: ThreadPoolExecutor | None = None
+
+    def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> RunHandle:
+        """Start to send; the outcome says whether the receiver took it."""
+        result = FirstResult(done)
+        target = launch.target
+        if not isinstance(target, Deliver):
+            result(Failed(error=f"a {type(target).__name__} is not a delivery", final=True))
+            return FINISHED_WORK
+        try:
+            secrets = self._reveal(target.to, launch.namespace)
+            if isinstance(target.to, Email | Apprise):
+                return self._in_thread(target.to, target.message, secrets, result)
+            kind, request = self._request(target.to, target.message, launch, secrets)
+            return self._others(kind).launch(replace(launch, target=request, payload=None), done)
+        except TimewrightError as error:
+            result(Failed(error=error.message))
+        except Exception as error:  # noqa: BLE001 - a target never raises
+            result(Failed(error=f"the message could not be sent: {type(error).__name__}"))
+        return FINISHED_WORK
+
+    def close(self, *, grace: timedelta) -> None:
+        """Wait for mails that are being sent; requests belong to the other targets."""
+        if self._mail_threads is not None:
+            self._mail_threads.shutdown(wait=grace > timedelta(0), cancel_futures=True)
+
+    def _reveal(self, sender: AnySender | Ping, namespace: str) -> RevealedSecrets:
+        """The secrets of a sender. One that is the address itself leads to no host that could be checked."""
+        names = find_references(msgspec.to_builtins(sender))
+        address = sender.check_in.url if isinstance(sender, Ping) else getattr(sender, "url", "")
+        host = getattr(sender, "host", "") or urlsplit(address).hostname or ""
+        destination = SecretDestination("host", "" if parse_reference(address) is not None else host)
+        if not names:
+            return RevealedSecrets()
+        return reveal_secrets(
+            names, namespace=namespace, lookup=self._secrets, destination=destination, multiline=True
+        )
+
+    def _request(
+        self, sender: AnySender | Ping, message: Message, launch: Launch, secrets: RevealedSecrets
+    ) -> tuple[str, Http | Shell]:
+        """The target that sends the message, and its kind."""
+        body = {**message.to_json(), "id": launch.run_id}
+        match sender:
+            case Webhook():
+                return "http", self._webhook(sender, body, launch, secrets)
+            case Slack():
+                return "http", _post(
+                    secrets.fill(sender.url), {"text": f"*{message.title()}*\n{message.text()}"}
+                )
+            case Ntfy():
+                return "http", _ntfy(sender, message, secrets)
+            case Ping():
+                return "http", _ping(sender, body, launch, secrets)
+            case Command():
+                texts = {"TITLE": message.title(), "TEXT": message.text(), "MESSAGE": _json(body)}
+                env = {f"ALERT_{name}": text for name, text in texts.items()}
+                return "shell", Shell(command=sender.command, env=env)
+            case Poll() | Email() | Apprise():
+                raise TimewrightError("a message of this channel is not sent by a request")
+
+    def _webhook(
+        self, sender: Webhook, body: dict[str, Any], launch: Launch, secrets: RevealedSecrets
+    ) -> Http:
+        """A POST with the headers of Standard Webhooks; the id is the same for all attempts."""
+        text, second = _json(body), str(to_micros(self._clock.now()) // 1_000_000)
+        headers = {**sender.headers, "webhook-id": launch.run_id, "webhook-timestamp": second}
+        if sender.secret is not None:
+            signed = f"{launch.run_id}.{second}.{text}".encode()
+            digest = hmac.new(signing_key(secrets.fill(sender.secret)), signed, hashlib.sha256).digest()
+            headers["webhook-signature"] = f"v1,{base64.b64encode(digest).decode()}"
+        return _post(secrets.fill(sender.url), text, headers)
+
+    def _in_thread(
+        self, sender: Email | Apprise, message: Message, secrets: RevealedSecrets, result: FirstResult
+    ) -> RunHandle:
+        if self._mail_threads is None:
+            self._mail_threads = ThreadPoolExecutor(MAX_MAIL_THREADS, thread_name_prefix="timewright-mail")
+
+        def work() -> None:
+            try:
+                if isinstance(sender, Email):
+                    password = secrets.fill(sender.password) if sender.password is not None else ""
+                    send_mail(sender, message, password=password, egress=self._egress)
+                else:
+                    _apprise(secrets.fill(sender.url), message)
+                result(Succeeded())
+            except TimewrightError as error:
+                result(Failed(error=error.message, final=isinstance(sender, Apprise)))
+            except Exception as error:  # noqa: BLE001 - a target never raises
+                result(Failed(error=secrets.redact_text(f"{type(error).__name__}: {error}"[:500])))
+
+        try:
+            self._mail_threads.submit(work)
+        except RuntimeError:
+            result(Released(reason="the instance stops"))
+        return FINISHED_WORK
+
+
+def signing_key(secret: str) -> bytes:
+    """The key of a webhook secret: base64 after `whsec_`, else the text itself."""
+    if secret.startswith(SECRET_MARK):
+        try:
+            return base64.b64decode(secret.removeprefix(SECRET_MARK), validate=True)
+        except binascii.Error:
+            pass
+    return secret.encode()
+
+
+def _ntfy(sender: Ntfy, message: Message, secrets: RevealedSecrets) -> Http:
+    headers = {"Title": _ascii(message.title()), "Priority": _PRIORITY[message.severity]}
+    if message.link:
+        headers["Click"] = message.link
+    if sender.token is not None:
+        headers["Authorization"] = f"Bearer {secrets.fill(sender.token)}"
+    return _post(secrets.fill(sender.url), message.text(), headers, content_type="text/plain; charset=utf-8")
+
+
+def _ping(sender: Ping, body: dict[str, Any], launch: Launch, secrets: RevealedSecrets) -> Http:
+    """The check-in as its service wants it. The id is that of the run, as a UUID where one is needed."""
+    url, status = secrets.fill(sender.check_in.url), sender.status
+    run = str(body.get("run") or launch.run_id)
+    run_uuid = str(uuid5(NAMESPACE_URL, run))
+    match sender.check_in.service(url):
+        case "healthchecks":
+            parts = urlsplit(url)
+            path = parts.path.rstrip("/") + _HEALTHCHECKS[status]
+            url = parts._replace(path=path, query=urlencode({"rid": run_uuid})).geturl()
+            return Http(url=url, method="POST", body=str(body.get("error", "")) or None, timeout=TIMEOUT)
+        case "cronitor":
+            query = {"state": _CRONITOR[status], "series": run, "message": str(body.get("error", ""))[:1000]}
+            return Http(url=_with_query(url, query), timeout=TIMEOUT)
+        case "sentry":
+            query = {"check_in_id": run_uuid, "status": _SENTRY[status]}
+            return Http(url=_with_query(url, query), timeout=TIMEOUT)
+        case _:
+            return _post(url, {**body, "status": status})
+
+
+def _with_query(url: str, query: dict[str, str]) -> str:
+    given = {name: value for name, value in query.items() if value}
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(given)}"
+
+
+def _post(url: str, body: Any, headers: dict[str, str] | None = None, *, content_type: str = "") -> Http:
+    text = body if isinstance(body, str) else _json(body)
+    kind = {"Content-Type": content_type or "application/json"}
+    return Http(url=url, method="POST", headers={**kind, **(headers or {})}, body=text, timeout=TIMEOUT)
+
+
+def _apprise(url: str, message: Message) -> None:
+    try:
+        import apprise
+    except ImportError:
+        raise TimewrightError('apprise is not installed: pip install "timewright[apprise]"') from None
+    sender = apprise.Apprise()
+    if not sender.add(url):
+        raise TimewrightError("Apprise does not know this URL")
+    if not sender.notify(title=message.title(), body=message.text()):
+        raise OSError("Apprise could not deliver the message")
+
+
+def _json(body: Any) -> str:
+    return msgspec.json.encode(body).decode()
+
+
+def _ascii(text: str) -> str:
+    return text.encode("ascii", "replace").decode()

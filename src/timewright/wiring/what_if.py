@@ -1,0 +1,155 @@
+"""What would happen: a fleet, changes to it, a span, outages and durations, decided by the real engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec import Struct
+
+from timewright.core.definitions import Definition
+from timewright.core.run.simulation import Outages, SimulationRecorder, SimulationReport, WorkModel
+from timewright.engine.simulate import Simulation, VirtualClock
+from timewright.ids import TimedIds
+from timewright.ledger.snapshot import copy_fleet, read_fleet
+from timewright.operations import OperationContext, operations
+from timewright.ports import Store, Transaction
+from timewright.settings import Settings
+
+SAMPLED_RUNS = 20
+# The operation that writes a definition of each kind, and its field for the name.
+_WRITES = {
+    "calendar": ("calendar put", "name"),
+    "limit": ("limit set", "limit"),
+    "queue": ("queue policy set", "queue"),
+    "workflow": ("workflow put", "name"),
+    "schedule": ("schedule put", "name"),
+}
+_RENAMED = {"limit": {"max_running": "max"}, "queue": {"max_running": "max_concurrent"}}
+
+Change = Callable[[OperationContext], object]
+
+
+class WhatIf(Struct, frozen=True, kw_only=True):
+    """The question: from when to when, without which schedules, with which definitions and changes.
+
+    With `restart`, schedules begin at `since` as if just created; otherwise with their present progress.
+    """
+
+    since: datetime
+    until: datetime
+    restart: bool = False
+    outages: Outages = ()
+    without: tuple[str, ...] = ()
+    add: tuple[Definition, ...] = ()
+    changes: tuple[tuple[datetime, Change], ...] = ()
+    work: WorkModel = WorkModel()
+    workers: int = 10
+    max_rows: int = 0
+
+
+def what_if(
+    question: WhatIf,
+    *,
+    source: Store | None = None,
+    namespace: str = "default",
+    settings: Settings = Settings(),  # noqa: B008 - a frozen value
+    progress: Callable[[float, str], None] | None = None,
+) -> SimulationReport:
+    """Copy the fleet of a store into memory, change it, and run the engine on a virtual clock."""
+    from timewright.stores.sqlite.store import SqliteStore
+
+    clock = VirtualClock(question.since)
+    store = SqliteStore(":memory:", clock=clock)
+    try:
+        context = OperationContext(
+            store=store, ids=TimedIds(), namespace=namespace, settings=settings, notify=lambda _: None
+        )
+        if source is not None:
+            copy_fleet(
+                source,
+                store,
+                namespace=namespace,
+                now=question.since,
+                restart=question.restart,
+                without=question.without,
+            )
+        for one in question.add:
+            if one.name not in question.without:
+                put_definition(context, one)
+        return _simulate(question, context, clock, progress)
+    finally:
+        store.close()
+
+
+def put_definition(context: OperationContext, definition: Definition) -> None:
+    """Write one definition of a file."""
+    name, field = _WRITES[definition.kind]
+    renamed = _RENAMED.get(definition.kind, {})
+    fields = {renamed.get(key, key): value for key, value in definition.fields.items()}
+    operations[name](context, {field: definition.name, **fields})
+
+
+def measured_durations(
+    store: Store, *, namespace: str, given: Mapping[str, timedelta]
+) -> dict[str, tuple[timedelta, ...]]:
+    """Return how long the last runs of each schedule took, by name; `given` replaces what was measured."""
+
+    def read(tx: Transaction) -> dict[str, tuple[timedelta, ...]]:
+        names = {one.schedule.id: one.schedule.name for one in read_fleet(tx, namespace)}
+        marks = tx.recent_runs(names, limit_each=SAMPLED_RUNS) if names else {}
+        found = {}
+        for schedule_id, runs in marks.items():
+            took = [one.finished_at - one.started_at for one in runs if one.finished_at and one.started_at]
+            found[names[schedule_id]] = tuple(took)
+        return found
+
+    return {**store.read(read), **{name: (length,) for name, length in given.items()}}
+
+
+def _simulate(
+    question: WhatIf,
+    context: OperationContext,
+    clock: VirtualClock,
+    progress: Callable[[float, str], None] | None,
+) -> SimulationReport:
+    store = context.store
+
+    def read(tx: Transaction) -> tuple[list[Any], dict[str, int | None]]:
+        schedules = [one.schedule for one in read_fleet(tx, context.namespace)]
+        keys = sorted({key for one in schedules for key in one.limit_keys})
+        return schedules, {key: usage.capacity for key, usage in tx.get_limits(keys).items()}
+
+    schedules, capacities = store.read(read)
+    recorder = SimulationRecorder(
+        since=question.since,
+        until=question.until,
+        workers=question.workers,
+        max_rows=question.max_rows,
+        outages=question.outages,
+    )
+    recorder.add_schedules(schedules, capacities)
+    simulation = Simulation(
+        store,
+        clock,
+        ids=context.ids,
+        recorder=recorder,
+        work=question.work,
+        workers=question.workers,
+        schedules=schedules,
+    )
+    changes = [(at, lambda change=change: change(context)) for at, change in question.changes]
+    simulation.run(question.until, outages=question.outages, changes=changes, progress=progress)
+    return recorder.report()
+
+
+def merge_outages(outages: Iterable[tuple[datetime, datetime]]) -> Outages:
+    """Return outages in order, with overlapping ones joined."""
+    found: list[tuple[datetime, datetime]] = []
+    for since, until in sorted(outages):
+        if found and since <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], until))
+        else:
+            found.append((since, until))
+    return tuple(found)

@@ -1,0 +1,78 @@
+"""`timewright simulate`: a fleet of files or of a store, as table, JSON and one HTML page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.interfaces.terminal import invoke
+
+FLEET = """
+limits: [{name: api, max_running: 1}]
+schedules:
+  - {name: poll, cron: '*/15 * * * *', catch_up: none, note: hi}
+  - {name: a, cron: '0 * * * *', limits: [api], note: hi}
+  - {name: b, cron: '0 * * * *', limits: [api], note: <b>}
+"""
+SINCE = ("--since", "2026-03-10T08:00:00Z")
+
+
+def fleet(tmp_path: Path) -> str:
+    file = tmp_path / "fleet.yaml"
+    file.write_text(FLEET)
+    return str(file)
+
+
+def test_simulate_shows_runs_skips_and_the_limits_that_bind(tmp_path: Path) -> None:
+    done = invoke(
+        None,
+        "simulate",
+        fleet(tmp_path),
+        *SINCE,
+        "--for",
+        "1d",
+        "--outage",
+        "08:55-09:20",
+        "--duration",
+        "a=5m",
+    )
+    assert done.code == 0, done.err
+    assert re.search(r"^poll +93 +2 missed", done.out, re.MULTILINE)
+    assert re.search(r"^limit api +1 +1 +2\d", done.out, re.MULTILINE)
+
+
+def test_simulate_answers_json_with_single_decisions(tmp_path: Path) -> None:
+    done = invoke(None, "simulate", fleet(tmp_path), *SINCE, "--for", "1h", "--runs", "3", "--json")
+    assert (done.data["runs"], len(done.data["rows"]), done.data["more_rows"]) == (3, 3, 0)
+    assert done.data["rows"][0]["planned_at"] == "2026-03-10T08:15:00Z"
+
+
+def test_the_html_report_is_one_page_with_pictures(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    done = invoke(None, "simulate", fleet(tmp_path), *SINCE, "--html", str(page), "--outage", "08:55-09:20")
+    assert done.code == 0, done.err
+    text = page.read_text()
+    assert text.count("<svg") >= 3
+    assert not re.search(r"""(?:src|href)=|https?://""", text)
+    assert 'opacity=".25"' in text
+
+
+def test_simulate_reads_a_store_and_leaves_it_alone(tmp_path: Path) -> None:
+    store = str(tmp_path / "t.db")
+    for name in ("a", "b"):
+        made = invoke(None, "schedule", "create", name, "--every", "10m", "--note", "hi", "--store", store)
+        assert made.code == 0, made.err
+    extra = tmp_path / "more.yaml"
+    extra.write_text("schedules: [{name: c, every: 30m, note: hi}]")
+    done = invoke(
+        None, "simulate", "--store", store, "--for", "1h", "--without", "a", "--add", str(extra), "--json"
+    )
+    assert {one["schedule"]: one["runs"] for one in done.data["schedules"]} == {"b": 6, "c": 1}
+    assert invoke(None, "run", "list", "--store", store, "--json").data["runs"] == []
+
+
+def test_bad_spans_and_outages_are_refused_with_a_remedy(tmp_path: Path) -> None:
+    for arguments in (["--for", "0s"], ["--for", "9y"], ["--outage", "noon"], ["--duration", "a=soon"]):
+        done = invoke(None, "simulate", fleet(tmp_path), *arguments)
+        assert done.code == 1, arguments
+        assert "try" in done.err

@@ -1,0 +1,168 @@
+"""Expectations: not finished in time, longer than usual; they never touch the run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.conformance.support.databases import Database
+from tests.ledger.alerts.alert_kit import incidents, pass_minutes, told
+from timewright.core.alerts.rules import AlertRules, CheckIn, Expect
+from timewright.core.moments import HOUR, MINUTE
+from timewright.core.target import Handoff
+from timewright.errors import InvalidInput
+from timewright.testing.bench import Bench
+from timewright.testing.clock import ManualClock
+from timewright.testing.targets import fail, hang, succeed
+
+LONG = {"length": "12h", "time_limit": "12h"}
+
+
+@pytest.fixture
+def desk(database: Database, clock: ManualClock) -> Bench:
+    return Bench(store=database.open(), clock=clock)
+
+
+@pytest.mark.parametrize(
+    ("planned", "due"),
+    [
+        ("2026-03-10T05:00:00+00:00", "2026-03-10T08:00:00+00:00"),
+        ("2026-03-10T08:00:00+00:00", "2026-03-11T08:00:00+00:00"),
+        ("2026-03-10T20:00:00+00:00", "2026-03-11T08:00:00+00:00"),
+        ("2026-03-28T20:00:00+00:00", "2026-03-29T07:00:00+00:00"),
+    ],
+)
+def test_done_by_is_the_next_such_time_in_the_zone_of_the_schedule(planned: str, due: str) -> None:
+    found = Expect(done_by="09:00").due(datetime.fromisoformat(planned), zone="Europe/Berlin")
+    assert found == datetime.fromisoformat(due)
+
+
+def test_the_earlier_of_done_by_and_within_counts() -> None:
+    at = datetime(2026, 3, 10, 5, tzinfo=UTC)
+    assert Expect(done_by="09:00", within=HOUR).due(at, zone="UTC") == at + HOUR
+    assert Expect(done_by="05:30", within=HOUR).due(at, zone="UTC") == at + 30 * MINUTE
+    assert Expect(usual=3).due(at, zone="UTC") is None
+
+
+@pytest.mark.parametrize("fields", [{}, {"done_by": "9:00"}, {"done_by": "25:00"}, {"within": -HOUR}])
+def test_an_expectation_that_means_nothing_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput):
+        Expect(**fields)  # type: ignore[arg-type]
+
+
+def test_a_threshold_out_of_range_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="too short"):
+        AlertRules(late=MINUTE / 2)
+
+
+@pytest.mark.parametrize(
+    ("url", "service"),
+    [
+        ("https://hc-ping.com/x", "healthchecks"),
+        ("https://cronitor.link/p/k/x", "cronitor"),
+        ("https://o1.ingest.sentry.io/api/1/cron/x/key/", "sentry"),
+        ("https://example.com/hc-ping.com", "url"),
+        ("https://nothc-ping.com/x", "url"),
+    ],
+)
+def test_a_service_is_recognised_by_its_host(url: str, service: str) -> None:
+    assert CheckIn(url=url).service(url) == service
+
+
+def test_a_run_that_is_not_finished_in_time_is_an_incident_and_goes_on(desk: Bench) -> None:
+    desk.schedule("report", "every 1d", expect={"within": "2h"}, lease=LONG)
+    desk.target.script("report", hang())
+    pass_minutes(desk, 24 * 60 + 110)
+    assert told(desk) == []
+    pass_minutes(desk, 20)
+    assert told(desk) == [("opened", "not_finished")]
+    (run,) = desk.runs("report")
+    (one,) = incidents(desk)
+    assert (run.state.value, one["run"]) == ("leased", run.id)
+
+
+def test_a_late_success_ends_it(desk: Bench) -> None:
+    desk.schedule("report", "every 1d", expect={"within": "1h"}, retry=1)
+    desk.target.script("report", fail("boom"), succeed())
+    pass_minutes(desk, 24 * 60 + 70)
+    assert ("opened", "not_finished") in told(desk)
+    desk.call("schedule run", schedule="report")
+    pass_minutes(desk, 30)
+    assert ("closed", "not_finished") in told(desk)
+
+
+def test_a_schedule_that_no_engine_admits_is_reported_too(desk: Bench) -> None:
+    desk.schedule("report", "every 1h", expect={"within": "30m"})
+    desk.tick()
+    desk.clock.advance(minutes=100)
+    desk.loop.incident_watch.run(now=desk.now)
+    assert {one["kind"] for one in incidents(desk)} == {"late", "not_finished"}
+
+
+def test_an_occurrence_that_somebody_skipped_is_not_expected(desk: Bench) -> None:
+    desk.schedule("report", "every 1d", expect={"within": "1h"})
+    desk.call("schedule skip", schedule="report")
+    pass_minutes(desk, 26 * 60)
+    assert told(desk) == []
+
+
+def test_a_run_that_takes_much_longer_than_its_median_is_an_incident(desk: Bench) -> None:
+    desk.schedule("report", "every 1h", expect={"usual": 3}, lease=LONG)
+    desk.target.script("report", *[succeed(after="2m")] * 6, hang())
+    pass_minutes(desk, 7 * 60 + 5)
+    assert told(desk) == []
+    pass_minutes(desk, 10)
+    assert told(desk) == [("opened", "slow")]
+    (one,) = incidents(desk)
+    assert "the median of its last 6 runs is 2m" in one["sentence"]
+
+
+def test_fewer_than_five_successes_are_no_sample(desk: Bench) -> None:
+    desk.schedule("report", "every 1h", expect={"usual": 3}, lease=LONG)
+    desk.target.script("report", *[succeed(after="1m")] * 4, hang())
+    pass_minutes(desk, 9 * 60)
+    assert told(desk) == []
+
+
+def test_a_foreign_job_that_stops_reporting_is_an_incident(desk: Bench) -> None:
+    desk.schedule("foreign", "every 1h", target=Handoff(), expect={"within": "10m"})
+    for _ in range(3):
+        pass_minutes(desk, 57 if desk.runs("foreign") else 60)
+        desk.call("ping send", schedule="foreign", report="start")
+        pass_minutes(desk, 3)
+        desk.call("ping send", schedule="foreign")
+    assert told(desk) == []
+    pass_minutes(desk, 80)
+    assert told(desk) == [("opened", "not_finished")]
+    desk.call("ping send", schedule="foreign")
+    pass_minutes(desk, 12)
+    assert told(desk)[-1] == ("closed", "not_finished")
+
+
+def test_a_ping_shortly_before_the_planned_time_counts_for_it(desk: Bench) -> None:
+    desk.schedule("foreign", "every 1h", target=Handoff(), expect={"within": "10m"})
+    for _ in range(3):
+        pass_minutes(desk, 59)
+        desk.call("ping send", schedule="foreign")
+        pass_minutes(desk, 1)
+    pass_minutes(desk, 20)
+    assert told(desk) == []
+
+
+def test_a_failed_report_fails_the_run_with_its_text(desk: Bench) -> None:
+    desk.schedule("foreign", "every 1h", target=Handoff(), expect={"within": "10m"})
+    pass_minutes(desk, 61)
+    desk.call("ping send", schedule="foreign", report="fail", text="disk full")
+    (run,) = desk.runs("foreign")
+    assert (run.state.value, run.error) == ("failed", "disk full")
+    pass_minutes(desk, 2)
+    assert told(desk) == [("opened", "failed")]
+
+
+def test_a_job_that_starts_again_without_an_end_has_two_runs(desk: Bench) -> None:
+    desk.schedule("foreign", "every 1d", target=Handoff())
+    for _ in range(2):
+        desk.call("ping send", schedule="foreign", report="start")
+        desk.advance(minutes=1)
+    assert [run.state.value for run in desk.runs("foreign")] == ["failed", "leased"]

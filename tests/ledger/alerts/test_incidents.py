@@ -1,0 +1,259 @@
+"""Incidents open once, repeat at most daily and close once, whatever fails and however often it flaps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conformance.support.databases import Database
+from tests.ledger.alerts.alert_kit import (
+    ALERT_STATEMENTS,
+    count_statements,
+    deliveries,
+    incidents,
+    pass_minutes,
+    told,
+)
+from timewright.core.alerts.incidents import decide_incidents
+from timewright.core.target import Handoff
+from timewright.errors import NotFound
+from timewright.ledger.alerts import incidents as incident_pass
+from timewright.testing.bench import Bench
+from timewright.testing.clock import ManualClock
+from timewright.testing.targets import fail, hang, succeed
+
+
+@pytest.fixture
+def desk(database: Database, clock: ManualClock) -> Bench:
+    return Bench(store=database.open(), clock=clock)
+
+
+def test_a_job_that_fails_all_night_is_told_once_repeated_daily_and_ended_once(
+    database: Database, clock: ManualClock
+) -> None:
+    first = Bench(store=database.open(), clock=clock, name="first")
+    first.call("channel create", channel="ops", to="https://example.com/hook")
+    first.schedule("nightly", "every 1h", retry=1)
+    benches = [first]
+    outcomes = [fail(f"boom {n}") for n in range(26)] + [succeed()]
+    for hour, outcome in enumerate(outcomes):
+        if hour % 5 == 4:
+            # The engine is killed: nothing is closed, and another process goes on with the store.
+            benches.append(Bench(store=database.open(), clock=clock, name=f"engine-{hour}"))
+        benches[-1].target.script("nightly", outcome)
+        for _ in range(6):
+            benches[-1].advance(minutes=10)
+    pass_minutes(benches[-1], 30)
+    assert told(*benches) == [("opened", "failed"), ("repeated", "failed"), ("closed", "failed")]
+    (one,) = incidents(first, closed=True)
+    assert (one["schedule"], one["repeats"], one["error"]) == ("nightly", 1, "boom 24")
+    assert "succeeded at" in one["ended_by"]
+    assert [run.payload["message"]["type"] for run in deliveries(first)] == [
+        "incident-opened",
+        "incident-repeated",
+        "incident-closed",
+    ]
+
+
+def test_the_message_has_schedule_reason_error_link_and_command(desk: Bench) -> None:
+    desk.call("channel create", channel="ops", to="https://example.com/hook", link="https://tw.example.com")
+    desk.schedule("job", "every 1h", retry=1)
+    desk.target.script("job", fail("disk full"))
+    pass_minutes(desk, 62)
+    (run,) = deliveries(desk)
+    message = run.payload["message"]
+    assert (message["schedule"], message["reason"], message["error"]) == ("job", "failed", "disk full")
+    assert message["link"] == f"https://tw.example.com/#/runs/{message['run']}"
+    assert message["remedy"] == "timewright explain job"
+    assert desk.runs("job")[-1].id == message["run"]
+
+
+def test_two_instances_open_an_incident_once(database: Database, clock: ManualClock) -> None:
+    one = Bench(store=database.open(), clock=clock, name="one")
+    other = Bench(store=database.open(), clock=clock, name="other")
+    one.schedule("job", "every 1h", retry=1)
+    for bench in (one, other):
+        bench.target.script("job", fail("boom"))
+    for _ in range(26):
+        one.advance(minutes=5)
+        other.tick()
+    assert told(one, other) == [("opened", "failed")]
+
+
+def test_a_finding_that_comes_and_goes_is_one_incident(desk: Bench) -> None:
+    desk.schedule("job", "every 4m", retry=1)
+    desk.target.script("job", *[fail("boom"), succeed()] * 30)
+    pass_minutes(desk, 200)
+    assert told(desk) == [("opened", "failed")]
+    (one,) = incidents(desk)
+    assert one["flaps"] > 5
+
+
+def test_a_finding_that_returns_after_its_end_must_stay_away_longer(desk: Bench) -> None:
+    desk.schedule("job", "every 1h", retry=1)
+    desk.target.script("job", *[fail("boom"), succeed()] * 12)
+    pass_minutes(desk, 20 * 60)
+    assert told(desk) == [("opened", "failed"), ("closed", "failed"), ("opened", "failed")]
+
+
+def test_a_threshold_of_a_schedule_wins_over_group_namespace_and_installation(desk: Bench) -> None:
+    desk.schedule("strict", "every 1h", retry=1, group="g", alerts={"failed": 1})
+    desk.schedule("grouped", "every 1h", retry=1, group="g")
+    desk.schedule("plain", "every 1h", retry=1)
+    desk.schedule("quiet", "every 1h", retry=1, alerts=False)
+    for name in ("strict", "grouped", "plain", "quiet"):
+        desk.target.script(name, fail("boom"))
+    desk.call("alert set", installation=True, failed=9)
+    desk.call("alert set", failed=3)
+    desk.call("alert set", group="g", failed=2)
+    seen = []
+    for _ in range(4):
+        pass_minutes(desk, 60)
+        seen.append(sorted(one["schedule"] for one in incidents(desk)))
+    pass_minutes(desk, 10)
+    assert seen == [[], ["strict"], ["grouped", "strict"], ["grouped", "plain", "strict"]]
+
+
+def test_an_acknowledged_incident_is_not_repeated_and_its_end_is_told(desk: Bench) -> None:
+    desk.schedule("job", "every 12h", retry=1)
+    desk.target.script("job", *[fail("boom")] * 4, succeed())
+    pass_minutes(desk, 13 * 60)
+    (one,) = incidents(desk)
+    after = desk.call("incident acknowledge", incident=one["id"], reason="on it")
+    assert after["acknowledged_by"] == "local"
+    pass_minutes(desk, 50 * 60)
+    assert told(desk) == [("opened", "failed"), ("closed", "failed")]
+
+
+def test_a_snoozed_incident_is_repeated_after_its_snooze(desk: Bench) -> None:
+    desk.schedule("job", "every 12h", retry=1)
+    desk.target.script("job", fail("boom"))
+    pass_minutes(desk, 13 * 60)
+    (one,) = incidents(desk)
+    desk.call("incident snooze", incident=one["id"], length="30h")
+    pass_minutes(desk, 29 * 60)
+    assert told(desk) == [("opened", "failed")]
+    pass_minutes(desk, 2 * 60)
+    assert told(desk) == [("opened", "failed"), ("repeated", "failed")]
+
+
+def test_a_closed_incident_cannot_be_acknowledged(desk: Bench) -> None:
+    with pytest.raises(NotFound, match="no open incident"):
+        desk.call("incident acknowledge", incident="inc_none")
+
+
+def test_a_run_that_is_ready_and_not_started_is_an_incident(database: Database, clock: ManualClock) -> None:
+    full = Bench(store=database.open(), clock=clock, capacity=1)
+    full.schedule("long", "every 1d", lease={"length": "1h", "time_limit": "1h"})
+    full.target.script("long", hang())
+    full.schedule("short", "every 1d")
+    full.call("schedule run", schedule="long")
+    full.tick()
+    full.call("schedule run", schedule="short")
+    pass_minutes(full, 7)
+    assert told(full) == [("opened", "no_instance")]
+
+
+def test_a_parked_queue_entry_is_an_incident_of_its_queue(desk: Bench) -> None:
+    desk.call("queue add", queue="mail", payload=1)
+    for _ in range(3):
+        (lease,) = desk.call("queue lease", queue="mail")["leases"]
+        desk.call("queue release", run=lease["run"], fence=lease["fence"], failed=True, error="no")
+        desk.advance(minutes=2)
+    assert ("opened", "parked") in told(desk)
+    (one,) = incidents(desk)
+    assert (one["subject"], one["remedy"]) == ("queue mail", f"timewright run reset {one['run']}")
+
+
+def test_an_old_queue_entry_is_an_incident(desk: Bench) -> None:
+    desk.call("queue add", queue="mail", payload=1)
+    pass_minutes(desk, 62)
+    assert told(desk) == [("opened", "queue_age")]
+    desk.call("queue drain", queue="mail")
+    pass_minutes(desk, 12)
+    assert told(desk) == [("opened", "queue_age"), ("closed", "queue_age")]
+
+
+def test_missed_occurrences_are_an_incident(desk: Bench) -> None:
+    desk.schedule("job", "every 10m", catch_up="none")
+    desk.tick()
+    desk.clock.advance(hours=3)
+    pass_minutes(desk, 2)
+    assert told(desk) == [("opened", "missed")]
+    (one,) = incidents(desk)
+    assert "missed 17 occurrences" in one["sentence"]
+    pass_minutes(desk, 75)
+    assert told(desk)[-1] == ("closed", "missed")
+
+
+def test_many_incidents_of_one_moment_are_one_message(desk: Bench) -> None:
+    desk.call("channel create", channel="ops", to="https://example.com/hook")
+    for number in range(8):
+        desk.schedule(f"job-{number}", "every 1h", retry=1)
+        desk.target.script(f"job-{number}", fail("boom"))
+    pass_minutes(desk, 62)
+    (run,) = deliveries(desk)
+    assert (run.payload["message"]["count"], len(run.payload["message"]["others"])) == (8, 8)
+    assert len(incidents(desk)) == 8
+
+
+def test_a_default_installation_asks_one_query_a_minute_however_many_schedules_there_are(
+    desk: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        desk.schedule(f"job-{number}", "every 1d")
+    desk.tick()
+    counted = count_statements(desk, monkeypatch)
+    pass_minutes(desk, 10)
+    alerts = [name for name in counted if name in ALERT_STATEMENTS]
+    assert (alerts.count("claim_alert_check"), alerts.count("alert_rows")) == (10, 10)
+    assert len(alerts) == 20
+
+
+def test_a_foreign_job_is_handed_over_and_never_leased_by_an_engine(desk: Bench) -> None:
+    desk.schedule("foreign", "every 1h", target=Handoff(), expect={"within": "10m"})
+    pass_minutes(desk, 62)
+    assert [run.state.value for run in desk.runs("foreign")] == ["ready"]
+
+
+def test_a_reminder_is_sent_to_its_channel_once(desk: Bench) -> None:
+    desk.call("channel create", channel="ops", to="https://example.com/hook")
+    desk.call("reminder set", text="renew the certificate", after="5m", channel="ops")
+    pass_minutes(desk, 10)
+    (run,) = deliveries(desk)
+    assert run.payload["message"]["sentence"] == "renew the certificate"
+    with pytest.raises(NotFound, match="channel"):
+        desk.call("reminder set", text="x", after="5m", channel="nobody")
+
+
+def test_a_channel_gets_the_facts_it_asks_for_and_a_run_never_depends_on_it(desk: Bench) -> None:
+    desk.call("channel create", channel="all", to="https://example.com/hook", events=["run-failed"])
+    desk.call("channel create", channel="none", to="https://example.com/x", events=["run-parked"])
+    desk.schedule("job", "every 1h", retry=1)
+    desk.target.script("job", fail("boom"), succeed())
+    pass_minutes(desk, 130)
+    assert [run.payload["message"]["error"] for run in deliveries(desk, "all")] == ["boom"]
+    assert deliveries(desk, "none") == []
+    assert [run.state.value for run in desk.runs("job")] == ["failed", "succeeded"]
+
+
+def _forgetful(alerts: Any, *, incidents: Any, **rest: Any) -> Any:
+    """A mutant that does not know what is open."""
+    return decide_incidents(alerts, incidents={}, **rest)
+
+
+def test_an_incident_that_is_opened_twice_is_found(desk: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incident_pass, "decide_incidents", _forgetful)
+    desk.schedule("job", "every 1h", retry=1)
+    desk.target.script("job", fail("boom"))
+    with pytest.raises(Exception, match=r"(?i)unique"):
+        pass_minutes(desk, 70)
+
+
+def test_verify_covers_incidents(desk: Bench) -> None:
+    desk.schedule("job", "every 1h", retry=1)
+    desk.target.script("job", fail("boom"), succeed(), fail("boom"))
+    pass_minutes(desk, 200)
+    (found,) = [one for one in desk.call("verify")["promises"] if one["promise"] == "I48"]
+    assert (found["checked"] > 0, found["broken"]) == (True, 0)

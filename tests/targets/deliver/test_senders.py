@@ -1,0 +1,288 @@
+"""Each sender against a real receiver: signatures, mails, failures, time-outs and redirects."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiosmtpd.controller import Controller
+
+from timewright import Scheduler
+from timewright.core.alerts.channels import Message
+from timewright.settings import Settings
+from timewright.targets.deliver.target import signing_key
+from timewright.wiring import Watch
+
+SECRET = "whsec_" + base64.b64encode(b"a key of some length here").decode()
+
+
+class Receiver(ThreadingHTTPServer):
+    """An HTTP server that records requests and answers as told."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.requests: list[dict[str, Any]] = []
+        self.statuses: list[int] = []
+        self.location = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self._record()
+
+    def do_GET(self) -> None:
+        self._record()
+
+    def _record(self) -> None:
+        server = self.server
+        assert isinstance(server, Receiver)
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        server.requests.append({"path": self.path, "headers": dict(self.headers), "body": body.decode()})
+        status = server.statuses.pop(0) if server.statuses else 200
+        self.send_response(status)
+        if server.location:
+            self.send_header("location", server.location)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class Mailbox:
+    """Keeps the mails that an SMTP server gets."""
+
+    def __init__(self) -> None:
+        self.mails: list[Any] = []
+
+    async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802 - its name there
+        self.mails.append(envelope)
+        return "250 OK"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    server = Receiver()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[Scheduler]:
+    scheduler = Scheduler(str(tmp_path / "store.db"), settings=Settings(shell=True))
+    yield scheduler
+    scheduler.instance.free()
+    scheduler.stop()
+
+
+def send(app: Scheduler, to: Any, **fields: Any) -> Any:
+    """Create a channel, send a test message with a watch and without an engine, and return its run."""
+    app.call("channel create", channel="ops", to=to, **fields)
+    run = app.call("channel test", channel="ops").run
+    Watch(app.instance).step()
+    return app.call("run get", run=run)
+
+
+def test_a_webhook_is_signed_as_standard_webhooks_describes(app: Scheduler, receiver: Receiver) -> None:
+    app.call("secret set", secret="hook", value=SECRET)
+    detail = send(app, f"{receiver.url}/hook", sign_with="secret://hook")
+    assert detail.run.state.value == "succeeded"
+    (request,) = receiver.requests
+    headers = {name.lower(): value for name, value in request["headers"].items()}
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.{request['body']}".encode()
+    digest = hmac.new(signing_key(SECRET), signed, hashlib.sha256).digest()
+    assert headers["webhook-signature"] == f"v1,{base64.b64encode(digest).decode()}"
+    assert (headers["webhook-id"], json.loads(request["body"])["id"]) == (detail.run.id, detail.run.id)
+    assert SECRET not in json.dumps(request)
+
+
+def test_a_receiver_that_fails_gets_the_message_again_with_the_same_id(
+    app: Scheduler, receiver: Receiver
+) -> None:
+    receiver.statuses = [503]
+    detail = send(app, f"{receiver.url}/hook")
+    assert (detail.run.state.value, detail.run.attempts) == ("ready", 1)
+    for _ in range(100):
+        if Watch(app.instance).step():
+            break
+        threading.Event().wait(0.1)
+    ids = [json.loads(request["body"])["id"] for request in receiver.requests]
+    assert ids == [detail.run.id, detail.run.id]
+    assert app.call("run get", run=detail.run.id).run.state.value == "succeeded"
+
+
+def test_a_message_that_was_committed_before_a_kill_is_sent_after_the_restart(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    path = str(tmp_path / "store.db")
+    killed = Scheduler(path)
+    killed.call("channel create", channel="ops", to=f"{receiver.url}/hook")
+    run = killed.call("channel test", channel="ops").run
+    killed.stop()
+    restarted = Scheduler(path)
+    Watch(restarted.instance).step()
+    restarted.instance.free()
+    restarted.stop()
+    assert [json.loads(request["body"])["id"] for request in receiver.requests] == [run]
+
+
+def test_a_redirect_is_not_followed(app: Scheduler, receiver: Receiver) -> None:
+    receiver.statuses, receiver.location = [302], "http://10.0.0.1/private"
+    detail = send(app, f"{receiver.url}/hook")
+    assert detail.run.state.value == "ready"
+    assert len(receiver.requests) == 1
+    assert "302" in detail.run.error
+
+
+def test_a_private_address_is_not_connected_to(app: Scheduler) -> None:
+    detail = send(app, "http://10.255.255.1/hook")
+    assert detail.run.state.value == "ready"
+    assert "blocked by egress policy" in detail.run.error
+
+
+def test_slack_gets_a_text(app: Scheduler, receiver: Receiver) -> None:
+    app.call("secret set", secret="slack-url", value=f"{receiver.url}/services/T/B/x")
+    detail = send(app, "slack:secret://slack-url")
+    assert detail.run.state.value == "succeeded"
+    (request,) = receiver.requests
+    assert request["path"] == "/services/T/B/x"
+    assert "this is a test of the channel ops" in json.loads(request["body"])["text"]
+    assert receiver.url not in str(app.call("run get", run=detail.run.id))
+
+
+def test_ntfy_gets_title_priority_and_text(app: Scheduler, receiver: Receiver) -> None:
+    app.call("secret set", secret="ntfy", value="tk_1")
+    send(app, {"kind": "ntfy", "url": f"{receiver.url}/ops", "token": "secret://ntfy"})
+    (request,) = receiver.requests
+    assert (request["headers"]["Priority"], request["headers"]["Authorization"]) == ("low", "Bearer tk_1")
+    assert request["headers"]["Title"].startswith("[timewright]")
+    assert "this is a test" in request["body"]
+
+
+def test_a_mail_has_subject_receivers_and_text(app: Scheduler) -> None:
+    mailbox = Mailbox()
+    server = Controller(mailbox, hostname="127.0.0.1", port=free_port())
+    server.start()
+    try:
+        port = server.port
+        to = f"mailto:ops@example.com,dev@example.com?host=127.0.0.1:{port}&tls=off&from=tw@example.com"
+        detail = send(app, to)
+    finally:
+        server.stop()
+    assert detail.run.state.value == "succeeded", detail.run.error
+    (mail,) = mailbox.mails
+    assert (mail.mail_from, mail.rcpt_tos) == ("tw@example.com", ["ops@example.com", "dev@example.com"])
+    text = mail.content.decode()
+    assert "Subject: [timewright] test: this is a test" in text
+    assert "Auto-Submitted: auto-generated" in text
+
+
+def test_a_mail_server_on_a_private_address_is_not_connected_to(app: Scheduler) -> None:
+    detail = send(app, "mailto:ops@example.com?host=10.255.255.1:25&tls=off")
+    assert detail.run.state.value == "ready"
+    assert "blocked by egress policy" in detail.run.error
+
+
+def test_a_mail_needs_tls_unless_it_is_off(app: Scheduler) -> None:
+    server = Controller(Mailbox(), hostname="127.0.0.1", port=free_port())
+    server.start()
+    try:
+        port = server.port
+        detail = send(app, f"mailto:ops@example.com?host=127.0.0.1:{port}")
+    finally:
+        server.stop()
+    assert detail.run.state.value == "ready"
+    assert "STARTTLS" in detail.run.error
+
+
+def test_a_command_gets_the_message_in_its_environment(app: Scheduler, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = ["sh", "-c", f'printf "%s" "$ALERT_TITLE" > {out}']
+    detail = send(app, {"kind": "command", "command": command})
+    assert detail.run.state.value == "succeeded", detail.run.error
+    assert out.read_text().startswith("[timewright] test: this is a test")
+
+
+def test_apprise_names_the_extra_when_it_is_missing(app: Scheduler) -> None:
+    detail = send(app, "apprise:json://localhost/")
+    assert detail.run.state.value in ("parked", "failed")
+    assert 'pip install "timewright[apprise]"' in detail.run.error
+
+
+def test_a_polling_client_leases_and_completes_messages(app: Scheduler) -> None:
+    app.call("channel create", channel="ops", to="poll")
+    app.call("channel test", channel="ops")
+    (lease,) = app.call("queue lease", queue="channel.ops").leases
+    assert lease.payload["type"] == "test"
+    app.call("queue complete", run=lease.run, fence=lease.fence)
+    assert app.call("queue lease", queue="channel.ops").leases == ()
+
+
+@pytest.mark.parametrize(
+    ("service", "paths"),
+    [
+        ("healthchecks", ["/x/start?rid=", "/x?rid="]),
+        ("cronitor", ["/x?state=run&series=", "/x?state=complete&series="]),
+        ("sentry", ["/x?check_in_id=", "/x?check_in_id="]),
+        ("url", ["/x", "/x"]),
+    ],
+)
+def test_a_run_checks_in_when_it_starts_and_ends(
+    app: Scheduler, receiver: Receiver, service: str, paths: list[str]
+) -> None:
+    check_in = {"url": f"{receiver.url}/x", "to": service}
+    app.call("schedule create", name="job", manual=True, note="done", check_in=check_in)
+    app.call("schedule run", schedule="job")
+    app.start()
+    deadline = threading.Event()
+    for _ in range(200):
+        if len(receiver.requests) >= 2:
+            break
+        deadline.wait(0.05)
+    found = sorted(request["path"] for request in receiver.requests)
+    assert len(found) == 2
+    for prefix in paths:
+        assert any(path.startswith(prefix) for path in found)
+
+
+def test_a_message_is_complete_as_text() -> None:
+    message = Message(
+        type="incident-opened",
+        at=datetime(2026, 3, 10, 12, tzinfo=UTC),
+        namespace="default",
+        severity="fail",
+        sentence="nightly failed 3 times in a row",
+        schedule="nightly",
+        run="run_1",
+        error="boom",
+        link="https://tw.example.com/#/runs/run_1",
+        remedy="timewright explain nightly",
+    )
+    text = message.text()
+    for part in ("nightly", "run_1", "boom", message.link, message.remedy):
+        assert part in text
