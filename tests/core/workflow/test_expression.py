@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timewright.core.workflow.expression import (
+    FUNCTIONS,
     MISSING,
     BooleanExpression,
     Comparison,
     Expression,
+    FunctionCall,
     ListExpression,
     LiteralValue,
     NotExpression,
@@ -53,6 +55,10 @@ SCOPE: dict[str, Any] = {
     ("text", "expected"),
     [
         ("steps.fetch.result.count > 0", True),
+        ("length(steps.fetch.result.tags) == 2", True),
+        ("length(steps.fetch.result.count) == null", True),
+        ("empty(input.empty) and empty(input.nothing) and not empty(input.zero)", True),
+        ("lower('EU') == input.region", True),
         ("steps.fetch.result.count >= 3 and steps.fetch.result.count <= 3", True),
         ("steps.fetch.result.count < 3", False),
         ("steps.fetch.result.ratio == 0.5", True),
@@ -135,7 +141,7 @@ def test_conditions_are_evaluated(text: str, expected: bool) -> None:
         (r"'\x41'", 2, r"\x is not an escape sequence"),
         ("1e999", 1, "too large"),
         ("input.x == ١", 12, "is not allowed here"),
-        ("len(input.x)", 1, "a path begins with"),
+        ("len(input.x)", 1, "no function"),
         ("input.x + 1", 9, "'+' is not allowed here"),
         ("lambda: 0", 7, "':' is not allowed here"),
         ("True", 1, "a path begins with"),
@@ -152,6 +158,24 @@ def test_an_invalid_condition_is_refused_with_its_position(text: str, position: 
     assert f"at position {position} of" in refused.value.message
     assert refused.value.rule
     assert refused.value.fix
+
+
+def test_changed_compares_with_the_value_seen_last() -> None:
+    condition = parse_condition("changed(result.version)", roots=("result", "seen"))
+    scope = {"result": {"version": [1, 2]}}
+    assert evaluate_condition(condition, scope)
+    assert not evaluate_condition(condition, {**scope, "seen": {"result.version": [1, 2]}})
+    assert evaluate_condition(condition, {**scope, "seen": {"result.version": [1, 3]}})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("changed(input.x)", "no function"), ("size(input.x)", "one of length"), ("length(input.x", "missing")],
+)
+def test_an_unknown_or_open_function_call_is_refused(text: str, says: str) -> None:
+    with pytest.raises(InvalidWorkflow) as refused:
+        parse_condition(text)
+    assert says in refused.value.explain()
 
 
 def test_the_maximum_depth_and_length_are_accepted() -> None:
@@ -227,6 +251,8 @@ def spelled(expression: Expression) -> str:
             return (" and " if needs_all else " or ").join(f"({spelled(part)})" for part in parts)
         case Comparison(sign, left, right):
             return f"({spelled(left)}) {sign} ({spelled(right)})"
+        case FunctionCall(name, argument):
+            return f"{name}({spelled(argument)})"
 
 
 def _plain(value: object) -> bool:
@@ -243,6 +269,7 @@ expressions: st.SearchStrategy[Expression] = st.recursive(
     st.one_of(constants, some_paths.map(lambda path: ValuePath(path.segments))),
     lambda inner: st.one_of(
         st.builds(NotExpression, inner),
+        st.builds(FunctionCall, st.sampled_from(sorted(FUNCTIONS)), inner),
         st.builds(BooleanExpression, st.lists(inner, min_size=2, max_size=3).map(tuple), st.booleans()),
         st.builds(
             Comparison, st.sampled_from(["==", "!=", "<", "<=", ">", ">=", "in", "not in"]), inner, inner
@@ -258,6 +285,8 @@ def without_positions(expression: Expression) -> Expression:
             return ValuePath(segments)
         case NotExpression(inner):
             return NotExpression(without_positions(inner))
+        case FunctionCall(name, argument):
+            return FunctionCall(name, without_positions(argument))
         case BooleanExpression(parts, needs_all):
             return BooleanExpression(tuple(without_positions(part) for part in parts), needs_all)
         case Comparison(sign, left, right):

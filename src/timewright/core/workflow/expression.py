@@ -1,11 +1,11 @@
-"""The condition language of workflows: the syntax tree and its evaluation.
+"""The one expression language, of workflows and of rules over answers: the syntax tree and its evaluation.
 
     steps.fetch.result.count > 0 and not (input.region in ["eu", "us"])
 
-Paths begin with `steps`, `input` or `item` and continue with `.name`, `[0]` or `["name"]`. There are
-comparisons, `in`, `and`, `or`, `not`, parentheses, lists, strings, numbers, `true`, `false` and `null`. There
-are no calls and no arithmetic, so every evaluation ends and none can fail: a missing value is `null`, and
-values of different types are neither equal nor smaller nor larger.
+Paths begin with a root (in workflows `steps`, `input` or `item`) and continue with `.name`, `[0]` or
+`["name"]`. There are comparisons, `in`, `and`, `or`, `not`, parentheses, lists, strings, numbers, `true`,
+`false`, `null`, and the functions of FUNCTIONS. There is no arithmetic, so every evaluation ends and none can
+fail: a missing value is `null`, and values of different types are neither equal nor smaller nor larger.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 ROOTS = ("steps", "input", "item")
+# The root of the values that `changed(path)` compares with, by the text of the path.
+SEEN = "seen"
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 
@@ -77,9 +79,21 @@ class Comparison(Struct, frozen=True):
     right: Expression
 
 
+class FunctionCall(Struct, frozen=True):
+    """A function of FUNCTIONS, or `changed(path)`, with its argument."""
+
+    name: str
+    argument: Expression
+
+
 Expression: TypeAlias = (
-    ValuePath | LiteralValue | ListExpression | NotExpression | BooleanExpression | Comparison
+    ValuePath | LiteralValue | ListExpression | NotExpression | BooleanExpression | Comparison | FunctionCall
 )
+
+
+def evaluate(expression: Expression, scope: Mapping[str, Any]) -> Any:
+    """Return the value of an expression; a path that finds nothing is None."""
+    return _value(expression, scope)
 
 
 def evaluate_condition(condition: Expression, scope: Mapping[str, Any]) -> bool:
@@ -104,8 +118,9 @@ def iter_paths(expression: Expression) -> Iterator[ValuePath]:
     """Yield every path in an expression."""
     if isinstance(expression, ValuePath):
         yield expression
-    elif isinstance(expression, NotExpression):
-        yield from iter_paths(expression.inner)
+    elif isinstance(expression, NotExpression | FunctionCall):
+        inner = expression.inner if isinstance(expression, NotExpression) else expression.argument
+        yield from iter_paths(inner)
     elif isinstance(expression, Comparison):
         yield from iter_paths(expression.left)
         yield from iter_paths(expression.right)
@@ -130,6 +145,11 @@ def _value(expression: Expression, scope: Mapping[str, Any]) -> Any:
             return all(results) if needs_all else any(results)
         case Comparison(sign, left, right):
             return _OPERATORS[sign](_value(left, scope), _value(right, scope))
+        case FunctionCall("changed", argument):
+            seen = scope.get(SEEN, {}).get(str(argument))
+            return not _equals(_value(argument, scope), seen)
+        case FunctionCall(name, argument):
+            return FUNCTIONS[name](_value(argument, scope))
 
 
 def _json_type(value: Any) -> str:
@@ -186,6 +206,18 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": lambda a, b: _less_than(b, a) or _equals(a, b),
     "in": _contains,
     "not in": lambda a, b: not _contains(a, b),
+}
+
+
+def _length(value: Any) -> int | None:
+    return len(value) if isinstance(value, str | list | tuple | Mapping) else None
+
+
+# Functions of one value; none of them can fail.
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "length": _length,
+    "empty": lambda value: value is None or _length(value) == 0,
+    "lower": lambda value: value.lower() if isinstance(value, str) else value,
 }
 
 

@@ -8,10 +8,13 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from timewright.core.workflow.expression import (
+    FUNCTIONS,
     ROOTS,
+    SEEN,
     BooleanExpression,
     Comparison,
     Expression,
+    FunctionCall,
     ListExpression,
     LiteralValue,
     NotExpression,
@@ -45,18 +48,21 @@ class _Token(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def parse_condition(text: str) -> Expression:
-    """Parse a condition, or raise InvalidWorkflow with the position of the error."""
-    parser = _Parser(text, field="when")
+def parse_condition(text: str, *, field: str = "when", roots: tuple[str, ...] = ROOTS) -> Expression:
+    """Parse a condition, or raise InvalidWorkflow with the position of the error.
+
+    `roots` are the names with which a path may begin; `changed` needs `seen` among them.
+    """
+    parser = _Parser(text, field=field, roots=roots)
     found = parser.parse_or(1)
     parser.expect_end()
     return found
 
 
 @lru_cache(maxsize=4096)
-def parse_path(text: str) -> ValuePath:
+def parse_path(text: str, *, field: str = "$from", roots: tuple[str, ...] = ROOTS) -> ValuePath:
     """Parse a path alone, as references use it."""
-    parser = _Parser(text, field="$from")
+    parser = _Parser(text, field=field, roots=roots)
     found = parser.parse_path_value()
     parser.expect_end()
     return found
@@ -65,10 +71,11 @@ def parse_path(text: str) -> ValuePath:
 class _Parser:
     """A recursive-descent parser without backtracking; `depth` limits nesting."""
 
-    def __init__(self, text: str, *, field: str) -> None:
-        self.text, self.field = text, field
+    def __init__(self, text: str, *, field: str, roots: tuple[str, ...]) -> None:
+        self.text, self.field, self.roots = text, field, roots
+        self.example = "steps.fetch.result" if "steps" in roots else f"{roots[0]}.status"
         if not isinstance(text, str) or not text.strip():
-            raise self.error(0, "it is empty", fix="steps.fetch.result.count > 0")
+            raise self.error(0, "it is empty", fix=f"{self.example}.count > 0")
         if len(text) > MAX_EXPRESSION_LENGTH:
             raise self.error(
                 MAX_EXPRESSION_LENGTH,
@@ -99,7 +106,7 @@ class _Parser:
             f"{why}, at position {position + 1} of {str(self.text)[:80]!r}",
             field=self.field,
             value=str(self.text)[:80],
-            rule="paths, values, comparisons, in, and, or, not, parentheses",
+            rule="paths, values, comparisons, in, and, or, not, parentheses, functions",
             fix=fix,
         )
 
@@ -166,8 +173,23 @@ class _Parser:
             return self.parse_list(depth + 1)
         token = self.token
         if token.kind == "name" and token.text not in _KEYWORDS:
+            if self.tokens[self.at + 1].text == "(":
+                return self.parse_call(depth)
             return self.parse_path_value()
         return LiteralValue(self.parse_literal())
+
+    def parse_call(self, depth: int) -> Expression:
+        token = self.token
+        known = [*FUNCTIONS, *(["changed"] if SEEN in self.roots else [])]
+        if token.text not in known:
+            raise self.error(
+                token.position, f"{token.text!r} is no function", fix=f"one of {', '.join(known)}"
+            )
+        self.at += 2
+        is_changed = token.text == "changed"
+        argument = self.parse_path_value() if is_changed else self.parse_or(depth + 1)
+        self.expect(")")
+        return FunctionCall(token.text, argument)
 
     def parse_list(self, depth: int) -> Expression:
         items: list[Expression] = []
@@ -193,9 +215,7 @@ class _Parser:
         if token.kind == "name" and token.text in _CONSTANTS:
             return _CONSTANTS[token.text]
         seen = "the end" if token.kind == "end" else repr(token.text)
-        raise self.error(
-            token.position, f"a value is missing before {seen}", fix="steps.fetch.result.count > 0"
-        )
+        raise self.error(token.position, f"a value is missing before {seen}", fix=f"{self.example}.count > 0")
 
     def parse_number(self, token: _Token) -> int | float:
         if not set(token.text) & set(".eE"):
@@ -217,9 +237,10 @@ class _Parser:
 
     def parse_path_value(self) -> ValuePath:
         token = self.token
-        if token.kind != "name" or token.text not in ROOTS:
-            fix = f"steps.{token.text}.result" if token.kind == "name" else "steps.fetch.result"
-            raise self.error(token.position, f"a path begins with {', '.join(ROOTS)}", fix=fix)
+        if token.kind != "name" or token.text not in self.roots:
+            is_step = token.kind == "name" and "steps" in self.roots
+            fix = f"steps.{token.text}.result" if is_step else self.example
+            raise self.error(token.position, f"a path begins with {', '.join(self.roots)}", fix=fix)
         self.at += 1
         segments: list[Segment] = [token.text]
         while operator := self.accept(".", "["):
@@ -230,7 +251,7 @@ class _Parser:
         token = self.token
         if token.kind != "name":
             raise self.error(
-                token.position, "a name is missing after '.'", fix='steps.fetch.result, or ["any text"]'
+                token.position, "a name is missing after '.'", fix=f'{self.example}, or ["any text"]'
             )
         self.at += 1
         return token.text
