@@ -14,7 +14,7 @@ from tests.operations.harness import OperationsHarness
 from timewright.errors import InvalidInput
 from timewright.interfaces.cli.data_input import read_data, read_data_or_text, read_file
 from timewright.interfaces.cli.fields import options_of
-from timewright.interfaces.cli.options import request_of
+from timewright.interfaces.cli.options import requests_of
 from timewright.operations import operations
 
 
@@ -250,4 +250,4 @@ def test_a_command_needs_the_shell_option(harness: OperationsHarness) -> None:
 def test_options_that_are_not_given_are_not_in_the_request() -> None:
     for one in operations:
         nothing = {option.key: () if option.repeatable else None for option in options_of(one)}
-        assert request_of(one, nothing) == {}
+        assert requests_of(one, nothing) == [{}]

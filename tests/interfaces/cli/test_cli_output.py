@@ -117,9 +117,10 @@ def test_json_and_yaml_are_exact_with_escaped_invisible_characters(
     harness: OperationsHarness, output: str
 ) -> None:
     harness.ask("schedule create", name="evil", every="5s", note=f"häßlich {EVIL}")
-    said = invoke(harness, "schedule", "get", "evil", "-o", output)
+    harness.ask("schedule run", schedule="evil", reason=f"häßlich {EVIL}")
+    said = invoke(harness, "audit", "list", "-o", output)
     read = json.loads if output == "json" else yaml.safe_load
-    assert read(said.out) == harness.ask("schedule get", schedule="evil")
+    assert read(said.out) == harness.ask("audit list")
     assert not set(said.out) & set("\x1b\u202e\u2066")
 
 
@@ -184,3 +185,56 @@ def test_an_unreadable_row_is_reported_as_a_note(harness: OperationsHarness) -> 
     assert "orders-poll" not in said.out
     assert "nightly-report" in said.out
     assert f"note: orders-poll is unreadable ({bad})" in said.err
+
+
+RICH: tuple[dict[str, Any], ...] = (
+    {"name": "plain", "every": "5m", "note": "hello"},
+    {
+        "name": "report: weekly",
+        "cron": "30 3 * * 1-5",
+        "zone": "Europe/Berlin",
+        "http": {"url": "https://example.com/hook", "method": "POST", "body": {"on": "yes", "at": "1:30"}},
+        "retry": {"max_attempts": 4},
+        "catch_up": "all",
+        "metadata": {"text": EVIL},
+    },
+    {"name": "job", "preset": "routine", "every": "1h", "call": {"name": "job", "args": {"n": 1}}},
+    {"name": "after-job", "after": "job", "on": "success", "delay": "5m", "shell": ["true", "it's"]},
+)
+
+
+def test_a_schedule_as_yaml_put_again_changes_nothing(harness: OperationsHarness) -> None:
+    for draft in RICH:
+        harness.ask("schedule create", **draft)
+        printed = invoke(harness, "schedule", "get", draft["name"], "-o", "yaml")
+        put = invoke(harness, "schedule", "put", "--file", "-", "-o", "json", stdin=printed.out)
+        assert (put.code, put.data["change"]) == (0, "unchanged"), put.err
+    assert not set(printed.out) & set("\x1b\u202e\u2066")
+
+
+def test_a_list_of_schedules_as_yaml_is_put_into_another_store_as_it_was(harness: OperationsHarness) -> None:
+    for draft in RICH:
+        harness.ask("schedule create", **draft)
+    printed = invoke(harness, "schedule", "list", "-o", "yaml").out
+    for draft in reversed(RICH):
+        harness.ask("schedule archive", schedule=draft["name"])
+    assert invoke(harness, "schedule", "put", "--file", "-", stdin=printed).code == 0
+    assert invoke(harness, "schedule", "list", "-o", "yaml").out == printed
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("schedules: [{name: good, every: 1h, note: x}, {name: bad, every: 1h}]", "target"),
+        ("schedules: [{name: good, every: 1h, note: x}]\nqueues: []", "also has 'queues'"),
+        ("[{name: good, every: 1h, note: x}, 7]", "something other than a mapping"),
+        ("[{name: good, every: 1h, note: x}, {name: good, every: 2h, note: x}]", "'good' twice"),
+    ],
+)
+def test_a_file_of_schedules_with_one_mistake_writes_nothing(
+    harness: OperationsHarness, text: str, message: str
+) -> None:
+    said = invoke(harness, "schedule", "put", "--file", "-", stdin=text)
+    assert said.code == 1
+    assert message in " ".join(said.err.split())
+    assert "good" not in [one["name"] for one in harness.ask("schedule list")["schedules"]]

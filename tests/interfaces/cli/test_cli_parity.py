@@ -100,7 +100,11 @@ def test_every_answer_fits_narrow_and_wide_terminals(
             assert [line for line in said.lines if display_width(line) > width] == []
 
 
-@pytest.mark.parametrize("one", EVERY)
+# As YAML these print what `schedule put --file` reads.
+AS_PUT = ("schedule get", "schedule list")
+
+
+@pytest.mark.parametrize("one", [one for one in EVERY if one.id not in AS_PUT])
 def test_every_answer_as_yaml_equals_the_json(harness: OperationsHarness, one: Operation[Any]) -> None:
     said = invoke(harness, *command_words(one, one.examples[0]), "-o", "yaml")
     assert yaml.safe_load(said.out) == json.loads(json.dumps(one(sample_harness().context, one.examples[0])))

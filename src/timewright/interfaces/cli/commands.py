@@ -19,7 +19,7 @@ from timewright.interfaces.cli.data_input import read_texts
 from timewright.interfaces.cli.fields import OptionField, options_of, subject_of
 from timewright.interfaces.cli.options import (
     command_words,
-    request_of,
+    requests_of,
     takes_command,
     takes_files,
     takes_text,
@@ -27,6 +27,7 @@ from timewright.interfaces.cli.options import (
 from timewright.interfaces.cli.output.doctor import exit_code_for, findings_page, pending_migrations
 from timewright.interfaces.cli.output.table import current_screen
 from timewright.interfaces.cli.output.times import local_zone, parse_instant_or_none, today_at
+from timewright.interfaces.cli.schedule_files import AS_DEFINITIONS, definitions_in, perform_all
 from timewright.interfaces.cli.session import Session, serialize
 from timewright.interfaces.cli.time_input import resolve_instants
 from timewright.operations import Operation, OperationContext, operations
@@ -189,6 +190,11 @@ def print_answer(
     """Print an answer in the requested format."""
     from timewright.interfaces.cli.output.render import answer_lines, answer_names, answer_notes
 
+    if session.output == "yaml" and operation.name in AS_DEFINITIONS:
+        session.print([serialize(definitions_in(operation, answer, context), "yaml")])
+        for note in answer_notes(operation, answer, context.settings):
+            session.print_note(note)
+        return
     if session.output != "table":
         session.print([serialize(answer, session.output)])
         return
@@ -216,7 +222,7 @@ def _callback_of(operation: Operation[Any]) -> Callable[..., int]:
             if values["text"] is not None:
                 raise click.UsageError("the text is given twice, as an argument and with --text")
             values["text"] = values["text_argument"]
-        request = request_of(operation, values)
+        request, *more = requests_of(operation, values)
         if values.get("paths"):
             request["files"] = {**request.get("files", {}), **read_texts(values["paths"])}
         request |= _prompt_for_secrets(operation, request)
@@ -232,12 +238,12 @@ def _callback_of(operation: Operation[Any]) -> Callable[..., int]:
                 _follow(session, operation, context, request)
                 return 0
             answer = _explain_local_time(operation, context, request)
-            if answer is None:
-                answer = operation(context, request)
-            print_answer(session, operation, answer, context)
+            answers = [answer] if answer is not None else perform_all(operation, context, [request, *more])
+            for answer in answers:
+                print_answer(session, operation, answer, context)
             if request.get("dry_run") and session.output == "table":
                 session.print_note("note: dry run, nothing was written")
-        return exit_code_for(operation.name, answer)
+        return max(exit_code_for(operation.name, one) for one in answers)
 
     return perform
 

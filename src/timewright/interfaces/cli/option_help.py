@@ -31,6 +31,7 @@ OPTION_HELP: dict[str, str] = {
     "export owner": "Only definitions of this owner, such as file:ops or app:payments.",
     "diff owner": "Only definitions of this owner, such as file:ops or app:payments.",
     "kinds": "Only definitions of this kind.",
+    "export schedules": "Only this schedule, also if a program declares it.",
     "pause until": "Resume at this instant.",
     "force": "Run even if another run of the schedule is in progress.",
     "schedule create force": "Create it even if another schedule does the same (for agents).",

@@ -22,14 +22,23 @@ from timewright.interfaces.cli.data_input import (
     read_text,
 )
 from timewright.interfaces.cli.fields import OptionField, model_of, options_of, subject_of
+from timewright.interfaces.cli.schedule_files import read_schedules
 from timewright.operations import Operation
 
 
-def request_of(operation: Operation[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request of the given options and arguments."""
-    payload: dict[str, Any] = {}
+def requests_of(operation: Operation[Any], values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the requests of the given options and arguments: one, or one for each schedule of a file."""
+    if values.get("file") and operation.name == "schedule put":
+        return [_request_of(operation, values, one) for one in read_schedules(values["file"])]
     if values.get("file") and "file" not in operation.request_type.__struct_fields__:
-        payload.update(read_file(values["file"]))
+        return [_request_of(operation, values, read_file(values["file"]))]
+    return [_request_of(operation, values, {})]
+
+
+def _request_of(
+    operation: Operation[Any], values: Mapping[str, Any], in_file: Mapping[str, Any]
+) -> dict[str, Any]:
+    payload = dict(in_file)
     subject = subject_of(operation)
     for field in (subject, *options_of(operation)) if subject is not None else options_of(operation):
         given = values.get(field.key)

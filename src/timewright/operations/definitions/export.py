@@ -18,8 +18,9 @@ from timewright.operations.definitions.apply import FieldChange, FileOptions, ch
 from timewright.operations.definitions.objects import OBJECT_KINDS
 from timewright.operations.definitions.plan import Files, make_plan, read_files
 from timewright.operations.definitions.schedules import SCHEDULE, UNNAMED_APP
+from timewright.operations.lookup import find_schedule
 from timewright.operations.non_blocking import check_may_block
-from timewright.operations.registry import OperationRequest, operations
+from timewright.operations.registry import ObjectName, OperationRequest, operations
 from timewright.ports import ScheduleFilter, Transaction
 from timewright.ports.schedules import ScheduleHead
 
@@ -29,10 +30,14 @@ _NOT_EXPORTED = (ScheduleState.ARCHIVED, ScheduleState.FINISHED)
 
 
 class ExportDefinitions(OperationRequest, frozen=True, kw_only=True):
-    """Which definitions: of one owner, or all that no program or workflow declares; some kinds, or all."""
+    """Which definitions: of one owner, or all that no program or workflow declares; some kinds, or all.
+
+    With `schedules`, these schedules and nothing else, also if a program declares them or they are archived.
+    """
 
     owner: OwnerName = ""
     kinds: tuple[Kind, ...] = ()
+    schedules: Annotated[tuple[ObjectName, ...], Meta(max_length=PAGE_ROWS)] = ()
 
 
 class ExportedFile(Struct, frozen=True, kw_only=True):
@@ -78,6 +83,10 @@ def export_definitions(context: OperationContext, request: ExportDefinitions) ->
 
     def work(tx: Transaction) -> ExportedFile:
         found, left_out = list[Definition](), 0
+        if request.schedules:
+            named = [find_schedule(tx, context.namespace, name).schedule for name in request.schedules]
+            found = [_definition(context, schedule) for schedule in named]
+            return ExportedFile(text=write_definitions(found), definitions=len(found), left_out=0)
         for kind in kinds:
             owned = read_owned(tx, kind, context.namespace)
             for name, fields in _stored_fields(tx, context, kind):
@@ -118,10 +127,10 @@ def show_drift(context: OperationContext, request: ShowDrift) -> DriftReport:
     return context.store.read(work)
 
 
-def definition_of(context: OperationContext, schedule: Schedule) -> dict[str, Any]:
+def _definition(context: OperationContext, schedule: Schedule) -> Definition:
     """Return a schedule as a definition of a file; fields with a default of this installation are written."""
     always = frozenset(context.settings.schedule_defaults)
-    return {"name": schedule.name, **schedule_fields(schedule, always=always)}
+    return Definition(kind="schedule", name=schedule.name, fields=schedule_fields(schedule, always=always))
 
 
 def _stored_fields(
@@ -136,8 +145,7 @@ def _stored_fields(
         page = tx.find_schedules(ScheduleFilter(namespace=context.namespace, limit=PAGE_ROWS, cursor=cursor))
         for record in page.rows:
             if record.progress.state not in _NOT_EXPORTED:
-                fields = definition_of(context, record.schedule)
-                yield fields.pop("name"), fields
+                yield record.schedule.name, _definition(context, record.schedule).fields
         cursor = page.cursor
         if not cursor:
             return
