@@ -35,7 +35,7 @@ async def home(_request: Request) -> PlainTextResponse:
 
 api = scheduler.asgi()
 key = scheduler.keys.create(key="web", role="viewer").token
-web = Starlette(routes=[Route("/", home), Mount("/scheduler", api)], lifespan=api.lifespan)
+web = Starlette(routes=[Route("/", home), Mount("/scheduler", api)], lifespan=scheduler.lifespan)
 
 
 def get(port: int, path: str) -> bytes:

@@ -116,6 +116,9 @@ class Shell:
             "TZ": "UTC",
             "PYTHONUNBUFFERED": "1",
             "HOME": str(folder),
+            # Servers take a free port.
+            "UVICORN_PORT": "0",
+            "GUNICORN_CMD_ARGS": "--bind=127.0.0.1:0",
         }
 
     def stop(self) -> None:

@@ -1,6 +1,8 @@
 // Requests to /api/v1, and the event stream.
 
-export const session = { actor: "", scopes: [], namespaces: [], csrf: "", program: "timewright", store_option: "" };
+export const session = { actor: "", scopes: [], namespaces: [], csrf: "", program: "timewright", store_option: "", sign_in_url: "" };
+// The path below which everything is mounted; empty when it is served alone.
+const root = new URL(import.meta.url).pathname.replace(/(\/v\/[^/]+)?\/[^/]*$/, "");
 let namespace = "";
 
 export class Problem extends Error {
@@ -53,7 +55,7 @@ async function request(method, path, body, headers = {}) {
   }
   let answer;
   try {
-    answer = await (preloaded(method, path) || fetch(path, init));
+    answer = await (preloaded(method, path) || fetch(root + path, init));
   } catch {
     throw new Problem(0, { code: "unreachable", detail: "The server does not respond. This page retries until it is back.", fix: "timewright up" });
   }
@@ -92,7 +94,7 @@ export function subscribeToEvents(onEvent, onConnection) {
   let ended = false;
   const open = () => {
     if (source || ended || document.hidden) return;
-    source = new EventSource("/api/v1/events" + queryString({ namespace }));
+    source = new EventSource(root + "/api/v1/events" + queryString({ namespace }));
     source.onopen = () => onConnection(true);
     source.onerror = () => {
       onConnection(false);

@@ -189,7 +189,7 @@ function navigation() {
   const items = SCREENS.map(([name, text]) => h("li", { key: name }, h("a", { href: `#/${name}`, "aria-current": current.name === name ? "page" : null }, text)));
   return h("nav", { class: "side", "aria-label": "Screens" }, h("a", { class: "brand", href: "#/overview" }, icon(), "Timewright"),
     h("ul", null, items), can("write") ? h("a", { class: "create", href: "#/create" }, "New schedule") : null,
-    h("div", { class: "who" }, h("span", { class: "name" }, currentUser().actor || "…"), h("span", { class: "mute" }, can("write") ? "editor" : can("trigger") ? "operator" : "viewer", " · ", h("button", { type: "button", class: "plain", onclick: signOut }, "sign out")),
+    h("div", { class: "who" }, h("span", { class: "name" }, currentUser().actor || "…"), h("span", { class: "mute" }, can("write") ? "editor" : can("trigger") ? "operator" : "viewer", currentUser().sign_in_url ? null : [" · ", h("button", { type: "button", class: "plain", onclick: signOut }, "sign out")]),
       namespaces.length > 1 ? h("label", null, h("span", { class: "hidden" }, "namespace"), h("select", { name: "namespace", value: currentNamespace() || "default", onchange: (e) => { location.hash = `#/overview?namespace=${encodeURIComponent(e.target.value)}`; } }, namespaces.map((name) => h("option", { value: name, selected: name === (currentNamespace() || "default") }, name)))) : currentNamespace() ? h("span", { class: "mute" }, `in ${currentNamespace()}`) : null));
 }
 
@@ -211,6 +211,8 @@ function showSignIn(title) {
     location.assign(`${location.pathname}?key=${key}${location.hash}`);
   };
   document.title = `${title} · Timewright`;
+  const page = currentUser().sign_in_url;
+  if (page) return void replace(document.getElementById("app"), h("main", { id: "main", class: "closed", tabindex: "-1" }, h("h1", null, title), h("p", null, h("a", { href: page }, "Sign in again"))));
   replace(document.getElementById("app"), h("main", { id: "main", class: "closed", tabindex: "-1" }, h("h1", null, title), h("p", null, "Run this command for a new sign-in link. Each link works once."), commandBlock("timewright dashboard"),
     h("form", { class: "filters", onsubmit: signIn }, h("label", null, h("span", null, "Sign-in link"), h("input", { name: "link", required: true, autocomplete: "off" })), h("button", { type: "submit", class: "main" }, "sign in"))));
 }

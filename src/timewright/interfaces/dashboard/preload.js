@@ -27,11 +27,12 @@
   };
   const [modules = [], data = []] = screens[inner.length ? `${name}/` : name] || [];
   const headers = { accept: "application/json", ...(namespace && namespace !== "default" ? { "timewright-namespace": namespace } : {}) };
-  const request = (url) => { const answer = fetch(url, { headers, credentials: "same-origin" }); answer.catch(() => {}); return [url, answer]; };
+  const base = document.currentScript.src.replace(/[^/]*$/, "");
+  const root = new URL(base).pathname.replace(/(\/v\/[^/]+)?\/$/, "");
+  const request = (url) => { const answer = fetch(root + url, { headers, credentials: "same-origin" }); answer.catch(() => {}); return [url, answer]; };
   // A filter changes the requests, so data is only preloaded for a screen without filters.
   const wanted = [...params].length ? [] : data.map((part) => `/api/v1/${part}`);
   window.preloaded = { namespace: headers["timewright-namespace"] || "", answers: new Map([...wanted, "/session"].map(request)) };
-  const base = document.currentScript.src.replace(/[^/]*$/, "");
   for (const module of modules) {
     const link = document.createElement("link");
     Object.assign(link, { rel: "modulepreload", href: base + module });

@@ -12,6 +12,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from timewright import interfaces
 from timewright.errors import TimewrightError, Unauthorized
 from timewright.interfaces.http.api.operation_handler import operation_handlers
 from timewright.interfaces.http.api.operation_routes import API_PREFIX
@@ -40,6 +41,7 @@ from timewright.operations.non_blocking import non_blocking_reader
 from timewright.ports.nonblocking import WouldBlock
 
 MAX_THREADS = 32
+DASHBOARD_FOLDER = Path(interfaces.__file__).parent / "dashboard"
 MAX_HEADERS = 100
 HTTP_VERSIONS = ("1.0", "1.1", "2", "3")
 PUBLIC_PATH = ("healthz",)
@@ -62,6 +64,7 @@ class HttpApp:
         engine_health: EngineHealth | None = None,
         metrics: Callable[[], str] | None = None,
         dashboard: Path | None = None,
+        sign_in_url: str = "",
         secure: bool = False,
         command: tuple[str, str | None] = ("timewright", None),
         monotonic: Callable[[], float] = time.monotonic,
@@ -74,7 +77,7 @@ class HttpApp:
         self._threads = RequestThreadPool(MAX_THREADS)
         self._concurrency = ConcurrencyLimit()
         self._probes = Probes(self._threads, engine_health=engine_health, metrics=metrics)
-        self._pages = Pages(dashboard, self._threads, secure=secure, command=command)
+        self._pages = Pages(dashboard, self._threads, secure=secure, command=command, sign_in_url=sign_in_url)
         self._mcp = McpEndpoint()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -6,10 +6,10 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from timewright.interfaces.python.checks import schedule_name, unknown_attribute
 from timewright.interfaces.python.events import EventDecorators
@@ -25,7 +25,7 @@ from timewright.interfaces.python.results import (
 from timewright.interfaces.python.scheduler import Scheduler
 
 if TYPE_CHECKING:
-    from timewright.interfaces.http.mounted_app import MountedApp
+    from timewright.interfaces.http.mounted_app import MountedApp, MountOptions
 
 
 class AsyncScheduler(AsyncResources, EventDecorators):
@@ -110,9 +110,16 @@ class AsyncScheduler(AsyncResources, EventDecorators):
                 loop.remove_signal_handler(number)
             await self.stop()
 
-    def asgi(self, **options: Any) -> MountedApp:
-        """Return the HTTP API as an ASGI application, to serve alone or to mount in another one."""
-        return self.scheduler.asgi(before_start=self._use_running_loop, **options)
+    @asynccontextmanager
+    async def lifespan(self, _web: Any = None) -> AsyncIterator[None]:
+        """Start and stop with a web application: `FastAPI(lifespan=app.lifespan)`."""
+        self._use_running_loop()
+        async with self.scheduler.lifespan():
+            yield
+
+    def asgi(self, **options: Unpack[MountOptions]) -> MountedApp:
+        """Return the dashboard and the HTTP API as an ASGI application; see `Scheduler.asgi`."""
+        return self.scheduler._mount(self.lifespan, options)  # noqa: SLF001 - the same scheduler
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -6,6 +6,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -40,12 +41,29 @@ class RegisteredFunction(Struct, frozen=True, kw_only=True):
     isolation: Isolation = "inherit"
     entry_point: str = ""
     """The entry point of an installed package that provides it, as `module:name`."""
+    around: Callable[[], AbstractContextManager[object]] | None = None
+    """Makes what each call runs inside of, such as the context of a web framework."""
 
     def invoke(self, context: Context | None, args: dict[str, Any]) -> Any:
         """Call the function, with the context if it takes one."""
-        if self.signature.takes_context:
-            return self.function(context, **args)
-        return self.function(**args)
+        if self.around is None:
+            return self._call(context, args)
+        if self.is_async:
+            return self._call_around(self.around, context, args)
+        with self.around():
+            return self._call(context, args)
+
+    def _call(self, context: Context | None, args: dict[str, Any]) -> Any:
+        return self.function(context, **args) if self.signature.takes_context else self.function(**args)
+
+    async def _call_around(
+        self,
+        around: Callable[[], AbstractContextManager[object]],
+        context: Context | None,
+        args: dict[str, Any],
+    ) -> Any:
+        with around():
+            return await self._call(context, args)
 
     def import_reference(self) -> str:
         """The `module:name` from which a worker process imports it, or an error why it cannot."""
@@ -78,6 +96,8 @@ class FunctionRegistry:
         self._functions: dict[str, RegisteredFunction] = {}
         self._load_lock = threading.RLock()
         self._is_loaded = False
+        self.around: Callable[[], AbstractContextManager[object]] | None = None
+        """What each call of a function that is registered from now on runs inside of."""
         self.version = 0
         """Rises with every function that is registered."""
 
@@ -130,6 +150,7 @@ class FunctionRegistry:
             is_async=is_async(function),
             isolation=_checked_isolation(isolation),
             entry_point=entry_point,
+            around=self.around,
         )
         if args is not None:
             _check_fit(registered, args, field="args")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 
-from timewright import interfaces
 from timewright.errors import Conflict, NotAllowed
 from timewright.interfaces.cli.process.server_file import (
     RunningServer,
@@ -17,7 +15,7 @@ from timewright.interfaces.cli.process.server_file import (
 )
 from timewright.interfaces.cli.session import Session
 from timewright.interfaces.http.addresses import WILDCARD_ADDRESSES, own_addresses
-from timewright.interfaces.http.app import HttpApp
+from timewright.interfaces.http.app import DASHBOARD_FOLDER, HttpApp
 from timewright.interfaces.http.endpoints.events import EventHub
 from timewright.interfaces.http.requests.host_origin import LOOPBACK, HostOriginCheck
 from timewright.interfaces.http.server import ServerThread
@@ -27,8 +25,6 @@ from timewright.operations.access.authentication import authenticate, require_au
 from timewright.operations.access.local_key import ensure_local_key
 from timewright.settings import Settings, is_loopback
 from timewright.wiring import Instance, check_remote_key, private_file
-
-DASHBOARD_FOLDER = Path(interfaces.__file__).parent / "dashboard"
 
 DEFAULT_PORT = Settings().port
 

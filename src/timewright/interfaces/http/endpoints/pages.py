@@ -108,7 +108,9 @@ class Pages:
         *,
         secure: bool = False,
         command: tuple[str, str | None] = ("timewright", None),
+        sign_in_url: str = "",
     ) -> None:
+        self._sign_in_url = sign_in_url
         self._secure = secure
         self._command = command
         self._threads = threads
@@ -150,6 +152,8 @@ class Pages:
 
     def login_required(self, _request: HttpRequest) -> Response:
         """Return the page for a browser without a session."""
+        if self._sign_in_url:
+            return Response(status_code=303, headers={"location": self._sign_in_url})
         return _html_page(_LOGIN_REQUIRED, status=401)
 
     async def session(self, request: HttpRequest) -> Response:
@@ -163,6 +167,7 @@ class Pages:
             "csrf": token,
             "program": self._command[0],
             "store_option": self._command[1],
+            "sign_in_url": self._sign_in_url,
         }
         return Response(msgspec.json.encode(data), media_type="application/json")
 

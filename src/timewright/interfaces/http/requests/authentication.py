@@ -36,7 +36,7 @@ from timewright.ports.nonblocking import WouldBlock
 
 _BEARER = re.compile(r"bearer ([!-~]{1,8192})", re.IGNORECASE)
 _BASIC = re.compile(rb"basic ([A-Za-z0-9+/=]{1,8192})", re.IGNORECASE)
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 FEED_PATH = ("feed.ics",)
 
 # Only failed keys are charged, so failed attempts of one client do not lock out others with valid keys.
@@ -60,7 +60,7 @@ def authenticate_by_key_or_session(request: HttpRequest) -> Caller:
     if session is None:
         raise unauthorized_error()
     caller = caller_from_session(request.context, session, now=request.context.now())
-    if request.method not in _SAFE and not has_csrf_token(
+    if request.method not in SAFE_METHODS and not has_csrf_token(
         request.context, session, request.headers.get(CSRF_HEADER)
     ):
         raise HttpProblem(
