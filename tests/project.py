@@ -16,6 +16,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 
+GUIDE_BLOCK = re.compile(r'^```(\w+)(?: title="([\w./-]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _ARROW = re.compile(r"# → (.*)$")
 

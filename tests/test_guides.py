@@ -21,10 +21,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.project import DOCS, ROOT
+from tests.project import DOCS, GUIDE_BLOCK, ROOT
 
 PAGES = [ROOT / "README.md", DOCS / "tutorial.md", *sorted(DOCS.glob("how-to/*.md"))]
-BLOCK = re.compile(r'^```(\w+)(?: title="([\w./-]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 WAIT_S = 60.0
 
 
@@ -176,7 +175,7 @@ def test_the_commands_of_a_guide_run_and_print_what_the_page_shows(page: Path, t
     shell = Shell(tmp_path)
     with ExitStack() as after:
         after.callback(shell.stop)
-        for kind, title, text in BLOCK.findall(page.read_text(encoding="utf-8")):
+        for kind, title, text in GUIDE_BLOCK.findall(page.read_text(encoding="utf-8")):
             if title:
                 path = tmp_path / title
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,8 +24,8 @@ def run_command(arguments: Sequence[str], *, app: str, store: str) -> int:
 
 def import_path(scheduler: object) -> str:
     """Return `module:name` of a scheduler, by which worker processes import it."""
-    for module, names in [(name, vars(found)) for name, found in list(sys.modules.items()) if found]:
-        for name, value in list(names.items()):
+    for module, found in list(sys.modules.items()):
+        for name, value in list(getattr(found, "__dict__", {}).items()):
             if value is scheduler and module != "__main__":
                 return f"{module}:{name}"
     raise InvalidInput(

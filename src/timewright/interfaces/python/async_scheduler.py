@@ -119,7 +119,7 @@ class AsyncScheduler(AsyncResources, EventDecorators):
 
     def asgi(self, **options: Unpack[MountOptions]) -> MountedApp:
         """Return the dashboard and the HTTP API as an ASGI application; see `Scheduler.asgi`."""
-        return self.scheduler._mount(self.lifespan, options)  # noqa: SLF001 - the same scheduler
+        return self.scheduler.mount(self.lifespan, options)
 
     async def __aenter__(self) -> Self:
         await self.start()

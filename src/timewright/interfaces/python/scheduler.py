@@ -48,6 +48,7 @@ from timewright.interfaces.python.results import (
     timeout_seconds,
 )
 from timewright.interfaces.python.stop_signal import StopSignal, stop_at_exit, stop_previous
+from timewright.interfaces.python.web import WebMethods
 from timewright.operations import operations
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.definitions.programs import EditRule, save_declarations
@@ -67,9 +68,7 @@ from timewright.wiring import (
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from contextlib import AbstractAsyncContextManager
 
-    from timewright.interfaces.http.mounted_app import MountedApp, MountOptions
     from timewright.interfaces.python.resource_methods import ScheduleFields
 
 _LOGGER = logging.getLogger("timewright")
@@ -77,7 +76,7 @@ _LOGGER = logging.getLogger("timewright")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Scheduler(Resources, EventDecorators):
+class Scheduler(Resources, EventDecorators, WebMethods):
     """A scheduler that runs inside this process, without a server.
 
     Declared schedules belong to the program `name`. With `declares_all`, what no live instance of the program
@@ -117,7 +116,6 @@ class Scheduler(Resources, EventDecorators):
         self._event_loop: AbstractEventLoop | None = None
         self._inherited: list[Instance | None] = []
         self._stop_callbacks: list[Callable[[], object]] = []
-        self._end_streams: list[Callable[[], None]] = []
         self._reset_process_state()
         if not self._host:
             self._open()
@@ -300,31 +298,6 @@ class Scheduler(Resources, EventDecorators):
             for number, handler in previous.items():
                 signal.signal(number, handler)
             self.stop()
-
-    def lifespan(self, _web: Any = None) -> AbstractAsyncContextManager[None]:
-        """Start and stop with a web application: `FastAPI(lifespan=app.lifespan)`."""
-        from timewright.interfaces.python.lifespan import run_lifespan
-
-        return run_lifespan(self.start, self.stop, self._end_streams)
-
-    def asgi(self, **options: Unpack[MountOptions]) -> MountedApp:
-        """Return the dashboard and the HTTP API as an ASGI application, to serve alone or to mount.
-
-        Mounted, it needs `lifespan=app.lifespan` in the application around it. `sign_in` is called with each
-        request and returns who sent it, for example `("anna", "operator")`, or None; a page that nobody is
-        signed in for leads to `sign_in_url`. `hosts` are the names that the application is reached by.
-        """
-        return self._mount(self.lifespan, options)
-
-    def _mount(
-        self, lifespan: Callable[[], AbstractAsyncContextManager[None]], options: MountOptions
-    ) -> MountedApp:
-        from timewright.interfaces.http.mounted_app import MountedApp
-
-        context = replace(self._context(), system_zone="")  # its callers may be on other machines
-        mounted = MountedApp(self.instance, context, lifespan=lifespan, **options)
-        self._end_streams.append(mounted.end_streams)
-        return mounted
 
     def on_stop(self, callback: Callable[[], object]) -> None:
         """Call `callback` after the scheduler has stopped, in the thread that stopped it."""
