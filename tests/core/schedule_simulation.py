@@ -23,9 +23,9 @@ from timewright.core.run.admission import (
     Verdict,
     admit,
     admit_general,
-    resume_progress,
 )
 from timewright.core.schedule.governor import plan_next
+from timewright.core.schedule.pauses import resume_progress
 from timewright.core.schedule.schedule import (
     Schedule,
     ScheduleProgress,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -350,3 +351,78 @@ class TestWhatTheModelFound:
         bench.advance("7m")
 
         assert fates(bench) == [*all_of(minutes(1, 5), "paused"), *all_of(minutes(6, 7), "succeeded")]
+
+
+class TestAHintDuringAPause:
+    """Rulings 1 and 2: instants of the pause before the hint are the trigger's, and have a row each."""
+
+    @pytest.mark.parametrize(
+        ("pause", "fields"),
+        [
+            ("schedule pause", {}),
+            ("schedule pause", {"until": at("12:35:00")}),
+            ("hint pause", {"until": at("12:35:00")}),
+        ],
+        ids=["until it is resumed", "until an instant", "hinted"],
+    )
+    @pytest.mark.parametrize("ttl", ["2m", "1h"], ids=["expires during the pause", "outlasts it"])
+    def test_an_interval_hint_leaves_no_instant_of_the_pause_before_it_without_a_row(
+        self, pause: str, fields: dict[str, Any], ttl: str
+    ) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", note="x", every="10m", adaptive=True)
+        bench.advance("5m")
+        bench.call(pause, schedule="j", **fields)
+        bench.advance("20m")
+
+        bench.call("hint interval", schedule="j", interval="2m", ttl=ttl)
+        bench.advance("10m")
+        if not fields:
+            bench.call("schedule resume", schedule="j")
+        bench.advance("2m")
+
+        before = all_of([at("12:10:00"), at("12:20:00")], "paused")
+        then = (at("12:30:00"), "paused") if ttl == "2m" else (at("12:37:00"), "succeeded")
+        assert fates(bench) == [*before, then]
+        assert alarms(bench) == []
+
+    def test_the_pause_goes_on_after_the_hint_as_it_was(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", note="x", every="10m", adaptive=True)
+        bench.call("schedule pause", schedule="j", until=at("12:35:00"), reason="maintenance")
+        bench.advance("20m")
+
+        bench.call("hint interval", schedule="j", interval="2m", ttl="5m")
+
+        shown = bench.progress("j")
+        assert (shown.state, shown.reason, shown.paused_at) == ("paused", "maintenance", at("12:00:00"))
+        assert (shown.next_at, shown.source) == (at("12:35:00"), "paused")
+
+
+class TestJitterToBothSides:
+    """§3.5: jitter moves the start of an occurrence, never the distance between planned instants."""
+
+    def test_an_interval_hint_shorter_than_the_jitter_keeps_its_interval(self) -> None:
+        bench = Bench()
+        jitter = {"jitter": "1m", "jitter_side": "both"}
+        bench.call(
+            "schedule create", name="j", note="x", every="1h", adaptive=True, overlap="allow", **jitter
+        )
+        bench.call("hint interval", schedule="j", interval="10s", ttl="5m")
+
+        bench.advance("4m")
+
+        planned = [run.planned_at for run in bench.runs("j")]
+        assert len(planned) == 30
+        assert {(b - a).total_seconds() for a, b in pairwise(planned)} == {10}
+        assert alarms(bench) == []
+
+    def test_an_interval_from_now_that_is_shorter_than_the_jitter_is_kept(self) -> None:
+        bench = Bench()
+        jitter = {"jitter": "1m", "jitter_side": "both"}
+        bench.call("schedule create", name="j", note="x", every="10s", align="now", overlap="allow", **jitter)
+
+        bench.advance("4m")
+
+        planned = [run.planned_at for run in bench.runs("j")]
+        assert {(b - a).total_seconds() for a, b in pairwise(planned)} == {10}

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from timewright.core.facts import Fact, ScheduleChanged
 from timewright.core.moments import check_storable, format_instant
-from timewright.core.run.admission import resume_progress
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.hints import IntervalHint
+from timewright.core.schedule.pauses import resume_progress
 from timewright.core.schedule.schedule import (
     Schedule,
     ScheduleEvent,

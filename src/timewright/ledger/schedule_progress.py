@@ -8,11 +8,17 @@ from msgspec.structs import replace
 
 from timewright.core.calendars import check_calendar_rule
 from timewright.core.moments import format_duration, format_instant
-from timewright.core.policies.policies import JitterSide
 from timewright.core.recurrence.triggers import After, Manual
 from timewright.core.run.admission import InFlightCounts
 from timewright.core.schedule.decision import Decision, Source
-from timewright.core.schedule.governor import is_trigger_only, last_base, pause_end, plan_next, pull_forward
+from timewright.core.schedule.governor import (
+    is_trigger_only,
+    last_base,
+    max_early,
+    pause_end,
+    plan_next,
+    pull_forward,
+)
 from timewright.core.schedule.hints import Hints, IntervalHint, OneShotHint, PauseHint
 from timewright.core.schedule.schedule import (
     Schedule,
@@ -124,14 +130,9 @@ def _cursor_of_new_plan(record: ScheduleRecord, schedule: Schedule, *, now: date
 
     The cursor lies behind those occurrences; the new plan may have others before it.
     """
-    is_ahead = record.progress.cursor > now + _max_early(record.schedule)
+    is_ahead = record.progress.cursor > now + max_early(record.schedule)
     differs = any(getattr(schedule, field) != getattr(record.schedule, field) for field in _PLAN_FIELDS)
     return max(now, initial_progress(schedule).cursor) if is_ahead and differs else None
-
-
-def _max_early(schedule: Schedule) -> timedelta:
-    """How long before its instant an occurrence may be admitted, because of jitter."""
-    return schedule.jitter if schedule.jitter_side is JitterSide.BOTH else timedelta(0)
 
 
 def progress_when_paused(
@@ -261,7 +262,9 @@ def _add_hint(hints: Hints, request: HintRequest, *, now: datetime) -> Hints:
     """Add a hint with the time it was made: instants that came due before it still need their rows."""
     made_at = request.created_at or now
     if isinstance(request, IntervalHint):
-        return replace(hints, interval=replace(request, created_at=made_at))
+        last = hints.interval if hints.interval and hints.interval.expires_at >= made_at else None
+        since = last.since or last.created_at if last is not None else None
+        return replace(hints, interval=replace(request, created_at=made_at, since=since))
     if isinstance(request, OneShotHint):
         return replace(hints, one_shot=replace(request, created_at=made_at))
     # A pause that follows another without a gap continues it.

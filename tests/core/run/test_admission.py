@@ -39,13 +39,13 @@ from timewright.core.run.admission import (
     admit,
     admit_general,
     admit_on_time,
-    resume_progress,
 )
 from timewright.core.run.run import Reason, Run, RunState
 from timewright.core.run.schedule_end import settle_schedule
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.governor import plan_next
 from timewright.core.schedule.hints import Hints, IntervalHint, OneShotHint, PauseHint
+from timewright.core.schedule.pauses import resume_progress
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState, apply_decision
 
 IDLE, BUSY = InFlightCounts(), InFlightCounts(live=1)

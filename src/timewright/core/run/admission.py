@@ -43,6 +43,7 @@ from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.due import (
     MAX_SCANNED,
     DueInstants,
+    due_before,
     find_due,
     is_open_instant,
     replaced_at,
@@ -58,7 +59,6 @@ from timewright.core.schedule.governor import (
     pull_forward,
     restart_interval,
 )
-from timewright.core.schedule.hints import Hints
 from timewright.core.schedule.pauses import NO_PAUSES, Pauses, clear_pauses, unrecorded_pauses
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState, apply_decision
 
@@ -77,7 +77,6 @@ __all__ = [
     "admit_general",
     "admit_on_time",
     "displaced_drops",
-    "resume_progress",
 ]
 
 ALL_EXCLUDED = "calendars exclude every future occurrence"
@@ -122,11 +121,8 @@ def admit_general(
         decision = plan_next(schedule, progress, now=now, calendars=calendars)
         return Admission((), apply_decision(schedule, progress, decision), decision)
     pauses = unrecorded_pauses(progress)
-    is_replaced = pauses.spans and not follows_trigger(schedule, progress, now=now)
-    if is_replaced and replaced_at(schedule, progress) is None:
-        return _admit_after_pause(
-            schedule, progress, pauses, in_flight=in_flight, now=now, calendars=calendars
-        )
+    if pauses.spans and not follows_trigger(schedule, progress, now=now):
+        return _admit_replaced(schedule, progress, pauses, in_flight=in_flight, now=now, calendars=calendars)
     return _admit_due(
         schedule,
         progress,
@@ -138,27 +134,47 @@ def admit_general(
     )
 
 
-def resume_progress(progress: ScheduleProgress, *, now: datetime) -> ScheduleProgress:
-    """Return the progress of a schedule that is resumed: its pause ends now and its failure count is reset.
-
-    The next admission records the occurrences that the pause suppressed. A schedule that was parked or
-    waited for approval had no occurrences meanwhile, so it continues from now.
-    """
-    stopped = progress.state not in (ScheduleState.ACTIVE, ScheduleState.PAUSED)
-    pause = progress.hints.pause
-    hints = replace(progress.hints, pause=replace(pause, until=min(pause.until, now)) if pause else None)
-    return replace(
-        progress,
-        state=ScheduleState.ACTIVE,
-        reason="",
-        failures=0,
-        cursor=max(progress.cursor, now) if stopped else progress.cursor,
-        next_at=None if stopped else progress.next_at,
-        paused_at=None if stopped else progress.paused_at,
-        paused_until=None if stopped or progress.paused_at is None else now,
-        wake_at=now,
-        hints=hints,
+def _admit_replaced(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    pauses: Pauses,
+    *,
+    in_flight: InFlightCounts,
+    now: datetime,
+    calendars: Mapping[str, Calendar],
+) -> Admission:
+    """Decide after a pause what came due before a hint replaced the trigger, then plan by the hint."""
+    replaced = replaced_at(schedule, progress)
+    verdicts: tuple[Verdict, ...] = ()
+    if replaced is not None:
+        due = due_before(schedule, progress, until=min(replaced, now), calendars=calendars)
+        if due.more or progress.source is not Source.PAUSED:
+            return _admit_due(
+                schedule, progress, pauses=pauses, in_flight=in_flight, now=now, calendars=calendars
+            )
+        if due.occurrences or due.displaced:
+            stands = Decision(pauses.last_end, Source.PAUSED)
+            before = _decide_due(
+                schedule,
+                progress,
+                replace(due, following=stands),
+                pauses=pauses,
+                in_flight=in_flight,
+                now=now,
+                calendars=calendars,
+            )
+            if before.more:
+                return before
+            verdicts, after = before.verdicts, before.progress
+            progress = replace(progress, cursor=after.cursor, runs=after.runs, missed=after.missed)
+            in_flight = InFlightCounts(
+                live=in_flight.live + sum(isinstance(verdict, Fire) for verdict in verdicts),
+                held=in_flight.held + sum(isinstance(verdict, Hold | Replace) for verdict in verdicts),
+            )
+    admission = _admit_after_pause(
+        schedule, progress, pauses, in_flight=in_flight, now=now, calendars=calendars
     )
+    return replace(admission, verdicts=verdicts + admission.verdicts)
 
 
 def _admit_after_pause(
@@ -354,14 +370,8 @@ def _advance_progress(
         cursor=max(progress.cursor, cursor),
         runs=progress.runs + runs,
         missed=0 if runs else missed,
-        hints=_without_used(progress.hints, until=max(now, due.last or now) if is_complete else cursor),
+        hints=progress.hints.without_used(until=max(now, due.last or now) if is_complete else cursor),
     )
-
-
-def _without_used(hints: Hints, *, until: datetime) -> Hints:
-    """Return the hints without a one-shot hint whose instant is decided."""
-    is_used = hints.one_shot is not None and hints.one_shot.at <= until
-    return replace(hints, one_shot=None) if is_used else hints
 
 
 def _carry_over(

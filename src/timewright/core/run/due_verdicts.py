@@ -70,7 +70,7 @@ def start_verdicts(
             verdicts.append(
                 result(
                     planned_at=one.planned_at,
-                    fire_at=_fire_at(schedule, one, calendars=calendars),
+                    fire_at=_fire_at(schedule, progress, one, calendars=calendars),
                     source=due.source_of(one.planned_at),
                     trail=trail if decided is None else decided.trail,
                     missed=missed,
@@ -99,7 +99,13 @@ def _fired_by(schedule: Schedule, planned_at: datetime) -> tuple[int, ...]:
     return schedule.trigger.matching_positions(planned_at) if isinstance(schedule.trigger, AnyOf) else ()
 
 
-def _fire_at(schedule: Schedule, one: ChosenOccurrence, *, calendars: Mapping[str, Calendar]) -> datetime:
+def _fire_at(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    one: ChosenOccurrence,
+    *,
+    calendars: Mapping[str, Calendar],
+) -> datetime:
     """Return when it may start: the spread instant, or the planned one plus its jitter."""
     planned_at, trigger = one.planned_at, schedule.trigger
     if not schedule.jitter or one.fire_at != planned_at:
@@ -109,6 +115,9 @@ def _fire_at(schedule: Schedule, one: ChosenOccurrence, *, calendars: Mapping[st
     else:
         following = occurrence_after(trigger, planned_at, rule=schedule.calendar, calendars=calendars)
         before = None if following is None else following.at
+    hint = progress.hints.interval if schedule.adaptive else None
+    if hint is not None and planned_at < hint.expires_at:
+        before = planned_at + hint.interval
     stable = schedule.offset is Offset.STABLE
     return apply_jitter(
         planned_at,

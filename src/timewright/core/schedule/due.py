@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from timewright.core.calendars import Calendar, Occurrence, build_filter, occurrence_after
 from timewright.core.policies.backoff import Steady
-from timewright.core.policies.policies import JitterSide
 from timewright.core.recurrence.triggers import After
 from timewright.core.schedule.decision import Candidate, Decision, Source
 from timewright.core.schedule.governor import (
@@ -19,6 +18,7 @@ from timewright.core.schedule.governor import (
     follows_trigger,
     has_used_max_runs,
     is_requested,
+    max_early,
     plan_step,
 )
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress
@@ -79,13 +79,13 @@ def find_due(
 
     `before_edit` includes displaced instants whose occurrence is not due yet.
     """
-    horizon = now + schedule.jitter if schedule.jitter_side is JitterSide.BOTH else now
+    horizon = now + max_early(schedule)
     if has_used_max_runs(schedule, progress):
         return DueInstants(())
     if not follows_trigger(schedule, progress, now=now):
         replaced = replaced_at(schedule, progress)
         if replaced is not None:
-            return _due_before(schedule, progress, until=min(replaced, horizon), calendars=calendars)
+            return due_before(schedule, progress, until=min(replaced, horizon), calendars=calendars)
         return _decided_instant(schedule, progress, until=horizon, calendars=calendars)
     has_hints = schedule.adaptive and (progress.hints.interval or progress.hints.one_shot)
     if has_hints or not is_planned_by_trigger(progress):
@@ -186,32 +186,38 @@ def _due_by_trigger(
 
 
 def replaced_at(schedule: Schedule, progress: ScheduleProgress) -> datetime | None:
-    """Return when an interval hint or a cadence replaced the trigger, if its decided instant was due by then.
+    """Return when an interval hint or a cadence replaced the trigger, if instants before it may be undecided.
 
     The trigger's instants up to then are still occurrences. None if there are none.
     """
+    counts_from_run = counts_from_last_start(schedule) or isinstance(schedule.trigger, After)
+    hint = progress.hints.interval if schedule.adaptive else None
+    starts = [hint.since or hint.created_at] if hint is not None else []
+    is_steady = not progress.failures or isinstance(schedule.cadence, Steady)
+    if not is_steady and progress.failures == 1:
+        starts.append(progress.last_finished_at)
+    first = min((start for start in starts if start is not None), default=None)
+    if first is None or first <= progress.cursor or counts_from_run:
+        return None
+    if progress.source is Source.PAUSED and hint is not None and (is_steady or progress.failures == 1):
+        # Nothing was decided during the pause in which the hint was made.
+        return first
     at = progress.next_at
     by_trigger = at is not None and at > progress.cursor and progress.source in _NOT_REPLACED
-    counts_from_run = counts_from_last_start(schedule) or isinstance(schedule.trigger, After)
-    if not by_trigger or counts_from_run or schedule.clamp.min or schedule.clamp.max:
+    if not by_trigger or schedule.clamp.min or schedule.clamp.max:
         return None
     if progress.trail and progress.source is not Source.PAUSED:
         return None
-    starts: list[datetime | None] = []
-    hint = progress.hints.interval if schedule.adaptive else None
-    if hint is not None:
-        starts.append(hint.created_at)
-    if progress.failures == 1 and not isinstance(schedule.cadence, Steady):
-        starts.append(progress.last_finished_at)
-    first = min((start for start in starts if start is not None), default=None)
-    return first if first is not None and at is not None and at <= first else None
+    return first if at is not None and at <= first else None
 
 
-def _due_before(
+def due_before(
     schedule: Schedule, progress: ScheduleProgress, *, until: datetime, calendars: Mapping[str, Calendar]
 ) -> DueInstants:
     """Return the trigger's occurrences up to an instant from which something else decides."""
-    due = list_occurrences(schedule, undecided_after(progress), until, calendars=calendars)
+    after = undecided_after(progress)
+    due = _list_trigger(schedule, progress, after, until=until, calendars=calendars)
+    due = _add_displaced(schedule, progress, due, until=until, calendars=calendars)
     return due if due.more else replace(due, following=None)
 
 
@@ -243,7 +249,7 @@ def _due_with_hints(
             requested.append(Decision(progress.next_at, source, progress.trail))
     if one_shot is not None and one_shot.at < one_shot.expires_at and not schedule.clamp.min:
         requested.append(Decision(one_shot.at, Source.AI_ONESHOT))
-    is_ahead = progress.cursor > now  # because a user skipped occurrences
+    is_ahead = progress.cursor > now + max_early(schedule)  # because a user skipped occurrences
     due = _add_requested(
         schedule, progress, due, requested, until=until, calendars=calendars, is_ahead=is_ahead
     )
@@ -266,10 +272,15 @@ def _add_before_hint(
     replaced = replaced_at(schedule, progress)
     if replaced is None:
         return due
-    before = list_occurrences(schedule, undecided_after(progress), replaced, calendars=calendars)
+    before = due_before(schedule, progress, until=replaced, calendars=calendars)
     if before.more:
         return before
-    return replace(due, occurrences=[*before.occurrences, *due.occurrences])
+    return replace(
+        due,
+        occurrences=[*before.occurrences, *due.occurrences],
+        decisions={**before.decisions, **due.decisions},
+        displaced=[*before.displaced, *due.displaced],
+    )
 
 
 def _first_instant(due: DueInstants) -> datetime | None:

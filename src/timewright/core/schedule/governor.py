@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from timewright.core.calendars import Calendar, occurrence_after
 from timewright.core.calendars.occurrences import NO_CALENDARS
-from timewright.core.moments import format_duration, format_instant
+from timewright.core.moments import ZERO, format_duration, format_instant
 from timewright.core.policies.backoff import Ladder, Steady, Stretch
-from timewright.core.policies.policies import Align, Clamp
+from timewright.core.policies.policies import Align, Clamp, JitterSide
 from timewright.core.recurrence.triggers import After, AnyOf, AnyTrigger, Every, Manual, Once
 from timewright.core.schedule.decision import Candidate, Decision, Source
 from timewright.core.schedule.hints import NO_HINTS, Hints
@@ -29,6 +29,7 @@ __all__ = [
     "is_requested",
     "is_trigger_only",
     "last_base",
+    "max_early",
     "pause_end",
     "plan_next",
     "plan_step",
@@ -59,7 +60,9 @@ def plan_next(
     decision = _decide(schedule, progress, now=now, base=base, calendars=calendars)
     if base < now and decision.at is not None and decision.at < now:
         decision = _decide(schedule, progress, now=now, base=now, calendars=calendars)
-    is_ahead = progress.cursor > now and is_requested(decision.source, decision.trail)
+    # Behind occurrences that a user skipped, a hint may request an earlier instant; behind one that jitter
+    # admitted early it may not.
+    is_ahead = progress.cursor > now + max_early(schedule) and is_requested(decision.source, decision.trail)
     is_open = is_ahead and decision.at != progress.cursor
     if decision.at is not None and decision.at <= progress.cursor and not is_open:
         # Instants up to the cursor are decided, some ahead of time because a user skipped them.
@@ -147,6 +150,11 @@ def follows_trigger(schedule: Schedule, progress: ScheduleProgress, *, now: date
 def has_used_max_runs(schedule: Schedule, progress: ScheduleProgress) -> bool:
     """Whether the schedule has reached `max_runs`."""
     return schedule.max_runs is not None and progress.runs >= schedule.max_runs
+
+
+def max_early(schedule: Schedule) -> timedelta:
+    """Return how long before its instant an occurrence may be admitted, because of jitter."""
+    return schedule.jitter if schedule.jitter_side is JitterSide.BOTH else ZERO
 
 
 def pause_end(progress: ScheduleProgress, *, now: datetime) -> datetime | None:

@@ -28,13 +28,17 @@ MIN_INTERVAL = 10 * SECOND
 
 
 class IntervalHint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Use this interval instead of the trigger, until the hint expires."""
+    """Use this interval instead of the trigger, until the hint expires.
+
+    `since` is when the first of several interval hints without a gap replaced the trigger.
+    """
 
     interval: timedelta
     expires_at: datetime
     reason: HintReason = ""
     actor: str = ""
     created_at: datetime | None = None
+    since: datetime | None = None
 
     def __post_init__(self) -> None:
         check_duration(self.interval, field="hint.interval")
@@ -83,12 +87,14 @@ class Hints(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         expiry = self.next_expiry()
         return expiry is not None and expiry <= now
 
+    def without_used(self, *, until: datetime) -> Hints:
+        """Return the hints without a one-shot hint whose instant is decided."""
+        is_used = self.one_shot is not None and self.one_shot.at <= until
+        return replace(self, one_shot=None) if is_used else self
+
     def after_run(self, *, now: datetime) -> Hints:
         """Return the hints left after a run: without expired ones, and without a one-shot that is due."""
-        remaining = self.unexpired(now=now)
-        if remaining.one_shot is not None and remaining.one_shot.at <= now:
-            remaining = replace(remaining, one_shot=None)
-        return remaining
+        return self.unexpired(now=now).without_used(until=now)
 
 
 NO_HINTS = Hints()

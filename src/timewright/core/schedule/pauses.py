@@ -58,6 +58,29 @@ def clear_pauses(progress: ScheduleProgress) -> ScheduleProgress:
     return replace(progress, state=ScheduleState.ACTIVE, paused_at=None, paused_until=None, hints=hints)
 
 
+def resume_progress(progress: ScheduleProgress, *, now: datetime) -> ScheduleProgress:
+    """Return the progress of a schedule that is resumed: its pause ends now and its failure count is reset.
+
+    The next admission records the occurrences that the pause suppressed. A schedule that was parked or
+    waited for approval had no occurrences meanwhile, so it continues from now.
+    """
+    stopped = progress.state not in (ScheduleState.ACTIVE, ScheduleState.PAUSED)
+    pause = progress.hints.pause
+    hints = replace(progress.hints, pause=replace(pause, until=min(pause.until, now)) if pause else None)
+    return replace(
+        progress,
+        state=ScheduleState.ACTIVE,
+        reason="",
+        failures=0,
+        cursor=max(progress.cursor, now) if stopped else progress.cursor,
+        next_at=None if stopped else progress.next_at,
+        paused_at=None if stopped else progress.paused_at,
+        paused_until=None if stopped or progress.paused_at is None else now,
+        wake_at=now,
+        hints=hints,
+    )
+
+
 class Pause(Struct, frozen=True, kw_only=True):
     """A pause of the whole installation: nothing is admitted or leased; runs under way continue.
 
