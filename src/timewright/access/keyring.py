@@ -16,7 +16,7 @@ from timewright.ports import Transaction
 
 SECRET_KEY_BYTES = 32
 MAX_SECRET_KEYS = 16
-_META_NAME = "keyring"
+KEYRING_META = "keyring"
 _UNKNOWN_DIGEST = "0" * 128
 
 
@@ -84,13 +84,13 @@ def parse_secret_keys(text: str, *, source: str) -> list[bytes]:
 def record_keyring(tx: Transaction, keyring: Keyring) -> None:
     """Record the current secret key of a store; raises if the store uses an unknown one."""
     check_keyring(tx, keyring)
-    if tx.get_meta(_META_NAME) != keyring.current.id:
-        tx.put_meta(_META_NAME, keyring.current.id)
+    if tx.get_meta(KEYRING_META) != keyring.current.id:
+        tx.put_meta(KEYRING_META, keyring.current.id)
 
 
 def check_keyring(tx: Transaction, keyring: Keyring) -> None:
     """Raise if the store uses a secret key that is not in the keyring: every token would look invalid."""
-    known = tx.get_meta(_META_NAME)
+    known = tx.get_meta(KEYRING_META)
     if known is not None and keyring.find(known) is None:
         raise UnsafeStore(
             f"the tokens and secrets of this store use another secret key ({known})",

@@ -91,9 +91,7 @@ def back_up_file(source: Path, to: Path) -> int:
     """Copy a SQLite store while it is in use to a new file; returns its size in bytes."""
     if not read_file_info(source).exists:
         raise NotFound(f"no store at {source}", field="store", value=str(source), fix="timewright up")
-    if to.exists():
-        raise _already_exists(to)
-    check_local_disk(to)
+    check_new_file(to)
     part = to.with_name(f"{to.name}.part")
     _create(part, to)
     try:
@@ -105,6 +103,13 @@ def back_up_file(source: Path, to: Path) -> int:
     finally:
         part.unlink(missing_ok=True)
     return to.stat().st_size
+
+
+def check_new_file(path: Path) -> None:
+    """Raise Conflict if the file exists, and UnsafeStore if it would be on a network disk."""
+    if path.exists():
+        raise _already_exists(path)
+    check_local_disk(path)
 
 
 def _create(part: Path, to: Path) -> None:

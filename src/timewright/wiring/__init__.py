@@ -13,7 +13,6 @@ from timewright.wiring.instance import Instance, policy_file_watcher, target_tes
 from timewright.wiring.metrics_port import check_metrics_host, check_remote_key
 from timewright.wiring.store_urls import (
     build_auth_cache,
-    copy_store,
     host_inspector,
     inspect_store,
     open_store,
@@ -31,7 +30,6 @@ __all__ = [
     "check_metrics_host",
     "check_remote_key",
     "check_target",
-    "copy_store",
     "host_inspector",
     "inspect_store",
     "is_inside_run",

@@ -53,21 +53,6 @@ def inspect_store(url: str | os.PathLike[str]) -> StoreInfo:
     return read_server_info(os.fspath(url)) if path is None else read_file_info(Path(path))
 
 
-def copy_store(url: str | os.PathLike[str], to: str | os.PathLike[str]) -> int:
-    """Copy an SQLite store to another file while it is in use. Returns the size in bytes."""
-    from timewright.stores.store_info import back_up_file
-
-    path = sqlite_path(url)
-    if path is None:
-        raise InvalidInput(
-            "backup does not support PostgreSQL",
-            field="store",
-            rule="backup copies SQLite stores; PostgreSQL has its own tools",
-            fix="pg_dump --format=custom --file=timewright.dump, and the database",
-        )
-    return back_up_file(Path(path), Path(to))
-
-
 def sqlite_path(url: str | os.PathLike[str]) -> str | None:
     """The file of an SQLite URL or path; None for PostgreSQL."""
     text = os.fspath(url)

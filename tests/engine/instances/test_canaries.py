@@ -23,7 +23,7 @@ from timewright import Scheduler
 from timewright.operations import operations
 from timewright.operations.views import RunDetail
 from timewright.settings import Settings
-from timewright.wiring import copy_store
+from timewright.wiring.store_copies import StoreCopier
 
 HEADER = "canary-header-5d41402a"
 BODY = 'canary "body" & 7b52009b'
@@ -173,7 +173,7 @@ def everything_said(app: Scheduler, place: str) -> str:
 def everything_kept(place: str, folder: Path) -> bytes:
     """The bytes of the file, its WAL and a backup; on a server, every row of every table."""
     if "://" not in place:
-        copy_store(place, folder / "backup.db")
+        StoreCopier(user="ada").back_up(place, folder / "backup.db")
         with closing(sqlite3.connect(folder / "backup.db")) as connection:
             dumped = "\n".join(connection.iterdump())
         files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".key"]

@@ -10,10 +10,13 @@ import apsw
 import pytest
 
 from tests.interfaces.terminal import command, environment, invoke
-from timewright.errors import Conflict, ForeignStore, InvalidInput, NotFound, SchemaMismatch
+from timewright.errors import Conflict, ForeignStore, NotFound, SchemaMismatch
 from timewright.stores.migrate import load_migrations
 from timewright.testing.postgres import fresh_database
-from timewright.wiring import copy_store, inspect_store, open_store
+from timewright.wiring import inspect_store, open_store
+from timewright.wiring.store_copies import StoreCopier
+
+back_up = StoreCopier(user="ada").back_up
 
 STEPS = [f"{step.number:04d} {step.name}" for step in load_migrations("sqlite")]
 
@@ -60,7 +63,7 @@ def test_a_newer_or_foreign_store_is_refused(here: Path) -> None:
         inspect_store("other.db")
     (here / "noise.db").write_bytes(b"noise" * 1000)
     with pytest.raises(ForeignStore):
-        copy_store("noise.db", "copy.db")
+        back_up("noise.db", Path("copy.db"))
     assert not (here / "copy.db").exists()
 
 
@@ -82,29 +85,41 @@ def test_a_backup_does_not_overwrite_files(here: Path) -> None:
     for taken in ("copy.db", "copy.db.part"):
         (here / taken).write_text("precious", encoding="utf-8")
         with pytest.raises(Conflict):
-            copy_store("timewright.db", "copy.db")
+            back_up("timewright.db", Path("copy.db"))
         assert (here / taken).read_text(encoding="utf-8") == "precious"
         (here / taken).unlink()
     with pytest.raises(NotFound):
-        copy_store("missing.db", "copy.db")
+        back_up("missing.db", Path("copy.db"))
     with pytest.raises(ForeignStore):
-        copy_store("timewright.db", "missing/copy.db")
+        back_up("timewright.db", Path("missing/copy.db"))
     assert sorted(path.name for path in here.glob("copy*")) == []
 
 
-def test_backup_refuses_a_postgres_store_with_a_hint(postgres_url: str) -> None:
+def test_a_store_is_moved_backed_up_and_restored_from_the_command_line(here: Path, postgres_url: str) -> None:
+    make()
     with fresh_database(postgres_url) as place:
         before = inspect_store(place)
         assert (before.exists, before.engine.split()[0]) == (False, "PostgreSQL")
         assert invoke(None, "--store", place, "migrate", "--check").code == 3
-        assert invoke(None, "--store", place, "migrate").code == 0
+        moved = invoke(None, "move", place)
+        assert (moved.code, moved.err) == (0, "")
+        assert "timewright.db is paused and refuses writes; start your workers with --store" in moved.out
         assert invoke(None, "--store", place, "migrate", "--check").code == 0
-        said = invoke(None, "--store", place, "schedule", "create", "x", "--every", "1h", "--note", "x", "-q")
-        assert (said.code, said.lines) == (0, ["x"])
         assert invoke(None, "--store", place, "schedule", "list", "-q").lines == ["x"]
-        with pytest.raises(InvalidInput) as refusal:
-            copy_store(place, "copy.db")
-        assert "pg_dump" in (refusal.value.fix or "")
+        refused = invoke(None, "schedule", "create", "y", "--every", "1h", "--note", "y")
+        assert (refused.code, refused.lines) == (1, [])
+        assert "this store was moved: moved to" in refused.err
+        saved = invoke(None, "--store", place, "backup", "copy.db", "-o", "json")
+        assert saved.data["bytes"] == (here / "copy.db").stat().st_size
+    restored = invoke(None, "restore", "copy.db", "--store", "again.db")
+    assert restored.lines[1:] == [
+        "on resume 0 runs would start at once",
+        "start with: timewright resume --store again.db",
+    ]
+    assert invoke(None, "schedule", "list", "-q", "--store", "again.db").lines == ["x"]
+    assert invoke(None, "resume", "--store", "again.db").code == 0
+    cancelled = invoke(None, "move", "other.db", "--cancel", "--store", "again.db")
+    assert (cancelled.code, cancelled.err.splitlines()[0]) == (1, "error: no move of again.db was begun")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

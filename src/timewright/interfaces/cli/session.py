@@ -184,7 +184,7 @@ def open_context(
         yield replace(
             context,
             policy_file=policies.read if policies is not None else None,
-            by=replace(context.by, name=_current_user()),
+            by=replace(context.by, name=current_user()),
             auth_cache=auth_cache,
             host_info=host_inspector(url, settings, config=session.config),
             run_target_test=target_tester(store, settings, auth_cache=auth_cache),
@@ -318,7 +318,8 @@ def _store_for(session: Session, operation: Operation[Any], request: Mapping[str
     return session.store_url
 
 
-def _current_user() -> str:
+def current_user() -> str:
+    """Return the name of the user who runs the command."""
     try:
         return getpass.getuser()[:255] or "local"
     except (KeyError, OSError, ImportError):

@@ -118,12 +118,22 @@ def add_installation_pause(
     tx: Transaction, *, ids: Ids, by: Actor, now: datetime, until: datetime | None = None
 ) -> Pause:
     """Pause the installation from this commit on."""
-    pause = Pause(
+    pause = new_pause(ids=ids, by=by, now=now, until=until)
+    tx.add_pause(pause)
+    audit_pause(tx, by=by, now=now)
+    return pause
+
+
+def new_pause(*, ids: Ids, by: Actor, now: datetime, until: datetime | None = None) -> Pause:
+    """Return a pause of the installation."""
+    return Pause(
         id=ids.new("pause", now=now), actor=by.name, origin=by.origin, reason=by.reason, at=now, until=until
     )
-    tx.add_pause(pause)
+
+
+def audit_pause(tx: Transaction, *, by: Actor, now: datetime) -> None:
+    """Add the entry of a new pause to the audit log."""
     tx.add_audit([_audit_entry("pause", by=by, now=now)])
-    return pause
 
 
 def read_installation_state(tx: Transaction, *, now: datetime) -> InstallationState:

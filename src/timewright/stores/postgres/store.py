@@ -31,6 +31,7 @@ from timewright.stores.clock_guard import ClockGuard
 from timewright.stores.commit_timer import CommitTimer
 from timewright.stores.listeners import PostgresListener
 from timewright.stores.migrate import load_migrations, pending_migrations
+from timewright.stores.sqlite.file_safety import FROZEN
 from timewright.stores.statements import POSTGRES, load_statements
 from timewright.stores.transaction import SqlTransaction
 
@@ -291,9 +292,8 @@ class PostgresStore:
         except pg.UniqueViolation as error:
             raise Conflict(f"{self.database}: {error}", rule="names and occurrences are unique") from error
         except (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege) as error:
-            raise StoreReadOnly(
-                f"{self.database} cannot be written: {error}", fix="connect to the primary"
-            ) from error
+            fix = "use the new store" if FROZEN in str(error) else "connect to the primary"
+            raise StoreReadOnly(f"{self.database} cannot be written: {error}", fix=fix) from error
         except (pg.DiskFull, pg.OutOfMemory) as error:
             raise StoreFull(f"{self.database}: disk full: {error}", fix="free space on the server") from error
         except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:

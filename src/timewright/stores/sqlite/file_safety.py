@@ -45,6 +45,8 @@ NETWORK_FILE_SYSTEMS = frozenset(
         "smbfs",
     }
 )
+# What the error of a write to a moved store begins with.
+FROZEN = "this store was moved"
 
 
 def library_version() -> tuple[int, ...]:
@@ -227,6 +229,8 @@ class translate_errors:  # noqa: N801 - used like a function; cheaper than a gen
 
 
 def _translated(error: apsw.Error, path: str) -> TimewrightError:
+    if FROZEN in str(error):
+        return StoreReadOnly(f"{path}: {error}", rule="a moved store is only read", fix="use the new store")
     if isinstance(error, apsw.ConstraintError):
         return Conflict(f"{path}: {error}", rule="names and occurrences are unique")
     if isinstance(error, apsw.BusyError | apsw.LockedError):

@@ -1,4 +1,4 @@
-"""Commands that run a process or maintain a store: up, serve, worker, migrate, backup and others."""
+"""Commands that run a process: up, serve, worker, watch and others; and the list of all such commands."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import Any, Literal
 
 import click
 
-from timewright.core.sensitive_keys import redact_store_url
 from timewright.interfaces.cli.commands import Option, SectionedCommand, global_options, option_for
 from timewright.interfaces.cli.fields import OptionField, setting_fields
 from timewright.interfaces.cli.options import read_field
-from timewright.interfaces.cli.output.errors import EXIT_PENDING
 from timewright.interfaces.cli.process.dashboard_link import dashboard
 from timewright.interfaces.cli.process.demo import demo
 from timewright.interfaces.cli.process.import_command import import_files_command
 from timewright.interfaces.cli.process.mcp_command import mcp
 from timewright.interfaces.cli.process.planner_command import planner
 from timewright.interfaces.cli.process.simulate_command import simulate
-from timewright.interfaces.cli.session import Session, inspect_store, serialize, store_path
+from timewright.interfaces.cli.process.store_commands import backup, migrate, move, restore
+from timewright.interfaces.cli.session import Session
 from timewright.interfaces.cli.settings import SERVER_DEFAULTS
 
 HTTP_SETTINGS = frozenset(
@@ -38,7 +37,6 @@ HTTP_SETTINGS = frozenset(
 )
 WATCH_SETTINGS = frozenset({"shell", "local", "egress", "secret_key_file", "log", "log_level"})
 SHELLS = ("bash", "zsh", "fish")
-_MEBIBYTE = 1024 * 1024
 
 
 def up(_: click.Group) -> click.Command:
@@ -70,49 +68,6 @@ def watch(_: click.Group) -> click.Command:
     return _command("watch", start, [once, *(option_for(field) for field in fields)], help=str(watch.__doc__))
 
 
-def migrate(_: click.Group) -> click.Command:
-    """Apply pending schema migrations to a store."""
-
-    @click.pass_obj
-    def run_migrations(session: Session, /, check: bool) -> int:
-        from timewright.wiring import open_store
-
-        before = inspect_store(session.store_url)
-        if before.pending_migrations and not check:
-            open_store(session.store_url).close()
-        answer = {
-            "store": redact_store_url(session.store_url),
-            "engine": before.engine,
-            "applied": before.applied_migrations,
-            "pending": list(before.pending_migrations) if check else [],
-            "migrated": [] if check else list(before.pending_migrations),
-        }
-        session.print(
-            _format_migrations(answer) if session.output == "table" else [serialize(answer, session.output)]
-        )
-        return EXIT_PENDING if check and before.pending_migrations else 0
-
-    option = Option(["--check"], is_flag=True, help="Only check; exit code 3 if migrations are pending.")
-    return _command("migrate", run_migrations, [option], help=str(migrate.__doc__))
-
-
-def backup(_: click.Group) -> click.Command:
-    """Copy a store file to another file; works while it is in use."""
-
-    @click.pass_obj
-    def copy(session: Session, /, path: str) -> None:
-        from timewright.wiring import copy_store
-
-        store_path(session.store_url)
-        size = copy_store(session.store_url, path)
-        _record_backup(session.store_url)
-        answer = {"store": redact_store_url(session.store_url), "path": path, "bytes": size}
-        line = f"{path}   {size / _MEBIBYTE:.1f} MiB   copy of {redact_store_url(session.store_url)}"
-        session.print([line] if session.output == "table" else [serialize(answer, session.output)])
-
-    return _command("backup", copy, [click.Argument(["path"])], help=str(backup.__doc__))
-
-
 def completion(root: click.Group) -> click.Command:
     """Print the completion script of a shell."""
 
@@ -142,6 +97,8 @@ PROCESS_COMMANDS: dict[str, Callable[[click.Group], click.Command]] = {
     "simulate": simulate,
     "migrate": migrate,
     "backup": backup,
+    "restore": restore,
+    "move": move,
     "completion": completion,
 }
 
@@ -172,18 +129,6 @@ def _process_command(name: Literal["up", "serve", "worker"], *, help: str) -> cl
     return _command(name, start, [*app_option, *(option_for(field) for field in fields)], help=help)
 
 
-def _record_backup(url: str) -> None:
-    """Record the time of the backup, for `timewright doctor`."""
-    from timewright.operations.health.doctor import record_backup
-    from timewright.wiring import open_store
-
-    store = open_store(url)
-    try:
-        record_backup(store)
-    finally:
-        store.close()
-
-
 def _settings_in(fields: tuple[OptionField, ...], values: dict[str, Any]) -> dict[str, Any]:
     values = {key: value for key, value in values.items() if value is not None and value != ()}
     given = {field.key: (field, values[field.key]) for field in fields if field.key in values}
@@ -191,12 +136,3 @@ def _settings_in(fields: tuple[OptionField, ...], values: dict[str, Any]) -> dic
         key: value if field.kind == "switch" else read_field(field, value)
         for key, (field, value) in given.items()
     }
-
-
-def _format_migrations(answer: dict[str, Any]) -> list[str]:
-    store = f"{answer['store']} ({answer['engine']})"
-    if answer["pending"]:
-        return [f"{store} has pending migrations:", *(f"  {step}" for step in answer["pending"])]
-    if answer["migrated"]:
-        return [f"{store} was migrated:", *(f"  {step}" for step in answer["migrated"])]
-    return [f"{store} is up to date"]

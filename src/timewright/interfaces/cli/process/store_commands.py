@@ -1,0 +1,172 @@
+"""Commands that maintain a store: migrate, backup, restore and move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from timewright.core.input.encoding import encode
+from timewright.core.moments import as_duration
+from timewright.core.sensitive_keys import redact_store_url
+from timewright.interfaces.cli.commands import Option, SectionedCommand, global_options
+from timewright.interfaces.cli.output.errors import EXIT_PENDING
+from timewright.interfaces.cli.output.progress import progress_bar
+from timewright.interfaces.cli.session import Session, current_user, inspect_store, serialize, store_path
+
+MAX_LISTED = 20
+_MEBIBYTE = 1024 * 1024
+
+
+def migrate(_: click.Group) -> click.Command:
+    """Apply pending schema migrations to a store."""
+
+    @click.pass_obj
+    def run_migrations(session: Session, /, check: bool) -> int:
+        from timewright.wiring import open_store
+
+        before = inspect_store(session.store_url)
+        if before.pending_migrations and not check:
+            open_store(session.store_url).close()
+        answer = {
+            "store": redact_store_url(session.store_url),
+            "engine": before.engine,
+            "applied": before.applied_migrations,
+            "pending": list(before.pending_migrations) if check else [],
+            "migrated": [] if check else list(before.pending_migrations),
+        }
+        _print(session, answer, _format_migrations(answer))
+        return EXIT_PENDING if check and before.pending_migrations else 0
+
+    option = Option(["--check"], is_flag=True, help="Only check; exit code 3 if migrations are pending.")
+    return _command("migrate", run_migrations, [option], help=str(migrate.__doc__))
+
+
+def backup(_: click.Group) -> click.Command:
+    """Copy a store to a new file while it is in use.
+
+    The file is a SQLite store, whichever database the store is in; `restore` fills either database from it.
+    """
+
+    @click.pass_obj
+    def copy(session: Session, /, path: str) -> None:
+        from timewright.wiring.store_copies import StoreCopier
+
+        url, shown = session.store_url, redact_store_url(session.store_url)
+        store_path(url)
+        with progress_bar() as progress:
+            size = StoreCopier(user=current_user(), progress=progress).back_up(url, Path(path))
+        _record_backup(url)
+        line = f"{path}   {size / _MEBIBYTE:.1f} MiB   copy of {shown}"
+        _print(session, {"store": shown, "path": path, "bytes": size}, [line])
+
+    return _command("backup", copy, [click.Argument(["path"])], help=str(backup.__doc__))
+
+
+def restore(_: click.Group) -> click.Command:
+    """Fill a new store from a backup; it comes up paused and says what would run.
+
+    Nothing starts until `timewright resume`. The store is a new file or an empty database.
+    """
+
+    @click.pass_obj
+    def fill(session: Session, /, path: str, reason: str) -> None:
+        from timewright.wiring.store_copies import StoreCopier
+
+        url = session.store_url
+        store_path(url)
+        with progress_bar() as progress:
+            copier = StoreCopier(user=current_user(), progress=progress)
+            answer = encode(copier.restore(Path(path), url, reason=reason))
+        _print(session, answer, [*_format_restored(answer, session.command("resume"))])
+
+    options = [click.Argument(["path"]), Option(["--reason"], default="", metavar="TEXT", help="Why.")]
+    return _command("restore", fill, options, help=str(restore.__doc__))
+
+
+def move(_: click.Group) -> click.Command:
+    """Move a live store to another database: SQLite to PostgreSQL, or back.
+
+    It pauses the store, waits until its runs have ended, copies and verifies. Run it again after a kill: it
+    continues. The old store stays paused and refuses writes; start your workers on the new one.
+    """
+
+    @click.pass_obj
+    def carry(session: Session, /, to: str, wait: str, cancel: bool) -> None:
+        from timewright.wiring.store_copies import StoreCopier
+
+        url, user = session.store_url, current_user()
+        for address in (url, to):
+            store_path(address)
+        old, new = redact_store_url(url), redact_store_url(to)
+        if cancel:
+            StoreCopier(user=user).cancel_move(url, to)
+            _print(session, {"store": old, "cancelled": True}, [f"{old} is resumed; {new} stays paused"])
+            return
+        with progress_bar() as progress:
+            copier = StoreCopier(user=user, progress=progress)
+            moved = copier.move(url, to, wait=as_duration(wait, field="wait"))
+        lines = [
+            f"{moved.rows:,} rows moved to {new} and verified; it is resumed",
+            f"{old} is paused and refuses writes; start your workers with --store {new}",
+        ]
+        _print(session, {"store": old, "to": new, "rows": moved.rows}, lines)
+
+    params = [
+        click.Argument(["to"]),
+        Option(["--wait"], default="10m", metavar="DURATION", help="Wait this long for runs to end.  [10m]"),
+        Option(["--cancel"], is_flag=True, help="Resume the old store of a move that is not complete."),
+    ]
+    return _command("move", carry, params, help=str(move.__doc__))
+
+
+def _command(name: str, callback: Callable[..., Any], params: list[Any], *, help: str) -> click.Command:  # noqa: A002
+    return SectionedCommand(
+        name,
+        params=[*params, *global_options()],
+        callback=callback,
+        help=help,
+        short_help=help.splitlines()[0],
+    )
+
+
+def _print(session: Session, answer: Mapping[str, Any], lines: list[str]) -> None:
+    session.print(lines if session.output == "table" else [serialize(answer, session.output)])
+
+
+def _record_backup(url: str) -> None:
+    """Record the time of the backup, for `timewright doctor`."""
+    from timewright.operations.health.doctor import record_backup
+    from timewright.wiring import open_store
+
+    store = open_store(url)
+    try:
+        record_backup(store)
+    finally:
+        store.close()
+
+
+def _format_migrations(answer: dict[str, Any]) -> list[str]:
+    store = f"{answer['store']} ({answer['engine']})"
+    if answer["pending"]:
+        return [f"{store} has pending migrations:", *(f"  {step}" for step in answer["pending"])]
+    if answer["migrated"]:
+        return [f"{store} was migrated:", *(f"  {step}" for step in answer["migrated"])]
+    return [f"{store} is up to date"]
+
+
+def _format_restored(answer: Mapping[str, Any], resume: str) -> Iterator[str]:
+    yield f"{answer['store']}   {answer['rows']:,} rows   paused"
+    for one in answer["would_run"]:
+        place = "" if len(answer["would_run"]) == 1 else f" in {one['namespace']}"
+        yield f"on resume {one['runs']} runs would start at once{place}"
+        for run in one["first"][:MAX_LISTED]:
+            yield f"  {run['schedule']}   planned {run['planned_at']}   {run['source']}"
+        if one["runs"] > MAX_LISTED:
+            yield f"  and {one['runs'] - MAX_LISTED} more"
+        for reason, count in one["skipped"].items():
+            yield f"  {count} occurrences would be skipped: {reason}"
+    yield f"start with: {resume}"
+    yield from (f"note: {note}" for note in answer["notes"])
