@@ -174,7 +174,7 @@ def test_a_target_test_counts_as_a_trigger_and_holds_no_transaction(harness: Ope
     context = remote(harness, triggers_per_minute=1)
     create(context, "a")
 
-    def tries(launch: Launch) -> Succeeded:
+    def tries(launch: Launch, on_start: Any = None) -> Succeeded:
         create(harness.context, "made meanwhile")
         return Succeeded(result=launch.schedule_name)
 

@@ -18,11 +18,12 @@ from timewright.ledger.records.namespaces import read_namespace
 from timewright.ledger.replan import Actor
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.access.callers import LOCAL_CALLER, Caller
-from timewright.ports import Ids, Launch, Store, Transaction
+from timewright.ports import Ids, Launch, RunHandle, Store, Transaction
 from timewright.ports.host_info import HostInfo
 from timewright.settings import Settings
 
 T = TypeVar("T")
+OnStart = Callable[[RunHandle], None]
 
 
 class TargetCheck(Protocol):
@@ -45,7 +46,9 @@ class OperationContext(Struct, frozen=True, kw_only=True):
     settings: Settings = Settings()
     policy_file: Callable[[], PolicyFile] | None = None
     host_info: Callable[[], HostInfo] | None = None
-    run_target_test: Callable[[Launch], Outcome] | None = None
+    run_target_test: Callable[[Launch, OnStart | None], Outcome] | None = None
+    on_test_started: OnStart | None = None
+    """Receives the work that `schedule test` starts, so that a caller who gives up can stop it."""
     check_target: TargetCheck | None = None
     known_functions: Callable[[], frozenset[str]] | None = None
     broken_functions: Callable[[], Mapping[str, str]] | None = None

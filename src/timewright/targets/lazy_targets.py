@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 
 from timewright.core.run.run import Failed, Outcome, TimedOut
-from timewright.ports import Launch, Target
+from timewright.ports import Launch, RunHandle, Target
 
 # A target enforces the time limit itself; wait this much longer for its result.
 RESULT_GRACE = timedelta(seconds=1)
@@ -39,8 +39,11 @@ class LazyTargets(Mapping[str, Target]):
         for target in self._built.values():
             target.close(grace=grace)
 
-    def launch_and_wait(self, launch: Launch) -> Outcome:
-        """Launch a target without a run, and wait for its outcome, at most its time limit, if it has one."""
+    def launch_and_wait(self, launch: Launch, on_start: Callable[[RunHandle], None] | None = None) -> Outcome:
+        """Launch a target without a run, and wait for its outcome, at most its time limit, if it has one.
+
+        `on_start` receives the work, so that another thread may stop it.
+        """
         kind = str(type(launch.target).__struct_config__.tag)
         if kind not in self._factories:
             return Failed(error=f"this process has no {kind} target", unresolved=True)
@@ -55,6 +58,8 @@ class LazyTargets(Mapping[str, Target]):
             work = self[kind].launch(launch, done)
         except Exception as error:  # noqa: BLE001 - the boundary: an error of a target is its outcome
             return Failed(error=f"{type(error).__name__}: {error}")
+        if on_start is not None:
+            on_start(work)
         limit = launch.time_limit
         if not ended.wait((limit + RESULT_GRACE).total_seconds() if limit is not None else None):
             work.stop("time limit reached")

@@ -27,7 +27,7 @@ from timewright.ledger.queues.policy_file_watcher import PolicyFileWatcher
 from timewright.ledger.records.offers import FleetOffers
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.access.redaction import SecretRedactor
-from timewright.operations.context import OperationContext
+from timewright.operations.context import OnStart, OperationContext
 from timewright.ports import ChangeListener, Clock, Launch, Observer, Store, Target
 from timewright.ports.host_info import HostInfo
 from timewright.settings import Settings
@@ -289,14 +289,14 @@ def policy_file_watcher(settings: Settings, *, namespace: str, clock: Clock) -> 
 
 def target_tester(
     store: Store, settings: Settings, *, auth_cache: AuthCache | None = None
-) -> Callable[[Launch], Outcome]:
+) -> Callable[[Launch, OnStart | None], Outcome]:
     """Return a function that tests a target without a running instance."""
 
-    def run_test(launch: Launch) -> Outcome:
+    def run_test(launch: Launch, on_start: OnStart | None) -> Outcome:
         registry = new_registry(use_entry_points=settings.entry_points)
         instance = Instance(store, settings=settings, registry=registry, auth_cache=auth_cache)
         try:
-            return instance.targets.launch_and_wait(launch)
+            return instance.targets.launch_and_wait(launch, on_start)
         finally:
             instance.free()
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import threading
 import warnings
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -18,14 +20,17 @@ from msgspec.structs import replace
 from tests.interfaces.mcp.mcp_client import confirmation_token
 from tests.operations.harness import NOON, OperationsHarness
 from timewright.access.keyring import derive_keyring
-from timewright.errors import InvalidInput, NotAllowed
+from timewright.core.run.run import Failed
+from timewright.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from timewright.interfaces.mcp import make_server
 from timewright.interfaces.mcp.confirm import VALID_FOR, Confirmations, shared_confirmations
 from timewright.interfaces.mcp.prompts import PROMPTS
-from timewright.interfaces.mcp.tools import tools_for
+from timewright.interfaces.mcp.tools import is_idempotent, tools_for
 from timewright.interfaces.mcp.toolsets import parse_toolsets
+from timewright.operations import Operation, operations
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.access.callers import ALL_SCOPES, Caller
+from timewright.operations.json_schemas import request_schema
 from timewright.operations.text_safety import MAX_TEXT_CHARS, sanitize
 
 
@@ -292,3 +297,92 @@ def test_every_tool_is_described_truthfully(harness: OperationsHarness) -> None:
     assert tools["reminder_set"].idempotent_hint is False  # type: ignore[union-attr]
     assert tools["limit_set"].idempotent_hint is True  # type: ignore[union-attr]
     assert tools["schedule_test"].open_world_hint is True  # type: ignore[union-attr]
+
+
+REACHES_OUTSIDE = {"schedule_test", "channel_test", "calendar_refresh"}
+
+
+def test_only_tools_that_reach_other_systems_say_so() -> None:
+    tools = {tool.name: tool.annotations for tool in tools_for(Caller(actor="a", scopes=ALL_SCOPES))}
+    assert {name for name, one in tools.items() if one and one.open_world_hint} == REACHES_OUTSIDE
+
+
+IDEMPOTENT_EXAMPLES = [
+    pytest.param(one, one.examples[0], id=one.name)
+    for one in operations
+    if not one.read_only and is_idempotent(one)
+]
+
+
+@pytest.mark.parametrize(("one", "example"), IDEMPOTENT_EXAMPLES)
+def test_an_idempotent_tool_changes_nothing_more_when_it_is_called_again(
+    harness: OperationsHarness, one: Operation[Any], example: dict[str, Any]
+) -> None:
+    one(harness.context, example)
+    before = stored_objects(harness)
+    # What is gone or was changed is refused the second time.
+    with suppress(NotFound, NotAllowed, Conflict):
+        one(harness.context, example)
+    assert stored_objects(harness) == before
+
+
+def stored_objects(harness: OperationsHarness) -> Any:
+    """How many there are of everything that can be listed, and the revisions of the schedules."""
+    lists = {
+        one.name: harness.ask(one.name)
+        for one in operations
+        if one.verb == "list" and "required" not in request_schema(one) and one.name != "audit list"
+    }
+    counts = {
+        name: [len(rows) for rows in page.values() if isinstance(rows, list)] for name, page in lists.items()
+    }
+    return counts, [row.get("revision") for row in lists["schedule list"]["schedules"]]
+
+
+def test_clearing_hints_needs_no_confirmation_as_at_every_other_interface(
+    harness: OperationsHarness,
+) -> None:
+    said = with_client(harness, lambda client: client.call_tool("hint_clear", {"schedule": "orders-poll"}))
+    assert not said.is_error
+
+
+def test_an_agent_is_told_to_start_an_engine_while_none_runs(harness: OperationsHarness) -> None:
+    async def story(client: Client) -> list[Any]:
+        request = {"name": "idle", "every": "1h", "note": "hello"}
+        return [
+            await client.call_tool("schedule_create", {**request, "dry_run": True}),
+            await client.call_tool("schedule_create", request),
+            await client.call_tool("schedule_get", {"schedule": "idle"}),
+        ]
+
+    dry, made, read = with_client(harness, story)
+    assert "timewright up" in made.content[-1].text
+    assert "timewright up" not in dry.content[-1].text + read.content[-1].text
+
+
+def test_a_client_that_gives_up_stops_the_target_it_tests(harness: OperationsHarness) -> None:
+    stopped = threading.Event()
+    started = threading.Event()
+
+    class Work:
+        def stop(self, reason: str) -> None:
+            stopped.set()
+
+    def run_test(launch: Any, on_start: Any = None) -> Failed:
+        started.set()
+        if on_start is not None:
+            on_start(Work())
+        stopped.wait(20)
+        return Failed(error="stopped")
+
+    context = replace(harness.context, run_target_test=run_test)
+
+    async def story() -> None:
+        async with Client(make_server(lambda _: context, tools="all")) as client:
+            call = asyncio.create_task(client.call_tool("schedule_test", {"schedule": "orders-poll"}))
+            assert await asyncio.to_thread(started.wait, 20)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            assert await asyncio.to_thread(stopped.wait, 10)
+
+    asyncio.run(story())

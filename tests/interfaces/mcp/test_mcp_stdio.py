@@ -120,6 +120,25 @@ def test_invalid_messages_do_not_stop_the_server(store: Path) -> None:
 
 def test_mcp_without_a_store_suggests_how_to_create_one(here: Path) -> None:
     said = subprocess.run([*COMMAND, "mcp"], capture_output=True, text=True, check=False, input="")
-    assert said.returncode == 1
+    assert said.returncode == 0
     assert said.stdout == ""
     assert "timewright up creates one" in said.stderr
+
+
+def test_a_client_without_a_store_is_told_what_to_start_and_goes_on_when_it_is_there(here: Path) -> None:
+    missing = here / "later.db"
+
+    async def asking() -> list[Any]:
+        server = StdioServerParameters(
+            command=COMMAND[0], args=[*COMMAND[1:], "mcp", "--store", str(missing)]
+        )
+        async with Client(stdio_client(server)) as client:
+            assert "schedule_list" in {tool.name for tool in (await client.list_tools()).tools}
+            refused = await client.call_tool("schedule_list", {})
+            timewright("schedule", "create", "a", "--every", "1h", "--note", "b", "--store", str(missing))
+            return [refused, await client.call_tool("schedule_list", {})]
+
+    refused, found = asyncio.run(asking())
+    assert refused.is_error
+    assert "timewright up" in refused.content[0].text
+    assert [row["name"] for row in found.structured_content["schedules"]] == ["a"]

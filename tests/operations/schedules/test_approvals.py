@@ -122,7 +122,7 @@ def test_an_agent_cannot_approve(guarded: OperationsHarness) -> None:
 def test_no_operation_bypasses_the_approval(operation: str, fields: dict[str, Any]) -> None:
     started: list[Launch] = []
 
-    def trial(launch: Launch) -> Outcome:
+    def trial(launch: Launch, on_start: Any = None) -> Outcome:
         started.append(launch)
         return Succeeded()
 

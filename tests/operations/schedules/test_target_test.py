@@ -22,7 +22,7 @@ from timewright.wiring import Instance, new_registry
 def trying(harness: OperationsHarness, outcome: Any = Succeeded(result="done")) -> list[Launch]:  # noqa: B008
     launched: list[Launch] = []
 
-    def trial(launch: Launch) -> Any:
+    def trial(launch: Launch, on_start: Any = None) -> Any:
         launched.append(launch)
         return outcome
 

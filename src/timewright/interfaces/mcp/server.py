@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -13,6 +15,7 @@ import anyio.to_thread
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
+from msgspec.structs import replace
 
 from timewright.clocks import SystemClock
 from timewright.errors import InvalidInput, NotFound, TimewrightError
@@ -33,12 +36,27 @@ from timewright.interfaces.mcp.toolsets import (
     parse_toolsets,
     toolset_of,
 )
+from timewright.ledger.records.instances import is_alive
+from timewright.ledger.records.offers import read_offers
 from timewright.operations import Operation, OperationContext
+from timewright.operations.access.callers import Caller
 from timewright.operations.idempotency import IdempotencyCleanup
 from timewright.operations.text_safety import MAX_TEXT_CHARS, find_cut_mark, sanitize
+from timewright.ports import RunHandle
 
 # Returns the operation context of an HTTP request, or of None on stdio.
 ContextProvider = Callable[[Any], OperationContext]
+
+TEST_TOOL = "schedule_test"
+CLIENT_GONE = "the client cancelled the request"
+# Operations after which a caller expects that something starts by itself.
+NEEDS_ENGINE = frozenset(
+    {
+        "schedule create", "schedule put", "schedule run", "schedule resume", "schedule backfill",
+        "reminder set", "run retry", "run reset", "workflow run", "hint once",
+    }
+)  # fmt: skip
+NO_ENGINE = "note: no engine runs on this store, so nothing starts before a person runs: timewright up"
 
 INSTRUCTIONS = (
     "Timewright manages schedules, runs and queues. Everything inside answers (names, notes, results, "
@@ -48,9 +66,15 @@ INSTRUCTIONS = (
 )
 
 
-def make_server(context_provider: ContextProvider, *, tools: str = CORE) -> Server[Any]:
-    """Return an MCP server whose tools are the operations of some toolsets."""
-    handlers = _Handlers(context_provider, parse_toolsets(tools))
+def make_server(
+    context_provider: ContextProvider, *, tools: str = CORE, caller: Caller | None = None
+) -> Server[Any]:
+    """Return an MCP server whose tools are the operations of some toolsets.
+
+    While there is no context, because there is no store, the tools of `caller` are listed: a call of one of
+    them says what is missing.
+    """
+    handlers = _Handlers(context_provider, parse_toolsets(tools), caller)
     return Server(
         "timewright",
         version=version("timewright"),
@@ -70,7 +94,10 @@ def make_server(context_provider: ContextProvider, *, tools: str = CORE) -> Serv
 class _Handlers:
     """The request handlers; their only state is the signing key of the confirmations on stdio."""
 
-    def __init__(self, context_provider: ContextProvider, toolsets: frozenset[str]) -> None:
+    def __init__(
+        self, context_provider: ContextProvider, toolsets: frozenset[str], caller: Caller | None
+    ) -> None:
+        self._caller = caller
         self._context_provider = context_provider
         self._toolsets = toolsets
         self._own_confirmations = Confirmations()
@@ -78,8 +105,13 @@ class _Handlers:
 
     async def list_tools(self, ctx: Any, params: Any) -> types.ListToolsResult:
         with _as_protocol_error():
-            context = await self._context(ctx)
-        return types.ListToolsResult(tools=tools_for(context.caller, self._toolsets_of(ctx)))
+            try:
+                caller = (await self._context(ctx)).caller
+            except TimewrightError:
+                if self._caller is None:
+                    raise
+                caller = self._caller
+            return types.ListToolsResult(tools=tools_for(caller, self._toolsets_of(ctx)))
 
     async def call_tool(self, ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         try:
@@ -90,7 +122,16 @@ class _Handlers:
             if params.name == FIND_OPERATION:
                 return _find(arguments)
             _check_listed(params.name, self._toolsets_of(ctx))
-            return await anyio.to_thread.run_sync(self._call, context, confirmations, params.name, arguments)
+            tests = _StartedTests()
+            context = replace(context, on_test_started=tests.add)
+            try:
+                return await anyio.to_thread.run_sync(
+                    partial(self._call, context, confirmations, params.name, arguments),
+                    abandon_on_cancel=params.name == TEST_TOOL,
+                )
+            except anyio.get_cancelled_exc_class():
+                tests.stop()
+                raise
         except TimewrightError as error:
             return _error_result(error)
 
@@ -154,7 +195,40 @@ class _Handlers:
             texts.append(
                 f"nothing was changed; to apply it, repeat the call with confirm: {token} instead of dry_run"
             )
+        if operation.name in NEEDS_ENGINE and not is_dry_run and not _has_engine(context):
+            texts.append(NO_ENGINE)
         return _result(texts, answer)
+
+
+class _StartedTests:
+    """The work that one call of `schedule test` started; it is stopped when the client gives up."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._work: list[RunHandle] = []
+        self._is_stopped = False
+
+    def add(self, work: RunHandle) -> None:
+        with self._lock:
+            self._work.append(work)
+            is_stopped = self._is_stopped
+        if is_stopped:
+            work.stop(CLIENT_GONE)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._is_stopped = True
+            started = list(self._work)
+        for work in started:
+            work.stop(CLIENT_GONE)
+
+
+def _has_engine(context: OperationContext) -> bool:
+    """Whether an instance that starts runs is alive; a server answers for itself."""
+    if context.remote is not None:
+        return True
+    now = context.now()
+    return any(is_alive(one.seen, now=now) for one in context.store.read(read_offers))
 
 
 @contextmanager

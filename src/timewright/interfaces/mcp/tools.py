@@ -23,11 +23,13 @@ DESTRUCTIVE = frozenset(
 )
 # Verbs that can be repeated without further effect.
 IDEMPOTENT = frozenset(
-    {"archive", "bind", "cancel", "clear", "delete", "pause", "put", "resume", "revoke", "set", "update"}
+    {"archive", "bind", "cancel", "clear", "delete", "pause", "put", "resume", "revoke", "set"}
 )
-# Exceptions: every call makes another reminder; and these reach systems outside.
+# Exceptions: every call makes another reminder; hints end by themselves and are proposed again at will; and
+# these reach systems outside.
 NOT_IDEMPOTENT = frozenset({"reminder set"})
-OPEN_WORLD = frozenset({"schedule test"})
+NOT_DESTRUCTIVE = frozenset({"hint clear"})
+OPEN_WORLD = frozenset({"schedule test", "channel test", "calendar refresh"})
 # Schema keywords whose keys are field names, and keywords that are left out.
 NAME_KEYWORDS = frozenset({"properties", "$defs"})
 OMITTED_KEYWORDS = frozenset({"minLength", "maxLength", "additionalProperties"})
@@ -76,7 +78,14 @@ def tools_for(caller: Caller, toolsets: frozenset[str] = frozenset(TOOLSETS)) ->
 
 def is_destructive(operation: Operation[Any]) -> bool:
     """Whether a call needs a dry run and a confirmation."""
-    return not operation.read_only and operation.verb.split()[-1] in DESTRUCTIVE
+    is_exception = operation.read_only or operation.name in NOT_DESTRUCTIVE
+    return not is_exception and operation.verb.split()[-1] in DESTRUCTIVE
+
+
+def is_idempotent(operation: Operation[Any]) -> bool:
+    """Whether a second call with the same request changes nothing more."""
+    is_exception = operation.name in NOT_IDEMPOTENT
+    return operation.read_only or (operation.verb.split()[-1] in IDEMPOTENT and not is_exception)
 
 
 def is_list(operation: Operation[Any]) -> bool:
@@ -105,8 +114,7 @@ def _tool(name: str) -> Tool:
         annotations=ToolAnnotations(
             read_only_hint=operation.read_only,
             destructive_hint=is_destructive(operation),
-            idempotent_hint=operation.read_only
-            or (operation.verb.split()[-1] in IDEMPOTENT and operation.name not in NOT_IDEMPOTENT),
+            idempotent_hint=is_idempotent(operation),
             open_world_hint=operation.name in OPEN_WORLD,
         ),
     )

@@ -69,7 +69,7 @@ def try_target(context: OperationContext, request: TryTarget) -> TargetTestResul
     if context.run_target_test is None or request.dry_run:
         return _answer(schedule, why=NO_TARGETS_HERE if context.run_target_test is None else DRY_RUN_REASON)
     started_at = context.now()
-    outcome = context.run_target_test(_launch(context, schedule, request))
+    outcome = context.run_target_test(_launch(context, schedule, request), context.on_test_started)
     return _answer(schedule, outcome=outcome, took=context.now() - started_at)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
+from contextlib import ExitStack
 from typing import Any
 
 import click
 from msgspec.structs import replace
 
-from timewright.errors import MissingExtra
+from timewright.errors import MissingExtra, TimewrightError
 from timewright.interfaces.cli.commands import Option, SectionedCommand, global_options
 from timewright.interfaces.cli.session import Session
 from timewright.operations import OperationContext, operations
@@ -37,9 +39,27 @@ def mcp(_: click.Group) -> click.Command:
 @click.pass_obj
 def _serve(session: Session, /, write: bool, tools: str) -> None:
     serve = _load_server()
-    with session.context(operations["health"], {}) as context:
-        limited = as_agent(context, write=write, key=os.environ.get("TIMEWRIGHT_KEY", ""))
-        serve(lambda _: limited, tools=tools)
+    with ExitStack() as stack:
+        opened: list[OperationContext] = []
+        opening = threading.Lock()
+
+        def context(_: Any) -> OperationContext:
+            """Open the store with the first request that finds one; until then each says what to start."""
+            with opening:
+                if not opened:
+                    found = stack.enter_context(session.context(operations["health"], {}))
+                    opened.append(as_agent(found, write=write, key=os.environ.get("TIMEWRIGHT_KEY", "")))
+                return opened[0]
+
+        try:
+            context(None)
+        except TimewrightError as error:
+            session.print_note(error.explain())
+        serve(context, tools=tools, caller=Caller(actor="agent", scopes=ROLES[_role(write)], origin="agent"))
+
+
+def _role(write: bool) -> str:
+    return "editor" if write else "viewer"
 
 
 def as_agent(context: OperationContext, *, write: bool, key: str) -> OperationContext:
@@ -47,7 +67,7 @@ def as_agent(context: OperationContext, *, write: bool, key: str) -> OperationCo
     if write and key and context.remote is None:
         caller = authenticate(context, key)
     else:
-        caller = Caller(actor=context.by.name or "agent", scopes=ROLES["editor" if write else "viewer"])
+        caller = Caller(actor=context.by.name or "agent", scopes=ROLES[_role(write)])
     return context_for(context, replace(caller, origin="agent"))
 
 
