@@ -120,24 +120,41 @@ def test_an_answer_that_asks_for_nothing_changes_nothing(body: Any) -> None:
     assert advise(body).tool_calls == ()
 
 
-def test_failures_slow_down_up_to_the_maximum() -> None:
-    assert tool_call(advise({}, failures=2)) == ("propose_interval", 7200.0)
-    assert tool_call(advise({}, failures=9)) == ("propose_interval", 57600.0)
-    assert tool_call(advise({}, failures=9, max_interval=2 * HOUR)) == ("propose_interval", 7200.0)
-    assert advise({}, failures=1).tool_calls == ()
-
-
-def test_a_stretch_cadence_only_has_its_hints_cleared() -> None:
-    assert advise({}, failures=3, has_stretch_cadence=True).tool_calls == ()
-    assert tool_call(advise({}, failures=3, has_stretch_cadence=True, hinted_interval=MINUTE)) == (
-        "clear_hints",
-        None,
+def failing(minutes: float, **fields: Any) -> Advice:
+    """Advice after an outage of so many minutes, seen at its begin and now."""
+    instants = (NOON - minutes * MINUTE, NOON)
+    responses = tuple(ParsedResponse(at=at, ok=False, fields={}) for at in instants)
+    return apply_rules(
+        AdviceInput(now=NOON, **{"interval": HOUR, "failures": 2, **fields}, responses=responses)
     )
 
 
-def test_a_failing_cron_schedule_is_paused() -> None:
-    assert tool_call(advise({}, interval=None, failures=2)) == ("pause_until", "2026-03-10T12:20:00Z")
-    assert tool_call(advise({}, interval=None, failures=50)) == ("pause_until", "2026-03-10T13:00:00Z")
+def test_failures_slow_down_by_the_time_they_last_and_at_most_four_fold() -> None:
+    assert failing(60).tool_calls == ()
+    assert tool_call(failing(8 * 60, failures=40)) == ("propose_interval", 7200.0)
+    assert tool_call(failing(5 * 24 * 60)) == ("propose_interval", 4 * 3600.0)
+    assert tool_call(failing(5 * 24 * 60, max_interval=2 * HOUR)) == ("propose_interval", 7200.0)
+    assert failing(8 * 60, failures=1).tool_calls == ()
+
+
+def test_a_faster_pace_relaxes_during_an_outage_and_ends_when_it_would_have() -> None:
+    tight = {"hinted_interval": 5 * MINUTE, "hint_ends_at": NOON + 40 * MINUTE}
+    (call,) = failing(60, has_stretch_cadence=True, **tight).tool_calls
+    assert (call[1]["interval_seconds"], call[1]["ttl_minutes"]) == (900.0, 40)
+    assert tool_call(failing(600, **tight)) == ("propose_interval", 1200.0)
+    assert failing(60, failures=1, **tight).tool_calls == ()
+
+
+def test_a_stretch_cadence_counts_the_failures_of_its_own_pace() -> None:
+    assert failing(6 * 60, failures=3, has_stretch_cadence=True).tool_calls == ()
+    assert tool_call(failing(60, failures=20, has_stretch_cadence=True)) == ("propose_interval", 7200.0)
+    assert tool_call(failing(7 * 60, failures=20, has_stretch_cadence=True)) == ("propose_interval", 14400.0)
+
+
+def test_a_failing_cron_schedule_is_paused_by_the_time_it_fails() -> None:
+    assert tool_call(failing(10, interval=None)) == ("pause_until", "2026-03-10T12:05:00Z")
+    assert tool_call(failing(80, interval=None)) == ("pause_until", "2026-03-10T12:20:00Z")
+    assert tool_call(failing(5000, interval=None)) == ("pause_until", "2026-03-10T13:00:00Z")
 
 
 def test_a_sibling_that_became_ready_calls_for_one_run_now() -> None:

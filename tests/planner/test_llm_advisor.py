@@ -193,7 +193,46 @@ def test_the_months_tokens_end_an_analysis_that_is_under_way(
     endpoint.set_replies(model_reply("openai", ("get_latest_response", {})))
     made = advised(orders, endpoint)
     assert (made["tokens"], len(endpoint.asked)) == (240, 2)
-    assert made["warnings"][0] == "the month's token budget is used up after 240 tokens"
+    spent = "the month's token budget is used up after 240 tokens: advised by the rules"
+    assert made["warnings"] == [spent]
+    assert made["reasoning"] == "No change: queue_depth is 7 and steady."
+
+
+def test_a_model_that_wants_max_completion_tokens_gets_it(
+    orders: OperationsHarness, endpoint: ModelEndpoint
+) -> None:
+    refusal = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+    endpoint.script = [
+        (400, {}, {"error": {"message": refusal, "code": "unsupported_parameter"}}),
+        (200, {}, model_reply("openai", ("get_latest_response", {}))),
+        (200, {}, model_reply("openai", SUBMIT)),
+    ]
+    made = advised(orders, endpoint)
+    assert (made["reasoning"], made["warnings"]) == ("all is well", [])
+    fields = [{"max_tokens", "max_completion_tokens"} & asked.keys() for asked in endpoint.asked]
+    assert fields == [{"max_tokens"}, {"max_completion_tokens"}, {"max_completion_tokens"}]
+
+
+def test_a_provider_without_quota_is_asked_once_and_the_rules_advise(
+    orders: OperationsHarness, endpoint: ModelEndpoint
+) -> None:
+    error = {"message": "You exceeded your current quota.", "code": "insufficient_quota"}
+    endpoint.script = [(429, {}, {"error": error})]
+    made = advised(orders, endpoint)
+    assert len(endpoint.asked) == 1
+    assert made["warnings"] == [
+        "the endpoint answered 429: insufficient_quota You exceeded your current quota.",
+        "the provider's quota is used up: advised by the rules",
+    ]
+    assert made["reasoning"] == "No change: queue_depth is 7 and steady."
+
+
+def test_a_provider_s_error_is_kept_without_the_key(
+    orders: OperationsHarness, endpoint: ModelEndpoint
+) -> None:
+    endpoint.script = [(401, {}, {"error": {"message": f"Incorrect API key provided: {KEY}"}})]
+    made = advised(orders, endpoint)
+    assert made["warnings"][0] == "the endpoint answered 401: Incorrect API key provided: …"
 
 
 def test_a_busy_endpoint_is_retried_after_its_delay(
@@ -213,7 +252,7 @@ def test_a_busy_endpoint_is_retried_after_its_delay(
 @pytest.mark.parametrize(
     ("line", "warning", "asked"),
     [
-        ((401, {}, {"error": "no"}), "the endpoint answered 401", 1),
+        ((401, {}, {"error": "no"}), "the endpoint answered 401: no", 1),
         ((500, {}, {}), "the endpoint answered 500", 4),
         ((302, {"Location": "http://example.com/"}, {}), "the endpoint answered 302", 1),
         ((200, {}, b"<html>"), "the response is not JSON: JSONDecodeError", 1),

@@ -15,7 +15,7 @@ from timewright.errors import Forbidden
 from timewright.operations import operations
 from timewright.operations.access.authentication import context_for
 from timewright.planner.heuristic_advisor import HeuristicAdvisor
-from timewright.planner.planner_loop import PLANNER_CALLER, Planner
+from timewright.planner.planner_loop import MONTH_IS_SPENT, PLANNER_CALLER, Planner
 from timewright.planner.prompts import SYSTEM_PROMPT
 from timewright.planner.tool_session import MAX_TOOL_CALLS, ToolSession
 from timewright.planner.tools import TOOLS, tool_description, tool_schema
@@ -306,6 +306,12 @@ def test_siblings_are_only_those_of_the_group(harness: OperationsHarness) -> Non
     at = ToolSession(context_for(harness.context, PLANNER_CALLER, "default"), schedule="orders", group="shop")
     found = at.call_tool("get_sibling_latest_responses", {})
     assert [(one["schedule"], one["body"]["batch_id"]) for one in found["siblings"]] == [("loader", "b1")]
+    # An analysis names its schedule by the id.
+    own_id = harness.ask("schedule get", schedule="orders")["schedule"]["id"]
+    by_id = ToolSession(
+        context_for(harness.context, PLANNER_CALLER, "default"), schedule=own_id, group="shop"
+    )
+    assert by_id.call_tool("get_sibling_latest_responses", {}) == found
     made = planner(harness).run_once()[0]
     assert made["reasoning"] == "Run once now: loader is ready with batch b1."
 
@@ -371,7 +377,9 @@ def test_the_advisor_interface_is_unchanged() -> None:
     )
 
 
-def test_analyses_stop_when_the_month_is_spent_and_resume_in_the_next(harness: OperationsHarness) -> None:
+def test_the_rules_advise_when_the_month_is_spent_and_the_model_in_the_next(
+    harness: OperationsHarness,
+) -> None:
     harness.ask("namespace create", name="default", advisor_tokens_per_month=100)
     orders(harness, 1)
 
@@ -385,11 +393,14 @@ def test_analyses_stop_when_the_month_is_spent_and_resume_in_the_next(harness: O
     assert len(costly.run_once()) == 1
     harness.advance(minutes=10)
     assert harness.ask("analysis due")["tokens_left"] == 0
-    assert costly.run_once() == []
+    (by_rules,) = costly.run_once()
+    assert (by_rules["advisor"], by_rules["tokens"]) == ("heuristic", 0)
+    assert by_rules["warnings"] == [MONTH_IS_SPENT]
     spent = harness.ask("analysis list")["spent"]
-    assert spent == {"month": "2026-03", "analyses": 2, "tokens": 120, "cost": 0.5}
+    assert spent == {"month": "2026-03", "analyses": 3, "tokens": 120, "cost": 0.5}
     harness.sleep(days=22)
-    assert len(costly.run_once()) == 1
+    (again,) = costly.run_once()
+    assert again["warnings"] == []
 
 
 def test_a_planner_on_a_thread_looks_at_once_and_stops_when_asked(harness: OperationsHarness) -> None:

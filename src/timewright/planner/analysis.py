@@ -27,12 +27,13 @@ def analyse(
     clock: Clock,
     why: str,
     tokens_left: int = 0,
+    notes: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Let an advisor analyse one schedule, record the analysis, and return it."""
+    """Let an advisor analyse one schedule, record the analysis with `notes`, and return it."""
     began = clock.monotonic()
     brief = build_brief(context, schedule, why=why)
     session = ToolSession(context, schedule=brief["schedule"]["id"], group=brief["schedule"]["group"])
-    warnings: list[str] = []
+    warnings = list(notes)
     try:
         advised = advisor.advise(brief, session.call_tool, tokens_left=tokens_left)
     except Exception as error:  # noqa: BLE001  boundary: an advisor's failure is recorded, not raised

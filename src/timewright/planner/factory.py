@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from timewright.errors import InvalidInput
 from timewright.operations import OperationContext
 from timewright.operations.hints.advisor_key import read_advisor_key
+from timewright.planner.heuristic_advisor import HeuristicAdvisor
 from timewright.planner.planner_loop import Planner
 from timewright.ports import Advisor, Clock
 from timewright.settings import Settings
@@ -35,8 +36,6 @@ def build_planner(
 def build_advisor(context: OperationContext, settings: Settings) -> Advisor:
     """Build the advisor that the settings name."""
     if settings.planner != "llm":
-        from timewright.planner.heuristic_advisor import HeuristicAdvisor
-
         return HeuristicAdvisor()
     from timewright.planner.llm_advisor import LlmAdvisor
 

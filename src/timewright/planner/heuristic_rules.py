@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,6 +23,10 @@ from timewright.planner.response_metrics import (
 MIN_REVIEW_DELAY = 5 * MINUTE
 # Factors by which the interval may shrink, and grow while the schedule fails.
 MAX_SPEEDUP = 8
+MAX_SLOWDOWN = 4
+# While it fails it waits for this share of the outage so far, so that its end is seen soon after it.
+OUTAGE_SHARE = 4
+# The most doublings of a stretch cadence.
 MAX_DOUBLINGS = 5
 MIN_FAILURES = 2
 # Run at least this often before the metric becomes critical.
@@ -45,6 +50,7 @@ class AdviceInput(Struct, frozen=True, kw_only=True):
     failures: int = 0
     has_stretch_cadence: bool = False
     hinted_interval: timedelta | None = None
+    hint_ends_at: datetime | None = None
     is_paused_by_hint: bool = False
     responses: tuple[ParsedResponse, ...] = ()
     siblings: dict[str, ParsedResponse] = {}
@@ -53,6 +59,16 @@ class AdviceInput(Struct, frozen=True, kw_only=True):
     def base_interval(self) -> timedelta:
         """The schedule's own interval; a cron schedule counts as half-hourly."""
         return self.interval or ASSUMED_CRON_INTERVAL
+
+    @property
+    def outage(self) -> timedelta:
+        """How long it has failed at least: since the first of the last failed responses that are known."""
+        began = self.now
+        for response in reversed(self.responses):
+            if response.ok:
+                break
+            began = response.at
+        return self.now - began
 
     def clamp_interval(self, interval: timedelta) -> timedelta:
         """Limit an interval to the bounds of the schedule and of hints, in whole seconds."""
@@ -91,16 +107,32 @@ def _rule_cooldown(case: AdviceInput) -> Advice | None:
 
 
 def _rule_failures(case: AdviceInput) -> Advice | None:
+    """Relax by the length of the outage, at most four-fold, and never past the end of a hint.
+
+    Failures are not counted: at a pace that a hint made faster there are more of them in the same time.
+    """
     if case.failures < MIN_FAILURES:
-        return None
-    why = f"{case.failures} failures in a row"
-    if case.has_stretch_cadence:
-        # Its own cadence slows it down already; a hint would only speed it up.
-        return _clear_hints(case, f"{why}: its cadence slows it down", confidence="high")
+        if case.failures == 0 or case.hinted_interval is None:
+            return None
+        return Advice(reasoning="Keep its hint: one failure says little.", look_again_in=_next_review(case))
+    why = f"{case.failures} failures in a row, for {format_duration(_whole_seconds(case.outage))}"
+    wait = case.outage / OUTAGE_SHARE
+    base, hinted = case.base_interval, case.hinted_interval
     if case.interval is None:
-        rest = min(5 * MINUTE * 2 ** min(case.failures, MAX_DOUBLINGS), MAX_PAUSE)
-        return _pause(case, case.now + rest, why)
-    relaxed = case.clamp_interval(case.base_interval * 2 ** min(case.failures, MAX_DOUBLINGS))
+        return _pause(case, case.now + min(max(wait, 5 * MINUTE), MAX_PAUSE), why)
+    if hinted is not None and hinted < base and case.hint_ends_at is not None:
+        # At most half of its own interval: its own next run would not have come earlier.
+        relaxed = case.clamp_interval(min(max(hinted, wait), hinted * MAX_SLOWDOWN, base / 2))
+        left = max(int((case.hint_ends_at - case.now) / MINUTE), 1)
+        return _interval(case, relaxed, why, confidence="high", ttl_minutes=left)
+    if case.has_stretch_cadence:
+        # How often its cadence would have doubled the interval at its own pace within the outage.
+        doublings = min(int(math.log2(case.outage / base + 2)), MAX_DOUBLINGS)
+        if min(case.failures, MAX_DOUBLINGS) <= doublings:
+            return _clear_hints(case, f"{why}: its cadence slows it down", confidence="high")
+        relaxed = case.clamp_interval(base * min(2**doublings, MAX_SLOWDOWN))
+        return _interval(case, relaxed, why, confidence="high")
+    relaxed = case.clamp_interval(min(max(base, wait), base * MAX_SLOWDOWN))
     return _interval(case, relaxed, why, confidence="high")
 
 
@@ -193,7 +225,14 @@ def _interval_before_critical(case: AdviceInput, metric: MetricTrend) -> timedel
     return case.clamp_interval(min(max(wanted, case.base_interval / MAX_SPEEDUP), case.base_interval))
 
 
-def _interval(case: AdviceInput, interval: timedelta, why: str, *, confidence: str = "medium") -> Advice:
+def _interval(
+    case: AdviceInput,
+    interval: timedelta,
+    why: str,
+    *,
+    confidence: str = "medium",
+    ttl_minutes: int | None = None,
+) -> Advice:
     spelled = format_duration(interval)
     if case.hinted_interval is not None and 0.8 <= interval / case.hinted_interval <= 1.25:
         # A change below 25 % is not worth one of the twelve hints an hour.
@@ -202,8 +241,11 @@ def _interval(case: AdviceInput, interval: timedelta, why: str, *, confidence: s
     if interval == case.interval and case.hinted_interval is None:
         reasoning = f"Keep every {spelled}: {why}."
         return Advice(reasoning=reasoning, confidence=confidence, look_again_in=_next_review(case))
+    arguments: dict[str, Any] = {"interval_seconds": interval.total_seconds(), "reason": why}
+    if ttl_minutes is not None:
+        arguments["ttl_minutes"] = ttl_minutes
     return Advice(
-        tool_calls=(("propose_interval", {"interval_seconds": interval.total_seconds(), "reason": why}),),
+        tool_calls=(("propose_interval", arguments),),
         reasoning=f"Run every {spelled} instead of {format_duration(case.base_interval)}: {why}.",
         confidence=confidence,
         look_again_in=_next_review(case, interval),
@@ -242,6 +284,10 @@ def _next_review(case: AdviceInput, interval: timedelta | None = None) -> timede
 
 def _clamp_review_delay(until: timedelta) -> timedelta:
     return min(max(until, MIN_REVIEW_DELAY), DAY)
+
+
+def _whole_seconds(span: timedelta) -> timedelta:
+    return timedelta(seconds=round(span.total_seconds()))
 
 
 def _newest(case: AdviceInput) -> ParsedResponse | None:

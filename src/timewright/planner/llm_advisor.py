@@ -8,15 +8,18 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from timewright.planner.api_dialects import (
     DIALECTS,
+    ApiRequest,
     ConversationTurn,
     ModelReply,
     RequestedToolCall,
     parse_tool_call,
 )
-from timewright.planner.model_client import ModelClient, ModelUnavailable
+from timewright.planner.heuristic_advisor import HeuristicAdvisor
+from timewright.planner.model_client import ModelClient, ModelUnavailable, is_quota_used_up
 from timewright.planner.prompts import JSON_TOOLS_PROMPT, SYSTEM_PROMPT, USE_A_TOOL_PROMPT, fence_data
 from timewright.planner.tool_session import MAX_TOOL_CALLS
 from timewright.planner.tools import SUBMIT_TOOL, TOOLS
@@ -25,6 +28,8 @@ from timewright.settings import AdvisorTerms
 
 MAX_TURNS = MAX_TOOL_CALLS + 3
 TOKENS_PER_PRICE = 1_000_000
+# The limit of a reply: newer models of OpenAI refuse the first name and ask for the second.
+MAX_TOKENS, NEWER_MAX_TOKENS = "max_tokens", "max_completion_tokens"
 
 
 class Usage(Struct, kw_only=True):
@@ -56,6 +61,7 @@ class LlmAdvisor:
         self._key = key
         self._client = client or ModelClient(terms.base_url, timeout=terms.timeout)
         self._native = terms.tools == "native"
+        self._token_field = MAX_TOKENS
 
     def advise(self, brief: Mapping[str, Any], use: CallTool, *, tokens_left: int) -> AdvisorReport:
         """Analyse one schedule: send the brief, perform the tool calls, and reply, until the analysis is
@@ -66,13 +72,17 @@ class LlmAdvisor:
         turns = [conversation.first_turn(brief)]
         for number in range(MAX_TURNS):
             if usage.tokens >= tokens_left:
-                warnings.append(f"the month's token budget is used up after {usage.tokens} tokens")
+                spent = f"the month's token budget is used up after {usage.tokens} tokens"
+                warnings += [f"{spent}: advised by the rules", *self._advise_by_rules(brief, use)]
                 break
             last = number >= MAX_TURNS - 2 or conversation.steps >= MAX_TOOL_CALLS - 1
             try:
                 reply = self._reply(turns, last=last)
             except ModelUnavailable as error:
                 warnings.append(str(error))
+                if is_quota_used_up(str(error)):
+                    spent = "the provider's quota is used up: advised by the rules"
+                    warnings += [spent, *self._advise_by_rules(brief, use)]
                 break
             usage.add(reply)
             last_text = reply.text or last_text
@@ -95,7 +105,22 @@ class LlmAdvisor:
         asked = wire.build_request(
             terms.model, self._key(), system, turns, max_tokens=terms.reply_tokens, tools=tools
         )
-        return wire.parse_reply(self._client.send(asked))
+        try:
+            return wire.parse_reply(self._client.send(self._with_token_field(asked)))
+        except ModelUnavailable as error:
+            if self._token_field != MAX_TOKENS or NEWER_MAX_TOKENS not in str(error):
+                raise
+        # The endpoint names the field that it wants instead; it is used from now on.
+        self._token_field = NEWER_MAX_TOKENS
+        return wire.parse_reply(self._client.send(self._with_token_field(asked)))
+
+    def _with_token_field(self, asked: ApiRequest) -> ApiRequest:
+        body = dict(asked.body)
+        body[self._token_field] = body.pop(MAX_TOKENS)
+        return replace(asked, body=body)
+
+    def _advise_by_rules(self, brief: Mapping[str, Any], use: CallTool) -> tuple[str, ...]:
+        return HeuristicAdvisor().advise(brief, use, tokens_left=0).warnings
 
     def _cost(self, usage: Usage) -> float:
         terms = self._terms

@@ -11,11 +11,15 @@ from typing import Any
 import aiohttp
 
 from timewright.core.moments import SECOND
+from timewright.core.sensitive_keys import redact_text
+from timewright.operations.text_safety import sanitize
 from timewright.planner.api_dialects import ApiRequest
 
 MAX_TRIES = 4
 MAX_WAIT_S = 30.0
 MAX_RESPONSE_BYTES = 2_000_000
+MAX_REASON_CHARS = 300
+QUOTA_SIGNS = ("insufficient_quota", "exceeded your current quota", "credit balance is too low")
 RETRYABLE_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -51,8 +55,9 @@ class ModelClient:
                 else:
                     if 200 <= status < 300:
                         return _read(text)
-                    problem = f"the endpoint answered {status}"
-                    if status not in RETRYABLE_STATUSES:
+                    reason = _reason(text, request)
+                    problem = f"the endpoint answered {status}" + (f": {reason}" if reason else "")
+                    if status not in RETRYABLE_STATUSES or is_quota_used_up(reason):
                         break
                     wait = retry_after if retry_after is not None else wait
                 if number < MAX_TRIES - 1:
@@ -75,6 +80,27 @@ class ModelClient:
             if len(text) > MAX_RESPONSE_BYTES:
                 raise ModelUnavailable(f"the response is larger than {MAX_RESPONSE_BYTES} bytes")
             return response.status, _seconds(response.headers.get("Retry-After")), text
+
+
+def is_quota_used_up(problem: str) -> bool:
+    """Whether a provider refuses because the account has no tokens or money left; waiting does not help."""
+    lowered = problem.lower()
+    return any(sign in lowered for sign in QUOTA_SIGNS)
+
+
+def _reason(text: bytes, request: ApiRequest) -> str:
+    """Return the provider's own words about a refused request, without the key that was sent."""
+    shown = text[:MAX_REASON_CHARS].decode(errors="replace")
+    try:
+        found = json.loads(text[:MAX_RESPONSE_BYTES])
+        error = found.get("error", found) if isinstance(found, dict) else {}
+        parts = [error.get(name) for name in ("code", "message")] if isinstance(error, dict) else [error]
+        shown = " ".join(part for part in parts if isinstance(part, str))
+    except (ValueError, RecursionError):
+        pass
+    for value in request.headers.values():
+        shown = shown.replace(value.removeprefix("Bearer "), "…")
+    return sanitize(redact_text(shown.strip()), max_chars=MAX_REASON_CHARS)
 
 
 def _read(text: bytes) -> Any:

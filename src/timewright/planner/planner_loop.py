@@ -13,10 +13,12 @@ from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import Caller, context_for
 from timewright.operations.hints.analyses import FAILURES_INCREASED
 from timewright.planner.analysis import analyse
+from timewright.planner.heuristic_advisor import HeuristicAdvisor
 from timewright.ports import Advisor, Clock
 
 DEFAULT_INTERVAL = 5 * MINUTE
 MAX_SCHEDULES_PER_PASS = 100
+MONTH_IS_SPENT = "the token quota of the month is used up: advised by the rules"
 # The planner may read and give hints, whatever the rights of its host process are.
 PLANNER_CALLER = Caller(actor="planner", origin="agent", scopes=frozenset({"read", "hint"}))
 
@@ -50,7 +52,7 @@ class Planner:
             due = operations["analysis due"](context, {"limit": MAX_SCHEDULES_PER_PASS})
             left = due["tokens_left"]
             for wanted in due["schedules"]:
-                if self._ended.is_set() or (self._uses_tokens and left <= 0):
+                if self._ended.is_set():
                     break
                 for one in self._analyse(context, wanted, tokens_left=left):
                     made.append(one)
@@ -97,13 +99,15 @@ class Planner:
         try:
             if self._uses_tokens and _was_analysed(context, wanted):
                 return
+            is_spent = self._uses_tokens and tokens_left <= 0
             yield analyse(
                 context,
                 wanted["schedule_id"],
-                self._advisor,
+                HeuristicAdvisor() if is_spent else self._advisor,
                 clock=self._clock,
                 why=wanted["why"],
                 tokens_left=tokens_left,
+                notes=(MONTH_IS_SPENT,) if is_spent else (),
             )
         except (NotFound, NotAllowed):
             return  # it was archived or changed meanwhile

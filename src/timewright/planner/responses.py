@@ -45,11 +45,12 @@ def sibling_responses(context: OperationContext, schedule: str, group: str | Non
 
 
 def sibling_names(context: OperationContext, schedule: str, group: str | None) -> list[str]:
-    """The names of the other schedules of a group."""
+    """The names of the other schedules of a group; `schedule` is a name or an id."""
     if not group:
         return []
     rows = operations["schedule list"](context, {"group": group, "limit": MAX_SIBLINGS + 1})["schedules"]
-    return [row["name"] for row in rows if row["name"] != schedule][:MAX_SIBLINGS]
+    others = [row["name"] for row in rows if schedule not in (row["name"], row["id"])]
+    return others[:MAX_SIBLINGS]
 
 
 def _has_response(row: Mapping[str, Any]) -> bool:

@@ -1,0 +1,94 @@
+"""A flash sale by a simulated clock: a ramp, a critical hour, twelve minutes of 503, and the recovery."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from timewright.operations import OperationContext
+from timewright.planner.heuristic_advisor import HeuristicAdvisor
+from timewright.planner.planner_loop import DEFAULT_INTERVAL, Planner
+from timewright.testing.bench import Bench
+from timewright.wiring import new_registry
+
+MINUTE = timedelta(minutes=1)
+BEGAN = datetime(2026, 3, 10, 9, tzinfo=UTC)
+# The minute and the depth of the order queue there; in between it moves evenly.
+DEPTHS = ((0, 20), (60, 20), (100, 600), (142, 640), (170, 30), (480, 20))
+CRITICAL = 500
+OUTAGE_FROM, OUTAGE_TO = BEGAN + 130.4 * MINUTE, BEGAN + 142.4 * MINUTE
+END = BEGAN + 480 * MINUTE
+
+CASES = [(every, maximum) for every in (1, 5, 15) for maximum in (None, 2 * every)]
+
+
+class Sale(Struct, frozen=True):
+    """When the schedule looked, and when it first saw what."""
+
+    looks: tuple[datetime, ...]
+
+    @property
+    def recovery_seen_after(self) -> timedelta:
+        return next(at for at in self.looks if at >= OUTAGE_TO) - OUTAGE_TO
+
+    @property
+    def critical_gap(self) -> timedelta:
+        """The longest time without a look in the half hour of a critical queue before the outage."""
+        watched = [at for at in self.looks if OUTAGE_FROM - 30 * MINUTE <= at < OUTAGE_FROM]
+        return max((b - a for a, b in pairwise(watched)), default=END - BEGAN)
+
+
+class Shop:
+    """An app whose function answers with the depth of its queue, or fails during the outage."""
+
+    def __init__(self, bench: Bench, every: int, maximum: int | None) -> None:
+        self.registry = new_registry()
+        self.registry.register("orders.depth")(lambda: _answer(bench.now))
+        clamp = {} if maximum is None else {"clamp": {"max": f"{maximum}m"}}
+        schedule: dict[str, Any] = {
+            "name": "orders",
+            "every": f"{every}m",
+            "call": "orders.depth",
+            "preset": "adaptive",
+            **clamp,
+        }
+        self.declared = (schedule,)
+
+
+def _answer(now: datetime) -> dict[str, Any]:
+    if OUTAGE_FROM <= now < OUTAGE_TO:
+        raise RuntimeError("503 Service Unavailable")
+    minute = (now - BEGAN) / MINUTE
+    for (left, low), (right, high) in pairwise(DEPTHS):
+        if minute <= right:
+            depth = low + (high - low) * (minute - left) / (right - left)
+            return {"queue_depth": round(depth), "warning_threshold": 300, "critical_threshold": CRITICAL}
+    return {"queue_depth": 20, "warning_threshold": 300, "critical_threshold": CRITICAL}
+
+
+@cache
+def live(every: int, maximum: int | None, *, planned: bool) -> Sale:
+    bench = Bench(start=BEGAN)
+    bench.adopt(Shop(bench, every, maximum))
+    context = OperationContext(store=bench.store, ids=bench.ids, notify=bench.loop.notify_observers)
+    planner = Planner(context, HeuristicAdvisor(), clock=bench.clock)
+    while bench.now < END:
+        bench.advance(DEFAULT_INTERVAL)
+        if planned:
+            planner.run_once()
+    return Sale(tuple(run.started_at for run in bench.runs("orders") if run.started_at is not None))
+
+
+@pytest.mark.parametrize(("every", "maximum"), CASES)
+def test_the_planner_sees_the_sale_sooner_and_its_recovery_never_later(
+    every: int, maximum: int | None
+) -> None:
+    alone, planned = live(every, maximum, planned=False), live(every, maximum, planned=True)
+    assert planned.critical_gap * 5 <= alone.critical_gap
+    assert planned.recovery_seen_after <= alone.recovery_seen_after
+    assert len(planned.looks) <= 2 * len(alone.looks)
