@@ -100,7 +100,7 @@ def _reason(text: bytes, request: ApiRequest) -> str:
         pass
     for value in request.headers.values():
         shown = shown.replace(value.removeprefix("Bearer "), "…")
-    return sanitize(redact_text(shown.strip()), max_chars=MAX_REASON_CHARS)
+    return str(sanitize(redact_text(shown.strip()), max_chars=MAX_REASON_CHARS))
 
 
 def _read(text: bytes) -> Any:

@@ -36,10 +36,9 @@ from timewright.interfaces.mcp.toolsets import (
     parse_toolsets,
     toolset_of,
 )
-from timewright.ledger.records.instances import is_alive
-from timewright.ledger.records.offers import read_offers
 from timewright.operations import Operation, OperationContext
 from timewright.operations.access.callers import Caller
+from timewright.operations.health.known_functions import has_engine
 from timewright.operations.idempotency import IdempotencyCleanup
 from timewright.operations.text_safety import MAX_TEXT_CHARS, find_cut_mark, sanitize
 from timewright.ports import RunHandle
@@ -195,7 +194,7 @@ class _Handlers:
             texts.append(
                 f"nothing was changed; to apply it, repeat the call with confirm: {token} instead of dry_run"
             )
-        if operation.name in NEEDS_ENGINE and not is_dry_run and not _has_engine(context):
+        if operation.name in NEEDS_ENGINE and not is_dry_run and not has_engine(context):
             texts.append(NO_ENGINE)
         return _result(texts, answer)
 
@@ -221,14 +220,6 @@ class _StartedTests:
             started = list(self._work)
         for work in started:
             work.stop(CLIENT_GONE)
-
-
-def _has_engine(context: OperationContext) -> bool:
-    """Whether an instance that starts runs is alive; a server answers for itself."""
-    if context.remote is not None:
-        return True
-    now = context.now()
-    return any(is_alive(one.seen, now=now) for one in context.store.read(read_offers))
 
 
 @contextmanager

@@ -22,6 +22,14 @@ from timewright.ports import Transaction
 from timewright.settings import Settings
 
 
+def has_engine(context: OperationContext) -> bool:
+    """Whether an instance that starts runs is alive; a server that is asked instead answers for itself."""
+    if context.remote is not None:
+        return True
+    now = context.now()
+    return any(is_alive(one.seen, now=now) for one in context.store.read(read_offers))
+
+
 def function_warnings(context: OperationContext, target: AnyTarget, *, now: datetime) -> tuple[str, ...]:
     """Return a warning if no running instance has the function that a target calls.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Literal
 
 import click
 from msgspec.structs import replace
@@ -58,7 +58,7 @@ def _serve(session: Session, /, write: bool, tools: str) -> None:
         serve(context, tools=tools, caller=Caller(actor="agent", scopes=ROLES[_role(write)], origin="agent"))
 
 
-def _role(write: bool) -> str:
+def _role(write: bool) -> Literal["viewer", "editor"]:
     return "editor" if write else "viewer"
 
 
