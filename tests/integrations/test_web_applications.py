@@ -206,6 +206,7 @@ def test_a_scheduler_that_no_worker_could_import_is_refused(tmp_path: Path) -> N
 SERVERS = {
     "fastapi": ["uvicorn", "--workers", "4", "--port", "0", "web:web"],
     "flask": ["gunicorn", "--workers", "4", "--bind", "127.0.0.1:0", "web:create_app()"],
+    "django": ["manage", "timewright", "worker"],  # four of them
 }
 
 
@@ -217,6 +218,7 @@ if FULL:
         """The project of the page for 20 s; after 8 s a worker gets SIGKILL."""
         for _, title, text in GUIDE_BLOCK.findall((DOCS / f"how-to/{framework}.md").read_text("utf-8")):
             if title:
+                (tmp_path / title).parent.mkdir(exist_ok=True)
                 (tmp_path / title).write_text(
                     text.replace('every("1s")', 'every("1s"), catch_up="all", overlap="allow"')
                 )
@@ -235,15 +237,24 @@ if FULL:
                 time.sleep(0.1)
 
         environment = {name: text for name, text in os.environ.items() if name != "TIMEWRIGHT_FULL"}
-        server = subprocess.Popen([sys.executable, "-m", *SERVERS[framework]], cwd=tmp_path, env=environment)
+        if framework == "django":
+            subprocess.run(
+                [sys.executable, "manage.py", "migrate"], cwd=tmp_path, env=environment, check=True
+            )
+        servers = [
+            subprocess.Popen([sys.executable, "-m", *SERVERS[framework]], cwd=tmp_path, env=environment)
+            for _ in range(4 if framework == "django" else 1)
+        ]
         try:
             wait(lambda: len(rows()) >= 8)
-            first, killed = min(seconds()), rows()[-1][1]
-            os.kill(int(killed), signal.SIGKILL)
+            first = min(seconds())
+            os.kill(servers[0].pid if framework == "django" else int(rows()[-1][1]), signal.SIGKILL)
             wait(lambda: {*range(first, first + 20)} <= seconds())
         finally:
-            server.send_signal(signal.SIGTERM)
-            server.wait(WAIT_S)
+            for server in servers:
+                server.send_signal(signal.SIGTERM)
+            for server in servers:
+                server.wait(WAIT_S)
         with Scheduler(tmp_path / "timewright.db") as looked:
             losses = {run.planned_at.isoformat(): run.losses for run in looked.runs.list(limit=500).runs}
         # A tick is repeated only where its worker was killed before it could say that it had ended.

@@ -20,6 +20,8 @@ except ImportError as error:
 class FlaskScheduler(Scheduler):
     """A `Scheduler` whose functions run in the context of a Flask application."""
 
+    opens_at_once = False
+
     def __init__(self, store: str | os.PathLike[str] = "timewright.db", **options: Any) -> None:
         self._web: Flask | None = None
         super().__init__(store, **options)
@@ -45,8 +47,7 @@ def _command(scheduler: FlaskScheduler) -> click.Command:
         info = context.find_object(ScriptInfo)
         if info is not None and info.app_import_path:
             os.environ["FLASK_APP"] = info.app_import_path
-        store = os.fspath(scheduler._store_url)  # noqa: SLF001 - its own class
-        context.exit(run_command(arguments, app=import_path(scheduler), store=store))
+        context.exit(run_command(arguments, app=import_path(scheduler), store=scheduler.store_url))
 
     return click.Command(
         "timewright",

@@ -83,6 +83,9 @@ class Scheduler(Resources, EventDecorators, WebMethods):
     declares any more is archived at the start. `edits="refuse"` refuses edits of them by hand.
     """
 
+    opens_at_once = True
+    """Whether a store that cannot be opened is refused when the object is made, or on first use."""
+
     def __init__(
         self,
         store: str | os.PathLike[str] = "timewright.db",
@@ -117,7 +120,7 @@ class Scheduler(Resources, EventDecorators, WebMethods):
         self._inherited: list[Instance | None] = []
         self._stop_callbacks: list[Callable[[], object]] = []
         self._reset_process_state()
-        if not self._host:
+        if not self._host and self.opens_at_once:
             self._open()
         super().__init__(self.call)
 
@@ -134,6 +137,11 @@ class Scheduler(Resources, EventDecorators, WebMethods):
         """The instance behind this scheduler; opened on first use if another process hosts it."""
         self._detect_fork()
         return self._instance or self._open()
+
+    @property
+    def store_url(self) -> str:
+        """The store as it was given, a path or a URL."""
+        return os.fspath(self._store_url)
 
     @property
     def is_running(self) -> bool:
