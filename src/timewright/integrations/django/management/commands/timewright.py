@@ -13,7 +13,7 @@ from timewright.integrations.commands import run_command
 from timewright.integrations.django.django_scheduler import APP, project_scheduler
 
 
-class Command(BaseCommand):
+class TimewrightCommand(BaseCommand):
     """Passes all that follows its name to our command line; `up` and `worker` also get the functions."""
 
     help = "Run schedules and look at them: manage.py timewright up."
@@ -33,3 +33,6 @@ class Command(BaseCommand):
 
     def _run(self, words: Sequence[str]) -> int:
         return run_command(words, app=APP, store=os.fspath(project_scheduler().store_url))
+
+
+Command = TimewrightCommand  # the name that Django looks for
