@@ -15,13 +15,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from tests.faults.scenario import CannotRun, CoveredFault, FaultEnvironment, FaultScenario
-from tests.faults.scenarios import clocks, files, servers
+from tests.faults.scenarios import clocks, files, moves, servers
 from tests.faults.scenarios.covered import COVERED
 
 SCENARIOS: tuple[FaultScenario | CoveredFault, ...] = (
     *COVERED,
     *clocks.SCENARIOS,
     *files.SCENARIOS,
+    *moves.SCENARIOS,
     *servers.SCENARIOS,
 )
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.operations.harness import NOON, sample_harness
+from timewright.core.facts import RunSucceeded
 from timewright.core.moments import HOUR, MINUTE, SECOND, ZERO
 from timewright.core.run.run import RunState
 from timewright.errors import Conflict, NotFound, StoreReadOnly
@@ -27,6 +28,9 @@ from timewright.wiring import open_store, sqlite_path
 from timewright.wiring.store_copies import Progress, StoreCopier
 
 NOT_COMPARED = (*table_copy.CLOCK_META, table_copy.PROGRESS_META, "moved_by", "audit")
+
+
+SCHEDULES = 50
 
 
 class Killed(BaseException):
@@ -248,6 +252,50 @@ def test_a_move_that_is_killed_after_any_batch_continues_and_the_unfinished_stor
     monkeypatch.undo()
     assert rows_of(to, without=("pauses",)) == rows_of(place, without=("pauses",))
     assert ask_at(to, "verify")["holds"]
+
+
+def test_a_store_moved_there_and_back_under_an_engine_decides_every_occurrence_once(
+    url: str, tmp_path: Path
+) -> None:
+    """The engine on the old store goes on during the move; `dev.py faults` does it with real processes."""
+    clock, ids = ManualClock(NOON), dict[str, str]()
+    places = [str(tmp_path / "live.db"), url, str(tmp_path / "back.db")]
+    ran: list[str] = []
+    for number, place in enumerate(places):
+        with closing(open_store(place, clock=clock)) as store:
+            bench = Bench(store=store, clock=clock, name=f"engine-{number}")
+            if number == 0:
+                names = [f"s{index}" for index in range(SCHEDULES)]
+                ids = {
+                    name: bench.schedule(name, every="1s", catch_up="all", overlap="allow").id
+                    for name in names
+                }
+            bench.advance(seconds=3)
+            batches = 0
+
+            def tick_and_die(_share: float, _text: str, bench: Bench = bench) -> None:
+                nonlocal batches
+                batches += 1
+                clock.advance(milliseconds=70)
+                with suppress(StoreReadOnly):
+                    bench.tick()
+                if batches in (3, 9):
+                    raise Killed
+
+            for _ in range(3 if number < 2 else 0):
+                with suppress(Killed):
+                    copier(tick_and_die, clock=clock).move(place, places[number + 1], wait=MINUTE)
+            ran += [one.run_id for one in bench.facts if isinstance(one, RunSucceeded)]
+    assert len(set(ran)) == len(ran)
+    with closing(open_store(places[-1], clock=clock)) as store:
+        runs = store.read(lambda tx: tx.find_runs(RunFilter(limit=1000))).rows
+    for schedule_id in ids.values():
+        planned = {run.planned_at for run in runs if run.schedule_id == schedule_id}
+        assert planned == {NOON + second * SECOND for second in range(1, len(planned) + 1)}
+        assert max(planned) > clock.now() - 3 * SECOND
+    assert {run.state for run in runs} == {RunState.SUCCEEDED}
+    assert len(runs) == len(ran)
+    assert all(ask_at(place, "verify")["holds"] for place in places)
 
 
 def test_a_move_waits_for_runs_under_way_and_gives_up_without_a_trace(tmp_path: Path, url: str) -> None:
