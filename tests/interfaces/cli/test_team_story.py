@@ -60,8 +60,8 @@ class Team:
     def __init__(self, harness: OperationsHarness) -> None:
         self.harness = harness
 
-    def types(self, line: str, *, code: int = 0, **environment: str) -> CommandResult:
-        said = invoke(self.harness, *line.split(), **environment)
+    def types(self, line: str, *, code: int = 0) -> CommandResult:
+        said = invoke(self.harness, *line.split())
         assert said.code == code, (line, said.out, said.err)
         return said
 
