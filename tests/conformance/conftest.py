@@ -18,7 +18,15 @@ from timewright.testing.clock import ManualClock
 from timewright.testing.postgres import fresh_database, shared_postgres
 
 KINDS = ("sqlite", "postgres")
-TABLES: tuple[str, ...] = ("runs", "attempts", "attempt_output", "schedules", "revisions", "workflow_steps")
+TABLES: tuple[str, ...] = (
+    "runs",
+    "attempts",
+    "attempt_output",
+    "external_ids",
+    "schedules",
+    "revisions",
+    "workflow_steps",
+)
 TABLES += ("limits", "limit_holds", "objects", "audit", "meta", "budget_accounts", "budget_charges")
 TABLES += ("schedule_links", "follow_ups", "dependency_waits", "pauses", "ready_buckets", "incidents")
 

@@ -83,6 +83,14 @@ class TestPurpose:
         # The document's upsert always clears the pause; here an operator's pause stays.
         assert again["progress"]["state"] == "paused"
 
+    def test_schedule_based_triggers_of_a_dag_become_its_schedules(self, harness: WorkflowHarness) -> None:
+        trigger = {"type": "schedule_based", "cron_expr": "0 6 * * *", "timezone": "Europe/Berlin"}
+        harness.put(call_step("work"), name="etl", triggers=[{**trigger, "schedule_id": "etl-cron"}])
+        assert look(harness)["progress"]["next_at"] == "2026-03-11T05:00:00Z"
+        with pytest.raises(InvalidInput) as refusal:
+            harness.put(call_step("work"), name="etl", triggers=[{"type": "webhook"}])
+        assert "'webhook' is not a schedule" in str(refusal.value)
+
     def test_it_wakes_on_time_also_when_the_clocks_change(self, harness: WorkflowHarness) -> None:
         harness.bench.clock.step(datetime(2026, 3, 27, 12, tzinfo=UTC))
         deploy(harness, cron_expr="30 2 * * *", timezone="Europe/Berlin")

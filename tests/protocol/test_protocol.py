@@ -26,6 +26,7 @@ from tests.protocol.model import (
 from tests.protocol.real_ledger import RealLedger
 
 FULL = bool(os.environ.get("TIMEWRIGHT_FULL"))
+pytestmark = pytest.mark.timeout(3600 if FULL else 300)
 Record = Callable[[str, object], None]
 
 SMALL = [Size(ticks=1), Size(ticks=2, schedules=(EXCLUSIVE,)), Size(ticks=3, schedules=(LIMITED,))]
@@ -37,8 +38,9 @@ SIZES = [
 LARGE = [
     Size(ticks=2),
     Size(ticks=2, instances=3, lost_answers=0),
-    Size(ticks=4, schedules=(LIMITED,)),
-    Size(ticks=4, schedules=(EXCLUSIVE,)),
+    Size(ticks=3, schedules=(LIMITED,)),
+    Size(ticks=4, schedules=(LIMITED,), crashes=0, lost_answers=0),
+    Size(ticks=4, schedules=(EXCLUSIVE,), lost_answers=0),
 ]
 
 

@@ -100,6 +100,24 @@ def test_an_executor_is_written_like_any_request(outside: WorkflowHarness, writt
     assert (refusal.value.field or "").startswith("executor")
 
 
+def test_the_id_that_an_executor_gives_is_kept_shown_and_found(outside: WorkflowHarness) -> None:
+    outside.put(call_step("a"), executor=OUTSIDE, schedules=[MINUTELY])
+    answers(outside, succeed(result={"status": 200, "body": {"run_id": "dag-1"}}), succeed())
+    outside.advance(minutes=1)
+    outside.ask("run report", run=rows(outside)[0]["id"], fence=1, outcome="FAILED")
+    outside.advance(minutes=1)
+    first, second = rows(outside)
+    outside.ask("run report", run=second["id"], fence=1, outcome="STARTED", external_id="dag-2")
+    for row, name in ((first, "dag-1"), (second, "dag-2")):
+        detail = outside.ask("run get", run=row["id"])
+        assert detail["external_ids"] == [{"run_id": row["id"], "fence": 1, "external_id": name}]
+        assert [run["id"] for run in outside.ask("run list", external_id=name)["runs"]] == [row["id"]]
+    assert outside.ask("run list", external_id="dag-1", state="succeeded")["runs"] == []
+    with pytest.raises(Stale):
+        outside.ask("run report", run=first["id"], fence=9, outcome="STARTED", external_id="late")
+    assert outside.ask("run list", external_id="late")["runs"] == []
+
+
 def test_the_executor_reports_its_start_and_its_end(outside: WorkflowHarness) -> None:
     outside.put(call_step("a"), executor=OUTSIDE, time_limit="10m", schedules=[MINUTELY])
     outside.advance(minutes=1)

@@ -13,7 +13,7 @@ from timewright.core.policies.policies import QueuePolicy
 from timewright.core.run.leasing import LeasePlan, WaitingRun, WaitReason, plan_leases
 from timewright.core.run.lifecycle import RunEvent, next_run_state
 from timewright.core.run.needs import LeaseOffer
-from timewright.core.run.run import ExecutionTerms, Reason, Run, RunState
+from timewright.core.run.run import TERMINAL_STATES, ExecutionTerms, Reason, Run, RunState
 from timewright.core.schedule.schedule import Schedule, queue_limit_key
 from timewright.errors import OutcomeUnknown
 from timewright.ledger.alerts.deliveries import deliver_facts
@@ -23,9 +23,10 @@ from timewright.ledger.fact_builders import leased_fact, run_fields, skipped_fac
 from timewright.ledger.lookups import QueueKey, RunTerms, load_queue_policies, load_queue_policy, load_terms
 from timewright.ledger.queues.policy_file import PolicyFile
 from timewright.ledger.run_ends import apply_finished_runs
-from timewright.ports import Grant, Ids, Renewal, Renewed, RunChange, Store, Transaction
+from timewright.ports import Grant, Ids, Renewal, Renewed, RunChange, RunFilter, Store, Transaction
 
 MAX_PLANNED_RUNS = 10_000
+MAX_FINISHED_SHOWN = 1000
 
 
 class Lease(Struct, frozen=True, kw_only=True, gc=False):
@@ -100,10 +101,13 @@ def lease_ready(
         return store.read(lambda tx: find_leased_batch(tx, request.batch, holder=holder, now=now))
 
 
-def plan_queue(store: Store, *, namespace: str, queue: str, now: datetime) -> tuple[LeasePlan, QueuePolicy]:
+def plan_queue(
+    store: Store, *, namespace: str, queue: str, now: datetime, finished: bool = False
+) -> tuple[LeasePlan, QueuePolicy]:
     """What a queue would lease now, and which runs wait for what; writes nothing.
 
-    A lease that has expired and is not reclaimed yet is shown as leased and counts against no limit.
+    With `finished`, the newest MAX_FINISHED_SHOWN finished runs are listed as terminal. A lease that has
+    expired and is not reclaimed yet is shown as leased and counts against no limit.
     """
 
     def work(tx: Transaction) -> tuple[LeasePlan, QueuePolicy]:
@@ -114,6 +118,9 @@ def plan_queue(store: Store, *, namespace: str, queue: str, now: datetime) -> tu
         )
         for key in (key for run in runs if _has_expired(run, now=now) for key in run.limit_keys):
             limits[key] = replace(limits[key], held=max(limits[key].held - 1, 0))
+        if finished:
+            newest = tx.find_runs(RunFilter(namespace=namespace, queue=queue, limit=MAX_FINISHED_SHOWN))
+            runs += [run for run in newest.rows if run.state in TERMINAL_STATES]
         ageing = {(namespace, queue): policy.ageing} if policy.ageing is not None else {}
         return _within_budgets(tx, plan_leases(runs, limits=limits, ageing=ageing, now=now)), policy
 

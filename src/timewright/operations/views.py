@@ -25,7 +25,8 @@ from timewright.ledger.records.notes import occurrence_notes
 from timewright.operations.explain.dependencies import Downstream, Upstream, downstreams, upstreams
 from timewright.operations.explain.upcoming import add_manual_runs_and_notes
 from timewright.operations.identity_cache import cache_by_identity
-from timewright.ports import ScheduleRecord, Transaction
+from timewright.ports import ExternalId, ScheduleRecord, Transaction
+from timewright.ports.overview import RecentRun
 from timewright.ports.schedules import ScheduleListRow, ScheduleSnapshot
 
 NEXT_SHOWN = 5
@@ -138,6 +139,8 @@ class RunDetail(Struct, frozen=True, kw_only=True):
     attempts: tuple[Attempt, ...]
     charges: tuple[RunCharge, ...] = ()
     note: str = ""
+    external_ids: tuple[ExternalId, ...] = ()
+    """What an external executor calls the run, by attempt."""
 
 
 def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: datetime) -> ScheduleDetail:
@@ -155,9 +158,15 @@ def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: d
         ahead = add_manual_runs_and_notes(tx, record.schedule, ahead, now=now, count=NEXT_SHOWN)
     before = upstreams(tx, record.schedule)
     after = downstreams(tx, record.schedule) if snapshot.has_downstream else ()
-    if ahead is detail.next and not before and not after:
+    if ahead is not detail.next or before or after:
+        detail = replace(detail, next=ahead, upstream=before, downstream=after)
+    last = _last_started(tx, [record.schedule.id]).get(record.schedule.id) if record.last_run else None
+    if last is None:
         return detail
-    return replace(detail, next=ahead, upstream=before, downstream=after)
+    # The stored instants are only those that the next decision needs.
+    ended = last.finished_at or detail.progress.last_finished_at
+    progress = replace(detail.progress, last_started_at=last.started_at, last_finished_at=ended)
+    return replace(detail, progress=progress)
 
 
 def is_on_plan(record: ScheduleRecord, *, now: datetime) -> bool:
@@ -225,14 +234,19 @@ def summarize_schedules(found: Sequence[ScheduleListRow]) -> tuple[ScheduleSumma
     return tuple(summarize_schedule(shown) for shown in found)
 
 
-def add_last_runs(tx: Transaction, rows: Sequence[ScheduleSummary]) -> tuple[ScheduleSummary, ...]:
-    """Add when each schedule last started, and the state of that run; skipped occurrences did not start."""
-    recent = tx.recent_runs([row.id for row in rows], limit_each=LAST_RUNS_READ)
-    last = {
+def _last_started(tx: Transaction, schedule_ids: Sequence[str]) -> dict[str, RecentRun]:
+    """The run of each schedule that started last; skipped occurrences did not start."""
+    recent = tx.recent_runs(schedule_ids, limit_each=LAST_RUNS_READ)
+    return {
         schedule_id: max(started, key=lambda run: run.started_at or run.planned_at)
         for schedule_id, runs in recent.items()
         if (started := [run for run in runs if run.started_at is not None])
     }
+
+
+def add_last_runs(tx: Transaction, rows: Sequence[ScheduleSummary]) -> tuple[ScheduleSummary, ...]:
+    """Add when each schedule last started, and the state of that run."""
+    last = _last_started(tx, [row.id for row in rows])
     return tuple(
         replace(row, last_run_at=last[row.id].started_at, last_state=last[row.id].state)
         if row.id in last
@@ -306,6 +320,7 @@ def build_run_detail(tx: Transaction, run: Run) -> RunDetail:
         attempts=tx.get_attempts([run.id]).get(run.id, ()),
         charges=_list_charges(tx, run),
         note=_note(tx, run),
+        external_ids=tuple(tx.get_external_ids([run.id])),
     )
 
 

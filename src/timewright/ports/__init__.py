@@ -16,6 +16,7 @@ from timewright.core.target import RunTarget
 from timewright.ports.advisor import Advisor, AdvisorReport, CallTool
 from timewright.ports.rows import (
     AuditEntry,
+    ExternalId,
     Grant,
     LiveCount,
     OnTimeStep,
@@ -41,6 +42,7 @@ __all__ = [
     "CallTool",
     "ChangeListener",
     "Clock",
+    "ExternalId",
     "Grant",
     "Ids",
     "Launch",

@@ -86,6 +86,14 @@ class Renewed(Struct, frozen=True):
     cancel_at: datetime | None = None
 
 
+class ExternalId(Struct, frozen=True):
+    """What an external executor calls the run that it started for an attempt."""
+
+    run_id: str
+    fence: int
+    external_id: str
+
+
 class RunChange(Struct, frozen=True):
     """A run to rewrite. It takes effect only if state and fence still match."""
 

@@ -11,6 +11,7 @@ from timewright.core.run.needs import LeaseOffer
 from timewright.core.run.run import Attempt, Run
 from timewright.ports.attempt_output import AttemptOutput
 from timewright.ports.rows import (
+    ExternalId,
     Grant,
     Page,
     PruneRequest,
@@ -189,6 +190,18 @@ class RunQueries(Protocol):
 
     def delete_attempt_output(self, attempts: Sequence[tuple[str, int]]) -> None:
         """Delete the output of attempts by run and fence; the ended attempt keeps it."""
+        ...
+
+    def put_external_id(self, row: ExternalId) -> None:
+        """Write what an external executor calls the run of an attempt."""
+        ...
+
+    def get_external_ids(self, run_ids: Iterable[str]) -> list[ExternalId]:
+        """Return the external ids of the attempts of runs, oldest first."""
+        ...
+
+    def find_external_id(self, external_id: str, *, limit: int) -> list[ExternalId]:
+        """Return the attempts with an external id."""
         ...
 
     def prune(self, request: PruneRequest) -> int:

@@ -1,13 +1,14 @@
-"""The output of running attempts: overwritten, read by run, deleted with the run or on request."""
+"""The output of running attempts and their external ids: overwritten, read by run, deleted with the run."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 from tests.conformance.support.builders import NOON, add, make_run
 from timewright.core.moments import MINUTE, SECOND
 from timewright.core.run.run import RunState
-from timewright.ports import PruneRequest, Store
+from timewright.ports import ExternalId, PruneRequest, Store, Transaction
 from timewright.ports.attempt_output import AttemptOutput, OutputExcerpt
 
 
@@ -45,3 +46,27 @@ def test_pruning_a_run_deletes_its_output(store: Store) -> None:
     store.write(lambda tx: tx.put_attempt_output([said(old.id, "long ago"), said(young.id, "just now")]))
     assert store.write(lambda tx: tx.prune(PruneRequest(older_than=NOON + MINUTE))) == 1
     assert list(kept(store, old.id, young.id)) == [young.id]
+
+
+def put(row: ExternalId, tx: Transaction) -> None:
+    tx.put_external_id(row)
+
+
+def test_external_ids_are_kept_by_attempt_found_and_deleted_with_their_run(store: Store) -> None:
+    old, young = (
+        make_run(planned_at=at, state=RunState.SUCCEEDED, finished_at=at) for at in (NOON, NOON + 9 * MINUTE)
+    )
+    add(store, old, young)
+    rows = [
+        ExternalId(old.id, 1, "dag-1"),
+        ExternalId(young.id, 1, "dag-1"),
+        ExternalId(young.id, 2, "dag-2"),
+    ]
+    for row in (ExternalId(young.id, 2, "wrong"), *rows):
+        store.write(partial(put, row))
+    assert store.read(lambda tx: tx.get_external_ids([young.id])) == rows[1:]
+    found = store.read(lambda tx: tx.find_external_id("dag-1", limit=10))
+    assert {one.run_id for one in found} == {old.id, young.id}
+    assert len(store.read(lambda tx: tx.find_external_id("dag-1", limit=1))) == 1
+    store.write(lambda tx: tx.prune(PruneRequest(older_than=NOON + MINUTE)))
+    assert store.read(lambda tx: tx.get_external_ids([old.id])) == []

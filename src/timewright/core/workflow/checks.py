@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
+from timewright.core.input.aliases import FIELD_ALIASES
 from timewright.core.input.json_values import check_json
 from timewright.core.input.struct_decoder import read_value, type_info
 from timewright.core.moments import ZERO, check_duration, format_duration
@@ -37,6 +38,8 @@ MAX_CYCLE_SHOWN = 10
 MAX_COMPARED = 1_000
 MAX_SHOWN = 12
 
+# Other workflow engines call them triggers, of the type `schedule_based`.
+FIELD_ALIASES[WorkflowSpec] = {"triggers": ("schedules",)}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
 _TEMPLATE = re.compile(r"(?:\{\{|\$\{|\$\()\s*(?:steps|input|item)\b")
 # Fields of a target with data. The others decide what is called, so they must not contain references.

@@ -24,6 +24,7 @@ Listener = Callable[[Any], object]
 L = TypeVar("L", bound=Callable[[Any], object])
 
 EVENTS: dict[str, tuple[type[Fact], ...]] = {
+    "due": (facts.RunAdmitted,),
     "started": (facts.AttemptStarted,),
     "completed": (facts.RunSucceeded,),
     "failed": (facts.RunWillRetry, facts.RunFailed, facts.RunParked),
@@ -35,7 +36,13 @@ EVENTS: dict[str, tuple[type[Fact], ...]] = {
 }
 # Names of other schedulers.
 _SYNONYMS = {"success": "completed", "succeeded": "completed", "failure": "failed", "error": "failed"}
-_SYNONYMS |= {"retry": "failed", "start": "started", "executed": "completed", "missed": "skipped"}
+_SYNONYMS |= {
+    "retry": "failed",
+    "start": "started",
+    "executed": "completed",
+    "missed": "skipped",
+    "admitted": "due",
+}
 
 # Inherited by tasks and `asyncio.to_thread`.
 _IN_LISTENER: ContextVar[bool] = ContextVar("timewright-in-listener", default=False)
@@ -142,6 +149,10 @@ class EventDecorators:
             return listener
 
         return register
+
+    def on_due(self, listener: L) -> L:
+        """Call the listener when an occurrence is due and became a run, before the run starts or waits."""
+        return self.on("due")(listener)
 
     def on_started(self, listener: L) -> L:
         """Call the listener when an attempt starts."""

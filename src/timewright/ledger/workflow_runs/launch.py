@@ -28,10 +28,11 @@ from timewright.ledger.workflow_runs.records import HELD_BY_EXECUTOR, HELD_BY_WO
 from timewright.ledger.workflow_runs.retry import retry_workflow
 from timewright.ledger.workflow_runs.stepper import WorkflowStepper
 from timewright.ledger.workflow_runs.versions import pin_version, workflow_time_limit
-from timewright.ports import Transaction
+from timewright.ports import ExternalId, Transaction
 from timewright.ports.workflow import LeaseTransfer, StepRow
 
 REASON_WORKFLOW_ENDED = "the workflow has ended"
+MAX_EXTERNAL_ID = 255
 
 _NO_PROCESS = (HELD_BY_WORKFLOW, HELD_BY_EXECUTOR)
 
@@ -128,13 +129,23 @@ class _Launches:
         tx.transfer_leases([LeaseTransfer(run=running, previous_holder=row.holder)])
         del self.results[row.id]
         self.done.add(row.id)
-        if not is_external:
+        if is_external:
+            self._keep_external_id(result, row)
+        else:
             stepper = WorkflowStepper(tx, running, pin, plan, now=now)
             if total is None:
                 stepper.start_steps(plan.roots)
             else:
                 retry_workflow(tx, running, stepper, plan, round_number=total.round + 1, now=now)
             self._add_changes(save_stepper(tx, running, stepper))
+
+    def _keep_external_id(self, result: AttemptResult, row: Run) -> None:
+        """Keep what the executor calls the run, if its answer says so."""
+        answer = result.outcome.result
+        body = answer.get("body") if isinstance(answer, dict) else None
+        name = body.get("run_id") if isinstance(body, dict) else None
+        if isinstance(name, str) and 0 < len(name) <= MAX_EXTERNAL_ID and name != row.id:
+            self._tx.put_external_id(ExternalId(row.id, row.fence, name))
 
     def _correct_end(self, result: AttemptResult, row: Run) -> None:
         """Set the outcome of an expired lease: the time limit of the steps, or an executor's silence."""

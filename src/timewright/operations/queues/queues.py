@@ -88,10 +88,11 @@ class QueueDetail(Struct, frozen=True, kw_only=True):
 
 
 class PlanQueue(OperationRequest, frozen=True, kw_only=True):
-    """Which queue, and at which instant; the default is now."""
+    """Which queue, at which instant (the default is now), and whether to list finished entries too."""
 
     queue: ObjectName
     now: datetime | None = None
+    all: bool = False
 
 
 class QueuePlan(Struct, frozen=True, kw_only=True):
@@ -210,15 +211,20 @@ def show_queue(context: OperationContext, request: ShowQueue) -> QueueDetail:
     "plan",
     PlanQueue,
     scope="read",
-    examples=({"queue": "mail"}, {"queue": "mail", "now": "2026-03-10T13:00:00Z"}),
+    examples=({"queue": "mail"}, {"queue": "mail", "now": "2026-03-10T13:00:00Z", "all": True}),
 )
 def plan_queue_leases(context: OperationContext, request: PlanQueue) -> QueuePlan:
-    """Show what a queue would lease now, and what waits and why; nothing changes."""
+    """Show what a queue would lease now, and what waits and why; nothing changes.
+
+    With `all`, the newest finished entries are listed as well, as `terminal`.
+    """
     now = check_storable(request.now, field="now") if request.now is not None else context.now()
     file = context.queue_policy_file()
     if file is not None:
         file.check()
-    plan, _ = plan_queue(context.store, namespace=context.namespace, queue=request.queue, now=now)
+    plan, _ = plan_queue(
+        context.store, namespace=context.namespace, queue=request.queue, now=now, finished=request.all
+    )
     usage = plan.limits[queue_limit_key(context.namespace, request.queue)]
     names = context.store.read(lambda tx: schedule_names_of(tx, plan.leases))
     expired = (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from timewright.core.facts import Fact
 from timewright.core.run.run import Outcome, Run, RunState, Started
@@ -26,7 +26,10 @@ from timewright.operations.views import (
     readable_schedules,
     summarize_runs,
 )
-from timewright.ports import Page, RunFilter, Transaction, Unreadable
+from timewright.ports import ExternalId, Page, RunFilter, Transaction, Unreadable
+
+ExternalName = Annotated[str, Meta(max_length=255)]
+MAX_EXTERNAL_RUNS = 1000
 
 
 class ListRuns(ListRequest, frozen=True, kw_only=True):
@@ -40,6 +43,8 @@ class ListRuns(ListRequest, frozen=True, kw_only=True):
     group: str | None = None
     tag: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    external_id: str = ""
+    """What an external executor calls the run."""
 
 
 class RunList(Struct, frozen=True, kw_only=True):
@@ -63,11 +68,15 @@ class RunAction(WriteRequest, frozen=True, kw_only=True):
 
 
 class ReportRun(WriteRequest, frozen=True, kw_only=True):
-    """Which run, the fence it was started with, and the outcome, or `started`."""
+    """Which run, the fence it was started with, and the outcome, or `started`.
+
+    `external_id` is what the executor calls the run; it is kept with the attempt.
+    """
 
     run: ObjectName
     fence: Fence
     outcome: Outcome | Started
+    external_id: ExternalName = ""
 
 
 @operations.add(
@@ -90,20 +99,23 @@ def list_runs(context: OperationContext, request: ListRuns) -> RunList:
             schedule_id = find_schedule(tx, context.namespace, request.schedule).schedule.id
 
         unreadable: dict[str, Unreadable] = {}
+        wanted = None
+        if request.external_id:
+            found = tx.find_external_id(request.external_id, limit=MAX_EXTERNAL_RUNS)
+            wanted = tx.get_runs({one.run_id for one in found})
 
         def find(limit: int, place: str) -> Page:
-            page = tx.find_runs(
-                RunFilter(
-                    namespace=context.namespace,
-                    schedule_id=schedule_id,
-                    queue=request.queue,
-                    state=request.state,
-                    since=request.since,
-                    until=request.until,
-                    limit=limit,
-                    cursor=place,
-                )
+            which = RunFilter(
+                namespace=context.namespace,
+                schedule_id=schedule_id,
+                queue=request.queue,
+                state=request.state,
+                since=request.since,
+                until=request.until,
+                limit=limit,
+                cursor=place,
             )
+            page = tx.find_runs(which) if wanted is None else _select(wanted.values(), which)
             unreadable.update({one.id: one for one in page.unreadable})
             return page
 
@@ -162,7 +174,7 @@ def reset_run(context: OperationContext, request: RunAction) -> RunDetail:
     ReportRun,
     scope="trigger",
     examples=(
-        {"run": LEASED_RUN, "fence": 1, "outcome": "started"},
+        {"run": LEASED_RUN, "fence": 1, "outcome": "started", "external_id": "dag-7f3a"},
         {"run": LEASED_RUN, "fence": 1, "outcome": "succeeded"},
         {
             "run": LEASED_RUN,
@@ -173,9 +185,16 @@ def reset_run(context: OperationContext, request: RunAction) -> RunDetail:
 )
 def report_run(context: OperationContext, request: ReportRun) -> ReportedRun:
     """Report the start or outcome of a run that an external worker executes; a lost lease is stale."""
-    if isinstance(request.outcome, Started):
-        return start_lease(context, request.run, request.fence)
-    return settle_lease(context, request.run, request.fence, request.outcome)
+
+    def work(nested: OperationContext) -> ReportedRun:
+        if request.external_id:
+            row = ExternalId(request.run, request.fence, request.external_id)
+            nested.store.write(lambda tx: tx.put_external_id(row))
+        if isinstance(request.outcome, Started):
+            return start_lease(nested, request.run, request.fence)
+        return settle_lease(nested, request.run, request.fence, request.outcome)
+
+    return in_transaction(context, work) if request.external_id else work(context)
 
 
 def _change(
@@ -192,6 +211,24 @@ def _change(
         return nested.store.read(lambda tx: build_run_detail(tx, find_run(tx, nested.namespace, run.id)))
 
     return in_transaction(context, work)
+
+
+def _select(runs: Iterable[Run], which: RunFilter) -> Page:
+    """The page of these runs that pass the filter, newest first."""
+    rows = sorted((run for run in runs if _passes(run, which)), key=lambda run: run.id, reverse=True)
+    return Page(tuple(rows[: which.limit]), rows[which.limit - 1].id if len(rows) > which.limit else "")
+
+
+def _passes(run: Run, which: RunFilter) -> bool:
+    return (
+        run.namespace == which.namespace
+        and which.schedule_id in (None, run.schedule_id)
+        and which.queue in (None, run.queue)
+        and which.state in (None, run.state)
+        and (which.since is None or run.planned_at >= which.since)
+        and (which.until is None or run.planned_at <= which.until)
+        and (not which.cursor or run.id < which.cursor)
+    )
 
 
 def _matches(tx: Transaction, runs: Sequence[Run], request: ListRuns) -> list[bool]:

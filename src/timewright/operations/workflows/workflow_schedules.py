@@ -15,7 +15,10 @@ from timewright.operations.context import OperationContext
 from timewright.operations.definitions.schedules import DefinitionOwner, ScheduleDraft, apply_schedules
 from timewright.ports import Transaction
 
-_HANDLED_FIELDS = {"workflow", "workflow_id", "version", "user", "user_id", "input", "name", "schedule_id"}
+_HANDLED_FIELDS = {
+    *("workflow", "workflow_id", "version", "user", "user_id", "input", "name", "schedule_id", "type")
+}
+SCHEDULE_BASED = "schedule_based"
 
 
 def deploy_schedules(
@@ -65,6 +68,13 @@ def _draft(
             "the schedule runs another workflow",
             rule="a schedule here runs this workflow",
             fix=spec.name,
+        )
+    if fields.get("type", SCHEDULE_BASED) != SCHEDULE_BASED:
+        raise _error(
+            where,
+            f"{fields['type']!r} is not a schedule",
+            rule=f"the type of a trigger here is {SCHEDULE_BASED}",
+            fix="for other events, start it with `schedule run`",
         )
     rest = {key: value for key, value in written.items() if snake_case(str(key)) not in _HANDLED_FIELDS}
     target = {"kind": "workflow", "workflow": spec.name, "version": spec.version}

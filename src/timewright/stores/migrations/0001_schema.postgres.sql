@@ -140,6 +140,15 @@ CREATE TABLE attempts (
     PRIMARY KEY (run_id, fence)
 );
 
+-- What an external executor calls the run that it started for an attempt.
+CREATE TABLE external_ids (
+    run_id TEXT COLLATE "C" NOT NULL,
+    fence BIGINT NOT NULL,
+    external_id TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (run_id, fence)
+);
+CREATE INDEX external_ids_by_id ON external_ids (external_id);
+
 -- The output of a running attempt: its head and tail, overwritten about once a second.
 CREATE TABLE attempt_output (
     run_id TEXT COLLATE "C" NOT NULL,

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from timewright.core.moments import from_micros, to_micros
 from timewright.core.run.leasing import LimitUsage
 from timewright.core.run.run import Attempt, Run, RunState
 from timewright.ports import (
+    ExternalId,
     Grant,
     Renewal,
     Renewed,
@@ -185,6 +186,20 @@ class SqlOutputQueries(SqlQueries):
         """Delete the output of attempts by run and fence; the ended attempt keeps it."""
         if attempts:
             self._execute_many("delete_attempt_output", list(attempts))
+
+    def put_external_id(self, row: ExternalId) -> None:
+        """Write what an external executor calls the run of an attempt."""
+        parameters = {**asdict(row), "external_id": storable_text(row.external_id)}
+        self._query("put_external_id", parameters)
+
+    def get_external_ids(self, run_ids: Iterable[str]) -> list[ExternalId]:
+        """Return the external ids of the attempts of runs, oldest first."""
+        return [ExternalId(*row) for row in self._query("external_ids_of_runs", {"ids": list(run_ids)})]
+
+    def find_external_id(self, external_id: str, *, limit: int) -> list[ExternalId]:
+        """Return the attempts with an external id."""
+        parameters = {"external_id": storable_text(external_id), "limit": limit}
+        return [ExternalId(*row) for row in self._query("runs_by_external_id", parameters)]
 
 
 def _output_row(output: AttemptOutput) -> Row:

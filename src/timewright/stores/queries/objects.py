@@ -210,6 +210,7 @@ class SqlObjectQueries(SqlQueries):
         self._query("delete_attempts", {"ids": deleted})
         self._query("delete_charges", {"ids": deleted})
         self._query("delete_output_of_runs", {"ids": deleted})
+        self._query("delete_external_ids", {"ids": deleted})
         self._query("delete_dependency_waits", {"ids": deleted})
         self._query("delete_steps", {"ids": deleted})
         self._query("delete_decided_follow_ups", {"ids": deleted})

@@ -748,6 +748,20 @@ DELETE FROM attempt_output WHERE (run_id, fence) IN ({values})
 -- name: delete_output_of_runs
 DELETE FROM attempt_output WHERE run_id {in:ids}
 
+-- name: put_external_id
+INSERT INTO external_ids (run_id, fence, external_id) VALUES (:run_id, :fence, :external_id)
+ON CONFLICT (run_id, fence) DO UPDATE SET external_id = excluded.external_id
+
+-- name: external_ids_of_runs
+SELECT run_id, fence, external_id FROM external_ids WHERE run_id {in:ids} ORDER BY run_id, fence
+
+-- name: runs_by_external_id
+SELECT run_id, fence, external_id FROM external_ids WHERE external_id = :external_id
+ORDER BY run_id, fence LIMIT :limit
+
+-- name: delete_external_ids
+DELETE FROM external_ids WHERE run_id {in:ids}
+
 -- name: nth_newest_run
 SELECT id FROM runs ORDER BY id DESC LIMIT 1 OFFSET :offset
 

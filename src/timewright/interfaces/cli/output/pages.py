@@ -62,7 +62,7 @@ def schedule_page(answer: JsonObject, screen: Screen) -> list[str]:
         ("metadata", format_value(schedule["metadata"], screen)),
         ("description", schedule["description"]),
         ("runs", _counts(answer)),
-        ("last run", format_value(progress["last_finished_at"], screen)),
+        ("last run", format_value(progress["last_started_at"] or progress["last_finished_at"], screen)),
         ("revision", _revision(schedule, screen)),
     ]
     return [*wrap(screen, f"{schedule['name']}   {schedule['id']}"), *key_values(screen, rows)]
@@ -92,6 +92,7 @@ def run_page(answer: JsonObject, screen: Screen) -> list[str]:
         ("payload", "" if answer["payload"] is None else inline_data(answer["payload"])),
         ("backfill of", answer["backfill_of"]),
         ("parent", answer["parent"]),
+        ("external id", ", ".join(one["external_id"] for one in answer["external_ids"])),
         ("key", answer["key"]),
     ]
     head = "   ".join(part for part in (run["id"], run["schedule"]) if part)
