@@ -70,8 +70,8 @@ def read_server_info(url: str) -> StoreInfo:
         raise StoreUnavailable(
             f"PostgreSQL cannot be reached: {' '.join(str(error).split())}",
             field="store",
-            rule="the server must be reachable",
-            fix="postgresql://user@host:5432/database",
+            rule="the server runs at that address, and the database and the user exist",
+            fix="check host, port, user and database in the URL, or create the database: createdb NAME",
         ) from error
     except psycopg.Error as error:
         raise ForeignStore(

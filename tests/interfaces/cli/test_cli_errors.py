@@ -50,8 +50,63 @@ def test_an_error_is_printed_like_its_explain_text(harness: OperationsHarness) -
     with pytest.raises(TimewrightError) as refusal:
         harness.ask("schedule get", schedule="nightly-reprot")
     said = invoke(harness, "schedule", "get", "nightly-reprot")
-    assert said.err == f"error: {refusal.value.explain()}\n"
+    assert said.err.replace("SCHEDULE", "schedule") == f"error: {refusal.value.explain()}\n"
     assert "did you mean nightly-report?" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "first", "last"),
+    [
+        (["--every", "0", "--note", "x"], "error: --every '0' is not longer than zero", "--every 15m"),
+        (
+            ["--every", "5m", "--note", "x", "--retry", "many"],
+            "error: --retry 'many' is not understood",
+            "--retry 3",
+        ),
+        (
+            ["--every", "5m", "--note", "x", "--overlap", "queu"],
+            "error: --overlap 'queu' is not one of the choices",
+            "--overlap queue",
+        ),
+        (
+            ["--every", "5m", "--note", "x", "--http", "GET", "http://127.0.0.1/"],
+            "error: --target has 2 kinds: note and http",
+            "leave out note or http",
+        ),
+        (["--note", "x"], "error: --trigger is missing", "--cron '0 9 * * 1-5', or --every 15m"),
+        (
+            ["--every", "5m"],
+            "error: --target is missing",
+            "--http POST https://example.com/hook, or --call reports.nightly",
+        ),
+    ],
+)
+def test_an_error_names_the_options_of_the_command(
+    harness: OperationsHarness, words: list[str], first: str, last: str
+) -> None:
+    lines = invoke(harness, "schedule", "create", "job", *words).err.splitlines()
+    assert (lines[0], lines[-1]) == (first, f"  try     {last}")
+    as_data = json.loads(invoke(harness, "schedule", "create", "job", *words, "-o", "json").err)
+    assert "--" not in as_data["message"] + as_data["field"]
+
+
+def test_a_server_that_is_no_url_and_a_folder_as_the_store_are_refused(tmp_path: Path) -> None:
+    refused = invoke(None, "schedule", "list", "--server", "not-a-url").err.splitlines()
+    assert (refused[0], refused[-1]) == (
+        "error: --server 'not-a-url' is not a URL",
+        "  try     --server http://127.0.0.1:7411",
+    )
+    folder = invoke(None, "schedule", "list", "--store", str(tmp_path)).err.splitlines()
+    assert (folder[0], folder[-1]) == (
+        f"error: {tmp_path} is a folder",
+        f"  try     {tmp_path}/timewright.db",
+    )
+
+
+def test_every_command_is_listed_under_a_task_of_the_help() -> None:
+    ctx = click.Context(cli)
+    named = [name for _, names in cli._by_task(ctx) for name in names]
+    assert sorted(named) == sorted(cli.list_commands(ctx))
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_a_command_that_needs_a_shell_is_answered_with_sh(
 def test_a_command_without_a_shell_gets_no_warning(harness: OperationsHarness) -> None:
     for command in (["sh", "-c", "cat x | wc -l"], ["grep", "a|b", "file"], ["echo", "a > b"]):
         detail = harness.ask("schedule put", name="hello", every="1h", shell=command)["detail"]
-        assert detail["warnings"] == []
+        assert not any("no shell interprets" in warning for warning in detail["warnings"])
 
 
 @pytest.mark.parametrize("trigger", [{"every": "1m"}, {"cron": "* * * * *"}])

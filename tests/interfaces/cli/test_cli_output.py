@@ -62,7 +62,9 @@ def test_notes_are_printed_to_standard_error(harness: OperationsHarness) -> None
     words = ["schedule", "create", "--every", "5s", "--dry-run"]
     shell = invoke(harness, *words, "a", "--shell", "--", "date")
     local = invoke(harness, *words, "b", "--http", "GET", "http://127.0.0.1:8000/x")
-    assert shell.err.startswith("note: shell targets are disabled")
+    assert shell.err.startswith(
+        "note: running commands is off; allow it where it runs: timewright up --shell"
+    )
     assert local.err.startswith("note: HTTP targets may call this machine")
     assert "note" not in shell.out + local.out
     assert invoke(harness, *words, "a", "-q", "--shell", "--", "date").err == ""

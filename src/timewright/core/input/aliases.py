@@ -47,6 +47,7 @@ CHOICE_ALIASES: dict[type[StrEnum], dict[str, str]] = {
         "started": "leased",
         "success": "succeeded",
         "completed": "succeeded",
+        "done": "succeeded",
         "drained": "succeeded",
         "error": "failed",
         "timeout": "failed",

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta, tzinfo
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
@@ -38,7 +39,11 @@ def read_text(raw: Any, info: mi.Type, path: str) -> Any:
         raise input_error(path, raw, "is not text", rule=rule, fix="put it in quotes")
     if not low <= len(raw) <= high:
         raise input_error(
-            path, raw, f"has {len(raw)} characters", rule=rule, fix="shorter" if raw else _LEAVE_OUT
+            path,
+            raw,
+            f"has {len(raw)} characters",
+            rule=rule,
+            fix=f"at most {high} characters" if len(raw) > high else f"{low} or more characters",
         )
     if "\0" in raw or (not raw.isascii() and any("\ud800" <= c <= "\udfff" for c in raw)):
         rule = "text that can be written as UTF-8, without NUL"
@@ -147,7 +152,9 @@ def read_choice(raw: Any, info: mi.Type, path: str) -> Any:
     word = word if word in known else CHOICE_ALIASES.get(cls, {}).get(word, word)
     if word not in known:
         rule = f"one of {', '.join(member.value for member in cls)}"
-        raise input_error(path, raw, "is not one of the choices", rule=rule, fix=next(iter(cls)).value)
+        near = get_close_matches(word, list(known), n=1, cutoff=0.5)
+        fix = known[near[0]].value if near else f"one of the choices, such as {next(iter(cls)).value}"
+        raise input_error(path, raw, "is not one of the choices", rule=rule, fix=fix)
     return known[word]
 
 

@@ -100,7 +100,8 @@ def expand_trigger(raw: Any, path: str, readings: list[Recurrence] | None = None
     because only a schedule has calendars.
     """
     if isinstance(raw, str):
-        return _expand_text(raw, path, {}, readings)
+        is_manual = normalize_choice(raw) == "manual"
+        return {"kind": "manual"} if is_manual else _expand_text(raw, path, {}, readings)
     if isinstance(raw, list | tuple):
         if len(raw) == 1:
             return expand_trigger(raw[0], path, readings)
@@ -164,8 +165,17 @@ def expand_target(raw: Any, path: str) -> Any:
         rest = {key: value for key, value in raw.items() if snake_case(str(key)) != kinds[0]}
         return {**_expand_target_value(kinds[0], words[kinds[0]], path), **rest}
     implied = {_TARGET_KIND_BY_FIELD[word] for word in words if word in _TARGET_KIND_BY_FIELD}
-    if kinds or len(implied) != 1:
-        raise input_error(path, raw, "names no target, or several", rule=_TARGET_RULE, fix=_TARGET_FIX)
+    if kinds:
+        named = " and ".join(kinds)
+        raise InvalidInput(
+            f"{path} has {len(kinds)} kinds: {named}",
+            field=path,
+            value=named,
+            rule=_TARGET_RULE,
+            fix=f"leave out {kinds[0]} or {kinds[1]}",
+        )
+    if len(implied) != 1:
+        raise input_error(path, raw, "does not say what to run", rule=_TARGET_RULE, fix=_TARGET_FIX)
     return {**raw, "kind": implied.pop()}
 
 

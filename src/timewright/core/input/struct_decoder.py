@@ -169,11 +169,23 @@ def read_value(raw: Any, info: mi.Type, path: str, base: object = None) -> Any:
     )
 
 
+# Types that one value can stand for: that value in words, and an example.
+_SHORT_FORMS: dict[type, tuple[str, str]] = {
+    Retry: ("a number of attempts, or ", "3"),
+    LeaseTerms: ("a duration, or ", "60s"),
+    Expect: ("a duration, or ", "2h"),
+    CheckIn: ("a URL, or ", "https://example.com/check-in"),
+}
+
+
 def canonical_fields(raw: Any, cls: type, path: str = "") -> dict[str, Any]:
     """Return a mapping with canonical field names; unknown fields and fields given twice are refused."""
     if not isinstance(raw, Mapping):
-        rule = f"a mapping with the fields of a {cls.__name__.lower()}"
-        raise input_error(path, raw, "is not a mapping", rule=rule, fix="{name: value}")
+        known, _ = _field_names(cls)
+        short, fix = _SHORT_FORMS.get(cls, ("", f"{{{next(iter(known))}: …}}"))
+        rule = f"{short}a mapping with some of: {', '.join(known)}"
+        why = "is not understood" if short else "is not a mapping"
+        raise input_error(path, raw, why, rule=rule, fix=fix)
     known, aliases = _field_names(cls)
     given: dict[str, Any] = {}
     foreign = REPLACEMENTS.get(cls, {})
@@ -219,7 +231,7 @@ def read_struct(given: Mapping[str, Any], cls: type, path: str, base: object = N
         elif inherited is not _ABSENT:
             values[field.name] = inherited
         elif field.required:
-            rule = f"{field.encode_name} is needed"
+            rule = _RULES.get(field.encode_name, f"{field.encode_name} is needed")
             raise missing_field(
                 join_path(path, field.encode_name), rule=rule, fix=_example_for(field.encode_name)
             )
@@ -248,6 +260,12 @@ def _base_value(base: object, name: str) -> Any:
     if isinstance(base, Struct):
         return getattr(base, name, _ABSENT)
     return base.get(name, _ABSENT) if isinstance(base, Mapping) else _ABSENT
+
+
+_RULES = {
+    "trigger": "when it runs: one of every, cron, at, after, rrule and manual",
+    "target": "what it runs: one of call, http, shell, workflow, handoff, publish and note",
+}
 
 
 def _example_for(name: str) -> str:

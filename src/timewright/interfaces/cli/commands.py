@@ -25,6 +25,7 @@ from timewright.interfaces.cli.options import (
     takes_text,
 )
 from timewright.interfaces.cli.output.doctor import exit_code_for, findings_page, pending_migrations
+from timewright.interfaces.cli.output.option_spelling import RefusedRequest
 from timewright.interfaces.cli.output.table import current_screen
 from timewright.interfaces.cli.output.times import local_zone, parse_instant_or_none, today_at
 from timewright.interfaces.cli.schedule_files import AS_DEFINITIONS, definitions_in, perform_all
@@ -202,7 +203,7 @@ def print_answer(
         session.print(answer_names(answer))
         return
     session.print(answer_lines(operation, answer, current_screen(context.now())))
-    for note in answer_notes(operation, answer, context.settings):
+    for note in answer_notes(operation, answer):
         session.print_note(note)
 
 
@@ -214,38 +215,46 @@ def option_for(field: OptionField) -> click.Option:
 def _callback_of(operation: Operation[Any]) -> Callable[..., int]:
     @click.pass_obj
     def perform(session: Session, /, **values: Any) -> int:
-        if values.get("command") and not values.get("shell"):
-            raise click.UsageError(
-                f"{values['command'][0]!r} is an unexpected argument; a command needs --shell"
-            )
-        if values.get("text_argument") is not None:
-            if values["text"] is not None:
-                raise click.UsageError("the text is given twice, as an argument and with --text")
-            values["text"] = values["text_argument"]
-        request, *more = requests_of(operation, values)
-        if values.get("paths"):
-            request["files"] = {**request.get("files", {}), **read_texts(values["paths"])}
-        request |= _prompt_for_secrets(operation, request)
-        if operation.name == "doctor" and (findings := pending_migrations(session)) is not None:
-            session.print(_format_findings(session, findings))
-            return exit_code_for(operation.name, findings)
-        # A file means the same on every machine, so it does not use this machine's zone.
-        session.file_zone = "UTC" if values.get("file") else ""
-        with session.context(operation, request) as opened:
-            context = replace(opened, system_zone=system_zone(), file_zone=session.file_zone)
-            request = resolve_instants(operation, request, context)
-            if values.get("follow"):
-                _follow(session, operation, context, request)
-                return 0
-            answer = _explain_local_time(operation, context, request)
-            answers = [answer] if answer is not None else perform_all(operation, context, [request, *more])
-            for answer in answers:
-                print_answer(session, operation, answer, context)
-            if request.get("dry_run") and session.output == "table":
-                session.print_note("note: dry run, nothing was written")
-        return max(exit_code_for(operation.name, one) for one in answers)
+        try:
+            return _perform(operation, session, **values)
+        except TimewrightError as error:
+            if values.get("file") or values.get("paths"):
+                raise  # a file has fields, not options
+            raise RefusedRequest(operation) from error
 
     return perform
+
+
+def _perform(operation: Operation[Any], session: Session, /, **values: Any) -> int:
+    """Build the request from the options, perform it and print the answer; return the exit code."""
+    if values.get("command") and not values.get("shell"):
+        raise click.UsageError(f"{values['command'][0]!r} is an unexpected argument; a command needs --shell")
+    if values.get("text_argument") is not None:
+        if values["text"] is not None:
+            raise click.UsageError("the text is given twice, as an argument and with --text")
+        values["text"] = values["text_argument"]
+    request, *more = requests_of(operation, values)
+    if values.get("paths"):
+        request["files"] = {**request.get("files", {}), **read_texts(values["paths"])}
+    request |= _prompt_for_secrets(operation, request)
+    if operation.name == "doctor" and (findings := pending_migrations(session)) is not None:
+        session.print(_format_findings(session, findings))
+        return exit_code_for(operation.name, findings)
+    # A file means the same on every machine, so it does not use this machine's zone.
+    session.file_zone = "UTC" if values.get("file") else ""
+    with session.context(operation, request) as opened:
+        context = replace(opened, system_zone=system_zone(), file_zone=session.file_zone)
+        request = resolve_instants(operation, request, context)
+        if values.get("follow"):
+            _follow(session, operation, context, request)
+            return 0
+        answer = _explain_local_time(operation, context, request)
+        answers = [answer] if answer is not None else perform_all(operation, context, [request, *more])
+        for answer in answers:
+            print_answer(session, operation, answer, context)
+        if request.get("dry_run") and session.output == "table":
+            session.print_note("note: dry run, nothing was written")
+    return max(exit_code_for(operation.name, one) for one in answers)
 
 
 def _format_findings(session: Session, answer: Mapping[str, Any]) -> list[str]:

@@ -21,6 +21,34 @@ ALIASES = {"explain": "schedule explain"}
 # Commands of other programs and ours for the same purpose.
 SYNONYMS = {"start": "up", "init": "up", "daemon": "up", "server": "up", "status": "now", "logs": "run logs"}
 MAX_SUGGESTIONS = 3
+MOST_USED = {
+    "up": "Start the scheduler, its API and the dashboard.",
+    "schedule create": "Create a schedule: --every 15m --call reports.nightly",
+    "schedule list": "List the schedules with their next and last runs.",
+    "schedule next": "Show the next occurrences of a schedule.",
+    "schedule run": "Start a run now.",
+    "schedule pause": "Stop a schedule until it is resumed.",
+    "run list": "List runs; --state failed, --follow.",
+    "run logs": "Show the output of a run.",
+    "explain": "Say why a schedule ran, or did not.",
+    "doctor": "Find problems and what helps.",
+}
+# Every command under the task that a reader has in mind.
+TASKS: dict[str, tuple[str, ...]] = {
+    "Schedules and runs": ("schedule", "run", "explain", "backfill", "reminder", "group", "calendar", "now"),
+    "Processes": ("up", "worker", "serve", "planner", "mcp", "watch", "dashboard", "demo", "instance"),
+    "Files and other schedulers": ("plan", "apply", "diff", "export", "import", "schema"),
+    "What would happen": ("simulate", "replay", "forecast", "lint"),
+    "Workflows and queues": ("workflow", "queue"),
+    "Limits and spending": ("limit", "budget", "provider"),
+    "When something is wrong": (
+        *("doctor", "incident", "alert", "channel", "ping", "overdue"),
+        *("pause", "resume", "verify", "audit", "clock"),
+    ),
+    "Agents and the planner": ("approval", "request", "hint", "analysis"),
+    "Keys and tenants": ("key", "secret", "namespace"),
+    "Stores": ("backup", "restore", "move", "adopt", "migrate", "service"),
+}
 
 
 class NounGroup(click.Group):
@@ -91,14 +119,24 @@ class RootGroup(NounGroup):
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Show the nouns, then the other commands."""
-        nouns = [name for name in self.list_commands(ctx) if name in NOUN_HELP]
-        with formatter.section("Nouns"):
-            formatter.write_dl([(name, NOUN_HELP[name]) for name in nouns])
-        others = [name for name in self.list_commands(ctx) if name not in NOUN_HELP]
-        commands = [(name, self.get_command(ctx, name)) for name in others]
-        with formatter.section("Commands"):
-            formatter.write_dl([(n, c.get_short_help_str(limit=70)) for n, c in commands if c is not None])
+        """Show the most used commands, then all commands by task."""
+        with formatter.section("Most used"):
+            formatter.write_dl(list(MOST_USED.items()))
+        for title, names in self._by_task(ctx):
+            rows = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name, NOUN_HELP.get(name) or c.get_short_help_str(limit=70)) for name, c in rows if c]
+                )
+
+    def _by_task(self, ctx: click.Context) -> list[tuple[str, list[str]]]:
+        """The commands under the title of their task; what has none comes last."""
+        names = self.list_commands(ctx)
+        placed = {name for group in TASKS.values() for name in group}
+        return [
+            *((title, [name for name in group if name in names]) for title, group in TASKS.items()),
+            ("Other", [name for name in names if name not in placed]),
+        ]
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> Any:
         """Run the command line; errors are printed as messages, not as tracebacks."""

@@ -62,7 +62,16 @@ class Session:
             return self.store_url
         named: str | None = self.given.get("server")
         default = "" if self.given.get("store") else os.environ.get("TIMEWRIGHT_SERVER", "")
-        return named or default
+        server = named or default
+        if server and not re.match(r"https?://[^/\s]", server):
+            raise InvalidInput(
+                f"--server {server[:255]!r} is not a URL",
+                field="server",
+                value=server[:255],
+                rule="http:// or https://, and a host",
+                fix="--server http://127.0.0.1:7411",
+            )
+        return server
 
     @property
     def namespace(self) -> str:

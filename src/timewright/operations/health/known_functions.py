@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from timewright.core.finding import Finding
 from timewright.core.run.needs import needs_of_schedule
 from timewright.core.schedule.schedule import Schedule
-from timewright.core.target import AnyTarget, Call, Http, Publish
+from timewright.core.target import AnyTarget, Call, Http, Publish, Shell
 from timewright.ledger.alerts.findings import CheckScope, checks
 from timewright.ledger.lookups import LIMIT
 from timewright.ledger.records.instances import is_alive
@@ -49,13 +49,14 @@ def function_warnings(context: OperationContext, target: AnyTarget, *, now: date
 def run_warnings(context: OperationContext, schedule: Schedule, *, now: datetime) -> Iterator[str]:
     """Yield why runs of a schedule will not start or will fail, as far as it can be known now."""
     target, settings = schedule.target, context.settings
-    if isinstance(target, Publish):
+    if isinstance(target, Publish | Shell):
         live = [one.offer for one in context.store.read(read_offers) if is_alive(one.seen, now=now)]
         needs = needs_of_schedule(schedule)
-        is_off = all(one.lacks(needs) for one in live) if live else not settings.publish
-        if is_off:
-            broker = target.to
-            yield f"publishing to {broker} is off; allow it where it runs: timewright up --publish {broker}"
+        is_on = settings.shell if isinstance(target, Shell) else bool(settings.publish)
+        if all(one.lacks(needs) for one in live) if live else not is_on:
+            kind = "shell" if isinstance(target, Shell) else f"publish {target.to}"
+            what = "running commands" if isinstance(target, Shell) else f"publishing to {target.to}"
+            yield f"{what} is off; allow it where it runs: timewright up --{kind}"
     if isinstance(target, Http):
         yield from _guarded_address(settings, target.url)
     if schedule.limits:

@@ -258,6 +258,14 @@ def _translated(error: apsw.Error, path: str) -> TimewrightError:
 
 def _cannot_open(error: apsw.Error, path: str) -> TimewrightError:
     folder = Path(path).parent
+    if Path(path).is_dir():
+        return StoreUnavailable(
+            f"{path} is a folder",
+            field="store",
+            value=path,
+            rule="the store is a file, or the URL of a PostgreSQL database",
+            fix=str(Path(path) / "timewright.db"),
+        )
     if folder.is_dir() and not os.access(folder, os.W_OK):
         # Reading also creates the WAL next to the file, which fails in a read-only folder.
         return StoreReadOnly(

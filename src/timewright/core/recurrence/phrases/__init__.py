@@ -321,6 +321,8 @@ def _unread(tokens: Sequence[Token], parsed: Parsed, example: str) -> Unread:
     if at == len(tokens):
         if tokens and "NUMBER" in tokens[-1].kinds and "UNIT" in parsed.expected:
             word = tokens[-1].text
+            if word.strip("0.") == "":
+                return Unread("is not longer than zero", rule="a length of time with its unit", fix="15m")
             return Unread(f"has no unit after {word}", rule=rule, fix=f"write the unit after {word}")
         return Unread(f"ends too early{where}", rule=rule, fix=example)
     word = tokens[at].text

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from timewright.errors import TimewrightError
+from timewright.interfaces.cli.output.option_spelling import RefusedRequest, spell_as_options
 from timewright.interfaces.cli.output.table import escape_control
 from timewright.interfaces.program import with_program
 
@@ -46,8 +47,14 @@ def print_error(error: BaseException, arguments: Sequence[str]) -> None:
         return
     if "--debug" in arguments:
         traceback.print_exception(error)
-    problem = _problem(error)
-    text = json.dumps(problem, indent=2, default=str) if _wants_json(arguments) else _format_problem(problem)
+    cause = error.__cause__ if isinstance(error, RefusedRequest) and error.__cause__ else error
+    problem = _problem(cause)
+    if _wants_json(arguments):
+        text = json.dumps(problem, indent=2, default=str)
+    elif isinstance(error, RefusedRequest):
+        text = _format_problem(spell_as_options(problem, error.operation))
+    else:
+        text = _format_problem(problem)
     click.echo(text, err=True)
 
 
@@ -80,7 +87,8 @@ def _format_problem(problem: dict[str, Any]) -> str:
     first, *more = str(problem["message"]).strip().split("\n")
     lines = [f"error: {escape_control(first)}", *(f"  {escape_control(line)}" for line in more)]
     field = str(problem.get("field") or "")
-    shown = {**problem, "field": field.partition(": ")[2] or field}
+    is_named = f"{first} ".startswith(f"{field} ")
+    shown = {**problem, "field": "" if is_named else field.partition(": ")[2] or field}
     for label, key in (("field", "field"), ("rule", "rule"), ("try", "fix")):
         if shown.get(key):
             lines.append(f"  {label:<7} {escape_control(with_program(str(shown[key])))}")

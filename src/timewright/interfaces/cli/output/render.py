@@ -33,7 +33,6 @@ from timewright.operations.queues import lease_results, leases
 from timewright.operations.registry import ListRequest
 from timewright.operations.runs import logs, result_trends
 from timewright.operations.schedules import queries, target_test, writes
-from timewright.settings import Settings
 
 JsonObject = Mapping[str, Any]
 Renderer = Callable[[JsonObject, Screen], list[str]]
@@ -97,7 +96,7 @@ def answer_names(answer: JsonObject) -> list[str]:
     return [escape_control(name) for row in rows if (name := _name(row))]
 
 
-def answer_notes(operation: Operation[Any], answer: JsonObject, settings: Settings) -> Iterator[str]:
+def answer_notes(operation: Operation[Any], answer: JsonObject) -> Iterator[str]:
     """Yield notes about an answer."""
     if answer.get("cursor") and issubclass(operation.request_type, ListRequest):
         yield f"note: more rows: --cursor {answer['cursor']}"
@@ -108,8 +107,6 @@ def answer_notes(operation: Operation[Any], answer: JsonObject, settings: Settin
     if operation.name not in ("schedule create", "schedule put", "schedule update"):
         return
     target = answer.get("detail", answer)["schedule"]["target"]
-    if target["kind"] == "shell" and not settings.shell:
-        yield "note: shell targets are disabled; enable them where it runs: timewright up --shell"
     if target["kind"] == "http" and any(f"//{host}" in target["url"] for host in _LOCAL):
         yield "note: HTTP targets may call this machine (setting local), but not private networks"
 
