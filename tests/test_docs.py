@@ -87,6 +87,11 @@ def test_every_page_is_linked_from_the_index() -> None:
     assert {below(page) for page in PAGES} - linked == {"index.md"}
 
 
+def test_every_page_is_in_the_navigation_once() -> None:
+    listed = re.findall(r"([\w/-]+\.md)$", text_of(DOCS.parent / "mkdocs.yml"), re.MULTILINE)
+    assert sorted(listed) == sorted(below(page) for page in PAGES)
+
+
 @pytest.mark.parametrize("name", GENERATED)
 def test_a_generated_page_is_up_to_date(name: str) -> None:
     assert text_of(DOCS / name) == GENERATED[name], "write it with .venv/bin/python -m docs.generate"

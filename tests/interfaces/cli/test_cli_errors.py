@@ -70,7 +70,7 @@ def test_an_error_is_printed_like_its_explain_text(harness: OperationsHarness) -
         ),
         (
             ["--every", "5m", "--note", "x", "--http", "GET", "http://127.0.0.1/"],
-            "error: --target has 2 kinds: note and http",
+            "error: --target has two kinds: note and http",
             "leave out note or http",
         ),
         (["--note", "x"], "error: --trigger is missing", "--cron '0 9 * * 1-5', or --every 15m"),

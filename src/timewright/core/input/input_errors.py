@@ -53,9 +53,25 @@ def input_error(
     )
 
 
-def missing_field(path: str, *, rule: str, fix: str) -> TimewrightError:
+# The rule and an example for fields that a schedule needs.
+_NEEDED = {
+    "name": ("a name is needed", "name: nightly-report"),
+    "trigger": (
+        "when it runs: one of every, cron, at, after, rrule and manual",
+        "cron: '0 9 * * 1-5', or every: 15m",
+    ),
+    "target": (
+        "what it runs: one of call, http, shell, workflow, handoff, publish and note",
+        "http: POST https://example.com/hook, or call: reports.nightly",
+    ),
+}
+
+
+def missing_field(path: str, *, rule: str = "", fix: str = "") -> TimewrightError:
     """Return an error for a missing required field."""
-    return InvalidInput(f"{path} is missing", field=path, rule=rule, fix=fix)
+    name = path.rpartition(".")[2]
+    usual_rule, usual_fix = _NEEDED.get(name, (f"{name} is needed", f"add {name}"))
+    return InvalidInput(f"{path} is missing", field=path, rule=rule or usual_rule, fix=fix or usual_fix)
 
 
 def unknown_field(

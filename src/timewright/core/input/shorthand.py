@@ -166,14 +166,8 @@ def expand_target(raw: Any, path: str) -> Any:
         return {**_expand_target_value(kinds[0], words[kinds[0]], path), **rest}
     implied = {_TARGET_KIND_BY_FIELD[word] for word in words if word in _TARGET_KIND_BY_FIELD}
     if kinds:
-        named = " and ".join(kinds)
-        raise InvalidInput(
-            f"{path} has {len(kinds)} kinds: {named}",
-            field=path,
-            value=named,
-            rule=_TARGET_RULE,
-            fix=f"leave out {kinds[0]} or {kinds[1]}",
-        )
+        named, fix = " and ".join(kinds), f"leave out {kinds[0]} or {kinds[1]}"
+        raise InvalidInput(f"{path} has two kinds: {named}", field=path, rule=_TARGET_RULE, fix=fix)
     if len(implied) != 1:
         raise input_error(path, raw, "does not say what to run", rule=_TARGET_RULE, fix=_TARGET_FIX)
     return {**raw, "kind": implied.pop()}

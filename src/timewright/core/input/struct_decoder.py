@@ -231,10 +231,7 @@ def read_struct(given: Mapping[str, Any], cls: type, path: str, base: object = N
         elif inherited is not _ABSENT:
             values[field.name] = inherited
         elif field.required:
-            rule = _RULES.get(field.encode_name, f"{field.encode_name} is needed")
-            raise missing_field(
-                join_path(path, field.encode_name), rule=rule, fix=_example_for(field.encode_name)
-            )
+            raise missing_field(join_path(path, field.encode_name))
     try:
         return cls(**values)
     except TimewrightError as error:
@@ -260,21 +257,6 @@ def _base_value(base: object, name: str) -> Any:
     if isinstance(base, Struct):
         return getattr(base, name, _ABSENT)
     return base.get(name, _ABSENT) if isinstance(base, Mapping) else _ABSENT
-
-
-_RULES = {
-    "trigger": "when it runs: one of every, cron, at, after, rrule and manual",
-    "target": "what it runs: one of call, http, shell, workflow, handoff, publish and note",
-}
-
-
-def _example_for(name: str) -> str:
-    examples = {
-        "name": "name: nightly-report",
-        "trigger": "cron: '0 9 * * 1-5', or every: 15m",
-        "target": "http: POST https://example.com/hook, or call: reports.nightly",
-    }
-    return examples.get(name, f"add {name}")
 
 
 def _path_of(

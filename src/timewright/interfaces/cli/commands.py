@@ -25,7 +25,7 @@ from timewright.interfaces.cli.options import (
     takes_text,
 )
 from timewright.interfaces.cli.output.doctor import exit_code_for, findings_page, pending_migrations
-from timewright.interfaces.cli.output.option_spelling import RefusedRequest
+from timewright.interfaces.cli.output.errors import RefusedRequest
 from timewright.interfaces.cli.output.table import current_screen
 from timewright.interfaces.cli.output.times import local_zone, parse_instant_or_none, today_at
 from timewright.interfaces.cli.schedule_files import AS_DEFINITIONS, definitions_in, perform_all

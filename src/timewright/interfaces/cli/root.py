@@ -21,7 +21,7 @@ ALIASES = {"explain": "schedule explain"}
 # Commands of other programs and ours for the same purpose.
 SYNONYMS = {"start": "up", "init": "up", "daemon": "up", "server": "up", "status": "now", "logs": "run logs"}
 MAX_SUGGESTIONS = 3
-MOST_USED = {
+FREQUENT_COMMANDS = {
     "up": "Start the scheduler, its API and the dashboard.",
     "schedule create": "Create a schedule: --every 15m --call reports.nightly",
     "schedule list": "List the schedules with their next and last runs.",
@@ -121,7 +121,7 @@ class RootGroup(NounGroup):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Show the most used commands, then all commands by task."""
         with formatter.section("Most used"):
-            formatter.write_dl(list(MOST_USED.items()))
+            formatter.write_dl(list(FREQUENT_COMMANDS.items()))
         for title, names in self._by_task(ctx):
             rows = [(name, self.get_command(ctx, name)) for name in names]
             with formatter.section(title):
