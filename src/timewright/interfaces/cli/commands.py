@@ -193,7 +193,7 @@ def print_answer(
 
     if session.output == "yaml" and operation.name in AS_DEFINITIONS:
         session.print([serialize(definitions_in(operation, answer, context), "yaml")])
-        for note in answer_notes(operation, answer, context.settings):
+        for note in answer_notes(operation, answer):
             session.print_note(note)
         return
     if session.output != "table":
