@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from timewright.interfaces.python.checks import schedule_name, unknown_attribute
 from timewright.interfaces.python.events import EventDecorators
+from timewright.interfaces.python.inside import AsyncInsideTransaction
 from timewright.interfaces.python.resources import AsyncResources
 from timewright.interfaces.python.results import (
     DEFAULT_TIMEOUT,
@@ -120,6 +121,11 @@ class AsyncScheduler(AsyncResources, EventDecorators):
     def asgi(self, **options: Unpack[MountOptions]) -> MountedApp:
         """Return the dashboard and the HTTP API as an ASGI application; see `Scheduler.asgi`."""
         return self.scheduler.mount(self.lifespan, options)
+
+    @asynccontextmanager
+    async def inside(self, connection: Any) -> AsyncIterator[AsyncInsideTransaction]:
+        """Add work inside the open transaction of an async connection; see `Scheduler.inside`."""
+        yield await self.scheduler.inside_async(connection)
 
     async def __aenter__(self) -> Self:
         await self.start()

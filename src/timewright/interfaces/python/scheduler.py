@@ -38,6 +38,7 @@ from timewright.interfaces.python.checks import (
     unknown_attribute,
 )
 from timewright.interfaces.python.events import EventDecorators, Listeners, is_inside_listener
+from timewright.interfaces.python.inside import TransactionMethods
 from timewright.interfaces.python.resources import Resources
 from timewright.interfaces.python.results import (
     DEFAULT_TIMEOUT,
@@ -76,7 +77,7 @@ _LOGGER = logging.getLogger("timewright")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Scheduler(Resources, EventDecorators, WebMethods):
+class Scheduler(Resources, EventDecorators, WebMethods, TransactionMethods):
     """A scheduler that runs inside this process, without a server.
 
     Declared schedules belong to the program `name`. With `declares_all`, what no live instance of the program

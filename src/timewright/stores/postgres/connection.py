@@ -16,7 +16,7 @@ from msgspec import Struct
 from psycopg.errors import error_from_result
 from psycopg.generators import fetch_many, send
 from psycopg.pq import ConnStatus, Escaping, ExecStatus, TransactionStatus
-from psycopg.pq.abc import PGresult
+from psycopg.pq.abc import PGconn, PGresult
 
 from timewright.core.moments import from_micros
 
@@ -51,9 +51,9 @@ ASYNC_SEND_BYTES = 16_000
 
 _BIGINT, _ANY = 20, 0
 _KINDS = {_BIGINT: b"bigint", _ANY: b"unknown"}
-_DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
+DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 # The server's clock in microseconds, computed without a float.
-_NOW = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+CLOCK_SQL = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 
 # A statement by its name and the types of its parameters.
@@ -149,14 +149,14 @@ class Connection(psycopg.Connection[Any]):
 
     def now(self) -> datetime:
         """Return the server's clock."""
-        return from_micros(self.query_int(_NOW))
+        return from_micros(self.query_int(CLOCK_SQL))
 
     def query_statement(
         self, statement: PreparedStatement, values: Sequence[str | int | None], *, prepares: bool
     ) -> PGresult | None:
         """Run one statement; a prepared one without a result is pipelined with the next."""
-        encoding, types = self.info.encoding, tuple(map(_type, values))
-        sent = [_encode(value, encoding) for value in values]
+        encoding, types = self.info.encoding, tuple(map(type_of, values))
+        sent = [encode(value, encoding) for value in values]
         prepares = prepares and self.prepare_threshold is not None
         name = self._names.get((statement.name, types)) if prepares else None
         may_pipeline = statement.has_no_result or self._begin_sql or self._pending_sql or name is None
@@ -226,7 +226,7 @@ class Connection(psycopg.Connection[Any]):
 
     def _checked(self, result: PGresult) -> PGresult:
         prepared, self._unconfirmed = self._unconfirmed, {}
-        if result.status in _DONE:
+        if result.status in DONE:
             self._names |= prepared
             return result
         if self.pgconn.status != ConnStatus.OK:
@@ -234,7 +234,46 @@ class Connection(psycopg.Connection[Any]):
         raise error_from_result(result, encoding=self.info.encoding)
 
 
-def _encode(value: str | int | None, encoding: str) -> bytes | None:
+class RawConnection:
+    """Sends statements over a connection without the driver's cursors and transactions."""
+
+    def __init__(self, pgconn: PGconn, encoding: str = "utf-8") -> None:
+        self.pgconn = pgconn
+        self._encoding = encoding
+
+    def query_statement(
+        self, statement: PreparedStatement, values: Sequence[str | int | None], *, prepares: bool
+    ) -> PGresult:
+        """Run one statement."""
+        sent = [encode(value, self._encoding) for value in values]
+        return self.run(statement.sql.encode(), sent, tuple(map(type_of, values)))
+
+    def run(
+        self, sql: bytes, sent: Sequence[bytes | None] = (), types: Sequence[int] | None = None
+    ) -> PGresult:
+        """Run SQL, and raise what the server refuses."""
+        result = self.pgconn.exec_params(sql, list(sent), types)
+        if result.status in DONE:
+            return result
+        raise error_from_result(result, encoding=self._encoding)
+
+    def texts(self, sql: bytes) -> list[list[str]]:
+        """Return the rows of a query as texts."""
+        found = self.run(sql)
+        return [
+            [(found.get_value(row, column) or b"").decode(self._encoding) for column in range(found.nfields)]
+            for row in range(found.ntuples)
+        ]
+
+    def now(self) -> datetime:
+        """Return the server's clock."""
+        return from_micros(int(self.texts(CLOCK_SQL)[0][0]))
+
+    def flush_pipeline(self) -> None:
+        """Do nothing: every statement is sent at once."""
+
+
+def encode(value: str | int | None, encoding: str) -> bytes | None:
     if value is None:
         return None
     sent = str(value).encode(encoding)
@@ -243,5 +282,5 @@ def _encode(value: str | int | None, encoding: str) -> bytes | None:
     return sent
 
 
-def _type(value: str | int | None) -> int:
+def type_of(value: str | int | None) -> int:
     return _BIGINT if isinstance(value, int) else _ANY

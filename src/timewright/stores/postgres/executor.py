@@ -16,7 +16,7 @@ from psycopg.pq.abc import PGresult
 from timewright.ports import Clock
 from timewright.stores.cache import RowCache
 from timewright.stores.clock_guard import ClockGuard
-from timewright.stores.postgres.connection import Connection, PreparedStatement
+from timewright.stores.postgres.connection import Connection, PreparedStatement, RawConnection
 from timewright.stores.rows import Row
 from timewright.stores.statements import Statement
 
@@ -64,7 +64,7 @@ class PostgresExecutor:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Connection | RawConnection,
         statements: Mapping[str, PreparedStatement],
         cache: RowCache | None = None,
         *,
@@ -79,7 +79,7 @@ class PostgresExecutor:
         self._prepares = prepares
         self._clock = clock
         self._guard = guard
-        self._loads = Transformer(connection)
+        self._loads = Transformer(connection if isinstance(connection, Connection) else None)
 
     def query(self, name: str, parameters: Mapping[str, Any]) -> list[Row]:
         """Run one statement and return its rows."""
@@ -137,9 +137,10 @@ class PostgresReadExecutor(PostgresExecutor):
     has_begun = False
 
     def _run(self, statement: PreparedStatement, values: Sequence[str | int | None]) -> PGresult | None:
-        is_probe = statement.name in PROBES
-        if not self.has_begun and not (is_probe and self._connection.has_planner_settings):
-            self._connection.begin_read(is_probe=is_probe)
+        is_probe, connection = statement.name in PROBES, self._connection
+        assert isinstance(connection, Connection)
+        if not self.has_begun and not (is_probe and connection.has_planner_settings):
+            connection.begin_read(is_probe=is_probe)
             self.has_begun = True
             self._prepares = self._prepares and is_probe
         return super()._run(statement, values)

@@ -39,8 +39,10 @@ try:
     import psycopg
     from psycopg import errors as pg
     from psycopg.conninfo import make_conninfo
+    from psycopg.pq.abc import PGconn
     from psycopg_pool import ConnectionPool, PoolTimeout
 
+    from timewright.stores.postgres.borrowed import BorrowedStore, StorePlace, read_place
     from timewright.stores.postgres.connection import Connection
     from timewright.stores.postgres.executor import PostgresExecutor, PostgresReadExecutor, number_parameters
 except ImportError as missing:
@@ -75,6 +77,7 @@ class PostgresStore:
         self._cache = RowCache()
         self._prepares = True
         self._pause = threading.Event()
+        self._place: StorePlace | None = None
         self._name = os.urandom(8).hex()
         self._conninfo = conninfo = _with_timeouts(url)
         with self._translate_errors():
@@ -165,6 +168,14 @@ class PostgresStore:
             # NOTIFY writes no data, so it need not wait for the disk.
             sql = f"BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}, '{self._name}'; COMMIT"
             connection.execute_raw(sql.encode())
+
+    def borrow(self, pgconn: PGconn) -> BorrowedStore:
+        """Return the store inside the open transaction of another connection to the same database."""
+        with self._translate_errors():
+            if self._place is None:
+                with self._pool.connection() as connection:
+                    self._place = read_place(connection)
+            return BorrowedStore(pgconn, self._place, self._statements, channel=CHANNEL, clock=self._clock)
 
     def change_listener(self) -> PostgresListener:
         """Return a listener for writes by other instances."""
