@@ -114,7 +114,7 @@ def fill_with_samples(*, store: Store | None = None, clock: ManualClock | None =
     harness.advance(days=9, hours=11, minutes=58)
     harness.ask("schedule create", name="orders-poll", every="5m", call="orders.poll", adaptive=True)
     harness.ask("schedule create", name="paused-export", every="1h", call="export", group="exports")
-    harness.ask("group pause", group="exports", reason="the disk is full")
+    harness.ask("schedule pause", schedule="paused-export", reason="the disk is full")
     harness.ask("calendar put", name="holidays", yearly=["12-25"])
     harness.ask("calendar put", name="germany", holidays="DE", years="2026-2027")
     harness.ask("calendar put", name="old-office", weekly=[{"days": [0, 1, 2, 3, 4]}])

@@ -450,7 +450,7 @@ EXEMPT = {
     "ledger.alerts.alert_checks:read_schedules": "rows of the store",
     "ledger.snapshot:read_fleet": "rows of the store",
     "operations.definitions.plan:read_files": "calls read_definitions for each file",
-    "operations.health.pauses:read_installation_state": "rows of the store",
+    "operations.health.pauses:read_pauses": "rows of the store",
     "operations.schedules.declarations:decode_call": "calls decode once",
     "access.private_file:read_private": "reads a file of at most 64 KiB; its text goes to listed parsers",
     "access.secret_records:read_secret_value": "rows of the store",

@@ -23,7 +23,7 @@ from tests.simulation.verdict import SimulationResult, simulate, sum_counts
 from tests.simulation.workload.scenarios import draw_scenario
 
 STORE_KINDS = ("sqlite", "file", "postgres")
-SIZES = ("drawn", "dense", "fleet", "full")
+SIZES = ("drawn", "dense", "paused", "fleet", "full")
 MAX_SEEDS_PER_MUTANT = 50
 MUTANT_HOURS = 2.0
 BAR_WIDTH = 40
@@ -62,7 +62,7 @@ def find_killing_seed(name: str, *, seeds: int = MAX_SEEDS_PER_MUTANT) -> tuple[
     with applied(mutant) as change:
         for seed in range(1, 4 * seeds, 4) if mutant.needs_dependencies else range(seeds):
             chosen = draw_scenario(
-                seed, hours=MUTANT_HOURS, size="dense", dependencies=mutant.needs_dependencies
+                seed, hours=MUTANT_HOURS, size=mutant.size, dependencies=mutant.needs_dependencies
             )
             result = simulate(chosen, MemoryBackend(), only=mutant.broken_invariants, mutate=change)
             for violation in result.violations:

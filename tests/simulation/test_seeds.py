@@ -78,6 +78,12 @@ def test_no_invariant_is_violated_for_saved_seeds_with_dependencies(seed: int, w
     witness(result, replay=command(seed, hours=2, size="dense"))
 
 
+@pytest.mark.parametrize("seed", range(200, 204))
+def test_no_invariant_is_violated_with_pauses_and_incidents(seed: int, witness: Any) -> None:
+    result = simulate(draw_scenario(seed, hours=1, size="paused"), MemoryBackend())
+    witness(result, replay=command(seed, hours=1, size="paused"))
+
+
 @pytest.mark.parametrize("first", range(BASE, BASE + 20, 2))
 def test_no_invariant_is_violated_on_postgresql(first: int, postgres_url: str, witness: Any) -> None:
     for seed in (first, first + 1):

@@ -285,6 +285,16 @@ DAMAGE: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "which the clock has not reached",
         ("UPDATE schedules SET cursor_at = cursor_at + 3456000000000 WHERE name = 'minutely'",),
     ),
+    "a lease under a pause": (
+        "I54",
+        "installation was paused at",
+        (
+            (
+                "INSERT INTO pauses (id, scope, due, actor, origin, at)"
+                " SELECT 'pause_1', 'installation', 'wait', 'ada', 'human', min(at) FROM audit"
+            ),
+        ),
+    ),
     "an incident that is open twice": (
         "I48",
         "was opened again",

@@ -17,11 +17,13 @@ from timewright.core.run.following import FollowResult, follows_upstream
 from timewright.core.run.needs import LeaseOffer, SlotCount, needs_of_schedule
 from timewright.core.run.run import Run, RunState
 from timewright.core.schedule.decision import Candidate
+from timewright.core.schedule.pauses import Pauses
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState, only_advances
 from timewright.core.target import Handoff
 from timewright.ledger.dependencies.follow_ups import close_follow_ups, decide_follow_ups, load_follow_ups
 from timewright.ledger.fact_builders import new_run_facts, on_time_step_facts, schedule_stopped_fact
 from timewright.ledger.lookups import CalendarLookup
+from timewright.ledger.pauses.scoped import PauseLookup, load_pauses
 from timewright.ledger.replacement import cancel_for_replacement
 from timewright.ledger.run_ends import parked_progress
 from timewright.ports import Ids, OnTimeStep, ProgressUpdate, ScheduleRecord, Transaction
@@ -47,6 +49,7 @@ class AdmissionBatch:
         now: datetime,
         local_capacity: LocalCapacity | None = None,
         lease_batch: str = "",
+        pauses: PauseLookup | None = None,
     ) -> None:
         self.facts: list[Fact] = []
         self.more = False
@@ -59,6 +62,7 @@ class AdmissionBatch:
         self._slots = SlotCount(offer) if offer is not None else None
         self._lease_batch = lease_batch
         self._lease_count = 0
+        self._pauses = pauses
         self._on_time_steps: list[OnTimeStep] = []
         self._runs: list[Run] = []
         self._schedules: dict[str, Schedule] = {}
@@ -84,7 +88,7 @@ class AdmissionBatch:
         This is the fast path: it needs the record exactly as the store has it, and writes fewer columns.
         """
         schedule, progress = record.schedule, record.progress
-        if progress.missed:
+        if progress.missed or self._skipping(record).spans:
             return False
         try:
             next_at = next_if_on_time(schedule, progress, in_flight=record.in_flight, now=self._now)
@@ -121,6 +125,7 @@ class AdmissionBatch:
                 now=self._now,
                 calendars=named,
                 before_edit=before_edit,
+                scoped_pauses=self._skipping(record),
             )
         except Exception as error:  # noqa: BLE001 - the decision is pure: nothing was written yet
             return self._update(record, parked_progress(record.progress, str(error)))
@@ -130,12 +135,20 @@ class AdmissionBatch:
     def _decide_follow_ups(self, record: ScheduleRecord, calendars: CalendarLookup) -> ScheduleProgress:
         """Decide the upstream ends that a schedule follows."""
         follow_ups = self._follow_ups[record.schedule.id]
-        followed, more = decide_follow_ups(record, follow_ups, calendars, now=self._now)
+        followed, more = decide_follow_ups(
+            record, follow_ups, calendars, now=self._now, scoped_pauses=self._skipping(record)
+        )
         admission = followed.admission
         self.more = self.more or more or admission.more
         progress = self._update(record, admission.progress, newest=self._add_runs(record, admission))
         self._followed.append((record.schedule, followed))
         return progress
+
+    def _skipping(self, record: ScheduleRecord) -> Pauses:
+        """The pauses of a group or another scope whose occurrences are skipped."""
+        if self._pauses is None:
+            self._pauses = load_pauses(self._tx, now=self._now, records=[record])
+        return self._pauses.skipping(record.schedule, record.progress)
 
     def write(self) -> None:
         """Write the runs and the progress of their schedules."""

@@ -18,6 +18,7 @@ from timewright.ledger.admission_batch import AdmissionBatch, LocalCapacity
 from timewright.ledger.alerts.deliveries import deliver_facts
 from timewright.ledger.lease import find_leased_batch
 from timewright.ledger.lookups import load_calendars
+from timewright.ledger.pauses.scoped import load_pauses, set_aside_paused
 from timewright.ledger.records.offers import FleetOffers
 from timewright.ports import Ids, ScheduleRecord, Store, Transaction
 
@@ -66,13 +67,17 @@ def admit_due(
         if commit_at is not None and not all(is_independent(d.schedule, d.in_flight) for d in due):
             raise _TooEarly
         count = len(due)
+        pauses = load_pauses(tx, now=now, records=due) if due else None
+        due = set_aside_paused(tx, due, pauses) if pauses is not None else due
         due, aside = fleet.split(tx, due, now=now) if fleet is not None else (due, [])
         calendars = load_calendars(tx, [d.schedule for d in due])
         can_lease = local_capacity is not None and _keeps_order(due, free_slots=local_capacity.capacity)
         capacity = local_capacity if can_lease else None
         # Runs that start here may take slots of runs that ended while we waited for the store.
         decided_at = max(now, tx.now()) if due and capacity is not None else now
-        batch = AdmissionBatch(tx, ids=ids, now=decided_at, local_capacity=capacity, lease_batch=lease_batch)
+        batch = AdmissionBatch(
+            tx, ids=ids, now=decided_at, local_capacity=capacity, lease_batch=lease_batch, pauses=pauses
+        )
         batch.load_follow_ups(due)
         batch.decide_all(due, calendars)
         told = deliver_facts(tx, batch.facts, {one.schedule.id: one.schedule for one in due}, now=decided_at)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from timewright.core.facts import Fact, RunParked
+from timewright.core.facts import Fact, RunDeferred, RunParked
 from timewright.core.policies.policies import QueuePolicy
 from timewright.core.run.leasing import LeasePlan, WaitingRun, WaitReason, plan_leases
 from timewright.core.run.lifecycle import RunEvent, next_run_state
@@ -21,12 +21,14 @@ from timewright.ledger.budgets.charges import defer_runs, record_charges, select
 from timewright.ledger.dependencies.follow_ups import split_by_needs
 from timewright.ledger.fact_builders import leased_fact, run_fields, skipped_fact
 from timewright.ledger.lookups import QueueKey, RunTerms, load_queue_policies, load_queue_policy, load_terms
+from timewright.ledger.pauses.scoped import find_paused, load_pauses
 from timewright.ledger.queues.policy_file import PolicyFile
 from timewright.ledger.run_ends import apply_finished_runs
 from timewright.ports import Grant, Ids, Renewal, Renewed, RunChange, RunFilter, Store, Transaction
 
 MAX_PLANNED_RUNS = 10_000
 MAX_FINISHED_SHOWN = 1000
+MAX_DEFERRED_RUNS = 1000
 
 
 class Lease(Struct, frozen=True, kw_only=True, gc=False):
@@ -122,9 +124,19 @@ def plan_queue(
             newest = tx.find_runs(RunFilter(namespace=namespace, queue=queue, limit=MAX_FINISHED_SHOWN))
             runs += [run for run in newest.rows if run.state in TERMINAL_STATES]
         ageing = {(namespace, queue): policy.ageing} if policy.ageing is not None else {}
-        return _within_budgets(tx, plan_leases(runs, limits=limits, ageing=ageing, now=now)), policy
+        plan = plan_leases(runs, limits=limits, ageing=ageing, now=now)
+        return _within_budgets(tx, _within_pauses(tx, plan)), policy
 
     return store.read(work)
+
+
+def _within_pauses(tx: Transaction, plan: LeasePlan) -> LeasePlan:
+    """The plan without the runs that are paused."""
+    paused = find_paused(tx, plan.leases, load_terms(tx, plan.leases), load_pauses(tx, now=plan.now))
+    ids = {one.run.id for one in paused}
+    waiting = (WaitingRun(one.run.id, one.wait_reason, one.name, one.until) for one in paused)
+    leases = tuple(run for run in plan.leases if run.id not in ids)
+    return replace(plan, leases=leases, waiting=(*plan.waiting, *waiting)) if paused else plan
 
 
 def _within_budgets(tx: Transaction, plan: LeasePlan) -> LeasePlan:
@@ -170,7 +182,12 @@ def _lease(tx: Transaction, request: _LeaseRequest) -> LeaseResult:
     if not ready:
         return LeaseResult()
     terms = load_terms(tx, ready, policies=policies)
+    paused = _defer_paused(tx, ready, terms, request)
+    if paused:
+        deferred = {fact.run_id for fact in paused}
+        ready = [run for run in ready if run.id not in deferred]
     fit, facts = _remove_unstartable(tx, ready, terms, now=request.now)
+    facts = [*paused, *facts]
     plan = plan_leases(
         fit,
         limits=tx.get_limits((key for run in fit for key in run.limit_keys), lock=True),
@@ -192,7 +209,25 @@ def _lease(tx: Transaction, request: _LeaseRequest) -> LeaseResult:
     schedules = {one.schedule.id: one.schedule for one in terms.values() if one.schedule is not None}
     told = deliver_facts(tx, found.facts, schedules, now=request.now)
     found = replace(found, facts=(*found.facts, *told)) if told else found
-    return replace(found, deferred=len(spending.deferred)) if spending.deferred else found
+    deferred_count = len(spending.deferred) + len(paused)
+    return replace(found, deferred=deferred_count) if deferred_count else found
+
+
+def _defer_paused(
+    tx: Transaction, ready: Sequence[Run], terms: Mapping[str, RunTerms], request: _LeaseRequest
+) -> list[RunDeferred]:
+    """Defer the paused runs, with up to 1000 others of their buckets, so that they are not read again."""
+    pauses = load_pauses(tx, now=request.now)
+    found = find_paused(tx, ready, terms, pauses)
+    if not found:
+        return []
+    for bucket in {(one.run.needs, one.run.limit_keys) for one in found}:
+        oldest = tx.ready_runs(
+            now=request.now, limit=MAX_DEFERRED_RUNS, handoff=request.handoff, oldest_of=bucket
+        )
+        others = [run for run in oldest if run.id not in terms]
+        found += find_paused(tx, others, load_terms(tx, others), pauses)
+    return defer_runs(tx, found, now=request.now)
 
 
 def _candidates(

@@ -21,6 +21,7 @@ from timewright.core.schedule.schedule import Schedule, ScheduleProgress, Schedu
 from timewright.core.zones import local_time
 from timewright.errors import UnreadableRow
 from timewright.ledger.lookups import load_calendars
+from timewright.ledger.pauses.scoped import load_pauses
 from timewright.ledger.records.notes import occurrence_notes
 from timewright.operations.explain.dependencies import Downstream, Upstream, downstreams, upstreams
 from timewright.operations.explain.upcoming import add_manual_runs_and_notes
@@ -58,6 +59,8 @@ class ScheduleSummary(Struct, frozen=True, kw_only=True):
     revision: int
     tags: tuple[str, ...]
     metadata: dict[str, Any]
+    paused_by: str = ""
+    """The pause of a group or another scope that holds for it, as in "group reports by ada: audit"."""
 
 
 class ScheduleDetail(Struct, frozen=True, kw_only=True):
@@ -72,6 +75,8 @@ class ScheduleDetail(Struct, frozen=True, kw_only=True):
     next: tuple[Preview, ...]
     upstream: tuple[Upstream, ...] = ()
     downstream: tuple[Downstream, ...] = ()
+    paused_by: str = ""
+    """The pause of a group or another scope that holds for it."""
     warnings: tuple[str, ...] = ()
     """Likely mistakes; set in the answer to a write."""
     read_as: str = ""
@@ -158,8 +163,9 @@ def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: d
         ahead = add_manual_runs_and_notes(tx, record.schedule, ahead, now=now, count=NEXT_SHOWN)
     before = upstreams(tx, record.schedule)
     after = downstreams(tx, record.schedule) if snapshot.has_downstream else ()
-    if ahead is not detail.next or before or after:
-        detail = replace(detail, next=ahead, upstream=before, downstream=after)
+    paused = load_pauses(tx, now=now).describe(record.schedule)
+    if ahead is not detail.next or before or after or paused:
+        detail = replace(detail, next=ahead, upstream=before, downstream=after, paused_by=paused)
     last = _last_started(tx, [record.schedule.id]).get(record.schedule.id) if record.last_run else None
     if last is None:
         return detail

@@ -102,12 +102,15 @@ class ObjectQueries(Protocol):
         """Insert a pause; it holds from this commit on."""
         ...
 
-    def open_pauses(self) -> list[Pause]:
-        """Return the pauses that nobody ended, oldest first; also those that have reached their end."""
+    def open_pauses(self, *, since: datetime | None = None) -> list[Pause]:
+        """Return the pauses that nobody ended, oldest first; with `since`, also those ended after it.
+
+        A pause that has reached its end may still be open.
+        """
         ...
 
     def end_pause(self, pause_id: str, *, by: str, now: datetime) -> bool:
-        """End a pause; returns whether it was open."""
+        """End a pause, and make due what waited for its end; returns whether it was open."""
         ...
 
     def get_meta(self, name: str) -> str | None:

@@ -223,6 +223,18 @@ class IncidentRow(Struct, frozen=True, kw_only=True):
     closed_at: int | None = None
 
 
+class PauseRow(Struct, frozen=True, kw_only=True):
+    """A pause of everything in a scope: nothing of it is leased from `at` until it ended."""
+
+    id: str
+    scope: str
+    namespace: str
+    name: str
+    at: int
+    until: int | None = None
+    ended_at: int | None = None
+
+
 class History(Struct, frozen=True, kw_only=True):
     """Everything the checker reads: one consistent snapshot, optionally only from an instant on.
 
@@ -244,6 +256,7 @@ class History(Struct, frozen=True, kw_only=True):
     accounts: tuple[BudgetAccountRow, ...] = ()
     charges: tuple[BudgetChargeRow, ...] | None = ()
     incidents: tuple[IncidentRow, ...] = ()
+    pauses: tuple[PauseRow, ...] = ()
     meta: Mapping[str, str] = {}
     effects: tuple[Effect, ...] | None = None
     events: tuple[SimulationEvent, ...] | None = None

@@ -171,7 +171,8 @@ class StoreCopier:
                     store.write(lambda tx: tx.add_pause(new_pause(ids=TimedIds(), by=by, now=tx.now())))
                 self._copy(source, target, copy_id=copy_id)
             with closing(self._open(url)) as store:
-                store.write(lambda tx: audit_pause(tx, by=by, now=tx.now()))
+                pause = new_pause(ids=TimedIds(), by=by, now=store.now())
+                store.write(lambda tx: audit_pause(tx, pause, by=by, now=tx.now()))
             target.finish_copy(now=0)
 
     def _freeze(self, source: Store, tables: TableAccess, pause: Pause, *, wait: timedelta) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from tests.conformance.support.builders import (
     NOON,
     add,
@@ -14,9 +16,11 @@ from tests.conformance.support.builders import (
     new_id,
     schedule_write,
 )
-from timewright.core.moments import HOUR, MINUTE
-from timewright.core.schedule.pauses import Pause
-from timewright.ports import Store
+from timewright.core.budgets.spending import reason_prefix
+from timewright.core.moments import HOUR, MAX_STORED_INSTANT, MINUTE
+from timewright.core.run.leasing import WaitReason
+from timewright.core.schedule.pauses import Pause, pause_need
+from timewright.ports import RunChange, Store, Transaction
 
 
 def pause(store: Store, *, until: datetime | None = None) -> Pause:
@@ -84,3 +88,48 @@ def test_of_several_pauses_the_longest_counts(store: Store) -> None:
     assert store.read(lambda tx: tx.read_pending_work(holder="w0")).wake_at is None
     store.write(lambda tx: tx.end_pause(forever.id, by="bob", now=NOON))
     assert store.read(lambda tx: tx.read_pending_work(holder="w0")).wake_at == NOON + HOUR
+
+
+def test_a_pause_that_ended_is_listed_with_those_since_an_instant(store: Store) -> None:
+    made = pause(store)
+    store.write(lambda tx: tx.end_pause(made.id, by="bob", now=NOON + HOUR))
+    assert store.read(lambda tx: tx.open_pauses(since=NOON + HOUR)) == []
+    (found,) = store.read(lambda tx: tx.open_pauses(since=NOON))
+    assert (found.id, found.end) == (made.id, NOON + HOUR)
+
+
+def test_a_pause_that_is_over_keeps_its_end_when_it_is_ended(store: Store) -> None:
+    made = pause(store, until=NOON + MINUTE)
+    store.write(lambda tx: tx.end_pause(made.id, by="bob", now=NOON + HOUR))
+    (found,) = store.read(lambda tx: tx.open_pauses(since=NOON))
+    assert found.end == NOON + MINUTE
+
+
+def test_a_new_pause_closes_those_that_have_reached_their_end(store: Store) -> None:
+    pause(store, until=NOON - HOUR)
+    made = pause(store)
+    assert store.read(lambda tx: tx.open_pauses()) == [made]
+
+
+def test_what_a_pause_set_aside_is_due_when_it_ends(store: Store) -> None:
+    with_work(store)
+    made = Pause(
+        id=new_id("pause"), scope="namespace", namespace="default", actor="ada", origin="human", at=NOON
+    )
+    store.write(lambda tx: tx.add_pause(made))
+    (record,) = store.write(lambda tx: tx.due_schedules(now=NOON, limit=9))
+    (run,) = store.write(lambda tx: tx.ready_runs(now=NOON, limit=9))
+    reason = f"{reason_prefix(WaitReason.PAUSE, made.id)} namespace default is paused by ada"
+    change = RunChange(replace(run, fire_at=MAX_STORED_INSTANT, reason=reason), run.state, run.fence)
+
+    def set_aside(tx: Transaction) -> None:
+        tx.set_aside([(record.schedule.id, (pause_need(made.id),))], until=MAX_STORED_INSTANT)
+        tx.change_runs([change])
+
+    store.write(set_aside)
+    assert due(store) == 0
+    assert store.read(lambda tx: tx.set_aside_schedules(limit=9)) == []
+    assert not store.read(lambda tx: tx.read_pending_work(holder="w0")).has_ready_runs
+    store.write(lambda tx: tx.end_pause(made.id, by="bob", now=NOON))
+    assert due(store) == 1
+    assert leased(store) == 1

@@ -203,7 +203,7 @@ def test_an_instant_displaced_by_a_hint_differs_from_an_unaccounted_one(harness:
     ("name", "draft", "fate", "words"),
     [
         ("by hand", {"manual": True}, "ended", "runs only when someone starts it"),
-        ("paused-export", None, "paused", "by ada at 2026-03-10T11:58:00Z: group exports: the disk is full"),
+        ("paused-export", None, "paused", "by ada at 2026-03-10T11:58:00Z: the disk is full"),
     ],
 )
 def test_a_schedule_without_a_next_time_is_explained(

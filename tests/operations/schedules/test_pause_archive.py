@@ -79,18 +79,23 @@ def test_a_deleted_schedule_runs_never_again_and_its_history_stays(harness: Oper
 
 def test_a_group_is_paused_and_resumed_together(harness: OperationsHarness) -> None:
     harness.ask("schedule create", name="daily-report", every="24h", note="x", group="reports")
-    paused = harness.ask("group pause", group="reports", reason="audit")
-    assert [one["name"] for one in paused["changed"]] == ["daily-report", "nightly-report"]
-    assert {one["reason"] for one in paused["changed"]} == {"group reports: audit"}
-    resumed = harness.ask("group resume", group="reports")
-    assert {one["state"] for one in resumed["changed"]} == {"active"}
+    (pause,) = [
+        one
+        for one in harness.ask("group pause", group="reports", reason="audit")["pauses"]
+        if one["name"] == "reports"
+    ]
+    assert (pause["scope"], pause["due"], pause["reason"]) == ("group", "skip", "audit")
+    listed = harness.ask("schedule list", group="reports")["schedules"]
+    assert {one["paused_by"] for one in listed} == {f"group reports by {pause['actor']}: audit"}
+    harness.ask("group resume", group="reports")
+    listed = harness.ask("schedule list", group="reports")["schedules"]
+    assert {one["paused_by"] for one in listed} == {""}
 
 
 def test_resuming_a_group_leaves_individually_paused_schedules(harness: OperationsHarness) -> None:
     harness.ask("schedule create", name="daily-report", every="24h", note="x", group="reports")
     harness.ask("schedule pause", schedule="daily-report", reason="wrong numbers")
-    paused = harness.ask("group pause", group="reports")
-    assert [one["name"] for one in paused["left"]] == ["daily-report"]
+    harness.ask("group pause", group="reports")
     harness.ask("group resume", group="reports")
     assert states(harness.ask("schedule list", group="reports")) == {
         "daily-report": "paused",

@@ -11,7 +11,7 @@ from tests.simulation.model.actors import SimulatedInstance
 from tests.simulation.model.backends import StoreBackend
 from tests.simulation.model.external_holders import ExternalClient, QueueWorker, Reaper
 from tests.simulation.model.simulation import Simulation
-from tests.simulation.model.users import SimulatedUser
+from tests.simulation.model.users import IncidentWatcher, PausingUser, SimulatedUser
 from tests.simulation.workload.scenarios import GAP_SCHEDULE, NAMESPACES, QUEUES, Scenario
 from timewright.core.moments import format_instant
 
@@ -38,6 +38,11 @@ def new_simulation(scenario: Scenario, base: StoreBackend, **options: Any) -> Si
     sim.add_actor(
         SimulatedUser(sim, "person", rng.fork("person"), actions_per_hour=scenario.user_actions_per_hour)
     )
+    if scenario.pauses:
+        sim.add_actor(PausingUser(sim, "pauser", rng.fork("pauser"), actions_per_hour=30.0))
+        for number in range(2):
+            name = f"watch-{number}"
+            sim.add_actor(IncidentWatcher(sim, name, rng.fork(name)))
     for actor in sim.actors:
         actor.start()
     start_faults(sim)

@@ -6,14 +6,16 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.model.clocks import HOUR
+from tests.simulation.model.clocks import HOUR, MINUTE
 from tests.simulation.model.external_holders import ExternalClient
 from tests.simulation.workload import fleet
 from tests.simulation.workload.dependencies import PROVIDER, draw_budget, draw_follow, draw_need
 from tests.simulation.workload.scenarios import (
     CLOCK_CHANGES,
+    GROUPS,
     LIMITS,
     NAMESPACES,
+    PROVIDERS,
     QUEUES,
     draw_policies,
     draw_queue_policy,
@@ -21,7 +23,8 @@ from tests.simulation.workload.scenarios import (
 )
 from timewright.core.moments import format_instant
 from timewright.core.run.run import RunState
-from timewright.errors import OutcomeUnknown, StoreError, TimewrightError
+from timewright.errors import NotFound, OutcomeUnknown, StoreError, TimewrightError
+from timewright.ledger.alerts.incidents import check_incidents
 from timewright.ports import PruneRequest, RunFilter
 
 if TYPE_CHECKING:
@@ -322,3 +325,78 @@ class SimulatedUser(ExternalClient):
         """Preview the next instants."""
         namespace, name = self._random_schedule()
         self.call("schedule next", namespace, schedule=name, count=3)
+
+
+class PausingUser(SimulatedUser):
+    """A user who only pauses and resumes scopes; when the faults are over, everything is resumed."""
+
+    def __init__(self, sim: Simulation, name: str, rng: SeededRandom, *, actions_per_hour: float) -> None:
+        super().__init__(sim, name, rng, actions_per_hour=actions_per_hour)
+        self.actions = ((3, self.pause_scope), (4, self.resume_scope))
+        self._paused: list[tuple[str, dict[str, Any]]] = []
+        self._ever: list[tuple[str, dict[str, Any]]] = []
+
+    def pause_scope(self) -> None:
+        """Pause one scope, often with an end; sometimes stop what runs."""
+        namespace = self.rng.choice(NAMESPACES)
+        subject: dict[str, Any] = self.rng.choice(
+            (
+                {"scope": "installation"},
+                {"scope": "namespace"},
+                {"scope": "group", "name": self.rng.choice(GROUPS)},
+                {"scope": "queue", "name": self.rng.choice(QUEUES)},
+                {"scope": "provider", "name": self.rng.choice(PROVIDERS)},
+            )
+        )
+        until = {"until": self._instant_in(30, 1200)} if self.rng.happens(0.7) else {}
+        due = self.rng.choice(("skip", "wait"))
+        stops = self.rng.happens(0.2)
+        self._paused.append((namespace, subject))
+        self._ever.append((namespace, subject))
+        self.call_with_retries("pause", namespace, **subject, due=due, cancel_running=stops, **until)
+        self.sim.count(f"paused {subject['scope']}")
+
+    def resume_scope(self) -> None:
+        """Resume the scope that was paused first."""
+        if self._paused:
+            namespace, subject = self._paused.pop(0)
+            self.call_with_retries("resume", namespace, **subject)
+
+    def act(self) -> None:
+        """Perform one action; when the faults are over, resume everything that was ever paused."""
+        if not self.sim.faults_are_over:
+            super().act()
+            return
+        while self._ever:
+            namespace, subject = self._ever[-1]
+            try:
+                self.call("resume", namespace, **subject)
+            except NotFound:
+                self.sim.count("nothing to resume")
+            except TimewrightError as error:
+                self.sim.record_error(self, error)
+                break
+            self._ever.pop()
+        self._next()
+
+    def _next(self) -> None:
+        if self.sim.faults_are_over and not self._ever:
+            return
+        wait = int(self.rng.expovariate(self._an_hour / HOUR))
+        self.set_alarm("act", self.sim.time.at + min(wait, 5 * MINUTE), self.act)
+
+
+class IncidentWatcher(ExternalClient):
+    """Looks for incidents once a minute, as every instance does."""
+
+    def on_start(self) -> None:
+        """Look after a while."""
+        self.set_alarm("look", self.sim.time.at + self.rng.random_micros(1, 60), self.look)
+
+    def look(self) -> None:
+        """Look for incidents; another watcher may have done so just before."""
+        try:
+            self.publish(check_incidents(self.store, ids=self.ids, now=self.store.now()))
+        except TimewrightError as error:
+            self.sim.record_error(self, error)
+        self.set_alarm("look", self.sim.time.at + MINUTE, self.look)

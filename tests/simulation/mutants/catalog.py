@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tests.simulation.mutants.dependency_mutants import DEPENDENCY_MUTANTS
 from tests.simulation.mutants.mutation import Mutant, Patches, combine, mutate_sql, original, without_index
+from timewright.core.alerts import incidents
 from timewright.core.policies.policies import CatchUp, Delivery
 from timewright.core.run import admission, due_verdicts, lifecycle
 from timewright.core.run.catch_up import InFlightCounts
@@ -17,8 +18,18 @@ from timewright.core.run.leasing import LimitUsage
 from timewright.core.run.run import Lost, Released
 from timewright.engine import in_flight, launch, tick
 from timewright.engine.tick import Tick
-from timewright.ledger import admission_batch, admit, manual_runs, replan, run_ends, schedule_progress, settle
+from timewright.ledger import (
+    admission_batch,
+    admit,
+    lease,
+    manual_runs,
+    replan,
+    run_ends,
+    schedule_progress,
+    settle,
+)
 from timewright.ledger.admission_batch import AdmissionBatch
+from timewright.ledger.alerts.alert_checks import AlertInput
 from timewright.stores.commit_timer import CommitTimer
 from timewright.stores.queries.leases import SqlLeaseQueries
 
@@ -142,6 +153,36 @@ def _host_clock(stage: str) -> Patches:
         return real(self, *work, now=self.store._actor.clock.now(), **given)
 
     return [(Tick, stage, local)]
+
+
+def _stale_incidents() -> Patches:
+    """Open incidents as another look before this one read them."""
+    real = AlertInput.__init__
+    seen: dict[Any, Any] = {}
+
+    def read(self: Any, *given: Any, **terms: Any) -> None:
+        real(self, *given, **terms)
+        found, self.incidents = self.incidents, dict(seen)
+        seen.clear()
+        seen.update(found)
+
+    return [(AlertInput, "__init__", read)]
+
+
+def _incidents_unseen() -> Patches:
+    """No look knows what is open."""
+    real = AlertInput.__init__
+
+    def read(self: Any, *given: Any, **terms: Any) -> None:
+        real(self, *given, **terms)
+        self.incidents = {}
+
+    return [(AlertInput, "__init__", read)]
+
+
+def _closed_at_its_beginning(known: Any, *, now: datetime) -> Any:
+    """The end of an incident is dated by the beginning of its finding."""
+    return incidents.IncidentChange(replace(known, closed_at=known.since - timedelta(seconds=1)), "closed")
 
 
 def _random_jitter() -> Patches:
@@ -400,6 +441,45 @@ MUTANTS: tuple[Mutant, ...] = (
         name="losses are not limited",
         broken_invariants=("I18", "I19"),
         patches=lambda: _classify_with(losses=0),
+    ),
+    Mutant(
+        name="a pause is ignored at leasing",
+        broken_invariants=("I54",),
+        patches=lambda: [(lease, "find_paused", lambda *a, **k: [])],
+        size="paused",
+    ),
+    Mutant(
+        name="a pause is ignored at admission",
+        broken_invariants=("I54",),
+        patches=lambda: [(admit, "set_aside_paused", lambda tx, due, pauses: due)],
+        size="paused",
+    ),
+    Mutant(
+        name="a pause of the installation is ignored",
+        broken_invariants=("I54",),
+        patches=lambda: [(lease, "find_paused", lambda *a, **k: [])],
+        change=mutate_sql("lease_runs", r"AND NOT EXISTS[^)]*\([^)]*\)\)", ""),
+        size="paused",
+    ),
+    Mutant(
+        name="incidents of an earlier look",
+        broken_invariants=("I48",),
+        patches=_stale_incidents,
+        change=without_index("incidents_open"),
+        size="paused",
+    ),
+    Mutant(
+        name="an incident is opened without looking for it",
+        broken_invariants=("I48",),
+        patches=_incidents_unseen,
+        change=without_index("incidents_open"),
+        size="paused",
+    ),
+    Mutant(
+        name="an incident closes before it opens",
+        broken_invariants=("I48",),
+        patches=lambda: [(incidents, "_close", _closed_at_its_beginning)],
+        size="paused",
     ),
     *DEPENDENCY_MUTANTS,
 )

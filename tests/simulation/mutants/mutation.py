@@ -29,6 +29,7 @@ class Mutant(Struct, frozen=True, kw_only=True):
     change: Change | None = None
     redundant: str = ""
     needs_dependencies: bool = False
+    size: str = "dense"
 
 
 @contextmanager

@@ -18,6 +18,8 @@ from timewright.core.moments import to_micros
 NAMESPACES = ("default", "acme")
 QUEUES = ("mail", "crawl")
 LIMITS = ("crm", "gpu")
+GROUPS = ("reports", "exports")
+PROVIDERS = ("openai", "bank")
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe")
 
 # Clock changes of the zones; scenarios begin near one, so that many run through it.
@@ -77,6 +79,8 @@ class Scenario(Struct, frozen=True, kw_only=True):
     """The functions that schedules call; each instance offers some of them, and others after a restart."""
     fault_rate: float = 1.0
     is_fleet: bool = False
+    pauses: bool = False
+    """Whether a user pauses groups, queues, namespaces and everything, and incidents are looked for."""
 
 
 def draw_scenario(
@@ -85,9 +89,12 @@ def draw_scenario(
     """Draw the scenario of a seed; a `full` one has five instances, eight workers and fifty schedules.
 
     A `fleet` has as many of each, with schedules as in real use. A `dense` one has as much in two hours as
-    another in a day: short intervals, busy users, many faults. With dependencies, one small scenario in four
+    another in a day: short intervals, busy users, many faults. A `paused` one is dense, has pauses of every
+    scope, and looks for incidents. With dependencies, one small scenario in four
     also has followers, needs and budgets; in one of four, instances have different functions.
     """
+    if size == "paused":
+        return with_pauses(draw_dense(seed, hours=hours))
     base = draw_dense(seed, hours=hours) if size == "dense" else _draw_base(seed, hours=hours, size=size)
     is_small = size in ("drawn", "dense")
     if is_small and seed % 4 == 2:
@@ -135,6 +142,18 @@ def with_functions(base: Scenario) -> Scenario:
 
     schedules = tuple((namespace, calls(draft)) for namespace, draft in base.schedules)
     return replace(base, schedules=schedules, functions=FUNCTIONS)
+
+
+def with_pauses(base: Scenario) -> Scenario:
+    """The same scenario with groups that a user pauses; some schedules have a provider."""
+    rng = SeededRandom(base.seed, "pauses")
+
+    def grouped(draft: dict[str, Any]) -> dict[str, Any]:
+        provider = {"provider": rng.choice(PROVIDERS)} if rng.happens(0.3) else {}
+        return {**draft, "group": rng.choice(GROUPS), **provider}
+
+    schedules = tuple((namespace, grouped(draft)) for namespace, draft in base.schedules)
+    return replace(base, schedules=schedules, pauses=True)
 
 
 def draw_dense(seed: int, *, hours: float) -> Scenario:

@@ -107,9 +107,11 @@ def admit_general(
     now: datetime,
     calendars: Mapping[str, Calendar] = NO_CALENDARS,
     before_edit: bool = False,
+    scoped_pauses: Pauses = NO_PAUSES,
 ) -> Admission:
     """Decide every due occurrence, in all cases.
 
+    `scoped_pauses` are those of a group or another scope whose occurrences are skipped.
     Instants that the clamp displaced are recorded with the occurrence that they moved to; `before_edit`
     records those up to now, because that occurrence may change.
     """
@@ -120,7 +122,7 @@ def admit_general(
     if pause_end(progress, now=now) is not None:
         decision = plan_next(schedule, progress, now=now, calendars=calendars)
         return Admission((), apply_decision(schedule, progress, decision), decision)
-    pauses = unrecorded_pauses(progress)
+    pauses = unrecorded_pauses(progress, scoped_pauses)
     if pauses.spans and not follows_trigger(schedule, progress, now=now):
         return _admit_replaced(schedule, progress, pauses, in_flight=in_flight, now=now, calendars=calendars)
     return _admit_due(

@@ -18,7 +18,7 @@ from timewright.core.run.run import Reason, Run, RunState
 from timewright.core.run.verdicts import Admission, Fire, Hold, Replace, Skip
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.governor import NO_CALENDARS, has_used_max_runs, pause_end
-from timewright.core.schedule.pauses import Pauses, clear_pauses, unrecorded_pauses
+from timewright.core.schedule.pauses import NO_PAUSES, Pauses, clear_pauses, unrecorded_pauses
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState, apply_decision
 from timewright.core.schedule.upstream import EndKind
 
@@ -75,9 +75,10 @@ def follow_ends(
     in_flight: InFlightCounts,
     now: datetime,
     calendars: Mapping[str, Calendar] = NO_CALENDARS,
+    scoped_pauses: Pauses = NO_PAUSES,
 ) -> FollowResult:
     """Decide every upstream end that is due, once; ends at the same instant are one microsecond apart."""
-    pauses = unrecorded_pauses(progress)
+    pauses = unrecorded_pauses(progress, scoped_pauses)
     verdicts: list[Fire | Hold | Replace | Skip] = []
     taken: list[tuple[UpstreamEnd, datetime | None]] = []
     for end in sorted(ends, key=lambda end: (end.due_at, end.run_id)):

@@ -23,6 +23,7 @@ class WaitReason(StrEnum):
     BACKOFF = "backoff"
     BUDGET = "budget"
     PROVIDER = "provider"
+    PAUSE = "pause"
     PARKED = "parked"
     LEASED = "leased"
     HELD = "held"
@@ -139,8 +140,8 @@ def _wait_reason(run: Run, *, now: datetime) -> WaitingRun | None:
 
 
 def _future_wait(run: Run) -> WaitingRun:
-    """Return why a run with a future `fire_at` waits: a budget or provider by its reason, else backoff."""
-    for wait_reason in (WaitReason.BUDGET, WaitReason.PROVIDER):
+    """Return why a run with a future `fire_at` waits: budget, provider, pause or backoff."""
+    for wait_reason in (WaitReason.BUDGET, WaitReason.PROVIDER, WaitReason.PAUSE):
         if run.reason.startswith(f"{wait_reason.value}: "):
             return WaitingRun(run.id, wait_reason, blocked_by=run.reason.split(": ")[1], until=run.fire_at)
     return WaitingRun(run.id, WaitReason.BACKOFF, until=run.fire_at)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from timewright.core.schedule.schedule import ScheduleProgress, ScheduleState
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 
 
 class Pauses(Struct, frozen=True):
@@ -34,11 +35,11 @@ class Pauses(Struct, frozen=True):
 NO_PAUSES = Pauses(())
 
 
-def unrecorded_pauses(progress: ScheduleProgress) -> Pauses:
-    """Return the pauses that are not recorded yet: the one set by a user and the one set by a hint."""
-    hint, spans = progress.hints.pause, []
+def unrecorded_pauses(progress: ScheduleProgress, scoped: Pauses = NO_PAUSES) -> Pauses:
+    """Return the pauses that are not recorded yet: by a user, by a hint, and `scoped` ones."""
+    hint, spans = progress.hints.pause, list(scoped.spans)
     if hint is None and progress.paused_until is None:
-        return NO_PAUSES
+        return scoped
     if progress.paused_until is not None:
         spans.append((progress.paused_at or progress.cursor, progress.paused_until))
     if hint is not None:
@@ -81,23 +82,64 @@ def resume_progress(progress: ScheduleProgress, *, now: datetime) -> SchedulePro
     )
 
 
-class Pause(Struct, frozen=True, kw_only=True):
-    """A pause of the whole installation: nothing is admitted or leased; runs under way continue.
+def pause_need(pause_id: str) -> str:
+    """Return what a schedule waits for that a pause set aside; no instance offers it."""
+    return f"pause:{pause_id}"
 
-    What comes due waits: when the pause ends, `catch_up` decides, as after a stop of all engines.
+
+PauseScope = Literal["installation", "namespace", "group", "owner", "queue", "provider"]
+
+
+class Pause(Struct, frozen=True, kw_only=True):
+    """A pause of everything in a scope: nothing of it is admitted or leased; runs under way continue.
+
+    `due` decides about occurrences that come due in it. With `wait`, `catch_up` decides when the pause ends,
+    as after a stop of all engines; with `skip`, they are recorded as skipped. Ready runs wait in both cases.
     """
 
     id: str
-    scope: Literal["installation"] = "installation"
+    scope: PauseScope = "installation"
     namespace: str = ""
     name: str = ""
-    due: Literal["wait"] = "wait"
+    due: Literal["skip", "wait"] = "wait"
     actor: str
     origin: str
     reason: str = ""
     at: datetime
     until: datetime | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def end(self) -> datetime | None:
+        """When it ended, or will end by itself; None if it waits for a resume."""
+        return self.ended_at or self.until
 
     def is_over(self, *, now: datetime) -> bool:
         """Whether it has reached its end."""
-        return self.until is not None and self.until <= now
+        return self.end is not None and self.end <= now
+
+    def covers(self, namespace: str, *, queue: str | None, schedule: Schedule | None) -> bool:
+        """Whether it holds for a schedule or a run; `schedule` is that of the run or of its workflow."""
+        if self.scope == "installation":
+            return True
+        if self.namespace != namespace:
+            return False
+        if self.scope == "namespace":
+            return True
+        if self.scope == "queue":
+            return queue == self.name
+        return schedule is not None and getattr(schedule, self.scope) == self.name
+
+    def describe(self) -> str:
+        """What is paused, as in "group reports"."""
+        if self.scope == "installation":
+            return "the installation"
+        return f"{self.scope} {self.name or self.namespace}"
+
+
+def skipping_spans(pauses: Sequence[Pause], progress: ScheduleProgress, *, now: datetime) -> Pauses:
+    """Return the spans of pauses whose occurrences are skipped, if they reach beyond what is decided."""
+    decided = progress.next_at or progress.cursor
+    spans = ((one.at, min(one.end or now, now)) for one in pauses if one.due == "skip")
+    found = tuple((start, end) for start, end in spans if start < end and end > decided)
+    return Pauses(found) if found else NO_PAUSES

@@ -22,7 +22,7 @@ from timewright.operations.calendars.feed import ScheduleFeed
 from timewright.operations.explain.explain import Explanation
 from timewright.operations.health.instances import InstanceList
 from timewright.operations.health.overview import RecentOutcomes
-from timewright.operations.health.pauses import ClockAnswer
+from timewright.operations.health.pauses import ClockAnswer, PauseState
 from timewright.operations.hints.analyses import AnalysisList, DueAnalysisList
 from timewright.operations.hints.hints import HintStatus
 from timewright.operations.queues.import_file import ImportedQueue
@@ -36,7 +36,7 @@ from timewright.operations.runs.result_trends import Trends
 from timewright.operations.runs.runs import RunList
 from timewright.operations.schedules.approvals import ApprovalList
 from timewright.operations.schedules.backfills import BackfillList, BackfillResult, BackfillSummary
-from timewright.operations.schedules.groups import GroupChange, GroupList
+from timewright.operations.schedules.groups import GroupList
 from timewright.operations.schedules.manual_runs import MovedOccurrence
 from timewright.operations.schedules.notes import WrittenNote
 from timewright.operations.schedules.queries import NextOccurrences, ScheduleHealth, ScheduleList
@@ -137,7 +137,7 @@ class Schedules:
         """Return the next occurrences of schedules as an iCalendar text, for calendar programs."""
     def get(self, schedule: str) -> ScheduleDetail:
         """Show one schedule: its definition, its progress and its next five occurrences."""
-    def health(self, schedule: str) -> ScheduleHealth:
+    def health(self, schedule: str, *, since: datetime | str | None = ...) -> ScheduleHealth:
         """Show the health of a schedule: consecutive failures, rates and durations over 1, 4 and 24 hours."""
     def list(self, *, limit: int = ..., cursor: str = ..., state: str | None = ..., group: str | None = ..., tag: str | None = ..., name_starts: str = ..., waits_for: str | None = ..., metadata: Mapping[str, Any] = ...) -> ScheduleList:
         """List schedules by name; archived ones only with `state: archived`."""
@@ -177,11 +177,11 @@ class Runs:
         """Explain why a run was created, and why it ended, waits or never started."""
     def get(self, run: str) -> RunDetail:
         """Show one run with its key, the decision behind it, and every attempt."""
-    def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ..., state: str | None = ..., queue: str | None = ..., since: datetime | str | None = ..., until: datetime | str | None = ..., group: str | None = ..., tag: str | None = ..., metadata: Mapping[str, Any] = ...) -> RunList:
+    def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ..., state: str | None = ..., queue: str | None = ..., since: datetime | str | None = ..., until: datetime | str | None = ..., group: str | None = ..., tag: str | None = ..., metadata: Mapping[str, Any] = ..., external_id: str = ...) -> RunList:
         """List runs, newest first, including those that were skipped."""
     def logs(self, run: str, *, attempt: int | None = ..., after: str = ...) -> RunLogs:
         """Show the output of a run's attempts: head and tail, also while an attempt is running."""
-    def report(self, run: str, *, reason: str = ..., dry_run: bool = ..., fence: int, outcome: Any) -> ReportedRun:
+    def report(self, run: str, *, reason: str = ..., dry_run: bool = ..., fence: int, outcome: Any, external_id: str = ...) -> ReportedRun:
         """Report the start or outcome of a run that an external worker executes; a lost lease is stale."""
     def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Reset the attempts of a parked run, so that it can start again."""
@@ -201,7 +201,7 @@ class Queues:
         """Lease entries within the queue's concurrency limit; expired leases are reclaimed first."""
     def list(self, *, limit: int = ..., cursor: str = ...) -> QueueList:
         """List the queues of the namespace with the number of entries in each state."""
-    def plan(self, queue: str, *, now: datetime | str | None = ...) -> QueuePlan:
+    def plan(self, queue: str, *, now: datetime | str | None = ..., all: bool = ...) -> QueuePlan:
         """Show what a queue would lease now, and what waits and why; nothing changes."""
     def policy_check(self, *, file: Any) -> PolicyDifferenceList:
         """Check a policy file and show what it would change; nothing is stored."""
@@ -285,10 +285,10 @@ class Calendars:
 class Groups:
     def list(self, *, limit: int = ..., cursor: str = ...) -> GroupList:
         """List the groups that schedules belong to."""
-    def pause(self, group: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> GroupChange:
-        """Pause every active schedule of a group; others are not changed."""
-    def resume(self, group: str, *, reason: str = ..., dry_run: bool = ...) -> GroupChange:
-        """Resume the schedules that a group pause stopped; those paused or parked on their own stay so."""
+    def pause(self, group: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> PauseState:
+        """Pause a group; occurrences that come due are skipped, as those of a paused schedule. See `pause`."""
+    def resume(self, group: str, *, reason: str = ..., dry_run: bool = ...) -> PauseState:
+        """End the pauses of a group; its schedules that are paused or parked on their own stay so."""
 
 class Keys:
     def create(self, key: str, *, reason: str = ..., dry_run: bool = ..., role: str | None = ..., scopes: Sequence[str] = ..., within: Sequence[str] = ..., origin: str = ..., expires_in: timedelta | str = ..., zone: str = ...) -> CreatedKey:
@@ -439,7 +439,7 @@ class AsyncSchedules:
         """Return the next occurrences of schedules as an iCalendar text, for calendar programs."""
     async def get(self, schedule: str) -> ScheduleDetail:
         """Show one schedule: its definition, its progress and its next five occurrences."""
-    async def health(self, schedule: str) -> ScheduleHealth:
+    async def health(self, schedule: str, *, since: datetime | str | None = ...) -> ScheduleHealth:
         """Show the health of a schedule: consecutive failures, rates and durations over 1, 4 and 24 hours."""
     async def list(self, *, limit: int = ..., cursor: str = ..., state: str | None = ..., group: str | None = ..., tag: str | None = ..., name_starts: str = ..., waits_for: str | None = ..., metadata: Mapping[str, Any] = ...) -> ScheduleList:
         """List schedules by name; archived ones only with `state: archived`."""
@@ -479,11 +479,11 @@ class AsyncRuns:
         """Explain why a run was created, and why it ended, waits or never started."""
     async def get(self, run: str) -> RunDetail:
         """Show one run with its key, the decision behind it, and every attempt."""
-    async def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ..., state: str | None = ..., queue: str | None = ..., since: datetime | str | None = ..., until: datetime | str | None = ..., group: str | None = ..., tag: str | None = ..., metadata: Mapping[str, Any] = ...) -> RunList:
+    async def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ..., state: str | None = ..., queue: str | None = ..., since: datetime | str | None = ..., until: datetime | str | None = ..., group: str | None = ..., tag: str | None = ..., metadata: Mapping[str, Any] = ..., external_id: str = ...) -> RunList:
         """List runs, newest first, including those that were skipped."""
     async def logs(self, run: str, *, attempt: int | None = ..., after: str = ...) -> RunLogs:
         """Show the output of a run's attempts: head and tail, also while an attempt is running."""
-    async def report(self, run: str, *, reason: str = ..., dry_run: bool = ..., fence: int, outcome: Any) -> ReportedRun:
+    async def report(self, run: str, *, reason: str = ..., dry_run: bool = ..., fence: int, outcome: Any, external_id: str = ...) -> ReportedRun:
         """Report the start or outcome of a run that an external worker executes; a lost lease is stale."""
     async def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Reset the attempts of a parked run, so that it can start again."""
@@ -503,7 +503,7 @@ class AsyncQueues:
         """Lease entries within the queue's concurrency limit; expired leases are reclaimed first."""
     async def list(self, *, limit: int = ..., cursor: str = ...) -> QueueList:
         """List the queues of the namespace with the number of entries in each state."""
-    async def plan(self, queue: str, *, now: datetime | str | None = ...) -> QueuePlan:
+    async def plan(self, queue: str, *, now: datetime | str | None = ..., all: bool = ...) -> QueuePlan:
         """Show what a queue would lease now, and what waits and why; nothing changes."""
     async def policy_check(self, *, file: Any) -> PolicyDifferenceList:
         """Check a policy file and show what it would change; nothing is stored."""
@@ -587,10 +587,10 @@ class AsyncCalendars:
 class AsyncGroups:
     async def list(self, *, limit: int = ..., cursor: str = ...) -> GroupList:
         """List the groups that schedules belong to."""
-    async def pause(self, group: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> GroupChange:
-        """Pause every active schedule of a group; others are not changed."""
-    async def resume(self, group: str, *, reason: str = ..., dry_run: bool = ...) -> GroupChange:
-        """Resume the schedules that a group pause stopped; those paused or parked on their own stay so."""
+    async def pause(self, group: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> PauseState:
+        """Pause a group; occurrences that come due are skipped, as those of a paused schedule. See `pause`."""
+    async def resume(self, group: str, *, reason: str = ..., dry_run: bool = ...) -> PauseState:
+        """End the pauses of a group; its schedules that are paused or parked on their own stay so."""
 
 class AsyncKeys:
     async def create(self, key: str, *, reason: str = ..., dry_run: bool = ..., role: str | None = ..., scopes: Sequence[str] = ..., within: Sequence[str] = ..., origin: str = ..., expires_in: timedelta | str = ..., zone: str = ...) -> CreatedKey:

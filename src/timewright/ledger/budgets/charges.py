@@ -43,7 +43,7 @@ def select_affordable(
     return plan_spending(runs, applicable=applicable, accounts=accounts, now=now)
 
 
-def defer_runs(tx: Transaction, deferred: Sequence[Deferral], *, now: datetime) -> list[Fact]:
+def defer_runs(tx: Transaction, deferred: Sequence[Deferral], *, now: datetime) -> list[RunDeferred]:
     """Defer runs until an instant, with the reason; that costs no attempt."""
     if not deferred:
         return []

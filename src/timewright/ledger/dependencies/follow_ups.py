@@ -20,6 +20,7 @@ from timewright.core.run.following import (
 from timewright.core.run.lifecycle import RunEvent, next_run_state
 from timewright.core.run.run import Reason, Run, RunState
 from timewright.core.schedule.decision import Decision, Source
+from timewright.core.schedule.pauses import NO_PAUSES, Pauses
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.schedule.upstream import EndKind, NeedWait, UnmetAction, UnmetNeed, check_needs
 from timewright.ledger.dependencies.links import last_upstream_ends
@@ -65,7 +66,12 @@ def load_follow_ups(tx: Transaction, record: Iterable[ScheduleRecord]) -> dict[s
 
 
 def decide_follow_ups(
-    record: ScheduleRecord, rows: Sequence[FollowUp], calendars: CalendarLookup, *, now: datetime
+    record: ScheduleRecord,
+    rows: Sequence[FollowUp],
+    calendars: CalendarLookup,
+    *,
+    now: datetime,
+    scoped_pauses: Pauses = NO_PAUSES,
 ) -> tuple[FollowResult, bool]:
     """Decide the upstream ends of a schedule; also return whether more are left for the next pass."""
     ends = [UpstreamEnd(run_id=row.upstream_run, due_at=row.due_at) for row in rows[:MAX_FOLLOW_UPS]]
@@ -76,6 +82,7 @@ def decide_follow_ups(
         in_flight=record.in_flight,
         now=now,
         calendars=calendars.for_schedule(record.schedule),
+        scoped_pauses=scoped_pauses,
     )
     return followed, len(rows) > MAX_FOLLOW_UPS
 

@@ -19,6 +19,7 @@ from timewright.core.input.input_errors import input_error
 from timewright.errors import Conflict
 from timewright.ledger.admission_batch import AdmissionBatch
 from timewright.ledger.lookups import load_calendars
+from timewright.ledger.pauses.scoped import load_pauses
 from timewright.operations.context import OperationContext, dry_run, in_transaction
 from timewright.operations.definitions.apply import DefinitionChange, FileOptions, apply_files
 from timewright.operations.non_blocking import check_may_block
@@ -181,7 +182,7 @@ def _admit(tx: Transaction, context: OperationContext, ids: Sequence[str], *, no
     due = [one for one in records if one.progress.wake_at is not None and one.progress.wake_at <= now]
     if not due:
         return []
-    batch = AdmissionBatch(tx, ids=context.ids, now=now)
+    batch = AdmissionBatch(tx, ids=context.ids, now=now, pauses=load_pauses(tx, now=now, records=due))
     calendars = load_calendars(tx, [one.schedule for one in due])
     batch.load_follow_ups(due)
     for record in due:

@@ -6,21 +6,26 @@ from datetime import datetime
 
 from timewright.core.budgets.budgets import describe_window
 from timewright.core.budgets.spending import exhausted_budgets
-from timewright.core.moments import format_instant
+from timewright.core.moments import MAX_STORED_INSTANT, format_instant
 from timewright.core.run.leasing import WaitReason
 from timewright.core.run.run import Run
 from timewright.core.schedule.schedule import Schedule
 from timewright.operations.explain.reasons import ExplanationPart, remedy
 from timewright.ports import Transaction
 
-_REASON_PREFIXES = tuple(f"{waits.value}: " for waits in (WaitReason.BUDGET, WaitReason.PROVIDER))
+_REASON_PREFIXES = tuple(
+    f"{waits.value}: " for waits in (WaitReason.BUDGET, WaitReason.PROVIDER, WaitReason.PAUSE)
+)
 
 
 def explain_deferral(run: Run, *, now: datetime) -> ExplanationPart | None:
-    """Explain a run that waits only for a budget or a provider; None for other runs."""
+    """Explain a run that waits only for a budget, a provider or the end of a pause; None for other runs."""
     if run.fire_at <= now or not run.reason.startswith(_REASON_PREFIXES):
         return None
     kind, name, why = run.reason.split(": ", 2)
+    if kind == WaitReason.PAUSE.value:
+        until = "its end" if run.fire_at >= MAX_STORED_INSTANT else format_instant(run.fire_at)
+        return ExplanationPart(because=(f"it waits until {until}: {why}",))
     because = (
         f"it waits until {format_instant(run.fire_at)} for {kind} {name}: {why}",
         "waiting does not count as an attempt",

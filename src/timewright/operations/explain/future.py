@@ -21,14 +21,17 @@ from timewright.core.schedule.forecast import forecast
 from timewright.core.schedule.governor import is_trigger_only, pause_end
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.ledger.lookups import load_calendars
+from timewright.ledger.pauses.scoped import load_pauses
 from timewright.operations.explain.dependencies import explain_needs
 from timewright.operations.explain.idle import UnrecordedOccurrence, explain_no_next_time, explain_timed_pause
 from timewright.operations.explain.reasons import (
     SOURCE_REASONS,
+    Remedy,
     exclusion_reason,
     list_instances_remedy,
     remedy,
 )
+from timewright.operations.health.pauses import resume_command
 from timewright.ports import ScheduleRecord, Transaction
 from timewright.settings import Settings
 
@@ -70,6 +73,9 @@ def explain_unrecorded(
     tx: Transaction, record: ScheduleRecord, at: datetime | None, *, settings: Settings, now: datetime
 ) -> UnrecordedOccurrence:
     """Explain an instant that has no run; the default is the next occurrence."""
+    paused = _explain_scoped_pause(tx, record, at, now=now)
+    if paused is not None:
+        return paused
     if at is None and record.progress.next_at is None:
         return explain_no_next_time(tx, record, now=now)
     if at is None and record.progress.source is Source.PAUSED:
@@ -91,6 +97,31 @@ def explain_unrecorded(
         else _explain_past(instant, settings=settings)
     )
     return _with_neighbours(found, instant)
+
+
+def _explain_scoped_pause(
+    tx: Transaction, record: ScheduleRecord, at: datetime | None, *, now: datetime
+) -> UnrecordedOccurrence | None:
+    """Explain that a pause of a group or another scope holds, if one does at the instant."""
+    schedule = record.schedule
+    pause = load_pauses(tx, now=now).open_for(schedule.namespace, queue=schedule.queue, schedule=schedule)
+    when = at or record.progress.next_at
+    if pause is None or when is None or record.progress.state is not ScheduleState.ACTIVE:
+        return None
+    if when < pause.at or (pause.until is not None and when >= pause.until):
+        return None
+    until = format_instant(pause.until) if pause.until is not None else "someone resumes it"
+    outcome = "are skipped" if pause.due == "skip" else "wait: catch_up decides when it ends"
+    request = {"scope": pause.scope, "name": pause.name} if pause.name else {"scope": pause.scope}
+    why = f" ({pause.reason})" if pause.reason else ""
+    return UnrecordedOccurrence(
+        at=when,
+        status="paused",
+        summary=f"nothing starts: {pause.describe()} is paused until {until}",
+        reason="paused",
+        because=(f"{pause.actor} paused it{why}", f"occurrences that come due in it {outcome}"),
+        remedies=(Remedy(operation="resume", request=request, command=resume_command(pause)),),
+    )
 
 
 def _explain_future(instant: _Instant) -> UnrecordedOccurrence:

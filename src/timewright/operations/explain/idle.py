@@ -50,7 +50,7 @@ def explain_no_next_time(tx: Transaction, record: ScheduleRecord, *, now: dateti
             summary="nothing is planned: it is paused until someone resumes it",
             reason=progress.reason,
             because=(f"it was paused{actor_and_reason(entry)}",),
-            remedies=(*_group_remedy(record), remedy("schedule resume", name)),
+            remedies=(remedy("schedule resume", name),),
         )
     if progress.state in _EXPLAINERS:
         return _EXPLAINERS[progress.state](tx, record, now)
@@ -67,13 +67,6 @@ def explain_no_next_time(tx: Transaction, record: ScheduleRecord, *, now: dateti
             at=None, status="undecided", summary=words, because=awaited, policy=("trigger",)
         )
     return _finished(tx, record, now)
-
-
-def _group_remedy(record: ScheduleRecord) -> tuple[Remedy, ...]:
-    """Return `group resume`, if the whole group was paused."""
-    group = record.schedule.group
-    paused_by_group = group is not None and record.progress.reason.startswith(f"group {group}: ")
-    return (remedy("group resume", ("group", group)),) if group is not None and paused_by_group else ()
 
 
 def _finished(_tx: Transaction, record: ScheduleRecord, now: datetime) -> UnrecordedOccurrence:

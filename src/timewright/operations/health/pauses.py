@@ -1,54 +1,79 @@
-"""Pause and resume the whole installation: for maintenance, after a restore, and while a store is moved."""
+"""Pause and resume everything in a scope: the installation, a namespace, group, owner, queue or provider."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from functools import partial
+from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from timewright.core.finding import Finding
 from timewright.core.moments import check_storable, format_instant
-from timewright.core.schedule.pauses import Pause
+from timewright.core.schedule.pauses import Pause, PauseScope
 from timewright.errors import Forbidden, InvalidInput
 from timewright.ledger.alerts.findings import CheckScope, checks
-from timewright.ledger.clock_pauses import CLOCK, clock_pauses, end_clock_pauses
+from timewright.ledger.lookups import load_terms
+from timewright.ledger.pauses.clock import CLOCK, clock_pauses, end_clock_pauses
+from timewright.ledger.pauses.scoped import PauseLookup, find_paused
 from timewright.ledger.replan import Actor
-from timewright.operations.context import OperationContext
+from timewright.ledger.settle import cancel
+from timewright.operations.access.callers import AGENT_ORIGIN, require_scope
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.lookup import not_found
+from timewright.operations.queues.policies import list_queue_names
 from timewright.operations.registry import WriteRequest, operations
-from timewright.ports import AuditEntry, Ids, Transaction
+from timewright.ports import AuditEntry, Ids, ScheduleFilter, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
 from timewright.ports.store import ClockSource
 
+PAGE_ROWS, MAX_PAGES = 1000, 100
+_LISTED_BY = {"group": "group list", "queue": "queue list", "provider": "provider list", "owner": "export"}
 ACCEPT_REMEDY = "set the clock right, or timewright clock accept if it is right now"
 
 
-class PauseInstallation(WriteRequest, frozen=True, kw_only=True):
-    """Until when; without an instant, until `resume`."""
+class PauseRequest(WriteRequest, frozen=True, kw_only=True):
+    """What is paused, until when, and what happens to what comes due; without `until`, until `resume`."""
 
+    scope: PauseScope = "installation"
+    name: str = ""
     until: datetime | None = None
+    due: Literal["skip", "wait"] | None = None
+    cancel_running: bool = False
 
 
-class ResumeInstallation(WriteRequest, frozen=True, kw_only=True):
-    """Why."""
+class ResumeRequest(WriteRequest, frozen=True, kw_only=True):
+    """What is resumed."""
+
+    scope: PauseScope = "installation"
+    name: str = ""
 
 
-class InstallationState(Struct, frozen=True, kw_only=True):
-    """Whether the installation is paused, and by which pauses."""
+class PauseState(Struct, frozen=True, kw_only=True):
+    """Whether anything is paused, by which pauses, and how many runs `cancel_running` asked to stop."""
 
     paused: bool
     pauses: tuple[Pause, ...]
+    cancelled: int | None = None
 
 
 @operations.add(
-    "", "pause", PauseInstallation, scope="admin", examples=({"reason": "the database is moved"},)
+    "",
+    "pause",
+    PauseRequest,
+    scope="write",
+    examples=({"reason": "the database is moved"}, {"scope": "group", "name": "reports", "due": "skip"}),
 )
-def pause_installation(context: OperationContext, request: PauseInstallation) -> InstallationState:
-    """Pause the whole installation: nothing is admitted or started in any namespace, runs under way continue.
+def pause_scope(context: OperationContext, request: PauseRequest) -> PauseState:
+    """Pause everything, or a namespace, group, owner, queue or provider: nothing of it starts.
 
-    What comes due waits; after `resume`, the catch-up policy of each schedule decides.
+    Runs under way continue, unless `cancel_running` asks them to stop. Ready runs wait. Occurrences that come
+    due are skipped or wait, as `due` says; those that wait are decided by `catch_up` after `resume`. Without
+    `due`, those of a group are skipped, as those of a paused schedule, and all others wait.
     """
-    _check_all_namespaces(context, "pause")
+    _check_may_bind(context, request.scope, "pause")
     now = context.now()
     if request.until is not None and check_storable(request.until, field="until") <= now:
         raise InvalidInput(
@@ -58,29 +83,70 @@ def pause_installation(context: OperationContext, request: PauseInstallation) ->
             rule="a pause ends after now",
             fix="use a later instant, or leave it out to pause until resumed",
         )
-    by = context.actor_with_reason(request.reason)
 
-    def work(tx: Transaction) -> InstallationState:
-        add_installation_pause(tx, ids=context.ids, by=by, now=now, until=request.until)
-        return read_installation_state(tx, now=now)
+    def work(nested: OperationContext, tx: Transaction) -> PauseState:
+        namespace, name = _check_subject(tx, nested.namespace, request.scope, request.name)
+        by = nested.actor_with_reason(request.reason)
+        pause = Pause(
+            id=nested.ids.new("pause", now=now),
+            scope=request.scope,
+            namespace=namespace,
+            name=name,
+            due=request.due or ("skip" if request.scope == "group" else "wait"),
+            actor=by.name,
+            origin=by.origin,
+            reason=by.reason,
+            at=max(now, tx.now()),
+            until=request.until,
+        )
+        tx.add_pause(pause)
+        audit_pause(tx, pause, by=by, now=now)
+        cancelled = _cancel_running(nested, tx, pause, by=by, now=now) if request.cancel_running else None
+        return replace(read_pauses(nested, tx, now=now), cancelled=cancelled)
 
-    return context.store.write(work)
+    return in_transaction(context, lambda nested: nested.store.write(partial(work, nested)))
 
 
-@operations.add("", "resume", ResumeInstallation, scope="admin", examples=({"reason": "the move is done"},))
-def resume_installation(context: OperationContext, request: ResumeInstallation) -> InstallationState:
-    """End every pause of the whole installation; pauses of single schedules and by the clock stay."""
-    _check_all_namespaces(context, "resume")
+@operations.add(
+    "",
+    "resume",
+    ResumeRequest,
+    scope="write",
+    examples=({"reason": "the move is done"}, {"scope": "group", "name": "exports"}),
+)
+def resume_scope(context: OperationContext, request: ResumeRequest) -> PauseState:
+    """End the pauses of everything, or of a namespace, group, owner, queue or provider.
+
+    Pauses of other scopes, of single schedules and by the clock stay. An agent ends only pauses by agents.
+    """
+    _check_may_bind(context, request.scope, "resume")
     now = context.now()
-    by = context.actor_with_reason(request.reason)
 
-    def work(tx: Transaction) -> InstallationState:
-        for pause in (one for one in tx.open_pauses() if one.origin != CLOCK):
-            tx.end_pause(pause.id, by=by.name, now=now)
-        tx.add_audit([_audit_entry("resume", by=by, now=now)])
-        return read_installation_state(tx, now=now)
+    def work(nested: OperationContext, tx: Transaction) -> PauseState:
+        wanted = (request.scope, *_subject(nested.namespace, request.scope, request.name))
+        by = nested.actor_with_reason(request.reason)
+        found = [one for one in tx.open_pauses() if (one.scope, one.namespace, one.name) == wanted]
+        if not found:
+            _check_subject(tx, nested.namespace, request.scope, request.name)
+        for pause in (one for one in found if one.origin != CLOCK and not one.is_over(now=now)):
+            check_may_lift(nested, pause.origin, what=f"{pause.describe()} was paused by {pause.actor}")
+            tx.end_pause(pause.id, by=by.name, now=max(now, tx.now(), pause.at))
+            tx.add_audit([_audit_entry(pause, "resume", by=by, now=now)])
+        return read_pauses(nested, tx, now=now)
 
-    return context.store.write(work)
+    return in_transaction(context, lambda nested: nested.store.write(partial(work, nested)))
+
+
+def check_may_lift(context: OperationContext, origin: str, *, what: str) -> None:
+    """Raise Forbidden if an agent would end a pause that a person or a program set."""
+    if context.by.origin == AGENT_ORIGIN and origin != AGENT_ORIGIN:
+        raise Forbidden(
+            f"an agent may not end this pause: {what}",
+            field="origin",
+            value=context.by.origin,
+            rule="an agent may pause, and ends only pauses that an agent set",
+            fix="ask a person to resume it",
+        )
 
 
 class AcceptClock(WriteRequest, frozen=True, kw_only=True):
@@ -110,48 +176,68 @@ def accept_clock(context: OperationContext, request: AcceptClock) -> ClockAnswer
     by = context.actor_with_reason(request.reason)
     store.accept_clock()
     end_clock_pauses(store, by=by.name, now=context.now())
-    store.write(lambda tx: tx.add_audit([_audit_entry("clock", by=by, now=now)]))
+    entry = by.audit_entry("installation.clock", namespace=GLOBAL_NAMESPACE, subject="installation", now=now)
+    store.write(lambda tx: tx.add_audit([entry]))
     return ClockAnswer(accepted=True, now=context.now())
 
 
-def add_installation_pause(
-    tx: Transaction, *, ids: Ids, by: Actor, now: datetime, until: datetime | None = None
-) -> Pause:
+def add_installation_pause(tx: Transaction, *, ids: Ids, by: Actor, now: datetime) -> Pause:
     """Pause the installation from this commit on."""
-    pause = new_pause(ids=ids, by=by, now=now, until=until)
+    pause = new_pause(ids=ids, by=by, now=now)
     tx.add_pause(pause)
-    audit_pause(tx, by=by, now=now)
+    audit_pause(tx, pause, by=by, now=now)
     return pause
 
 
-def new_pause(*, ids: Ids, by: Actor, now: datetime, until: datetime | None = None) -> Pause:
+def new_pause(*, ids: Ids, by: Actor, now: datetime) -> Pause:
     """Return a pause of the installation."""
-    return Pause(
-        id=ids.new("pause", now=now), actor=by.name, origin=by.origin, reason=by.reason, at=now, until=until
-    )
+    return Pause(id=ids.new("pause", now=now), actor=by.name, origin=by.origin, reason=by.reason, at=now)
 
 
-def audit_pause(tx: Transaction, *, by: Actor, now: datetime) -> None:
+def audit_pause(tx: Transaction, pause: Pause, *, by: Actor, now: datetime) -> None:
     """Add the entry of a new pause to the audit log."""
-    tx.add_audit([_audit_entry("pause", by=by, now=now)])
+    tx.add_audit([_audit_entry(pause, "pause", by=by, now=now)])
 
 
-def read_installation_state(tx: Transaction, *, now: datetime) -> InstallationState:
-    """Return the pauses of the installation that hold now."""
-    pauses = tuple(pause for pause in tx.open_pauses() if not pause.is_over(now=now))
-    return InstallationState(paused=bool(pauses), pauses=pauses)
+def read_pauses(context: OperationContext, tx: Transaction, *, now: datetime) -> PauseState:
+    """Return the pauses that hold now and that the caller may see."""
+    pauses = tuple(
+        pause
+        for pause in tx.open_pauses()
+        if not pause.is_over(now=now) and (not pause.namespace or context.caller.can_access(pause.namespace))
+    )
+    return PauseState(paused=bool(pauses), pauses=pauses)
+
+
+def _open_pauses(tx: Transaction, namespace: str, *, now: datetime) -> list[Pause]:
+    found = (pause for pause in tx.open_pauses() if not pause.is_over(now=now))
+    return [pause for pause in found if pause.namespace in ("", namespace)]
+
+
+def _cancel_running(
+    context: OperationContext, tx: Transaction, pause: Pause, *, by: Actor, now: datetime
+) -> int:
+    """Ask the leased runs under a pause to stop; the steps of a workflow stop with it."""
+    runs = [run for run in tx.leased_runs() if run.cancel_at is None]
+    found = find_paused(tx, runs, load_terms(tx, runs), PauseLookup([pause], now=now))
+    ids = {one.run.id for one in found}
+    reason = by.reason or f"{pause.describe()} is paused"
+    stopped = [one.run for one in found if one.run.parent not in ids]
+    for run in stopped:
+        facts = cancel(context.store, run.id, actor=by.name, origin=by.origin, reason=reason, now=now)
+        context.notify(facts)
+    return len(stopped)
 
 
 @checks.add()
-def check_installation_pauses(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
-    """Report that the installation is paused."""
-    yield from _findings(read_installation_state(tx, now=scope.now).pauses)
+def check_pauses(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
+    """Report what is paused."""
+    yield from _findings(_open_pauses(tx, scope.namespace, now=scope.now))
 
 
 def clock_findings(tx: Transaction, *, now: datetime) -> tuple[Finding, ...]:
     """Report that the clock cannot be right."""
-    pauses = read_installation_state(tx, now=now).pauses
-    return tuple(_findings([pause for pause in pauses if pause.origin == CLOCK]))
+    return tuple(_findings(one for one in clock_pauses(tx) if not one.is_over(now=now)))
 
 
 def _findings(pauses: Iterable[Pause]) -> Iterator[Finding]:
@@ -162,9 +248,65 @@ def _findings(pauses: Iterable[Pause]) -> Iterator[Finding]:
             kind="clock" if pause.origin == CLOCK else "paused",
             since=pause.at,
             severity="fail" if pause.origin == CLOCK else "warn",
-            sentence=f"the installation is paused{until} by {_name_of(pause)}: {why}",
-            remedy=ACCEPT_REMEDY if pause.origin == CLOCK else "timewright resume",
+            sentence=f"{pause.describe()} is paused{until} by {_name_of(pause)}: {why}",
+            remedy=ACCEPT_REMEDY if pause.origin == CLOCK else resume_command(pause),
         )
+
+
+def resume_command(pause: Pause) -> str:
+    """The command that ends a pause."""
+    if pause.scope == "installation":
+        return "timewright resume"
+    name = f" --name {pause.name}" if pause.name else ""
+    return f"timewright resume --scope {pause.scope}{name}"
+
+
+def _subject(namespace: str, scope: PauseScope, name: str) -> tuple[str, str]:
+    """The namespace and name of a pause of this scope."""
+    if scope in ("installation", "namespace"):
+        if name and name != namespace:
+            raise InvalidInput(
+                f"a pause of the {scope} takes no name",
+                field="name",
+                value=name,
+                rule="only a group, owner, queue or provider is named",
+                fix="choose the namespace with --namespace",
+            )
+        return "" if scope == "installation" else namespace, ""
+    if not name:
+        raise InvalidInput(f"which {scope}?", field="name", value=name, rule="a name", fix="--name NAME")
+    return namespace, name
+
+
+def _check_subject(tx: Transaction, namespace: str, scope: PauseScope, name: str) -> tuple[str, str]:
+    """The same, if there is such a group, owner, queue or provider: a pause of a wrong name stops nothing."""
+    subject = _subject(namespace, scope, name)
+    if not subject[1]:
+        return subject
+    known: set[str] = set()
+    if scope == "queue":
+        known = set(list_queue_names(tx, namespace))
+    which = ScheduleFilter(namespace=namespace, group=name if scope == "group" else None, limit=PAGE_ROWS)
+    for _ in range(MAX_PAGES):
+        page = tx.find_schedules(which)
+        known |= {value for one in page.rows if (value := getattr(one.schedule, scope))}
+        if name in known:
+            return subject
+        if not page.cursor:
+            break
+        which = replace(which, cursor=page.cursor)
+    else:
+        return subject
+    if scope == "group":
+        known = {one.name for one in tx.list_groups(namespace, after="", limit=PAGE_ROWS)}
+    raise not_found(scope, name, sorted(known), list_command=_LISTED_BY[scope])
+
+
+def _check_may_bind(context: OperationContext, scope: PauseScope, operation: str) -> None:
+    """Raise Forbidden if the caller may not bind the whole installation."""
+    if scope == "installation":
+        require_scope(context.caller, "admin", operation=f"{operation} of the installation")
+        _check_all_namespaces(context, operation)
 
 
 def _check_all_namespaces(context: OperationContext, operation: str) -> None:
@@ -183,7 +325,10 @@ def _name_of(pause: Pause) -> str:
     return "its clock" if pause.origin == CLOCK else pause.actor
 
 
-def _audit_entry(action: str, *, by: Actor, now: datetime) -> AuditEntry:
+def _audit_entry(pause: Pause, action: str, *, by: Actor, now: datetime) -> AuditEntry:
     return by.audit_entry(
-        f"installation.{action}", namespace=GLOBAL_NAMESPACE, subject="installation", now=now
+        f"{pause.scope}.{action}",
+        namespace=pause.namespace or GLOBAL_NAMESPACE,
+        subject=pause.name or pause.namespace or "installation",
+        now=now,
     )

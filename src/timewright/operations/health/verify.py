@@ -23,6 +23,7 @@ from timewright.verification.rows import (
     LimitHoldRow,
     LimitRow,
     ObjectRow,
+    PauseRow,
     RevisionRow,
     RunRow,
     ScheduleRow,
@@ -135,6 +136,7 @@ class _HistoryReader:
             accounts=tuple(row for row in self._all(BudgetAccountRow) if self._is_own_name(row.budget)),
             charges=self._charges(),
             incidents=tuple(self._all(IncidentRow)),
+            pauses=tuple(self._all(PauseRow)),
             meta=dict(self._meta()),
         )
 

@@ -29,6 +29,7 @@ from timewright.core.target import Note
 from timewright.errors import InvalidInput
 from timewright.ledger.dependencies.links import upstream_names
 from timewright.ledger.lookups import load_calendars
+from timewright.ledger.pauses.scoped import load_pauses
 from timewright.operations.context import OperationContext
 from timewright.operations.explain.upcoming import (
     add_manual_runs_and_notes,
@@ -173,12 +174,23 @@ def list_schedules(context: OperationContext, request: ListSchedules) -> Schedul
 
         rows, cursor = paginate(context, request, find, matches=partial(_matching, request))
         return ScheduleList(
-            schedules=add_last_runs(tx, summarize_schedules(rows)),
+            schedules=_add_pauses(tx, rows, add_last_runs(tx, summarize_schedules(rows)), now=context.now()),
             cursor=cursor,
             unreadable=tuple(unreadable.values()),
         )
 
     return context.store.read(work)
+
+
+def _add_pauses(
+    tx: Transaction, found: Sequence[ScheduleListRow], rows: Sequence[ScheduleSummary], *, now: datetime
+) -> tuple[ScheduleSummary, ...]:
+    """Add which pause of a scope holds for each schedule."""
+    pauses = load_pauses(tx, now=now)
+    if not pauses.any_open:
+        return tuple(rows)
+    paused = [pauses.describe(one.schedule) for one in found]
+    return tuple(replace(row, paused_by=by) if by else row for row, by in zip(rows, paused, strict=True))
 
 
 @operations.add(

@@ -310,7 +310,7 @@ CREATE TABLE pauses (
     ended_by TEXT NOT NULL DEFAULT ''
 );
 
-CREATE INDEX pauses_open ON pauses (scope) WHERE ended_at IS NULL;
+CREATE INDEX pauses_by_end ON pauses (ended_at);
 
 -- Single values about the store itself.
 CREATE TABLE meta (

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
+from timewright.core.budgets.spending import reason_prefix
 from timewright.core.moments import from_micros, to_micros
-from timewright.core.schedule.pauses import Pause
+from timewright.core.run.leasing import WaitReason
+from timewright.core.schedule.pauses import Pause, pause_need
 from timewright.errors import InvalidInput
 from timewright.ids import first_id
 from timewright.ports import (
@@ -19,7 +21,7 @@ from timewright.ports import (
 )
 from timewright.stores.queries.alerts import CHANNEL
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit, stale_revision
-from timewright.stores.rows import Row, json_text, storable_text
+from timewright.stores.rows import Row, json_text, ready_bucket, storable_text, to_instant
 
 FIRST_AUDIT_HASH = "0" * 64
 
@@ -162,23 +164,35 @@ class SqlObjectQueries(SqlQueries):
         values = (pause.id, pause.scope, pause.namespace, pause.name, pause.due, pause.actor, pause.origin)
         until = to_micros(pause.until) if pause.until is not None else None
         row = (*values, storable_text(pause.reason), to_micros(pause.at), until)
+        self._query("end_elapsed_pauses", {"now": to_micros(pause.at)})
         self._execute_many("insert_pauses", [row])
 
-    def open_pauses(self) -> list[Pause]:
-        """Return the pauses that nobody ended, oldest first; also those that have reached their end."""
+    def open_pauses(self, *, since: datetime | None = None) -> list[Pause]:
+        """Return the pauses that nobody ended, oldest first; with `since`, also those ended after it.
+
+        A pause that has reached its end may still be open.
+        """
         names = ("id", "scope", "namespace", "name", "due", "actor", "origin", "reason")
         return [
             Pause(
                 **dict(zip(names, row, strict=False)),
                 at=from_micros(row[8]),
-                until=from_micros(row[9]) if row[9] is not None else None,
+                until=to_instant(row[9]),
+                ended_at=to_instant(row[10]),
             )
-            for row in self._query("open_pauses", {})
+            for row in self._query("open_pauses", {"since": to_micros(since) if since is not None else 2**62})
         ]
 
     def end_pause(self, pause_id: str, *, by: str, now: datetime) -> bool:
-        """End a pause; returns whether it was open."""
-        return bool(self._query("end_pause", {"id": pause_id, "by": by, "at": to_micros(now)}))
+        """End a pause, and make due what waited for its end; returns whether it was open."""
+        at = to_micros(now)
+        was_open = bool(self._query("end_pause", {"id": pause_id, "by": by, "at": at}))
+        if was_open:
+            waits = ready_bucket((pause_need(pause_id),), ())
+            self._query("wake_waiting_schedules", {"buckets": [waits], "now": at})
+            parameters = {"prefix": reason_prefix(WaitReason.PAUSE, pause_id), "now": at}
+            self._query("release_paused_runs", parameters)
+        return was_open
 
     def get_meta(self, name: str) -> str | None:
         """Return a single value about the store."""

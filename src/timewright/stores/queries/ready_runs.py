@@ -12,6 +12,7 @@ from operator import itemgetter
 from timewright.core.moments import to_micros
 from timewright.core.run.needs import LeaseOffer
 from timewright.core.run.run import Run
+from timewright.core.schedule.pauses import pause_need
 from timewright.errors import UnreadableRow
 from timewright.stores.cache import BucketList
 from timewright.stores.queries.base import MAX_PAGE_ROWS, SqlQueries
@@ -87,7 +88,10 @@ class SqlReadyQueries(SqlQueries):
 
     def set_aside_schedules(self, *, limit: int) -> list[str]:
         """Return the ids of schedules that were set aside, because no instance could run them."""
-        return [row[0] for row in self._query("set_aside_schedules", {"limit": limit})]
+        # The bucket of a pause is JSON that ends with its id.
+        paused = ready_bucket((pause_need(""),), ()).partition(pause_need(""))[0] + pause_need("")
+        parameters = {"limit": limit, "pause": paused}
+        return [row[0] for row in self._query("set_aside_schedules", parameters)]
 
     def _waiting_buckets_of(self, offer: LeaseOffer) -> list[str]:
         rows = self._query("waiting_buckets", {})

@@ -24,6 +24,7 @@ from timewright.verification.rows import (
     LimitHoldRow,
     LimitRow,
     ObjectRow,
+    PauseRow,
     RevisionRow,
     RunRow,
     ScheduleRow,
@@ -249,6 +250,18 @@ def _incident(row: Row) -> IncidentRow:
     )
 
 
+def _pause(row: Row) -> PauseRow:
+    return PauseRow(
+        id=row[0],
+        scope=row[1],
+        namespace=row[2],
+        name=row[3],
+        at=row[4],
+        until=row[5],
+        ended_at=row[6],
+    )
+
+
 _TABLES: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     ScheduleRow: ("verify_schedules", _schedule),
     RevisionRow: ("verify_revisions", _revision),
@@ -260,6 +273,7 @@ _TABLES: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     BudgetAccountRow: ("verify_accounts", _account),
     BudgetChargeRow: ("verify_charges", _charge),
     IncidentRow: ("verify_incidents", _incident),
+    PauseRow: ("verify_pauses", _pause),
 }
 
 _PARAMETERS: dict[Any, tuple[str, ...]] = {
@@ -287,6 +301,7 @@ _POSITIONS: dict[Any, Callable[[Any], dict[str, Any]]] = {
         "after_name": row.name if row else "",
     },
     IncidentRow: lambda row: {"after": row.id if row else ""},
+    PauseRow: lambda row: {"after": row.id if row else ""},
     AuditRow: lambda row: {"before": row.seq if row else 2**62},
     BudgetAccountRow: lambda row: {
         "after": row.budget if row else "",

@@ -328,7 +328,9 @@ INSERT INTO ready_buckets (bucket) {values} ON CONFLICT (bucket) DO NOTHING
 UPDATE schedules SET wake_at = v.wake_at, waits_for = v.waits_for {from} WHERE schedules.id = v.id
 
 -- name: set_aside_schedules
-SELECT id FROM schedules WHERE waits_for <> '' ORDER BY waits_for, id LIMIT :limit
+-- Not those that wait for the end of a pause.
+SELECT id FROM schedules WHERE waits_for <> '' AND substr(waits_for, 1, length(:pause)) <> :pause
+ORDER BY waits_for, id LIMIT :limit
 
 -- name: waiting_buckets
 WITH RECURSIVE buckets (bucket) AS (
@@ -692,11 +694,15 @@ INSERT INTO pauses (id, scope, namespace, name, due, actor, origin, reason, at, 
 {values}
 
 -- name: open_pauses
-SELECT id, scope, namespace, name, due, actor, origin, reason, at, until FROM pauses
-WHERE ended_at IS NULL ORDER BY at, id
+SELECT id, scope, namespace, name, due, actor, origin, reason, at, until, ended_at FROM pauses
+WHERE ended_at IS NULL OR ended_at > :since ORDER BY at, id
+
+-- name: end_elapsed_pauses
+UPDATE pauses SET ended_at = until, ended_by = 'time' WHERE ended_at IS NULL AND until <= :now
 
 -- name: end_pause
-UPDATE pauses SET ended_at = :at, ended_by = :by WHERE id = :id AND ended_at IS NULL RETURNING id
+UPDATE pauses SET ended_at = CASE WHEN until < :at THEN until ELSE :at END, ended_by = :by
+WHERE id = :id AND ended_at IS NULL RETURNING id
 
 -- name: get_meta
 SELECT value FROM meta WHERE name = :name
@@ -1276,6 +1282,11 @@ WHERE id IN (SELECT id FROM runs WHERE state = 'ready' AND deferred = 1 AND name
     AND substr(reason, 1, length(:prefix)) = :prefix)
 RETURNING id
 
+-- name: release_paused_runs
+UPDATE runs SET deferred = 0, fire_at = :now, reason = ''
+WHERE id IN (SELECT id FROM runs WHERE state = 'ready' AND deferred = 1 AND substr(reason, 1, length(:prefix)) = :prefix)
+RETURNING id
+
 -- name: future_manual_runs
 SELECT {run} FROM runs
 WHERE state = 'ready' AND deferred = 1 AND dedupe_scope <> '' AND schedule_id {in:ids}
@@ -1359,6 +1370,10 @@ SELECT body FROM incidents WHERE id = :id
 -- name: verify_incidents
 SELECT id, namespace, kind, subject, opened_at, closed_at FROM incidents
 WHERE id > :after AND (:namespace = '' OR namespace = :namespace) ORDER BY id LIMIT :limit
+
+-- name: verify_pauses
+SELECT id, scope, namespace, name, at, until, ended_at FROM pauses
+WHERE id > :after AND (:namespace = '' OR namespace = '' OR namespace = :namespace) ORDER BY id LIMIT :limit
 
 -- name: delete_incidents
 DELETE FROM incidents WHERE closed_at IS NOT NULL AND closed_at < :before

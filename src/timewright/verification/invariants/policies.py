@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -13,8 +14,8 @@ from timewright.verification.invariants.governed import (
 )
 from timewright.verification.oracle.revision_spans import last_instant
 from timewright.verification.oracle.schedule_policy import SchedulePolicy
-from timewright.verification.oracle.times import DAY, format_instant, parse_instant
-from timewright.verification.rows import JsonObject, RunRow, ScheduleRow
+from timewright.verification.oracle.times import DAY, MINUTE, SECOND, format_instant, parse_instant
+from timewright.verification.rows import JsonObject, PauseRow, RunRow, ScheduleRow
 from timewright.verification.view import HistoryView
 
 MAX_HINT_TTL_US = DAY
@@ -82,6 +83,48 @@ def nothing_runs_during_a_pause(view: HistoryView, coverage: Coverage) -> Violat
                     f"{schedule_id} was paused at {format_instant(line.at)}, but stayed {line.after}",
                     (line,),
                 )
+
+
+@invariant("I54", "nothing is leased under a pause", unit="pauses")
+def nothing_is_leased_under_a_pause(view: HistoryView, coverage: Coverage) -> Violations:
+    """From one second after a pause of a scope until its end, no run in the scope is leased.
+
+    A lease is dated when it was asked for, which may be up to a minute before its commit. What runs outside
+    and only reports here is not leased by an instance.
+    """
+    pauses = view.history.pauses
+    all_leases = ((at, run) for run in view.history.runs for _, at, _ in view.lease_periods(run))
+    leases = sorted(all_leases, key=_leased_at) if pauses else []
+    for pause in pauses:
+        coverage.count += 1
+        end = min((at for at in (pause.until, pause.ended_at) if at is not None), default=view.now)
+        first = bisect_right(leases, pause.at + SECOND, key=_leased_at)
+        after = bisect_left(leases, end - MINUTE, key=_leased_at)
+        for at, run in leases[first:after]:
+            if not run.holder.startswith("ping:") and _is_paused(view, pause, run):
+                what = f"{pause.scope} {pause.name or pause.namespace}".strip()
+                since = format_instant(pause.at)
+                yield f"run {run.id} was leased at {format_instant(at)}, {what} was paused at {since}", (run,)
+
+
+def _leased_at(lease: tuple[int, RunRow]) -> int:
+    return lease[0]
+
+
+def _is_paused(view: HistoryView, pause: PauseRow, run: RunRow) -> bool:
+    """Whether a pause holds for a run: by its namespace, its queue, or the schedule of its outermost run."""
+    if pause.scope in ("installation", "namespace"):
+        return pause.namespace in ("", run.namespace)
+    if pause.namespace != run.namespace:
+        return False
+    if pause.scope == "queue":
+        return run.queue == pause.name
+    seen: set[str] = set()
+    while run.parent and run.parent not in seen and run.parent in view.runs:
+        seen.add(run.parent)
+        run = view.runs[run.parent]
+    bodies = (row.body for row in view.revisions.get(run.schedule_id, ()) if row.revision == run.revision)
+    return next(bodies, {}).get(pause.scope) == pause.name
 
 
 @invariant("I24", "decisions follow their source", unit="decisions")

@@ -152,13 +152,13 @@ def _next(value: Any, screen: Screen) -> str:
 
 
 def _schedule(row: Row, screen: Screen) -> list[str]:
-    state = row["state"] if not row["reason"] else f"{row['state']}: {row['reason']}"
+    is_held = row["paused_by"] and row["state"] == "active"
     upcoming = row["paused_until"] if row["state"] == "paused" else row["next_at"]
     failing = str(row["failures"]) if row["failures"] else ""
     there = time_in_zone(row["next_local"], row["zone"], screen_zone=screen.zone)
     return [
         row["name"],
-        state,
+        f"paused: {row['paused_by']}" if is_held else ": ".join(filter(None, (row["state"], row["reason"]))),
         localize_times(row["trigger"], now=screen.now, zone=screen.zone),
         row["target"],
         f"{_next(upcoming, screen)} = {there}" if there and upcoming else _next(upcoming, screen),

@@ -1,0 +1,1 @@
+"""Pauses: which of them hold for schedules and runs, and those that the clock sets."""
