@@ -21,7 +21,11 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.conformance.conftest import postgres_url
 from tests.project import DOCS, GUIDE_BLOCK, ROOT
+from timewright.testing.postgres import fresh_database
+
+__all__ = ["postgres_url"]
 
 PAGES = [ROOT / "README.md", DOCS / "tutorial.md", *sorted(DOCS.glob("how-to/*.md"))]
 WAIT_S = 60.0
@@ -171,11 +175,17 @@ class Shell:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=below)
-def test_the_commands_of_a_guide_run_and_print_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+def test_the_commands_of_a_guide_run_and_print_what_the_page_shows(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     shell = Shell(tmp_path)
+    written = page.read_text(encoding="utf-8")
     with ExitStack() as after:
+        if "$DATABASE_URL" in written:
+            server: str = request.getfixturevalue("postgres_url")
+            shell.environment["DATABASE_URL"] = after.enter_context(fresh_database(server))
         after.callback(shell.stop)
-        for kind, title, text in GUIDE_BLOCK.findall(page.read_text(encoding="utf-8")):
+        for kind, title, text in GUIDE_BLOCK.findall(written):
             if title:
                 path = tmp_path / title
                 path.parent.mkdir(parents=True, exist_ok=True)
