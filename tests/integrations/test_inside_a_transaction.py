@@ -184,18 +184,18 @@ def test_a_commit_makes_it_true_with_the_rows_of_the_user(app: Scheduler, url: s
 
 @pytest.mark.parametrize("kind", ["psycopg", "connection", "session"])
 @pytest.mark.parametrize("commits", [True, False])
-def test_async_connections_work_the_same(url: str, kind: str, commits: bool) -> None:
+def test_async_connections_work_the_same(app: Scheduler, url: str, kind: str, commits: bool) -> None:
     async def story() -> int:
-        app = AsyncScheduler(store_in(url))
+        other = AsyncScheduler(store_in(url))
         count = rows(url)["timewright.runs"]
         try:
             async with opened(kind) as connection:
-                async with app.inside(connection) as tx:
+                async with other.inside(connection) as tx:
                     await tx.schedules.run("ship")
                     await tx.queues.add("mail", payload=1)
                 await (connection.commit() if commits else connection.rollback())
         finally:
-            await app.stop()
+            await other.stop()
         return rows(url)["timewright.runs"] - count
 
     @asynccontextmanager
