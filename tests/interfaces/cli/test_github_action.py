@@ -42,11 +42,8 @@ def run_script(here: Path, event: str, ref: str = "refs/heads/main") -> tuple[in
         check=False,
         timeout=60,
     )
-    return (
-        done.returncode,
-        done.stdout + done.stderr,
-        *((here / n).read_text() for n in ("output", "summary")),
-    )
+    outputs, summary = (here / "output").read_text(), (here / "summary").read_text()
+    return done.returncode, done.stdout + done.stderr, outputs, summary
 
 
 def test_the_action_plans_pull_requests_and_applies_the_default_branch_once(here: Path) -> None:
