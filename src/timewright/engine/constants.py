@@ -27,6 +27,11 @@ PREFETCH_S = 0.2
 MAX_PREFETCHED_RUNS = 2000
 # Fewer ended runs are no measurement; with a lower capacity than this, nothing is prefetched.
 MIN_SAMPLES = 32
+# From this capacity on, it is shared between hosts. A tenth is kept for what is no HTTP request, and a
+# twentieth for priorities above normal: targets that never answer leave free capacity for others.
+MIN_SHARED_CAPACITY = 20
+KEPT_PART = 10
+RESERVED_PART = 20
 # Results are written in one transaction when this many have arrived, or this long after the first: one
 # commit costs more than one result.
 SETTLE_BATCH_RESULTS = 500

@@ -10,9 +10,17 @@ from enum import StrEnum
 from msgspec import Struct
 
 from timewright.core.recurrence.triggers import ZONED_TRIGGERS
-from timewright.core.run.needs import LeaseOffer, Needs, Offer, no_slot
+from timewright.core.run.needs import HOST, CapacityShares, LeaseOffer, Needs, Offer, no_slot
 from timewright.core.run.run import Cancelled, Lost, Outcome, Released, Run, TimedOut
-from timewright.engine.constants import FENCE_MARGIN_S, MAX_PREFETCHED_RUNS, MIN_SAMPLES, PREFETCH_S
+from timewright.engine.constants import (
+    FENCE_MARGIN_S,
+    KEPT_PART,
+    MAX_PREFETCHED_RUNS,
+    MIN_SAMPLES,
+    MIN_SHARED_CAPACITY,
+    PREFETCH_S,
+    RESERVED_PART,
+)
 from timewright.ledger.lease import Lease
 from timewright.ports import Launch, RunHandle
 
@@ -173,11 +181,13 @@ class PrefetchEstimator:
 class SlotLimits(Struct, frozen=True):
     """What runs would wait for in this process, such as worker processes, and how many of each there are.
 
-    `slot_of` names the slot that a run with some needs takes; "" is none.
+    `slot_of` names the slot that a run with some needs takes; "" is none. `per_host` limits the requests to
+    one host; 0 is no limit.
     """
 
     slot_of: Callable[[Needs], str] = no_slot
     counts: Mapping[str, int] = {}
+    per_host: int = 0
 
 
 class SlotUse:
@@ -186,20 +196,38 @@ class SlotUse:
     def __init__(self, limits: SlotLimits) -> None:
         self._limits = limits
         self._used = dict.fromkeys(limits.counts, 0)
+        self._hosts: dict[str, int] = {}
         self._estimators = {slot: PrefetchEstimator() for slot in limits.counts}
 
-    def lease_offer(self, offer: Offer) -> LeaseOffer:
-        """What may be leased now."""
-        free = {
+    def lease_offer(self, offer: Offer, *, capacity: int, free: int) -> LeaseOffer:
+        """What may be leased now, if `free` more runs may be in flight."""
+        shared = capacity >= MIN_SHARED_CAPACITY
+        shares = CapacityShares(
+            free=free,
+            used=dict(self._hosts),
+            total=sum(self._hosts.values()),
+            per_host=self._limits.per_host,
+            kept=capacity // KEPT_PART if shared else 0,
+            reserve=capacity // RESERVED_PART if shared else 0,
+            shared=shared,
+        )
+        left = {
             slot: max(max(count, self._estimators[slot].prefetch_count) - self._used[slot], 0)
             for slot, count in self._limits.counts.items()
         }
-        return LeaseOffer(offer=offer, free=free, slot_of=self._limits.slot_of)
+        return LeaseOffer(
+            offer=offer,
+            free=left,
+            slot_of=self._limits.slot_of,
+            shares=shares if shared or shares.per_host else None,
+        )
 
     def take(self, needs: Needs, *, monotonic_now: float) -> None:
         """A run is in flight."""
         slot = self._limits.slot_of(needs)
-        if slot in self._used:
+        if slot.startswith(HOST):
+            self._hosts[slot] = self._hosts.get(slot, 0) + 1
+        elif slot in self._used:
             if not self._used[slot]:
                 self._estimators[slot].start_measuring(monotonic_now)
             self._used[slot] += 1
@@ -207,7 +235,11 @@ class SlotUse:
     def release(self, needs: Needs, *, started_at: float | None, monotonic_now: float) -> None:
         """A run has ended, or was released before it started."""
         slot = self._limits.slot_of(needs)
-        if slot in self._used:
+        if slot in self._hosts:
+            self._hosts[slot] -= 1
+            if self._hosts[slot] < 1:
+                del self._hosts[slot]
+        elif slot in self._used:
             self._used[slot] = max(self._used[slot] - 1, 0)
             if started_at is not None:
                 count = max(self._limits.counts[slot], MIN_SAMPLES)
@@ -218,3 +250,4 @@ class SlotUse:
     def clear(self) -> None:
         """No run is in flight any more."""
         self._used = dict.fromkeys(self._used, 0)
+        self._hosts = {}

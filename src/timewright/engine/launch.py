@@ -89,20 +89,24 @@ class Launcher:
         there is none, the caller is woken after the next end.
         """
         with self._lock:
-            prefetch = self._estimator.prefetch_count
-            free = max(self.capacity, prefetch) - len(self._in_flight)
-            free = max(min(free, max(self.capacity, prefetch // 2)), 0) if self.is_open else 0
+            free = self._free_places()
             self._is_awaited = self._is_awaited or not free
             return free
+
+    def _free_places(self) -> int:
+        prefetch = self._estimator.prefetch_count
+        free = max(self.capacity, prefetch) - len(self._in_flight)
+        return max(min(free, max(self.capacity, prefetch // 2)), 0) if self.is_open else 0
 
     def lease_offer(self) -> LeaseOffer:
         """What may be leased now: what this process can run, as far as it would not wait for a slot.
 
-        If a kind of slot has none free, the caller is woken after the next end.
+        If a kind of slot or the share of a host has no place free, the caller is woken after the next end.
         """
         with self._lock:
-            offer = self._slots.lease_offer(self._offer())
-            self._is_awaited = self._is_awaited or 0 in offer.free.values()
+            offer = self._slots.lease_offer(self._offer(), capacity=self.capacity, free=self._free_places())
+            is_shared = offer.shares is not None and offer.shares.is_used_up
+            self._is_awaited = self._is_awaited or is_shared or 0 in offer.free.values()
             return offer
 
     def pop_new_offer(self) -> bool:

@@ -223,7 +223,10 @@ class AdmissionBatch:
         return (
             self._free_slots > 0
             and can_start_immediately(schedule)
-            and (self._slots is None or self._slots.take(needs_of_schedule(schedule)))
+            and (
+                self._slots is None
+                or self._slots.take(needs_of_schedule(schedule), priority=schedule.priority)
+            )
         )
 
     def _build(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from timewright.core.run.needs import Needs, Offer
+from timewright.core.run.needs import HOST, Needs, Offer
 from timewright.engine.in_flight import SlotLimits
 from timewright.settings import Settings
 
@@ -43,7 +43,7 @@ class OfferSource:
     def slot_limits(self) -> SlotLimits:
         """The worker processes and threads that calls wait for."""
         counts = {PROCESS: self._settings.workers, THREAD: self._settings.threads}
-        return SlotLimits(slot_of=self._slot_of, counts=counts)
+        return SlotLimits(slot_of=self._slot_of, counts=counts, per_host=self._settings.egress.per_host)
 
     def _slot_of(self, needs: Needs) -> str:
         """The slot of a run: a process or a thread for a call that runs in one."""
@@ -53,6 +53,8 @@ class OfferSource:
         return found
 
     def _find_slot(self, needs: dict[str, str]) -> str:
+        if "host" in needs:
+            return f"{HOST}{needs['host']}"
         if "call" not in needs or needs["call"] not in self._registry:
             return ""
         registered = self._registry.resolve(needs["call"])

@@ -102,7 +102,7 @@ def plan_leases(
                 blocked = WaitingRun(run.id, WaitReason.LIMIT, blocked_by=full_limit)
             elif max_leases is not None and len(leases) >= max_leases:
                 blocked = WaitingRun(run.id, WaitReason.CAPACITY)
-            elif slots is not None and not slots.take(run.needs):
+            elif slots is not None and not slots.take(run.needs, priority=run.priority):
                 lacks = slots.offer.offer.lacks(run.needs)
                 reason = WaitReason.INSTANCE if lacks else WaitReason.CAPACITY
                 blocked = WaitingRun(run.id, reason, blocked_by=lacks[0] if lacks else "")

@@ -1,23 +1,28 @@
 """What a run needs of the instance that runs it, and what an instance offers.
 
 A need is a text: `call:NAME`, `queue:NAME`, `label:NAME`, `shell:PROGRAM`, `publish:BROKER`, or
-`isolation:KIND`, which every instance meets.
+`isolation:KIND` and `host:NAME`, which every instance meets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from timewright.core.alerts.channels import QUEUE_PREFIX
+from timewright.core.policies.policies import NORMAL_PRIORITY
 from timewright.core.schedule.schedule import Schedule
-from timewright.core.target import Call, Handoff, Publish, RunTarget, Shell
+from timewright.core.target import Call, Handoff, Http, Publish, RunTarget, Shell
 
 Needs = tuple[str, ...]
 # What a run without a queue needs of an instance that names its queues.
 NO_QUEUE = "queue:"
+HOST = "host:"
+# A host may take at most this many times the places that it leaves free for other hosts.
+HOST_SHARE = 4
 
 _NOUNS = {
     "call": "has function",
@@ -43,8 +48,20 @@ def find_needs(target: RunTarget, *, queue: str = "", runs_on: Iterable[str] = (
         found.append(f"shell:{target.command[0]}")
     elif isinstance(target, Publish):
         found.append(f"publish:{target.to}")
+    elif isinstance(target, Http):
+        host = _host_of(target.url)
+        found += [f"{HOST}{host}"] if host else []
     # A line feed separates needs in the store; no function, program or label contains one.
     return tuple(sorted({need.replace("\n", " ") for need in found}))
+
+
+@lru_cache(maxsize=10_000)
+def _host_of(url: str) -> str:
+    """The host of a URL in lower case; "" if it has none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def needs_of_schedule(schedule: Schedule) -> Needs:
@@ -99,7 +116,7 @@ class Offer(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
             return may_run_program(value, self.programs)
         if kind == "publish":
             return self.brokers is None or value in self.brokers
-        return kind == "isolation"
+        return kind in ("isolation", "host")
 
     @cached_property
     def _functions(self) -> frozenset[str]:
@@ -123,6 +140,52 @@ def no_slot(_needs: Needs) -> str:
     return ""
 
 
+class CapacityShares(Struct, frozen=True, kw_only=True):
+    """How the capacity of an instance is shared between hosts, and what is kept for higher priorities.
+
+    `used` are the runs in flight of each host, `total` their sum, and `free` the places that are left of the
+    capacity. `kept` places are not for requests, and `reserve` only for runs of a higher priority than
+    normal. With `per_host`, a host has at most that many. A small capacity is not `shared`.
+    """
+
+    free: int
+    used: Mapping[str, int] = {}
+    total: int = 0
+    per_host: int = 0
+    kept: int = 0
+    reserve: int = 0
+    shared: bool = True
+
+    def allows(self, used: int, *, total: int, free: int) -> bool:
+        """Whether a host with `used` runs may start another; its first one needs only a free place."""
+        if free < 1 or (self.per_host and used >= self.per_host):
+            return False
+        left = self._left(total=total, free=free)
+        return left > 0 and (not used or not self.shared or used < HOST_SHARE * (left - 1))
+
+    def _left(self, *, total: int, free: int) -> int:
+        """What is free for requests: at least one place, if there is none yet."""
+        return free - self.kept if total else max(free - self.kept, 1)
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether a host has its whole share, or only the reserve is left."""
+        return self.free <= self.reserve or any(
+            not self.allows(used, total=self.total, free=self.free) for used in self.used.values()
+        )
+
+    def startable(self, host: str) -> int:
+        """How many runs of a host may start now, at most."""
+        used = self.used.get(host, 0)
+        if not self.allows(used, total=self.total, free=self.free):
+            return 0
+        own = self.per_host - used if self.per_host else self.free
+        if not self.shared:
+            return own
+        left = self._left(total=self.total, free=self.free)
+        return min(own, max((HOST_SHARE * left - used) // (HOST_SHARE + 1), 1))
+
+
 class LeaseOffer(Struct, frozen=True, kw_only=True):
     """What an instance can start now: its offer, and the free places of what its runs would wait for.
 
@@ -132,12 +195,16 @@ class LeaseOffer(Struct, frozen=True, kw_only=True):
     offer: Offer = ANYTHING
     free: Mapping[str, int] = {}
     slot_of: Callable[[Needs], str] = no_slot
+    shares: CapacityShares | None = None
 
     def count_startable(self, needs: Needs, *, at_most: int) -> int:
         """How many runs with these needs may start here now."""
         if self.offer.lacks(needs):
             return 0
-        return min(at_most, self.free.get(self.slot_of(needs), at_most))
+        slot = self.slot_of(needs)
+        if self.shares is not None and slot.startswith(HOST):
+            return min(at_most, self.shares.startable(slot))
+        return min(at_most, self.free.get(slot, at_most))
 
 
 class SlotCount:
@@ -146,18 +213,36 @@ class SlotCount:
     def __init__(self, offer: LeaseOffer) -> None:
         self.offer = offer
         self._free = dict(offer.free)
+        self._taken: dict[str, int] = {}
+        self._taken_by_hosts = 0
+        self._taken_in_all = 0
 
-    def take(self, needs: Needs) -> bool:
+    def take(self, needs: Needs, *, priority: int = NORMAL_PRIORITY) -> bool:
         """Take a place for one run; returns False if it cannot start here now."""
         if self.offer.offer.lacks(needs):
             return False
-        if self._free:
-            slot = self.offer.slot_of(needs)
-            left = self._free.get(slot)
-            if left is not None:
-                self._free[slot] = left - 1
-                return left > 0
+        slot = self.offer.slot_of(needs) if self._free or self.offer.shares is not None else ""
+        if self._free.get(slot, 1) < 1 or not self._is_within_shares(slot, priority=priority):
+            return False
+        if slot in self._free:
+            self._free[slot] -= 1
+        elif slot.startswith(HOST):
+            self._taken[slot] = self._taken.get(slot, 0) + 1
+            self._taken_by_hosts += 1
+        self._taken_in_all += 1
         return True
+
+    def _is_within_shares(self, slot: str, *, priority: int) -> bool:
+        shares = self.offer.shares
+        if shares is None:
+            return True
+        free = shares.free - self._taken_in_all
+        if free < 1 or (priority >= NORMAL_PRIORITY and free <= shares.reserve):
+            return False
+        if not slot.startswith(HOST):
+            return True
+        used = shares.used.get(slot, 0) + self._taken.get(slot, 0)
+        return shares.allows(used, total=shares.total + self._taken_by_hosts, free=free)
 
 
 def describe_missing(needs: Needs, offers: Iterable[Offer]) -> str:
@@ -166,7 +251,11 @@ def describe_missing(needs: Needs, offers: Iterable[Offer]) -> str:
     if not all(lacking):
         return ""
     nowhere = [need for need in needs if all(need in lacks for lacks in lacking)]
-    found = [_describe(need) for need in nowhere or needs or (NO_QUEUE,) if not need.startswith("isolation:")]
+    found = [
+        _describe(need)
+        for need in nowhere or needs or (NO_QUEUE,)
+        if not need.startswith(("isolation:", HOST))
+    ]
     together = "" if nowhere or len(found) < 2 else " together"
     return f"no running instance {' and '.join(found)}{together}"
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from timewright.core.finding import Finding
+from timewright.core.run.needs import HOST
 from timewright.core.schedule.shards import parse_shard, uncovered_shards
 from timewright.ledger.alerts.findings import CheckScope, checks
 from timewright.ledger.leader import current_leader
@@ -14,6 +16,7 @@ from timewright.ledger.records.instances import MAX_INSTANCES, is_alive, read_in
 from timewright.ports import Transaction
 
 MAX_NAMES_SHOWN = 3
+MIN_HOST_RUNS = 10
 
 
 @checks.add()
@@ -41,6 +44,29 @@ def check_admission(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
         sentence=f"no instance serves {', '.join(parts[:MAX_NAMES_SHOWN])}{more}: due runs are 10 s late",
         remedy=f"start timewright worker --shard {parts[0]}, or one without a shard",
     )
+
+
+@checks.add()
+def check_hosts(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
+    """Find hosts whose requests take most of what they may take of an instance's capacity."""
+    leased = tx.leased_runs()
+    places = {one.instance.id: one.instance.capacity for one in read_instances(tx, limit=MAX_INSTANCES)}
+    taken = Counter(
+        (run.holder, need.removeprefix(HOST)) for run in leased for need in run.needs if need.startswith(HOST)
+    )
+    for (holder, host), count in taken.most_common(MAX_NAMES_SHOWN):
+        capacity = places.get(holder, 0)
+        if count < MIN_HOST_RUNS or 2 * count < capacity:
+            continue
+        since = min(run.leased_at or scope.now for run in leased if f"{HOST}{host}" in run.needs)
+        yield Finding(
+            kind="host",
+            subject=host,
+            since=since,
+            severity="warn",
+            sentence=f"requests to {host} take {count} of the {capacity} places of {holder}",
+            remedy="see whether the host answers; set a shorter timeout, or egress.per_host",
+        )
 
 
 @checks.add()

@@ -102,7 +102,7 @@ class SqlReadyQueries(SqlQueries):
         return self._startable(self._bucket_list(offer), offer)
 
     def _startable(self, known: BucketList, offer: LeaseOffer) -> list[str]:
-        if not offer.free:
+        if not offer.free and offer.shares is None:
             return list(known.served)
         return [one for one in known.served if offer.count_startable(split_bucket(one)[0], at_most=1)]
 
@@ -139,8 +139,8 @@ class SqlReadyQueries(SqlQueries):
             buckets = [row[0] for row in self._query("nonempty_buckets", parameters)]
         found: list[Run] = []
         for group in _groups(buckets, offer):
-            needs, _ = split_bucket(group[0])
-            at_most = offer.count_startable(needs, at_most=limit - 1) + 1
+            slot = offer.slot_of(split_bucket(group[0])[0])
+            at_most = min(limit - 1, offer.free.get(slot, limit - 1)) + 1
             if self._executor.is_remote:
                 found += self._ready_of_group(group, now=now, limit=at_most)
             else:
@@ -243,9 +243,10 @@ class SqlReadyQueries(SqlQueries):
 
 
 def _groups(buckets: list[str], offer: LeaseOffer) -> list[list[str]]:
-    """Buckets by their limits and the slot that their runs take."""
+    """Buckets by their limits and the slot that their runs take; hosts may be many, and share a group."""
     groups: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for bucket in buckets:
         needs, limit_keys = split_bucket(bucket)
-        groups.setdefault((limit_keys, offer.slot_of(needs)), []).append(bucket)
+        slot = offer.slot_of(needs)
+        groups.setdefault((limit_keys, slot if slot in offer.free else ""), []).append(bucket)
     return list(groups.values())
