@@ -5,6 +5,7 @@ from __future__ import annotations
 from timewright.wiring.functions import (
     HOSTED_STORE_VARIABLE,
     check_target,
+    is_importing_for_worker,
     is_inside_run,
     load_registry,
     new_registry,
@@ -32,6 +33,7 @@ __all__ = [
     "check_target",
     "host_inspector",
     "inspect_store",
+    "is_importing_for_worker",
     "is_inside_run",
     "load_registry",
     "new_registry",

@@ -41,3 +41,10 @@ def is_inside_run() -> bool:
     from timewright.targets.log_capture import CURRENT_LOG
 
     return CURRENT_LOG.get() is not None
+
+
+def is_importing_for_worker() -> bool:
+    """Whether a worker process is importing a module of the user in this thread."""
+    from timewright.targets.call.registry import is_importing_for_worker
+
+    return is_importing_for_worker()

@@ -383,23 +383,45 @@ def test_invalid_frames_are_detected() -> None:
 # Finding the function
 
 
-def test_a_function_of_a_script_is_refused_for_a_worker_process_with_a_fix(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
+def script_with_a_job(guard: str) -> str:
+    return (
         "from datetime import timedelta\n"
         "from tests.targets.kit import outcome_of\n"
+        "from timewright import Scheduler\n"
         "from timewright.core.target import Call\n"
         "from timewright.targets.call.target import CallTarget\n"
-        "from timewright.targets.call.registry import FunctionRegistry\n"
-        "registry = FunctionRegistry()\n"
-        "@registry.register\n"
-        "def here(): return 1\n"
-        "target = CallTarget(registry, isolation='process')\n"
-        "print(outcome_of(target, Call(name='here')).error)\n"
-        "target.close(grace=timedelta(seconds=1))\n"
+        "app = Scheduler(':memory:')\n"
+        "@app.task\n"
+        "def here(): return 'done'\n"
+        f"{guard}\n"
+        "    app.start()\n"
+        "    target = CallTarget(app.registry, isolation='process')\n"
+        "    print(outcome_of(target, Call(name='here')))\n"
+        "    target.close(grace=timedelta(seconds=1))\n"
     )
+
+
+def test_a_function_of_a_script_runs_in_a_worker_process(tmp_path: Path) -> None:
+    script = tmp_path / "jobs.py"
+    script.write_text(script_with_a_job("if __name__ == '__main__':"))
+    assert "result='done'" in run_python(str(script))
+
+
+def test_a_script_that_always_starts_its_scheduler_does_not_start_it_in_a_worker_process(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "jobs.py"
+    script.write_text(script_with_a_job("if True:"))
     output = run_python(str(script))
-    assert "it is defined in the main script" in output
+    assert "cannot import jobs:here" in output
+    assert "this scheduler is run by the process that loads it" in output
+
+
+def test_a_function_of_a_script_without_a_module_name_is_refused_with_a_fix(tmp_path: Path) -> None:
+    script = tmp_path / "my-jobs.py"
+    script.write_text(script_with_a_job("if __name__ == '__main__':"))
+    output = run_python(str(script))
+    assert "a script whose name is not a module name" in output
     assert "define it at the top level of an importable module" in output
 
 

@@ -21,6 +21,7 @@ from timewright.operations import operations
 from timewright.operations.definitions.programs import EditRule, Program
 from timewright.operations.request_parsing import parse_request
 from timewright.settings import Settings
+from timewright.wiring import is_importing_for_worker
 
 _SCHEDULE_EXAMPLE = '@app.schedule(every("5m")), or app.schedule(every("5m"), name="tidy")(function)'
 _CRON_EXAMPLE = '@app.schedule("0 9 * * mon-fri", zone="Europe/Berlin")'
@@ -167,6 +168,16 @@ def not_saved_yet(name: str) -> NotFound:
         rule="declared schedules are saved when the scheduler starts",
         fix="call app.start(), or use `with app:`",
     )
+
+
+def check_may_start(*, hosted: bool) -> None:
+    """Refuse to start a scheduler whose file was imported by `timewright up` or by a worker process."""
+    if hosted or is_importing_for_worker():
+        raise NotAllowed(
+            "this scheduler is run by the process that loads it",
+            rule="timewright up --app and worker processes import the file, and the scheduler runs elsewhere",
+            fix='call start() only under if __name__ == "__main__":',
+        )
 
 
 def stopped_error(kind: type[TimewrightError] = NotAllowed, detail: str = "") -> TimewrightError:

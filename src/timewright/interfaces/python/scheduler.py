@@ -21,12 +21,13 @@ from timewright.clocks import system_zone
 from timewright.core.moments import as_duration, check_duration
 from timewright.core.sensitive_keys import redact_store_url
 from timewright.core.target import Isolation
-from timewright.errors import NotAllowed, NotFound, StoreUnavailable
+from timewright.errors import NotFound, StoreUnavailable
 from timewright.interfaces.program import program_beside_python
 from timewright.interfaces.python.agent_view import AgentView
 from timewright.interfaces.python.answers import own_copy
 from timewright.interfaces.python.checks import (
     already_declared,
+    check_may_start,
     check_options,
     checked_calendar,
     checked_program,
@@ -248,12 +249,7 @@ class Scheduler(Resources, EventDecorators, WebMethods, TransactionMethods):
         with self._lock:
             if self._stopped:
                 raise stopped_error()
-            if self._host:
-                raise NotAllowed(
-                    "this scheduler is run by the process that loads it",
-                    rule="timewright up --app runs the schedules of an app on its own store",
-                    fix='call start() only under if __name__ == "__main__":',
-                )
+            check_may_start(hosted=bool(self._host))
             if self._started:
                 return
             self._save_declared()

@@ -6,7 +6,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -29,6 +29,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 ENTRY_POINT_GROUP = "timewright.calls"
 _ISOLATIONS = ("inherit", "loop", "thread", "process")
+_importing = threading.local()
+
+
+@contextmanager
+def importing_for_worker() -> Iterator[None]:
+    """While a worker process imports a module of the user, no scheduler may start in this thread."""
+    _importing.is_active = True
+    try:
+        yield
+    finally:
+        _importing.is_active = False
+
+
+def is_importing_for_worker() -> bool:
+    """Whether a worker process is importing a module of the user in this thread."""
+    return getattr(_importing, "is_active", False)
 
 
 class RegisteredFunction(Struct, frozen=True, kw_only=True):
@@ -319,16 +335,26 @@ def _import_path(function: Callable[..., Any]) -> tuple[str, str]:
     """The module to import in another process, and the path inside it."""
     module = getattr(function, "__module__", None) or ""
     if module == "__main__":
-        # With `python -m`, the spec has the real module name; a plain script has none.
-        spec = getattr(sys.modules["__main__"], "__spec__", None)
-        module = spec.name if spec is not None else ""
+        # With `python -m`, the spec has the real module name. A script is imported by the name of its file.
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        module = spec.name if spec is not None else _module_of_script(getattr(main, "__file__", None))
     return module, getattr(function, "__qualname__", "")
+
+
+def _module_of_script(file: str | None) -> str:
+    """The name under which another process can import the main script, or ""."""
+    if file is None or not sys.path:
+        return ""
+    script = Path(file).resolve()
+    is_on_path = script.parent == Path(sys.path[0]).resolve()
+    return script.stem if is_on_path and script.stem.isidentifier() else ""
 
 
 def _import_problem(function: Callable[..., Any], *, module: str, path: str) -> str:
     """Explain why another process could not import the function; "" if it could."""
     if not module:
-        return "it is defined in the main script"
+        return "it is defined in a notebook, or in a script whose name is not a module name"
     if not path or "<" in path:
         return "it is not at the top level of a module"
     try:

@@ -15,7 +15,7 @@ import threading
 from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
-from types import FrameType
+from types import FrameType, ModuleType
 
 from timewright.core.run.run import Failed, Outcome
 from timewright.targets.call.messages import (
@@ -30,7 +30,13 @@ from timewright.targets.call.messages import (
     decode_for_worker,
     encode_frame,
 )
-from timewright.targets.call.registry import FunctionRegistry, RegisteredFunction, load_app, resolve_attribute
+from timewright.targets.call.registry import (
+    FunctionRegistry,
+    RegisteredFunction,
+    importing_for_worker,
+    load_app,
+    resolve_attribute,
+)
 from timewright.targets.call.worker_state import WorkerState
 from timewright.targets.context import Cancellation, Context
 from timewright.targets.log_capture import print_run_log
@@ -136,7 +142,7 @@ class JobRunner:
         if known is not None:
             return known
         module, _, path = job.reference.partition(":")
-        found = resolve_attribute(import_module(module), path) if path else None
+        found = resolve_attribute(_import(module), path) if path else None
         if callable(found) and not isinstance(getattr(found, "registry", None), FunctionRegistry):
             registered = FunctionRegistry().add(found, name=job.name)
         else:
@@ -160,7 +166,13 @@ def _prepare(start: WorkerSetup) -> None:
         os.environ["PYTHONPATH"] = start.python_path
     for module in start.preload:
         with suppress(BaseException):  # the first job that needs the module reports the error
-            import_module(module.partition(":")[0])
+            _import(module.partition(":")[0])
+
+
+def _import(module: str) -> ModuleType:
+    """Import a module of the user. If it is a script that starts a scheduler, that is refused meanwhile."""
+    with importing_for_worker():
+        return import_module(module)
 
 
 def main() -> None:
