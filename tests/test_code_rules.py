@@ -140,27 +140,7 @@ PRIVATE_CONSTANTS = re.compile(r"\b_?(?:MOST|LONGEST|LARGEST|DEEPEST|SHORTEST)_[
 ALLOWED_WORDS: dict[tuple[str, str], str] = {}
 CHECKED_SUFFIXES = {".css", ".html", ".js", ".py", ".pyi", ".sql"}
 # Pages below docs/ that are already rewritten; a page joins the list when it is.
-PLAIN_PAGES = (
-    "cron.md",
-    "differences.md",
-    "errors.md",
-    "learn/planner.md",
-    "learn/testing-your-schedules.md",
-    "learn/the-store.md",
-    "learn/workflows-as-values.md",
-    "learn/workflows.md",
-    "operate/embedding.md",
-    "operate/queues.md",
-    "reference/errors.md",
-    "reference/facts.md",
-    "reference/operations.md",
-    "reference/schedule-fields.md",
-    "reference/settings.md",
-    "reference/sources-and-states.md",
-    "test/simulation.md",
-    "tutorial.md",
-    "how-to/install.md",
-)
+PLAIN_PAGES = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
 
 GENERATED_FOLDERS = {"__pycache__", "build", "dist", "node_modules", "site", "venv"}
 BINARY = {".db", ".gif", ".ico", ".jpg", ".png", ".woff2"}
