@@ -25,7 +25,6 @@ from timewright.core.run.run import RunState
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import AnyTarget, Call
 from timewright.ids import TimedIds
-from timewright.ledger.backfill import MAX_BACKFILL_RUNS, backfill
 from timewright.ledger.replan import Actor, create, pause
 from timewright.ports import RunFilter, Store
 from timewright.settings import Settings

@@ -27,7 +27,7 @@ TABLES: tuple[str, ...] = (
     "revisions",
     "workflow_steps",
 )
-TABLES += ("limits", "limit_holds", "objects", "audit", "meta", "budget_accounts", "budget_charges")
+TABLES += ("limits", "limit_holds", "objects", "audit", "audit_seals", "meta", "budget_accounts", "budget_charges")
 TABLES += ("schedule_links", "follow_ups", "dependency_waits", "pauses", "ready_buckets", "incidents")
 
 

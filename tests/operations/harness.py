@@ -171,6 +171,7 @@ def dump(store: Any) -> dict[str, Any]:
         "workflow_steps",
         "objects",
         "audit",
+        "audit_seals",
         "meta",
         "incidents",
     )

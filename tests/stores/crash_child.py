@@ -67,6 +67,7 @@ def perform(tx: Transaction, seed: str, number: int) -> None:
     tx.save_progress([ProgressUpdate(schedule_id, make_progress(runs=number, cursor=at))])
     tx.put_objects([stored("crash", str(number).encode(), revision=number)])
     tx.add_audit([entry(f"tx-{number}", at=at)])
+    tx.seal_audit()
     tx.put_meta("last", str(number))
 
 
@@ -84,7 +85,7 @@ def _check_whole(tx: Transaction, seed: str, done: int) -> None:
         states[run.state] += 1
         sizes[run.payload["tx"]] += 1
     assert sizes == Counter({number: size(seed, number) for number in range(1, done + 1)})
-    assert tx.find_broken_audit_entry() is None
+    assert tx.check_audit().first_broken is None
     assert [line.action for line in tx.find_audit(limit=1).rows] == ([f"tx-{done}"] if done else [])
     objects: list[StoredObject] = tx.get_objects("calendar")
     assert [(row.revision, row.body) for row in objects] == ([(done, str(done).encode())] if done else [])

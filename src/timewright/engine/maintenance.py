@@ -145,6 +145,7 @@ class Heartbeat:
             record_heartbeat(tx, record, now=now)
 
         self._store.write(work)
+        self._store.write(lambda tx: tx.seal_audit())
         if must_store:
             self._stored_offer, self._stored_at = offer, self._sent_at
         return now

@@ -15,6 +15,7 @@ from timewright.core.run.run import Outcome, idempotency_key
 from timewright.core.target import RunTarget
 from timewright.ports.advisor import Advisor, AdvisorReport, CallTool
 from timewright.ports.rows import (
+    AuditCheck,
     AuditEntry,
     ExternalId,
     Grant,
@@ -38,6 +39,7 @@ from timewright.ports.store import Store, Transaction
 __all__ = [
     "Advisor",
     "AdvisorReport",
+    "AuditCheck",
     "AuditEntry",
     "CallTool",
     "ChangeListener",

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from timewright.core.budgets.budgets import AccountKey, BudgetCatalog, BudgetUsage, Charge
 from timewright.core.schedule.pauses import Pause
 from timewright.ports.rows import (
+    AuditCheck,
     AuditEntry,
     Page,
     StoredObject,
@@ -87,15 +88,19 @@ class ObjectQueries(Protocol):
         ...
 
     def add_audit(self, entries: Sequence[AuditEntry]) -> None:
-        """Append to the audit log; the hash of each entry covers the entry before it."""
+        """Append to the audit log; with several writers, `seal_audit` adds the entries to its hash chain."""
+        ...
+
+    def seal_audit(self, *, limit: int = 10_000) -> int:
+        """Add entries to the hash chain of the audit log; returns how many."""
         ...
 
     def find_audit(self, *, namespace: str | None = None, limit: int = 50, cursor: str = "") -> Page:
         """Return a page of the audit log, newest first."""
         ...
 
-    def find_broken_audit_entry(self) -> int | None:
-        """Return the number of the first audit entry whose hash does not match, if any."""
+    def check_audit(self) -> AuditCheck:
+        """Recompute the hash chain of the audit log."""
         ...
 
     def add_pause(self, pause: Pause) -> None:

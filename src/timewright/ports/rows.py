@@ -166,6 +166,14 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class AuditCheck(Struct, frozen=True):
+    """The audit log: its entries, how many of them are in the hash chain, and the first that does not match."""
+
+    entries: int
+    sealed: int
+    first_broken: int | None
+
+
 class StoredObject(Struct, frozen=True, kw_only=True):
     """A small named object with a revision: a queue policy, a limit, a calendar, a workflow."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -39,9 +40,25 @@ def log(store: Store, *entries: Any) -> None:
     store.write(lambda tx: tx.add_audit(entries))
 
 
+def seal(store: Store) -> int:
+    added: int = store.write(lambda tx: tx.seal_audit())
+    return added
+
+
 def broken(store: Store) -> int | None:
-    found: int | None = store.read(lambda tx: tx.find_broken_audit_entry())
+    found: int | None = store.read(lambda tx: tx.check_audit()).first_broken
     return found
+
+
+def number(entry: int) -> str:
+    """SQL that selects the nth entry; numbers go on from test to test on PostgreSQL."""
+    return f"seq = (SELECT min(a.seq) + {entry - 1} FROM audit a)"
+
+
+def broken_number(database: Database, store: Store) -> int | None:
+    """Which entry is broken, counted from 1."""
+    found, (first,) = broken(store), database.sql("SELECT min(seq) FROM audit_seals")
+    return found and int(found) - int(first[0]) + 1
 
 
 @pytest.mark.parametrize("many", [0, 1, 50])
@@ -216,38 +233,70 @@ def test_an_untouched_audit_log_is_valid(store: Store) -> None:
     log(store, *(entry(f"act-{n}") for n in range(10)))
     log(store, entry("last", before="a", after="b", reason="why"))
     assert broken(store) is None
+    seal(store)
+    assert [seal(store), broken(store)] == [0, None]
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_the_hash_chain_is_extended_in_steps_and_counts_what_is_not_in_it(store: Store) -> None:
+    log(store, *(entry(f"act-{n}") for n in range(5)))
+    assert store.write(lambda tx: tx.seal_audit(limit=3)) == 3
+    check = store.read(lambda tx: tx.check_audit())
+    assert (check.entries, check.sealed, check.first_broken) == (5, 3, None)
+    assert [seal(store), broken(store)] == [2, None]
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_an_entry_that_is_committed_after_a_later_one_joins_the_chain(database: Database) -> None:
+    store = database.open()
+    log(store, *(entry(f"act-{n}") for n in range(3)))
+    (late,) = database.sql(f"SELECT * FROM audit WHERE {number(2)}")
+    database.sql(f"DELETE FROM audit WHERE {number(2)}")
+    assert seal(store) == 2
+    # With an earlier number, as in a transaction that took it early and commits late.
+    database.sql("INSERT INTO audit OVERRIDING SYSTEM VALUE VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", list(late))
+    log(store, entry("next"))
+    assert [seal(store), broken(store)] == [2, None]
+    check = store.read(lambda tx: tx.check_audit())
+    assert check.entries == check.sealed == 4
 
 
 @pytest.mark.parametrize(
     "tampering",
     [
-        "UPDATE audit SET actor = 'eve' WHERE seq = 4",
-        "UPDATE audit SET reason = 'because' WHERE seq = 4",
-        "UPDATE audit SET at = at + 1 WHERE seq = 4",
-        "DELETE FROM audit WHERE seq = 4",
-        "UPDATE audit SET hash = (SELECT hash FROM audit WHERE seq = 3) WHERE seq = 4",
-        "UPDATE audit SET action = 'act-9', subject = 'other' WHERE seq = 4",
+        "UPDATE audit SET actor = 'eve' WHERE {4}",
+        "UPDATE audit SET reason = 'because' WHERE {4}",
+        "UPDATE audit SET at = at + 1 WHERE {4}",
+        "DELETE FROM audit WHERE {4}",
+        "UPDATE audit_seals SET hash = (SELECT hash FROM audit_seals WHERE {3}) WHERE {4}",
+        "DELETE FROM audit_seals WHERE {3}",
+        "UPDATE audit SET action = 'act-9', subject = 'other' WHERE {4}",
     ],
 )
 def test_a_changed_or_missing_audit_entry_is_found(database: Database, tampering: str) -> None:
     store = database.open()
     log(store, *(entry(f"act-{n}") for n in range(8)))
-    database.sql(tampering)
-    assert broken(store) == 4
+    seal(store)
+    database.sql(re.sub(r"\{(\d)\}", lambda found: number(int(found[1])), tampering))
+    assert broken_number(database, store) == 4
 
 
 def test_text_moved_from_one_field_to_the_next_is_found(database: Database) -> None:
     store = database.open()
     log(store, entry(before="a\x1fb", after="c"))
-    database.sql("UPDATE audit SET before = 'a', after = ? WHERE seq = 1", ["b\x1fc"])
-    assert broken(store) == 1
+    seal(store)
+    database.sql(f"UPDATE audit SET before = 'a', after = ? WHERE {number(1)}", ["b\x1fc"])
+    assert broken_number(database, store) == 1
 
 
 def test_a_missing_last_audit_entry_is_found(database: Database) -> None:
     store = database.open()
     log(store, *(entry(f"act-{n}") for n in range(3)))
-    database.sql("DELETE FROM audit WHERE seq = 3")
-    assert broken(store) == 3
+    seal(store)
+    database.sql(f"DELETE FROM audit WHERE {number(3)}")
+    assert broken_number(database, store) == 3
+    database.sql(f"DELETE FROM audit_seals WHERE {number(3)}")
+    assert broken_number(database, store) == 3
 
 
 def test_concurrent_audit_writers_make_one_chain(database: Database) -> None:
@@ -259,5 +308,7 @@ def test_concurrent_audit_writers_make_one_chain(database: Database) -> None:
 
     answers = all_at_once([partial(write_four, who) for who in range(9)])
     assert [answer for answer in answers if isinstance(answer, Exception)] == []
-    assert database.sql("SELECT count(*), min(seq), max(seq) FROM audit") == [(36, 1, 36)]
+    answers = all_at_once([partial(seal, store) for store in stores])
+    assert [answer for answer in answers if isinstance(answer, Exception)] == []
+    assert database.sql("SELECT count(*), min(position), max(position) FROM audit_seals") == [(36, 1, 36)]
     assert broken(stores[0]) is None

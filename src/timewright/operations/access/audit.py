@@ -31,13 +31,16 @@ class VerifyAudit(OperationRequest, frozen=True, kw_only=True):
 
 
 class AuditVerification(Struct, frozen=True, kw_only=True):
-    """Whether every entry's hash follows from the one before; if not, the number of the first that does not.
+    """Whether every hash follows from the entry and the hash before; if not, the number of the first entry.
 
-    `entry` is that entry as it is now, if it still exists and belongs to this namespace.
+    `lines` are all entries. `unsealed` ones are not in the hash chain yet: on PostgreSQL an instance adds them
+    every 15 seconds, and until then a change of them is not found. `entry` is the broken entry as it is now, if it
+    still exists and belongs to this namespace.
     """
 
     intact: bool
     lines: int
+    unsealed: int
     first_broken: int | None
     entry: AuditEntry | None
 
@@ -84,15 +87,21 @@ def verify_audit(context: OperationContext, _request: VerifyAudit) -> AuditVerif
     """Check the hash chain of the audit log, from the first entry to the last."""
 
     def work(tx: Transaction) -> AuditVerification:
-        broken = tx.find_broken_audit_entry()
-        lines = int(tx.get_meta("audit") or 0)
+        check = tx.check_audit()
+        broken, lines = check.first_broken, check.entries
         entry = None
         if broken is not None:
             page = tx.find_audit(namespace=context.namespace, limit=1, cursor=str(broken + 1))
             after = tx.find_audit(namespace=context.namespace, limit=1, cursor=str(broken))
             # The broken entry itself, unless it is gone or belongs to another namespace.
             entry = page.rows[0] if page.rows and page.rows != after.rows else None
-        return AuditVerification(intact=broken is None, lines=lines, first_broken=broken, entry=entry)
+        return AuditVerification(
+            intact=broken is None,
+            lines=lines,
+            unsealed=max(lines - check.sealed, 0),
+            first_broken=broken,
+            entry=entry,
+        )
 
     return context.store.read(work)
 

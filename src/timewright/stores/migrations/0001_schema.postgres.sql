@@ -279,9 +279,9 @@ CREATE TABLE incidents (
 CREATE UNIQUE INDEX incidents_open ON incidents (namespace, kind, subject) WHERE closed_at IS NULL;
 CREATE INDEX incidents_closed ON incidents (closed_at) WHERE closed_at IS NOT NULL;
 
--- Who changed what. Append-only; each entry's hash covers the hash of the entry before it.
+-- Who changed what. Append-only. Writers wait for no other writer, so numbers may be left out.
 CREATE TABLE audit (
-    seq BIGINT NOT NULL PRIMARY KEY,
+    seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at BIGINT NOT NULL,
     namespace TEXT COLLATE "C" NOT NULL,
     actor TEXT COLLATE "C" NOT NULL,
@@ -290,9 +290,17 @@ CREATE TABLE audit (
     subject TEXT COLLATE "C" NOT NULL,
     before TEXT COLLATE "C" NOT NULL DEFAULT '',
     after TEXT COLLATE "C" NOT NULL DEFAULT '',
-    reason TEXT COLLATE "C" NOT NULL DEFAULT '',
+    reason TEXT COLLATE "C" NOT NULL DEFAULT ''
+);
+
+-- The hash chain over the audit log, extended in the background: each hash covers one entry and the hash before it.
+CREATE TABLE audit_seals (
+    position BIGINT NOT NULL PRIMARY KEY,
+    seq BIGINT NOT NULL,
     hash TEXT COLLATE "C" NOT NULL
 );
+
+CREATE UNIQUE INDEX audit_seals_seq ON audit_seals (seq);
 
 -- Pauses, append-only: what is paused, until when, what happens to what comes due, by whom and why.
 CREATE TABLE pauses (

@@ -279,9 +279,9 @@ CREATE TABLE incidents (
 CREATE UNIQUE INDEX incidents_open ON incidents (namespace, kind, subject) WHERE closed_at IS NULL;
 CREATE INDEX incidents_closed ON incidents (closed_at) WHERE closed_at IS NOT NULL;
 
--- Who changed what. Append-only; each entry's hash covers the hash of the entry before it.
+-- Who changed what. Append-only. Writers wait for no other writer, so numbers may be left out.
 CREATE TABLE audit (
-    seq INTEGER NOT NULL PRIMARY KEY,
+    seq INTEGER PRIMARY KEY,
     at INTEGER NOT NULL,
     namespace TEXT NOT NULL,
     actor TEXT NOT NULL,
@@ -290,9 +290,17 @@ CREATE TABLE audit (
     subject TEXT NOT NULL,
     before TEXT NOT NULL DEFAULT '',
     after TEXT NOT NULL DEFAULT '',
-    reason TEXT NOT NULL DEFAULT '',
-    hash TEXT NOT NULL
+    reason TEXT NOT NULL DEFAULT ''
 ) STRICT;
+
+-- The hash chain over the audit log, extended in the background: each hash covers one entry and the hash before it.
+CREATE TABLE audit_seals (
+    position INTEGER NOT NULL PRIMARY KEY,
+    seq INTEGER NOT NULL,
+    hash TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX audit_seals_seq ON audit_seals (seq);
 
 -- Pauses, append-only: what is paused, until when, what happens to what comes due, by whom and why.
 CREATE TABLE pauses (

@@ -14,16 +14,19 @@ from timewright.core.schedule.pauses import Pause, pause_need
 from timewright.errors import InvalidInput
 from timewright.ids import first_id
 from timewright.ports import (
+    AuditCheck,
     AuditEntry,
     Page,
     PruneRequest,
     StoredObject,
 )
 from timewright.stores.queries.alerts import CHANNEL
-from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit, stale_revision
+from timewright.stores.queries.base import LAST_KEY, MAX_PAGE_ROWS, SqlQueries, page_limit, stale_revision
 from timewright.stores.rows import Row, json_text, ready_bucket, storable_text, to_instant
 
 FIRST_AUDIT_HASH = "0" * 64
+# How many numbers behind the last sealed entry one that was committed later is looked for.
+MAX_LATE_ENTRIES = 10_000
 
 
 class SqlObjectQueries(SqlQueries):
@@ -98,21 +101,34 @@ class SqlObjectQueries(SqlQueries):
         self._executor.cache.channels, self._executor.has_uncommitted_revisions = None, True
 
     def add_audit(self, entries: Sequence[AuditEntry]) -> None:
-        """Append to the audit log; the hash of each entry covers the entry before it."""
-        if not entries:
-            return
-        # Writers serialize on one row of meta, which also records the last entry number.
+        """Append to the audit log.
+
+        SQLite has one writer, so the entries join the hash chain at once. On PostgreSQL writers would wait for
+        each other there, and `seal_audit` adds the entries later.
+        """
+        if entries:
+            self._execute_many("insert_audit", [_audit_row(entry) for entry in entries])
+            if not self._executor.is_remote:
+                self.seal_audit()
+
+    def seal_audit(self, *, limit: int = 10_000) -> int:
+        """Add entries to the hash chain of the audit log; returns how many."""
+        newest, seal = self._query("last_audit", {})[0][0] or 0, self._query("last_audit_seal", {})
+        if newest <= (seal[0][2] if seal else 0):
+            return 0
+        # Those who extend the chain wait for each other; whoever writes an entry does not.
         self._query("lock_meta", {"name": "audit"})
-        last = self._query("last_audit", {})
-        seq, entry_hash = (last[0][0], last[0][1]) if last else (0, FIRST_AUDIT_HASH)
+        seal = self._query("last_audit_seal", {})
+        position, entry_hash, last = seal[0] if seal else (0, FIRST_AUDIT_HASH, 0)
         rows = []
-        for entry in entries:
-            seq += 1
-            values = _audit_row(entry)
-            entry_hash = audit_hash(entry_hash, seq, values)
-            rows.append((seq, *values, entry_hash))
-        self._execute_many("insert_audit", rows)
-        self._query("put_meta", {"name": "audit", "value": str(seq)})
+        for values in self._query("unsealed_audit", {"after": last - MAX_LATE_ENTRIES, "limit": limit}):
+            position += 1
+            entry_hash = audit_hash(entry_hash, position, values)
+            rows.append((position, values[0], entry_hash))
+        if rows:
+            self._execute_many("insert_audit_seals", rows)
+            self._query("put_meta", {"name": "audit", "value": str(position)})
+        return len(rows)
 
     def find_audit(self, *, namespace: str | None = None, limit: int = 50, cursor: str = "") -> Page:
         """Return a page of the audit log, newest first."""
@@ -141,16 +157,18 @@ class SqlObjectQueries(SqlQueries):
         )
         return Page(entries, str(page[-1][0]) if len(rows) > len(page) else "")
 
-    def find_broken_audit_entry(self) -> int | None:
-        """Return the number of the first audit entry whose hash does not match, if any."""
-        rows = self._query("list_audit", {"before": 2**62, "namespace": "", "limit": 2**31})
-        entry_hash, expected = FIRST_AUDIT_HASH, 1
-        for row in reversed(rows):
-            entry_hash = audit_hash(entry_hash, expected, tuple(row[1:10]))
-            if row[0] != expected or row[10] != entry_hash:
-                return expected
-            expected += 1
-        return expected if expected <= int(self.get_meta("audit") or 0) else None
+    def check_audit(self) -> AuditCheck:
+        """Recompute the hash chain of the audit log."""
+        entry_hash, position, last = FIRST_AUDIT_HASH, 0, 0
+        ((entries,),), sealed = self._query("count_audit", {}), int(self.get_meta("audit") or 0)
+        while rows := self._query("sealed_audit", {"after": position, "limit": MAX_PAGE_ROWS}):
+            for row in rows:
+                position += 1
+                entry_hash = audit_hash(entry_hash, position, row[2:])
+                if row[0] != position or row[3] is None or row[1] != entry_hash:
+                    return AuditCheck(entries, sealed, row[2])
+                last = row[2]
+        return AuditCheck(entries, sealed, last + 1 if position < sealed else None)
 
     def lock(self, name: Literal["links", "budgets", "alerts_checked_at"]) -> None:
         """Lock all links, budgets or incidents against other writers until the transaction ends."""
@@ -244,9 +262,9 @@ class SqlObjectQueries(SqlQueries):
         return str(rows[0][0]) if rows else ""
 
 
-def audit_hash(previous: str, seq: int, values: Sequence[Any]) -> str:
-    """The hash of an audit entry, which covers the hash of the entry before it."""
-    return hashlib.sha256(json_text([previous, seq, *values]).encode()).hexdigest()
+def audit_hash(previous: str, position: int, values: Sequence[Any]) -> str:
+    """The hash of an audit entry (its number first), which covers the hash before it."""
+    return hashlib.sha256(json_text([previous, position, *values]).encode()).hexdigest()
 
 
 def _audit_row(entry: AuditEntry) -> tuple[Any, ...]:

@@ -678,15 +678,36 @@ ORDER BY namespace, name
 -- name: delete_object
 DELETE FROM objects WHERE kind = :kind AND namespace = :namespace AND name = :name RETURNING name
 
--- name: insert_audit(seq bigint, at bigint, namespace text, actor text, origin text, action text, subject text, before text, after text, reason text, hash text)
-INSERT INTO audit (seq, at, namespace, actor, origin, action, subject, before, after, reason, hash)
+-- name: insert_audit(at bigint, namespace text, actor text, origin text, action text, subject text, before text, after text, reason text)
+INSERT INTO audit (at, namespace, actor, origin, action, subject, before, after, reason)
 {values}
 
 -- name: last_audit
-SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1
+SELECT max(seq) FROM audit
+
+-- name: last_audit_seal
+SELECT position, hash, (SELECT max(seq) FROM audit_seals) FROM audit_seals ORDER BY position DESC LIMIT 1
+
+-- name: insert_audit_seals(position bigint, seq bigint, hash text)
+INSERT INTO audit_seals (position, seq, hash)
+{values}
+
+-- name: unsealed_audit
+-- An entry may be committed after entries with higher numbers, so the search begins before the last sealed one.
+SELECT a.seq, a.at, a.namespace, a.actor, a.origin, a.action, a.subject, a.before, a.after, a.reason FROM audit a
+WHERE a.seq > :after AND NOT EXISTS (SELECT 1 FROM audit_seals s WHERE s.seq = a.seq) ORDER BY a.seq LIMIT :limit
+
+-- name: sealed_audit
+SELECT s.position, s.hash, s.seq, a.at, a.namespace, a.actor, a.origin, a.action, a.subject, a.before, a.after,
+    a.reason
+FROM audit_seals s LEFT JOIN audit a ON a.seq = s.seq
+WHERE s.position > :after ORDER BY s.position LIMIT :limit
+
+-- name: count_audit
+SELECT count(*) FROM audit
 
 -- name: list_audit
-SELECT seq, at, namespace, actor, origin, action, subject, before, after, reason, hash FROM audit
+SELECT seq, at, namespace, actor, origin, action, subject, before, after, reason FROM audit
 WHERE seq < :before AND (:namespace = '' OR namespace = :namespace) ORDER BY seq DESC LIMIT :limit
 
 -- name: insert_pauses(id text, scope text, namespace text, name text, due text, actor text, origin text, reason text, at bigint, until bigint)
