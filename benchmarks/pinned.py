@@ -1,11 +1,13 @@
 """What does a foreign session with an old snapshot cost, as pg_dump or a report keeps one open?
 
-    python -m benchmarks pinned [--starts 100] [--manual 50] [--schedules 200] [--seconds 60] [--only starts,manual]
+    python -m benchmarks pinned [--starts 100] [--manual 50] [--schedules 200] [--seconds 60]
+                                [--only starts,manual]
 
-One engine process on PostgreSQL starts scheduled no-op runs, and another process makes manual runs through the
-public API at a fixed rate. First nobody else reads the database; then a session holds a repeatable-read snapshot
-open, so that the server can remove no dead row. For each phase: the rate, the delay from the planned instant to the
-start, dead rows, and the blocks that the server read per run, which do not depend on how busy the machine is.
+One engine process on PostgreSQL starts scheduled no-op runs, or another process makes manual runs through
+the public API at a fixed rate. First nobody else reads the database; then a session holds a repeatable-read
+snapshot open, so that the server can remove no dead row. For each phase: the rate, the delay from the planned
+instant to the start, dead rows, and the blocks that the server read per run, which do not depend on how busy
+the machine is.
 """
 
 from __future__ import annotations
@@ -72,8 +74,10 @@ def _measure(goals: Goals, stores: TemporaryStores, part: str, options: argparse
     rate = options.starts if part == "starts" else options.manual
     heading(
         f"{rate} {'scheduled starts' if part == 'starts' else 'manual runs'} a second, PostgreSQL",
-        f"fsync and synchronous_commit on, same machine; {options.seconds} s without, then with a pinned snapshot",
-        f"{options.schedules} schedules" if part == "starts" else f"{MANUAL_SCHEDULES} schedules, overlap: allow",
+        f"fsync and synchronous_commit on; {options.seconds} s each, without and with the snapshot",
+        f"{options.schedules} schedules"
+        if part == "starts"
+        else f"{MANUAL_SCHEDULES} schedules, overlap: allow",
     )
     with stores.new_store("postgres") as url, psycopg.connect(url, autocommit=True) as session:
         _create_schedules(url, part, options)
@@ -95,7 +99,7 @@ def _measure(goals: Goals, stores: TemporaryStores, part: str, options: argparse
         dead = ", ".join(f"{table} {many:,}" for table, many in found.dead.items() if many)
         entries = ", ".join(f"{index} {many:,.1f}" for index, many in found.entries_per_run.items())
         print(
-            f"  {name:<7}{found.rate:7.1f} runs/s; start delay p50 {found.p50:.1f} ms, p99 {found.p99:.1f} ms;"
+            f"  {name:<7}{found.rate:7.1f} runs/s; start delay p50 {found.p50:.1f}, p99 {found.p99:.1f} ms;"
             f" {found.blocks_per_run:,.0f} blocks per run\n"
             f"         dead rows: {dead or 'none'}\n         index entries read per run: {entries}",
             flush=True,
@@ -165,7 +169,9 @@ def _create_schedules(url: str, part: str, options: argparse.Namespace) -> None:
         every = timedelta(seconds=options.schedules / options.starts)
         first = now + timedelta(seconds=2)
         made = [
-            schedule(f"grid-{n}", Every(every, first + n * every / options.schedules), Call(name="noop"), now=now)
+            schedule(
+                f"grid-{n}", Every(every, first + n * every / options.schedules), Call(name="noop"), now=now
+            )
             for n in range(options.schedules)
         ]
     create(store, made, by=ACTOR, now=now)
@@ -196,12 +202,16 @@ def _client(store_url: str, rate: float) -> None:
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks pinned", description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks pinned", description=__doc__.split("\n", 1)[0]
+    )
     parser.add_argument("--starts", type=int, default=100, help="scheduled starts a second")
     parser.add_argument("--schedules", type=int, default=200, help="how many schedules make them")
     parser.add_argument("--manual", type=int, default=50, help="manual runs a second")
     parser.add_argument("--seconds", type=float, default=60, help="length of each phase")
-    parser.add_argument("--only", type=lambda text: text.split(","), default=list(PARTS), help=",".join(PARTS))
+    parser.add_argument(
+        "--only", type=lambda text: text.split(","), default=list(PARTS), help=",".join(PARTS)
+    )
     return parser.parse_args(arguments)
 
 

@@ -21,10 +21,13 @@ from typing import Any, Self
 from timewright.core.facts import Fact, RunFailed, RunParked, RunSucceeded, RunWillRetry
 from timewright.core.policies.policies import Overlap
 from timewright.core.recurrence.triggers import AnyTrigger, Every
+from timewright.core.run.admission import Fire
 from timewright.core.run.run import RunState
+from timewright.core.schedule.decision import Source
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import AnyTarget, Call
 from timewright.ids import TimedIds
+from timewright.ledger.manual_runs import build_manual_run
 from timewright.ledger.replan import Actor, create, pause
 from timewright.ports import RunFilter, Store
 from timewright.settings import Settings
@@ -258,13 +261,14 @@ def create_paused_schedule(store: Store, name: str, *, target: AnyTarget | None 
 
 
 def enqueue_backfill(store: Store, lane: Schedule, count: int) -> None:
-    """Backfill ready runs of a paused schedule, in as few calls as possible."""
+    """Add ready runs of a paused schedule, in transactions of at most 10,000."""
+    now = store.now()
+    record = store.read(lambda tx: tx.get_schedules([lane.id]))[lane.id]
+    fire = Fire(planned_at=now, fire_at=now, source=Source.MANUAL)
     while count:
-        part = min(count, MAX_BACKFILL_RUNS)
-        # The schedule was created on a point of its grid, so both ends are occurrences.
-        until = lane.created_at - (count - part) * SECOND
-        since = until - (part - 1) * SECOND
-        backfill(store, lane.id, since=since, until=until, ids=IDS, by=ACTOR, now=store.now())
+        part = min(count, 10_000)
+        runs = [build_manual_run(record, fire, ids=IDS, by=ACTOR, now=now, previous="") for _ in range(part)]
+        store.write(lambda tx, runs=runs: tx.add_unique_runs(runs))
         count -= part
 
 

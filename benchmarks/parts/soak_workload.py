@@ -31,7 +31,7 @@ from timewright.core.schedule.hints import IntervalHint, OneShotHint, PauseHint
 from timewright.core.schedule.schedule import Schedule, ScheduleState, named_limit_key, queue_limit_key
 from timewright.core.target import AnyTarget, Call, Http, Note, Shell
 from timewright.errors import StoreError, TimewrightError
-from timewright.ledger.backfill import backfill
+from timewright.ledger.backfills.start import BackfillTerms, start_backfill
 from timewright.ledger.lease import lease_ready
 from timewright.ledger.manual_runs import enqueue, move_next, run_now, skip_next
 from timewright.ledger.queues.policies import set_limit, set_queue_policy
@@ -267,9 +267,8 @@ class SoakWorkload:
     def _backfill(self) -> None:
         kept = self.random.choice([k for k in self.tracked.values() if k.family == "grid"])
         now = self.store.now()
-        backfill(
-            self.store, kept.id, since=now - 20 * SECOND, until=now - 15 * SECOND, ids=IDS, by=ACTOR, now=now
-        )
+        terms = BackfillTerms(since=now - 20 * SECOND, until=now - 15 * SECOND)
+        start_backfill(self.store, kept.id, terms, ids=IDS, by=ACTOR, now=now)
 
     def _cancel(self) -> None:
         state = self.random.choice([RunState.LEASED, RunState.READY, RunState.HELD])

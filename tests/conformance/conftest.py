@@ -26,8 +26,9 @@ TABLES: tuple[str, ...] = (
     "schedules",
     "revisions",
     "workflow_steps",
+    "audit_seals",
 )
-TABLES += ("limits", "limit_holds", "objects", "audit", "audit_seals", "meta", "budget_accounts", "budget_charges")
+TABLES += ("limits", "limit_holds", "objects", "audit", "meta", "budget_accounts", "budget_charges")
 TABLES += ("schedule_links", "follow_ups", "dependency_waits", "pauses", "ready_buckets", "incidents")
 
 

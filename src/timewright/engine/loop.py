@@ -327,6 +327,8 @@ class Loop:
             if lease_end is not None:
                 until_expiry = sleep_until(lease_end, now=now, max_sleep=self.max_sleep)
                 sleep = min(sleep, max(until_expiry, CHECK_INTERVAL))
+        if work.complete_in_s:
+            sleep = min(sleep, timedelta(seconds=work.complete_in_s))
         if self._store_clock.is_frozen:
             sleep = max(sleep, timedelta(seconds=RECHECK_DELAY_S))
         self._sleeps_until = now + sleep
@@ -336,7 +338,8 @@ class Loop:
         """When the next lease may expire; queried if the last query left it out."""
         if work.includes_lease_end:
             return work.lease_expires_at
-        return self.store.read(lambda tx: tx.read_pending_work(with_lease_end=True).lease_expires_at)
+        now = self._store_clock.last_now
+        return self.store.read(lambda tx: tx.read_pending_work(with_lease_end=True, now=now).lease_expires_at)
 
     def _preview(self, wake_at: datetime | None, *, now: datetime) -> None:
         """Use the sleep to read the schedules that are due after it, and to build their targets, once."""

@@ -84,5 +84,6 @@ class PendingWorkReader:
                 with_lease_end=with_lease_end,
                 with_held=with_held,
                 offer=offer,
+                now=now,
             )
         )

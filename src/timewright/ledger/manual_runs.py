@@ -21,7 +21,12 @@ from timewright.core.run.run import Reason, Run, RunState
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.due import displaced_by_decision
 from timewright.core.schedule.governor import baseline_source, plan_next, restart_interval
-from timewright.core.schedule.schedule import ScheduleProgress, ScheduleState, apply_decision
+from timewright.core.schedule.schedule import (
+    ScheduleProgress,
+    ScheduleState,
+    apply_decision,
+    only_advances,
+)
 from timewright.errors import Conflict, InvalidInput, NotAllowed, OutcomeUnknown
 from timewright.ledger.dependencies.follow_ups import use_first_follow_up
 from timewright.ledger.fact_builders import new_run_facts, schedule_moved_fact, schedule_stopped_fact
@@ -234,7 +239,8 @@ def add_schedule_runs(
             rule="one row for each occurrence",
             fix="read the schedule and try again",
         )
-    tx.save_progress([ProgressUpdate(record.schedule.id, progress, runs[-1].id)])
+    advances = only_advances(record.progress, progress)
+    tx.save_progress([ProgressUpdate(record.schedule.id, progress, runs[-1].id, advances)])
 
 
 def _skip_occurrence(

@@ -5,6 +5,25 @@ from __future__ import annotations
 from msgspec import Struct
 
 
+class OpenSnapshot(Struct, frozen=True):
+    """A session that keeps a snapshot open, so that the server removes no row deleted since."""
+
+    session: str
+    """Who it is, for a person: its process id, user, program and address."""
+    seconds: float
+    end_with: str
+    """The statement that ends it."""
+
+
+class TableStatus(Struct, frozen=True):
+    """How many rows of a table are live and dead, and whether the planner has statistics of it."""
+
+    name: str
+    live: int
+    dead: int
+    has_statistics: bool
+
+
 class StoreStatus(Struct, frozen=True, kw_only=True):
     """The status of a store, read without changing it."""
 
@@ -26,6 +45,9 @@ class StoreStatus(Struct, frozen=True, kw_only=True):
     """Seconds until a NOTIFY arrived; None if it did not."""
     pooled: bool = False
     """Whether a connection pooler changes the session between transactions."""
+    snapshots: tuple[OpenSnapshot, ...] = ()
+    """Snapshots that other sessions keep open, longest first."""
+    tables: tuple[TableStatus, ...] = ()
 
 
 class PrivateFile(Struct, frozen=True, kw_only=True):

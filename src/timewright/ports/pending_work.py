@@ -31,6 +31,8 @@ class PendingWork(Struct, frozen=True, kw_only=True):
     """The earliest end of a lease, if read."""
     has_releasable_runs: bool = False
     """Whether a held run can be released, if read."""
+    complete_in_s: float = 0.0
+    """If not 0, only work of recent instants was looked for, and in this time all can be looked for again."""
     has_wakeable_schedules: bool = False
     """Whether due schedules were set aside that the holder can run, if read."""
 

@@ -167,7 +167,7 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
 
 
 class AuditCheck(Struct, frozen=True):
-    """The audit log: its entries, how many of them are in the hash chain, and the first that does not match."""
+    """The entries of the audit log, how many are in its hash chain, and the first that does not match."""
 
     entries: int
     sealed: int

@@ -34,6 +34,19 @@ class BucketList(Struct, frozen=True):
     served: tuple[str, ...] = ()
 
 
+class ProbeMemory(Struct, frozen=True):
+    """Where the next probe for pending work may begin, and until when that is allowed.
+
+    Handled rows leave dead index entries, which PostgreSQL keeps while any session may still see them. A
+    probe that passes all of them takes ever longer; then most probes begin at recent instants.
+    """
+
+    since: int = 0
+    until: float = 0.0
+    lease_end: int | None = None
+    lease_end_until: float = 0.0
+
+
 class RowCache:
     """Decoded schedules by id and revision, shared by all transactions of a store.
 
@@ -53,6 +66,7 @@ class RowCache:
         self.budgets: tuple[int, BudgetCatalog] | None = None
         self.no_budgets_since = -CACHE_TTL_S
         self.buckets = BucketList()
+        self.probe = ProbeMemory()
         # Buckets that are committed: the listed ones, and others that a writer has found.
         self.known_buckets: set[str] = set()
         # The channels, and when they were read.

@@ -13,13 +13,33 @@ from typing import Any
 import apsw
 
 from timewright.core.moments import EPOCH
-from timewright.ports.host_info import StoreStatus
+from timewright.ports.host_info import OpenSnapshot, StoreStatus, TableStatus
 from timewright.stores.listeners import is_pooled
 from timewright.stores.migrate import load_migrations
 from timewright.stores.sqlite.file_safety import file_system, library_version, translate_errors
 from timewright.stores.store_info import read_file_info, read_server_info
 
 MAX_NOTIFY_WAIT_S = 1.0
+# Whatever keeps the server from removing dead rows of this database.
+_SNAPSHOTS = """
+    SELECT 'session ' || pid || ' (' || concat_ws(', ', 'user ' || usename, nullif(application_name, ''),
+            coalesce(host(client_addr), 'this host'), state) || ')',
+        extract(epoch FROM clock_timestamp() - coalesce(xact_start, backend_start)),
+        'SELECT pg_terminate_backend(' || pid || ')'
+    FROM pg_stat_activity
+    WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+        AND (datname = current_database() OR datname IS NULL)
+        AND backend_type IN ('client backend', 'walsender')
+    UNION ALL
+    SELECT 'prepared transaction ' || gid, extract(epoch FROM clock_timestamp() - prepared),
+        'ROLLBACK PREPARED ' || quote_literal(gid)
+    FROM pg_prepared_xacts WHERE database = current_database()
+    ORDER BY 2 DESC LIMIT 5
+"""
+_TABLES = """
+    SELECT relname, n_live_tup, n_dead_tup, coalesce(last_analyze, last_autoanalyze) IS NOT NULL
+    FROM pg_stat_user_tables WHERE schemaname = current_schema() ORDER BY relname
+"""
 _DURABLE = ("fsync", "full_page_writes", "synchronous_commit")
 
 
@@ -84,6 +104,8 @@ def read_server_status(url: str, *, now: datetime) -> StoreStatus:
         pooled = len(sessions) > 1 or is_pooled(connection)
         # Behind a pooler engines do not LISTEN either: the session would belong to another client.
         notified_after = None if pooled else _notify_delay(connection)
+        snapshots = [OpenSnapshot(row[0], float(row[1]), row[2]) for row in connection.execute(_SNAPSHOTS)]
+        tables = [TableStatus(*row) for row in connection.execute(_TABLES)]
     return StoreStatus(
         engine=info.engine,
         location=location,
@@ -96,6 +118,8 @@ def read_server_status(url: str, *, now: datetime) -> StoreStatus:
         clock_offset=server_time - (now - EPOCH).total_seconds(),
         notified_after=notified_after,
         pooled=pooled,
+        snapshots=tuple(snapshots),
+        tables=tuple(tables),
     )
 
 

@@ -254,7 +254,9 @@ def test_an_entry_that_is_committed_after_a_later_one_joins_the_chain(database: 
     database.sql(f"DELETE FROM audit WHERE {number(2)}")
     assert seal(store) == 2
     # With an earlier number, as in a transaction that took it early and commits late.
-    database.sql("INSERT INTO audit OVERRIDING SYSTEM VALUE VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", list(late))
+    database.sql(
+        "INSERT INTO audit OVERRIDING SYSTEM VALUE VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", list(late)
+    )
     log(store, entry("next"))
     assert [seal(store), broken(store)] == [2, None]
     check = store.read(lambda tx: tx.check_audit())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from msgspec.structs import replace
 
@@ -25,7 +26,7 @@ from tests.conformance.support.builders import (
 from tests.conformance.support.builders import ended as ended_run
 from tests.conformance.support.concurrency import held_open, meanwhile
 from tests.conformance.support.databases import Database
-from timewright.core.moments import HOUR, MINUTE
+from timewright.core.moments import HOUR, MINUTE, to_micros
 from timewright.core.run.run import RunState
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.ports import ProgressUpdate, Store
@@ -311,3 +312,81 @@ def _part_at(store: Store, shard: tuple[int, int]) -> list[Any]:
 
 def _id_of(store: Store, name: str) -> str | None:
     return store.read(lambda tx: tx.find_schedule_id("default", name))
+
+
+def probe(store: Store, now: datetime, *, with_lease_end: bool = False) -> PendingWork:
+    found: PendingWork = store.read(lambda tx: tx.read_pending_work(now=now, with_lease_end=with_lease_end))
+    return found
+
+
+@pytest.fixture
+def slow_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every complete probe counts as slow, and the next one is due in a long time."""
+    monkeypatch.setattr("timewright.stores.queries.pending_work.SLOW_PROBE_S", 0.0)
+    monkeypatch.setattr("timewright.stores.queries.pending_work.PROBE_PAUSE_FACTOR", 1e6)
+
+
+@pytest.mark.usefixtures("slow_probes")
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_after_a_slow_probe_the_next_ones_begin_at_recent_instants_and_say_so(database: Database) -> None:
+    store, other = database.open(), database.open()
+    put(store, waking("first", NOON + MINUTE))
+    first = probe(store, NOON)
+    assert (first.wake_at, first.complete_in_s) == (NOON + MINUTE, 0.0)
+    put(other, waking("old", NOON - HOUR), waking("new", NOON + TICK))
+    found = probe(store, NOON)
+    assert found.wake_at == NOON + TICK
+    assert found.complete_in_s > 0
+    assert store.read(lambda tx: tx.read_pending_work()).wake_at == NOON - HOUR
+    # What this process writes itself is seen at once.
+    put(store, waking("older", NOON - 2 * HOUR))
+    assert probe(store, NOON).wake_at == NOON - 2 * HOUR
+
+
+@pytest.mark.usefixtures("slow_probes")
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_clock_that_was_set_back_is_followed_by_a_complete_probe(store: Store) -> None:
+    put(store, waking("first", NOON))
+    probe(store, NOON + HOUR)
+    probe(store, NOON + 2 * HOUR)
+    assert probe(store, NOON - HOUR).complete_in_s == 0.0
+
+
+@pytest.mark.usefixtures("slow_probes")
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_the_end_of_leases_is_not_searched_again_before_it_has_come(database: Database) -> None:
+    store, other = database.open(), database.open()
+    put(store, waking("first", NOON + HOUR))
+    run = make_run()
+    add(store, run)
+    (run,) = leased(store, run, length=MINUTE)
+    assert probe(store, NOON, with_lease_end=True).lease_expires_at == NOON + MINUTE
+    settle(other, ended_run(run))
+    assert probe(store, NOON, with_lease_end=True).lease_expires_at == NOON + MINUTE
+    assert probe(store, NOON + MINUTE, with_lease_end=True).lease_expires_at is None
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_pinned_snapshot_does_not_slow_down_probes_of_recent_instants(database: Database) -> None:
+    store = database.open()
+    schedule = make_schedule("busy")
+    put(store, schedule_write(schedule, make_progress(next_at=NOON, wake_at=NOON)))
+
+    def blocks(since: datetime) -> int:
+        sql = (
+            f"SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL AND wake_at >= {to_micros(since)}"
+        )
+        with psycopg.connect(database.place) as session:
+            session.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")
+            row = session.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}".encode()).fetchone()
+        assert row is not None
+        return int(row[0][0]["Plan"]["Shared Hit Blocks"])
+
+    with psycopg.connect(database.place) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT count(*) FROM schedules")
+        for n in range(300):
+            at = NOON + n * MINUTE
+            moved = ProgressUpdate(schedule.id, make_progress(next_at=at, wake_at=at))
+            store.write(lambda tx, moved=moved: tx.save_progress([moved]))
+        assert 5 * blocks(NOON + 298 * MINUTE) < blocks(NOON)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from msgspec.structs import replace
 
@@ -22,7 +23,7 @@ from timewright.operations.health.doctor_checks import (
     host_findings,
     zone_data_finding,
 )
-from timewright.ports.host_info import HostInfo, PrivateFile, StoreStatus
+from timewright.ports.host_info import HostInfo, OpenSnapshot, PrivateFile, StoreStatus, TableStatus
 from timewright.settings import Settings
 from timewright.stores.migrate import Migration, load_migrations
 from timewright.telemetry.host_info import EXTRA_MODULES
@@ -90,6 +91,10 @@ def test_a_healthy_host_has_only_ok_findings() -> None:
         ({"clock_offset": 3600.0}, "clock", "fail", "1h ahead of"),
         ({"pooled": True}, "pooler", "warn", "pooler"),
         ({"settings": {"fsync": "on"}, "required_settings": {}}, "notify", "warn", "does not arrive"),
+        ({"snapshots": (OpenSnapshot("session 7 (user a)", 720, "end"),)}, "snapshot", "warn", "for 12m"),
+        ({"tables": (TableStatus("runs", 10, 20_000, True),)}, "bloat", "warn", "20,000 dead rows"),
+        ({"tables": (TableStatus("runs", 5_000, 0, False),)}, "statistics", "warn", "no statistics"),
+        ({"settings": {"synchronous_commit": "off"}}, "synchronous_commit", "warn", "may lose commits"),
     ],
 )
 def test_store_problems_are_found_with_their_fix(
@@ -262,6 +267,24 @@ def test_the_doctor_inspects_a_postgresql_store(postgres_url: str, postgres_temp
     answer = found(around)
     assert answer["notify"].sentence.startswith("NOTIFY arrives within")
     assert abs(around.store_status.clock_offset or 0) < 5
+
+
+def test_the_doctor_names_a_session_that_keeps_a_snapshot_open(
+    postgres_url: str, postgres_template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("timewright.operations.health.doctor_checks.MAX_SNAPSHOT_AGE_S", 0.0)
+    with (
+        fresh_database(postgres_url, template=postgres_template) as place,
+        psycopg.connect(place, application_name="nightly-report") as reader,
+    ):
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT count(*) FROM runs")
+        finding = found(host_inspector(place, Settings())())["snapshot"]
+        assert f"session {reader.info.backend_pid} (user postgres, nightly-report" in finding.sentence
+        assert "idle in transaction" in finding.sentence
+        assert finding.remedy == f"let it end, or SELECT pg_terminate_backend({reader.info.backend_pid})"
+        reader.rollback()
+        assert "snapshot" not in found(host_inspector(place, Settings())())
 
 
 def test_a_pooler_is_detected_and_notify_is_not_used_through_it(

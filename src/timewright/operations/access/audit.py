@@ -33,9 +33,9 @@ class VerifyAudit(OperationRequest, frozen=True, kw_only=True):
 class AuditVerification(Struct, frozen=True, kw_only=True):
     """Whether every hash follows from the entry and the hash before; if not, the number of the first entry.
 
-    `lines` are all entries. `unsealed` ones are not in the hash chain yet: on PostgreSQL an instance adds them
-    every 15 seconds, and until then a change of them is not found. `entry` is the broken entry as it is now, if it
-    still exists and belongs to this namespace.
+    `lines` are all entries. `unsealed` ones are not in the hash chain yet: on PostgreSQL an instance adds
+    them every 15 seconds, and until then a change of them is not found. `entry` is the broken entry as it is
+    now, if it still exists and belongs to this namespace.
     """
 
     intact: bool

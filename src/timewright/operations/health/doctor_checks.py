@@ -18,6 +18,11 @@ LARGE_WAL_BYTES = 256 * 1024**2
 WARN_CLOCK_OFFSET_S = 1.0
 FAIL_CLOCK_OFFSET_S = 30.0
 MAX_BACKUP_AGE = 7 * DAY
+# A backup or a report may take minutes; while a snapshot is open, the server removes no dead row.
+MAX_SNAPSHOT_AGE_S = 300.0
+# Fewer dead rows, or fewer live ones without statistics, cost nothing.
+MIN_DEAD_ROWS = 10_000
+MIN_ROWS_WITH_STATISTICS = 1_000
 LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 _OTHERS_MASK = 0o077
 _WRITE_MASK = 0o022
@@ -87,6 +92,7 @@ def _store(condition: StoreStatus) -> Iterator[Finding]:
             parts.append(f"{format_bytes(condition.free_bytes)} free")
         yield Finding(kind="store", severity="ok", sentence=", ".join(part for part in parts if part))
     yield from _free_space(condition)
+    yield from _server(condition)
     if "fsync" in condition.settings and not condition.pooled:
         yield _notify(condition.notified_after)
     if condition.pooled:
@@ -95,6 +101,41 @@ def _store(condition: StoreStatus) -> Iterator[Finding]:
             severity="warn",
             sentence="the connection goes through a pooler: NOTIFY does not work, so engines poll",
             remedy="connect directly to the server; through it, changes are noticed within two seconds",
+        )
+
+
+def _server(condition: StoreStatus) -> Iterator[Finding]:
+    """Check what slows a PostgreSQL server down, or makes writes of others less durable than ours."""
+    for snapshot in condition.snapshots:
+        if snapshot.seconds >= MAX_SNAPSHOT_AGE_S:
+            age = format_duration(timedelta(seconds=round(snapshot.seconds)))
+            yield Finding(
+                kind="snapshot",
+                severity="warn",
+                sentence=f"{snapshot.session} has a transaction open for {age}: no dead row can be removed",
+                remedy=f"let it end, or {snapshot.end_with}",
+            )
+    for table in condition.tables:
+        if table.dead >= MIN_DEAD_ROWS and table.dead > table.live:
+            yield Finding(
+                kind="bloat",
+                severity="warn",
+                sentence=f"table {table.name} has {table.dead:,} dead rows beside {table.live:,} live ones",
+                remedy=f"end old transactions, then VACUUM {table.name}; is autovacuum on?",
+            )
+        if not table.has_statistics and table.live >= MIN_ROWS_WITH_STATISTICS:
+            yield Finding(
+                kind="statistics",
+                severity="warn",
+                sentence=f"table {table.name} has {table.live:,} rows and no statistics: plans may be slow",
+                remedy=f"ANALYZE {table.name}; is autovacuum on?",
+            )
+    if condition.settings.get("synchronous_commit") == "off":
+        yield Finding(
+            kind="synchronous_commit",
+            severity="warn",
+            sentence="synchronous_commit is off: Timewright turns it on for itself, others may lose commits",
+            remedy="set synchronous_commit = on in postgresql.conf",
         )
 
 

@@ -1,5 +1,7 @@
 -- The whole schema. Until 0.1 is tagged a schema change edits this file, and a store made from an earlier
 -- form of it is refused. All instants are microseconds since 1970 in UTC.
+-- Small tables whose rows are rewritten often are vacuumed after some hundred changes, large ones after a hundredth
+-- of their rows; by the server's default they would wait for a fifth.
 
 -- One narrow row per schedule: its progress, which changes often. Its definition is in `revisions`.
 CREATE TABLE schedules (
@@ -27,7 +29,7 @@ CREATE TABLE schedules (
     shard BIGINT NOT NULL DEFAULT 0,
     waits_for TEXT COLLATE "C" NOT NULL DEFAULT '',
     watched BIGINT NOT NULL DEFAULT 0
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02);
 
 CREATE UNIQUE INDEX schedules_name ON schedules (namespace, name);
 CREATE INDEX schedules_wake ON schedules (wake_at, id) WHERE wake_at IS NOT NULL;
@@ -89,7 +91,7 @@ CREATE TABLE runs (
     parent TEXT COLLATE "C" NOT NULL DEFAULT '',
     previous TEXT COLLATE "C" NOT NULL DEFAULT '',
     extra TEXT COLLATE "C" NOT NULL DEFAULT ''
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02);
 
 -- Admits each occurrence exactly once. It begins with the planned instant, so inserts go to its end. A run whose
 -- dedupe scope is its own id is unique by that id and needs no entry here.
@@ -138,7 +140,7 @@ CREATE TABLE attempts (
     result TEXT COLLATE "C" NOT NULL DEFAULT '',
     cost TEXT COLLATE "C" NOT NULL DEFAULT '',
     PRIMARY KEY (run_id, fence)
-);
+) WITH (autovacuum_vacuum_insert_scale_factor = 0.02, autovacuum_vacuum_scale_factor = 0.01);
 
 -- What an external executor calls the run that it started for an attempt.
 CREATE TABLE external_ids (
@@ -159,20 +161,20 @@ CREATE TABLE attempt_output (
     tail_offset BIGINT NOT NULL,
     body TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (run_id, fence)
-);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
 -- Concurrency limits: how many leases each admits at a time, and the leases that count against it.
 CREATE TABLE limits (
     limit_key TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     capacity BIGINT NOT NULL
-);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
 CREATE TABLE limit_holds (
     limit_key TEXT COLLATE "C" NOT NULL,
     run_id TEXT COLLATE "C" NOT NULL,
     fence BIGINT NOT NULL,
     PRIMARY KEY (limit_key, run_id)
-);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
 CREATE INDEX limit_holds_run ON limit_holds (run_id);
 
@@ -183,7 +185,7 @@ CREATE TABLE budget_accounts (
     used BIGINT NOT NULL DEFAULT 0,
     held BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (budget, period)
-);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
 -- What each lease took from each budget; while `open` is 1 the actual use is not known yet.
 CREATE TABLE budget_charges (
@@ -214,7 +216,7 @@ CREATE TABLE workflow_steps (
     state TEXT COLLATE "C" NOT NULL DEFAULT '',
     run_id TEXT COLLATE "C" NOT NULL DEFAULT '',
     PRIMARY KEY (parent, step)
-);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
 -- Which schedule follows or needs which other, and when that other last ended so. `kind` is after or needs.
 CREATE TABLE schedule_links (
@@ -226,7 +228,7 @@ CREATE TABLE schedule_links (
     met_at BIGINT,
     met_by TEXT COLLATE "C" NOT NULL DEFAULT '',
     PRIMARY KEY (upstream, downstream, kind, outcome)
-);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
 CREATE INDEX schedule_links_downstream ON schedule_links (downstream);
 
@@ -263,7 +265,7 @@ CREATE TABLE objects (
     body TEXT COLLATE "C" NOT NULL,
     at BIGINT NOT NULL,
     PRIMARY KEY (kind, namespace, name)
-);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
 -- Findings that are kept: opened once, told, closed once. At most one per key is open.
 CREATE TABLE incidents (
@@ -324,4 +326,4 @@ CREATE INDEX pauses_by_end ON pauses (ended_at);
 CREATE TABLE meta (
     name TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     value TEXT COLLATE "C" NOT NULL
-);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);

@@ -103,8 +103,8 @@ class SqlObjectQueries(SqlQueries):
     def add_audit(self, entries: Sequence[AuditEntry]) -> None:
         """Append to the audit log.
 
-        SQLite has one writer, so the entries join the hash chain at once. On PostgreSQL writers would wait for
-        each other there, and `seal_audit` adds the entries later.
+        SQLite has one writer, so the entries join the hash chain at once. On PostgreSQL writers would wait
+        for each other there, and `seal_audit` adds the entries later.
         """
         if entries:
             self._execute_many("insert_audit", [_audit_row(entry) for entry in entries])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from time import monotonic
 from typing import Any
 
-from timewright.core.moments import ZERO
+from msgspec.structs import replace
+
+from timewright.core.moments import ZERO, to_micros
 from timewright.core.run.needs import LeaseOffer
 from timewright.ports.pending_work import PendingWork
 from timewright.stores.queries.leases import SqlLeaseQueries
@@ -16,6 +19,11 @@ from timewright.stores.rows import Row, to_instant
 
 # The column of `pending_work` that says whether a run is ready.
 _READY = 2
+_LEASE_END = 4
+# A complete probe that took at least this long is repeated only after this many times as long.
+SLOW_PROBE_S, PROBE_PAUSE_FACTOR = 0.001, 50
+# Instants are written at most this long before their commit.
+RECENT_MICROS = 1_000_000
 
 # What the statement returns for a pause without an end.
 FOREVER = 9_000_000_000_000_000_000
@@ -33,12 +41,15 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
         with_lease_end: bool = False,
         with_held: bool = False,
         offer: LeaseOffer | None = None,
+        now: datetime | None = None,
     ) -> PendingWork:
-        """Return the pending work of a holder that serves a shard and can run what it offers. Read-only."""
+        """Return the pending work of a holder that serves a shard and can run what it offers. Read-only.
+
+        With `now`, older instants may be left out for a while if looking for them is slow (`complete_in_s`).
+        """
         parameters = {"holder": holder, "with_lease_end": int(with_lease_end), "with_held": int(with_held)}
-        schedule_due, run_due, ready, cancelled, lease_end, held, paused_until, waiting = self._probe(
-            parameters, offer
-        )
+        row, complete_in_s = self._probe_recent(parameters, offer, now=now)
+        schedule_due, run_due, ready, cancelled, lease_end, held, paused_until, waiting = row
         first_wake = schedule_due
         if paused_until is not None:
             schedule_due, run_due = _after_pause(paused_until, schedule_due, run_due, ready)
@@ -52,12 +63,37 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
             if cancelled is not None
             else (),
             includes_lease_end=with_lease_end,
+            complete_in_s=complete_in_s,
             lease_expires_at=to_instant(lease_end),
             has_releasable_runs=held is not None and bool(self.releasable_runs(limit=1)),
             has_wakeable_schedules=waiting is not None
             and offer is not None
             and bool(self._waiting_buckets_of(offer)),
         )
+
+    def _probe_recent(
+        self, parameters: dict[str, Any], offer: LeaseOffer | None, *, now: datetime | None
+    ) -> tuple[Row, float]:
+        """The row of `pending_work`; if the probe was partial, also the seconds until a complete one."""
+        if now is None or not self._executor.is_remote:
+            return self._probe({**parameters, "since": 0}, offer), 0.0
+        began, micros, memory = monotonic(), to_micros(now), self._executor.cache.probe
+        is_partial = began < memory.until and memory.since <= micros
+        knows_end = began < memory.lease_end_until and (memory.lease_end or micros + 1) > micros
+        reads_end = bool(parameters["with_lease_end"]) and not knows_end
+        since = memory.since if is_partial else 0
+        row = self._probe({**parameters, "since": since, "with_lease_end": int(reads_end)}, offer)
+        took = monotonic() - began
+        until = began + took * PROBE_PAUSE_FACTOR if took >= SLOW_PROBE_S else 0.0
+        # Between `since` and the first instant found there is nothing; what others write lies after `now`.
+        earliest = min([micros, *(at for at in row[:_READY] if at is not None)])
+        memory = replace(memory, since=earliest - RECENT_MICROS, until=memory.until if is_partial else until)
+        if reads_end:
+            memory = replace(memory, lease_end=row[_LEASE_END], lease_end_until=until)
+        elif parameters["with_lease_end"]:
+            row = (*row[:_LEASE_END], memory.lease_end, *row[_LEASE_END + 1 :])
+        self._executor.cache.probe = memory
+        return row, max(memory.until - monotonic(), SLOW_PROBE_S) if is_partial else 0.0
 
     def _probe(self, parameters: dict[str, Any], offer: LeaseOffer | None) -> Row:
         """The row of `pending_work`; it is read again if a bucket was added that memory does not have."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from timewright.core.moments import from_micros, to_micros
 from timewright.core.run.admission import InFlightCounts
-from timewright.core.schedule.schedule import Schedule, ScheduleState
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.errors import Conflict, NotFound, UnreadableRow
 from timewright.ports import (
     Page,
@@ -19,7 +19,7 @@ from timewright.ports import (
     Unreadable,
 )
 from timewright.ports.schedules import ScheduleHead
-from timewright.stores.cache import RevisionKey
+from timewright.stores.cache import ProbeMemory, RevisionKey
 from timewright.stores.queries.base import LAST_KEY, MAX_PAGE_ROWS, SqlQueries, page_limit, stale_revision
 from timewright.stores.rows import Row
 from timewright.stores.schedule_rows import (
@@ -41,6 +41,7 @@ class SqlScheduleQueries(SqlQueries):
         """Write schedules with a new revision. Raises Conflict for a taken name or a stale revision."""
         new = [row for row in rows if row.replaces is None]
         self._executor.has_uncommitted_revisions = True
+        self._probe_from(row.progress for row in rows)
         self._check_names(rows)
         if new:
             self._execute_many("insert_schedules", [self._schedule_row(row) for row in new])
@@ -158,6 +159,7 @@ class SqlScheduleQueries(SqlQueries):
 
     def save_progress(self, rows: Sequence[ProgressUpdate]) -> None:
         """Write the progress of schedules."""
+        self._probe_from(row.progress for row in rows)
         steps = [
             advance_row(r.schedule_id, r.progress, r.last_run) for r in rows if r.only_advances and r.last_run
         ]
@@ -168,6 +170,15 @@ class SqlScheduleQueries(SqlQueries):
             self._execute_many(
                 "save_progress", [(r.schedule_id, *progress_row(r.progress), r.last_run) for r in moved]
             )
+
+    def _probe_from(self, written: Iterable[ScheduleProgress]) -> None:
+        """Let the next probe for pending work be complete if a schedule is due before its first instant."""
+        cache = self._executor.cache
+        if cache.probe.since and any(
+            progress.wake_at is not None and to_micros(progress.wake_at) < cache.probe.since
+            for progress in written
+        ):
+            cache.probe = ProbeMemory()
 
     def clear_failure_streaks(self, schedule_ids: Iterable[str]) -> None:
         """Reset the failure count of schedules; those without failures are not written."""

@@ -294,9 +294,10 @@ ORDER BY 5, 1
 
 -- name: pending_work
 -- What a tick reads before it writes. `min(lease_until)` scans all leases, so it is optional. Ready runs are looked
--- up from the end of the index, because on PostgreSQL its front is full of dead entries of runs that were leased.
-SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL),
-    (SELECT min(fire_at) FROM runs WHERE state = 'ready' AND deferred = 1),
+-- up from the end of the index, because on PostgreSQL its front is full of dead entries of runs that were leased;
+-- :since skips such entries of schedules and deferred runs.
+SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL AND wake_at >= :since),
+    (SELECT min(fire_at) FROM runs WHERE state = 'ready' AND deferred = 1 AND fire_at >= :since),
     CASE WHEN :of_any_bucket = 1 THEN (SELECT 1 FROM runs WHERE state = 'ready' AND deferred = 0 AND handoff = 0
         ORDER BY ready_bucket DESC, priority DESC, planned_at DESC, id DESC LIMIT 1)
     ELSE (SELECT f.found FROM (SELECT (SELECT 1 FROM runs r
