@@ -182,7 +182,8 @@ def canonical_fields(raw: Any, cls: type, path: str = "") -> dict[str, Any]:
     """Return a mapping with canonical field names; unknown fields and fields given twice are refused."""
     if not isinstance(raw, Mapping):
         known, _ = _field_names(cls)
-        short, fix = _SHORT_FORMS.get(cls, ("", f"{{{next(iter(known), "field")}: …}}"))
+        first = next(iter(known), "name")
+        short, fix = _SHORT_FORMS.get(cls, ("", f"{{{first}: …}}"))
         rule = f"{short}a mapping with some of: {', '.join(known)}"
         why = "is not understood" if short else "is not a mapping"
         raise input_error(path, raw, why, rule=rule, fix=fix)
