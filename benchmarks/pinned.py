@@ -190,7 +190,12 @@ def _client(store_url: str, rate: float) -> None:
     import threading
 
     ended = threading.Event()
-    threading.Thread(target=lambda: (wait_for_parent(), ended.set()), daemon=True).start()
+
+    def wait() -> None:
+        wait_for_parent()
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
     app = Scheduler(store_url)
     due = time.monotonic()
     number = 0

@@ -58,7 +58,8 @@ def own_fields(one: Operation[Any]) -> list[str]:
 
 def test_every_documented_operation_is_registered() -> None:
     promised = {
-        "schedule": "create put get list update delete pause resume archive run next explain backfill skip"
+        "schedule": "create put put-many get list update delete pause resume archive run run-many next"
+        " explain backfill skip"
         " move note health revisions restore feed test outcomes trends",
         "clock": "accept",
         "instance": "list",

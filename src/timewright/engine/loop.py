@@ -321,14 +321,12 @@ class Loop:
         now = ticked_at + self._store_clock.elapsed()
         if wake_at is not None and wake_at == announced:
             wake_at -= self._lead(wake_at)
-        sleep = sleep_until(wake_at, now=now, max_sleep=self.max_sleep)
+        sleep = sleep_until(wake_at, now=now, max_sleep=work.complete_in or self.max_sleep)
         if sleep >= CHECK_INTERVAL:
             lease_end = self._lease_end(work)
             if lease_end is not None:
                 until_expiry = sleep_until(lease_end, now=now, max_sleep=self.max_sleep)
                 sleep = min(sleep, max(until_expiry, CHECK_INTERVAL))
-        if work.complete_in_s:
-            sleep = min(sleep, timedelta(seconds=work.complete_in_s))
         if self._store_clock.is_frozen:
             sleep = max(sleep, timedelta(seconds=RECHECK_DELAY_S))
         self._sleeps_until = now + sleep
@@ -338,8 +336,7 @@ class Loop:
         """When the next lease may expire; queried if the last query left it out."""
         if work.includes_lease_end:
             return work.lease_expires_at
-        now = self._store_clock.last_now
-        return self.store.read(lambda tx: tx.read_pending_work(with_lease_end=True, now=now).lease_expires_at)
+        return self.tick.pending.peek(now=self._store_clock.last_now).lease_expires_at
 
     def _preview(self, wake_at: datetime | None, *, now: datetime) -> None:
         """Use the sleep to read the schedules that are due after it, and to build their targets, once."""

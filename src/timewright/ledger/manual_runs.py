@@ -46,6 +46,16 @@ class CreatedRuns(Struct, frozen=True, kw_only=True):
     facts: tuple[Fact, ...] = ()
 
 
+class ManualRun(Struct, frozen=True, kw_only=True):
+    """A run to create by hand: now, or `at` a later instant."""
+
+    schedule_id: str
+    at: datetime | None = None
+    force: bool = False
+    client_key: str = ""
+    payload: Any = None
+
+
 def run_now(
     store: Store,
     schedule_id: str,
@@ -58,34 +68,80 @@ def run_now(
     payload: Any = None,
     at: datetime | None = None,
 ) -> CreatedRuns:
-    """Create a run by hand; it obeys overlap unless forced, and the same client key returns the same run.
+    """Create one run by hand; see `run_many`."""
+    wanted = ManualRun(schedule_id=schedule_id, at=at, force=force, client_key=client_key, payload=payload)
+    return run_many(store, [wanted], ids=ids, by=by, now=now)
 
-    A run for a later instant (`at`) ignores overlap: it does not wait for other runs.
+
+def run_many(store: Store, wanted: Sequence[ManualRun], *, ids: Ids, by: Actor, now: datetime) -> CreatedRuns:
+    """Create runs by hand, all or none; each obeys overlap unless forced, as if they came one by one.
+
+    The same client key returns the same run. A run for a later instant (`at`) ignores overlap: it does not
+    wait for other runs. Each schedule is locked and written once.
     """
 
     def work(tx: Transaction) -> CreatedRuns:
-        record = lock_schedule(tx, schedule_id)
-        existing = _find_by_client_key(tx, schedule_id, client_key)
-        if existing is not None:
-            return CreatedRuns(runs=(existing,))
-        check_runnable(record)
-        if at is not None:
-            _check_future(at, field="at", rule="an extra run needs a future instant", now=now)
-        verdict = _verdict(record, force=force or at is not None, now=at or now)
-        run = build_manual_run(record, verdict, ids=ids, by=by, now=now, previous=record.last_run)
-        run = replace(run, exclusive=run.exclusive and not force and at is None, payload=payload)
-        facts: tuple[Fact, ...] = ()
-        if isinstance(verdict, Replace):
-            replacement = cancel_for_replacement(tx, record.schedule, now=now)
-            facts = replacement.facts
-            run = replace(run, state=RunState.READY) if replacement.can_start else run
-        if client_key:
-            tx.put_meta(_client_key_name(schedule_id, client_key), run.id)
-        add_schedule_runs(tx, record, [run], record.progress)
-        tx.add_audit([schedule_audit_entry(record.schedule, "run", by=by, now=now, after=run.id)])
-        return CreatedRuns(runs=(run,), facts=(*facts, *new_run_facts(run, now=now)))
+        groups: dict[str, list[int]] = {}
+        for number, one in enumerate(wanted):
+            groups.setdefault(one.schedule_id, []).append(number)
+        runs: dict[int, Run] = {}
+        facts: list[Fact] = []
+        for schedule_id in sorted(groups):
+            numbers, record = groups[schedule_id], lock_schedule(tx, schedule_id)
+            by_key: dict[str, int] = {}
+            for number in numbers:
+                key = wanted[number].client_key
+                existing = _find_by_client_key(tx, schedule_id, key)
+                if existing is not None:
+                    runs[number] = existing
+                elif key:
+                    by_key.setdefault(key, number)
+            new = [n for n in numbers if n not in runs and by_key.get(wanted[n].client_key, n) == n]
+            made = _run_many_of(tx, record, [wanted[number] for number in new], ids=ids, by=by, now=now)
+            runs |= dict(zip(new, made.runs, strict=True))
+            runs |= {n: runs[by_key[wanted[n].client_key]] for n in numbers if n not in runs}
+            facts += made.facts
+        return CreatedRuns(runs=tuple(runs[number] for number in range(len(wanted))), facts=tuple(facts))
 
     return store.write(work)
+
+
+def _run_many_of(
+    tx: Transaction,
+    record: ScheduleRecord,
+    wanted: Sequence[ManualRun],
+    *,
+    ids: Ids,
+    by: Actor,
+    now: datetime,
+) -> CreatedRuns:
+    """Create the runs of one schedule, which is locked."""
+    if not wanted:
+        return CreatedRuns(runs=())
+    check_runnable(record)
+    for one in wanted:
+        if one.at is not None:
+            _check_future(one.at, field="at", rule="an extra run needs a future instant", now=now)
+    verdicts = _verdicts(record, wanted, now=now)
+    facts: list[Fact] = []
+    runs: list[Run] = []
+    can_start = True
+    if any(isinstance(verdict, Replace) for verdict in verdicts):
+        replacement = cancel_for_replacement(tx, record.schedule, now=now)
+        can_start = replacement.can_start
+        facts += replacement.facts
+    for one, verdict in zip(wanted, verdicts, strict=True):
+        previous = runs[-1].id if runs else record.last_run
+        run = build_manual_run(record, verdict, ids=ids, by=by, now=now, previous=previous)
+        run = replace(run, exclusive=run.exclusive and not one.force and one.at is None, payload=one.payload)
+        runs.append(replace(run, state=RunState.READY) if isinstance(verdict, Replace) and can_start else run)
+        if one.client_key:
+            tx.put_meta(_client_key_name(record.schedule.id, one.client_key), run.id)
+    add_schedule_runs(tx, record, runs, record.progress)
+    after = runs[0].id if len(runs) == 1 else f"{len(runs)} runs from {runs[0].id} to {runs[-1].id}"
+    tx.add_audit([schedule_audit_entry(record.schedule, "run", by=by, now=now, after=after)])
+    facts += [fact for run in runs for fact in new_run_facts(run, now=now)]
+    return CreatedRuns(runs=tuple(runs), facts=tuple(facts))
 
 
 def skip_next(store: Store, schedule_id: str, *, ids: Ids, by: Actor, now: datetime) -> ChangeResult:
@@ -208,13 +264,19 @@ def check_runnable(record: ScheduleRecord) -> None:
         )
 
 
-def _verdict(record: ScheduleRecord, *, force: bool, now: datetime) -> Verdict:
-    if force:
-        return Fire(planned_at=now, fire_at=now, source=Source.MANUAL)
-    (verdict_type,) = apply_overlap(record.schedule, [ChosenOccurrence(now, now)], in_flight=record.in_flight)
-    if isinstance(verdict_type, Reason):
-        return Skip(planned_at=now, reason=verdict_type, source=Source.MANUAL)
-    return verdict_type(planned_at=now, fire_at=now, source=Source.MANUAL)
+def _verdicts(record: ScheduleRecord, wanted: Sequence[ManualRun], *, now: datetime) -> list[Verdict]:
+    obeys = [one for one in wanted if not one.force and one.at is None]
+    chosen = [ChosenOccurrence(now, now)] * len(obeys)
+    decided = iter(apply_overlap(record.schedule, chosen, in_flight=record.in_flight))
+    verdicts: list[Verdict] = []
+    for one in wanted:
+        at = one.at or now
+        found = Fire if one.force or one.at is not None else next(decided)
+        if isinstance(found, Reason):
+            verdicts.append(Skip(planned_at=at, reason=found, source=Source.MANUAL))
+        else:
+            verdicts.append(found(planned_at=at, fire_at=at, source=Source.MANUAL))
+    return verdicts
 
 
 def build_manual_run(

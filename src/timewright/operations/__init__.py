@@ -13,7 +13,7 @@ from timewright.operations.budgets import providers
 from timewright.operations.calendars import calendars as _calendars
 from timewright.operations.calendars import feed
 from timewright.operations.context import OperationContext
-from timewright.operations.definitions import export, plan, schema
+from timewright.operations.definitions import export, plan, put_many, schema
 from timewright.operations.explain import explain as _explain
 from timewright.operations.health import (
     doctor,
@@ -95,6 +95,7 @@ _REGISTERED = (
     result_trends,
     revisions,
     _runs,
+    put_many,
     schema,
     secrets,
     target_test,

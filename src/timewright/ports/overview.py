@@ -75,7 +75,7 @@ class OverviewQueries(Protocol):
         """Return the pending work of a holder that serves a shard and can run what it offers. Read-only.
 
         Schedules outside `shard` count as due only `orphan_after` later; a shard of None owns no schedule.
-        With `now`, older instants may be left out for a while if looking for them is slow (`complete_in_s`).
+        With `now`, older instants may be left out for a while if looking for them is slow (`complete_in`).
         """
         ...
 

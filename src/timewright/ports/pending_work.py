@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 
@@ -31,8 +31,8 @@ class PendingWork(Struct, frozen=True, kw_only=True):
     """The earliest end of a lease, if read."""
     has_releasable_runs: bool = False
     """Whether a held run can be released, if read."""
-    complete_in_s: float = 0.0
-    """If not 0, only work of recent instants was looked for, and in this time all can be looked for again."""
+    complete_in: timedelta | None = None
+    """If set, only recent instants were looked at; after this time all are looked at again."""
     has_wakeable_schedules: bool = False
     """Whether due schedules were set aside that the holder can run, if read."""
 

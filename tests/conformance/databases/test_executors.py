@@ -370,7 +370,14 @@ def test_a_probe_scans_no_table_even_if_planned_on_an_empty_one(database: Databa
         plan_as_a_tick_does(connection)
         plan = connection.execute(
             f"EXPLAIN {sql}",
-            {"holder": "w0", "with_lease_end": 1, "with_held": 1, "of_any_bucket": 0, "buckets": ["call:a"]},
+            {
+                "holder": "w0",
+                "with_lease_end": 1,
+                "with_held": 1,
+                "since": 0,
+                "of_any_bucket": 0,
+                "buckets": ["call:a"],
+            },
         ).fetchall()
     steps = "\n".join(row[0] for row in plan)
     assert "Seq Scan" not in steps

@@ -56,7 +56,8 @@ class Resource:
         if verb.startswith("_"):
             # Python probes such names and expects AttributeError.
             raise AttributeError(verb)
-        name = f"{self._noun} {verb.rstrip('_').replace('_', ' ')}"
+        words = verb.rstrip("_")
+        name = f"{self._noun} {words.replace('_', '-' if words.endswith('_many') else ' ')}"
         try:
             operation = operations[name]
         except NotFound as error:
@@ -81,7 +82,7 @@ class Resource:
 
     def __dir__(self) -> list[str]:
         known = [operation.name.split() for operation in operations if operation.noun]
-        return ["_".join(verb) for noun, *verb in known if noun == self._noun]
+        return ["_".join(verb).replace("-", "_") for noun, *verb in known if noun == self._noun]
 
     def __repr__(self) -> str:
         return f"<{self._noun}: {', '.join(dir(self))}>"

@@ -28,7 +28,7 @@ class AgentRule(StrEnum):
 # Operations that only read are allowed. Every operation that writes is listed here; a test checks that.
 AGENT_RULES: Mapping[str, AgentRule] = MappingProxyType(
     dict.fromkeys(
-        ("schedule create", "schedule put", "workflow put", "reminder set"),
+        ("schedule create", "schedule put", "schedule put-many", "workflow put", "reminder set"),
         AgentRule.HELD,
     )
     | dict.fromkeys(
@@ -40,6 +40,7 @@ AGENT_RULES: Mapping[str, AgentRule] = MappingProxyType(
             "schedule move",
             "schedule restore",
             "schedule run",
+            "schedule run-many",
             "schedule test",
             "schedule update",
             "workflow resume",

@@ -28,6 +28,7 @@ from timewright.ledger.records.owners import (
 from timewright.ledger.replan import archive, create, revise
 from timewright.operations.access.agent_permissions import is_agent
 from timewright.operations.context import OperationContext
+from timewright.operations.definitions.edits import check_edit_by_hand
 from timewright.operations.queues.policies import register_queues
 from timewright.operations.schedules.agent_rules import (
     apply_agent_end,
@@ -66,7 +67,10 @@ class ScheduleDraft(Struct, frozen=True, kw_only=True):
 
 
 class DefinitionOwner(Struct, frozen=True, kw_only=True):
-    """Who declares: the owner, what it does about edits by hand, and what it may take over."""
+    """Who declares: the owner, what it does about edits by hand, and what it may take over.
+
+    Without a name, this is an edit by hand.
+    """
 
     name: str
     edits: EditRule = "warn"
@@ -136,6 +140,20 @@ def apply_schedules(
     changes |= _update(context, owner, changed, now=now)
     _save_ownership(context, owner, rows, changes, now=now)
     return [changes[draft.name] for draft in drafts]
+
+
+def put_schedules(
+    context: OperationContext, drafts: Sequence[ScheduleDraft], *, reason: str, now: datetime
+) -> list[ScheduleChange]:
+    """Create or replace schedules by hand, inside the caller's transaction; their owners stay."""
+    by_hand = DefinitionOwner(name="", reason=reason)
+    names = [draft.name for draft in drafts]
+    heads = context.store.read(lambda tx: tx.find_schedule_heads(context.namespace, names))
+    rows = [_Comparison(draft, "", heads.get(draft.name), None) for draft in drafts]
+    new = [row for row in rows if row.head is None or row.head.state is ScheduleState.ARCHIVED]
+    changes = _create(context, by_hand, new, now=now)
+    changes |= _update(context, by_hand, [r for r in rows if r.draft.name not in changes], now=now)
+    return [changes[name] for name in names]
 
 
 def archive_schedules_of(
@@ -270,12 +288,14 @@ def _update_one(
         created_at=old.created_at,
         created_by=old.created_by,
         origin=old.origin,
-        owner=owner.name,
+        owner=owner.name or old.owner,
     )
     wanted = keep_agent_end(context, old, wanted, now=now)
     if wanted == old:
         return _change(row, "unchanged", before=old, after=old)
     check_agent_edit(context, record)
+    if not owner.name:
+        check_edit_by_hand(context, old)
     if any(getattr(wanted, field) != getattr(old, field) for field in _TIMING_FIELDS):
         given = canonical_fields(draft, Schedule)
         check_new_schedule(wanted, now=now, catch_up_given="catch_up" in given)
@@ -284,7 +304,7 @@ def _update_one(
     context.notify(result.facts)
     if wanted.queue is not None:
         register_queues(context, {wanted.queue}, now=now)
-    is_adopted = replace(old, owner=owner.name) == wanted
+    is_adopted = replace(old, owner=wanted.owner) == wanted
     return _change(row, "adopted" if is_adopted else "updated", before=old, after=result.schedule)
 
 

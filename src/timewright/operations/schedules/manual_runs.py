@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from timewright.core.run.run import Run
+from timewright.core.run.run import Run, RunState
 from timewright.errors import Conflict
-from timewright.ledger.manual_runs import move_next, run_now, skip_next
+from timewright.ledger.manual_runs import ManualRun, move_next, run_many, run_now, skip_next
 from timewright.ledger.records.notes import move_note
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.lookup import find_schedule
@@ -20,6 +20,7 @@ from timewright.operations.views import RunDetail, RunSummary, ScheduleDetail, b
 from timewright.ports import ScheduleRecord
 
 MAX_SKIPPED = 100
+MAX_RUNS = 10_000
 
 
 class RunSchedule(WriteRequest, frozen=True, kw_only=True):
@@ -33,6 +34,37 @@ class RunSchedule(WriteRequest, frozen=True, kw_only=True):
     force: bool = False
     payload: Any = None
     client_key: Annotated[str, Meta(max_length=255)] = ""
+
+
+class RunItem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One run of `schedule run-many`, with the fields of `schedule run`."""
+
+    schedule: ObjectName
+    at: datetime | None = None
+    force: bool = False
+    payload: Any = None
+    client_key: Annotated[str, Meta(max_length=255)] = ""
+
+
+class RunManySchedules(WriteRequest, frozen=True, kw_only=True):
+    """Which schedules to run once more; a schedule may be named many times, with different payloads."""
+
+    runs: Annotated[tuple[RunItem, ...], Meta(min_length=1, max_length=MAX_RUNS)]
+
+
+class NewRun(Struct, frozen=True, kw_only=True):
+    """A run that was created; it is skipped if the overlap policy says so."""
+
+    id: str
+    schedule: str
+    state: RunState
+    reason: str = ""
+
+
+class NewRuns(Struct, frozen=True, kw_only=True):
+    """The runs, in the order of the request."""
+
+    runs: tuple[NewRun, ...]
 
 
 class SkipOccurrences(WriteRequest, frozen=True, kw_only=True):
@@ -87,6 +119,48 @@ def run_schedule(context: OperationContext, request: RunSchedule) -> RunDetail:
         _check_same_payload(result.runs[0], request)
         nested.notify(result.facts)
         return nested.store.read(lambda tx: build_run_detail(tx, result.runs[0]))
+
+    return in_transaction(context, work)
+
+
+@operations.add(
+    "schedule",
+    "run-many",
+    RunManySchedules,
+    scope="trigger",
+    examples=(
+        {"runs": [{"schedule": "nightly-report", "payload": {"day": "2026-03-09"}}, {"schedule": "cleanup"}]},
+    ),
+)
+def run_many_schedules(context: OperationContext, request: RunManySchedules) -> NewRuns:
+    """Run schedules once more, many runs in one transaction; each obeys overlap, as if made one by one."""
+    now = context.now()
+
+    def work(nested: OperationContext) -> NewRuns:
+        ids = {
+            name: _find_approved(nested, name).schedule.id for name in {one.schedule for one in request.runs}
+        }
+        wanted = [
+            ManualRun(
+                schedule_id=ids[one.schedule],
+                at=one.at,
+                force=one.force,
+                client_key=one.client_key,
+                payload=one.payload,
+            )
+            for one in request.runs
+        ]
+        by = nested.actor_with_reason(request.reason)
+        made = run_many(nested.store, wanted, ids=nested.ids, by=by, now=now)
+        for one, run in zip(request.runs, made.runs, strict=True):
+            _check_same_payload(run, one)
+        nested.notify(made.facts)
+        return NewRuns(
+            runs=tuple(
+                NewRun(id=run.id, schedule=one.schedule, state=run.state, reason=run.reason)
+                for one, run in zip(request.runs, made.runs, strict=True)
+            )
+        )
 
     return in_transaction(context, work)
 
@@ -151,7 +225,7 @@ def _find_approved(context: OperationContext, wanted: str) -> ScheduleRecord:
     return record
 
 
-def _check_same_payload(run: Run, request: RunSchedule) -> None:
+def _check_same_payload(run: Run, request: RunSchedule | RunItem) -> None:
     if request.client_key and run.payload != request.payload:
         raise Conflict(
             f"client key {request.client_key!r} was used for {run.id}, which has another payload",

@@ -116,7 +116,7 @@ class SqlObjectQueries(SqlQueries):
         newest, seal = self._query("last_audit", {})[0][0] or 0, self._query("last_audit_seal", {})
         if newest <= (seal[0][2] if seal else 0):
             return 0
-        # Those who extend the chain wait for each other; whoever writes an entry does not.
+        # Writers of the chain wait for each other; writers of entries do not.
         self._query("lock_meta", {"name": "audit"})
         seal = self._query("last_audit_seal", {})
         position, entry_hash, last = seal[0] if seal else (0, FIRST_AUDIT_HASH, 0)

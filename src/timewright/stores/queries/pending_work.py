@@ -45,10 +45,10 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
     ) -> PendingWork:
         """Return the pending work of a holder that serves a shard and can run what it offers. Read-only.
 
-        With `now`, older instants may be left out for a while if looking for them is slow (`complete_in_s`).
+        With `now`, older instants may be left out for a while if looking for them is slow (`complete_in`).
         """
         parameters = {"holder": holder, "with_lease_end": int(with_lease_end), "with_held": int(with_held)}
-        row, complete_in_s = self._probe_recent(parameters, offer, now=now)
+        row, complete_in = self._probe_recent(parameters, offer, now=now)
         schedule_due, run_due, ready, cancelled, lease_end, held, paused_until, waiting = row
         first_wake = schedule_due
         if paused_until is not None:
@@ -63,7 +63,7 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
             if cancelled is not None
             else (),
             includes_lease_end=with_lease_end,
-            complete_in_s=complete_in_s,
+            complete_in=complete_in,
             lease_expires_at=to_instant(lease_end),
             has_releasable_runs=held is not None and bool(self.releasable_runs(limit=1)),
             has_wakeable_schedules=waiting is not None
@@ -73,10 +73,10 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
 
     def _probe_recent(
         self, parameters: dict[str, Any], offer: LeaseOffer | None, *, now: datetime | None
-    ) -> tuple[Row, float]:
-        """The row of `pending_work`; if the probe was partial, also the seconds until a complete one."""
+    ) -> tuple[Row, timedelta | None]:
+        """The row of `pending_work`; if the probe was partial, also the time until a complete one."""
         if now is None or not self._executor.is_remote:
-            return self._probe({**parameters, "since": 0}, offer), 0.0
+            return self._probe({**parameters, "since": 0}, offer), None
         began, micros, memory = monotonic(), to_micros(now), self._executor.cache.probe
         is_partial = began < memory.until and memory.since <= micros
         knows_end = began < memory.lease_end_until and (memory.lease_end or micros + 1) > micros
@@ -93,7 +93,8 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
         elif parameters["with_lease_end"]:
             row = (*row[:_LEASE_END], memory.lease_end, *row[_LEASE_END + 1 :])
         self._executor.cache.probe = memory
-        return row, max(memory.until - monotonic(), SLOW_PROBE_S) if is_partial else 0.0
+        rest = max(memory.until - monotonic(), SLOW_PROBE_S)
+        return row, timedelta(seconds=rest) if is_partial else None
 
     def _probe(self, parameters: dict[str, Any], offer: LeaseOffer | None) -> Row:
         """The row of `pending_work`; it is read again if a bucket was added that memory does not have."""
