@@ -66,7 +66,7 @@ def _resource(noun: str, *, is_async: bool) -> str:
 
 
 def _method(operation: Operation[Any], *, is_async: bool) -> str:
-    name = "_".join(operation.name.split()[1:])
+    name = "_".join(operation.name.split()[1:]).replace("-", "_")
     name = f"{name}_" if keyword.iskeyword(name) else name
     found = parameters_of(operation)
     texts = [f"{one.name}: {one.type_name}" + ("" if one.required else " = ...") for one in found]

@@ -171,7 +171,6 @@ def dump(store: Any) -> dict[str, Any]:
         "workflow_steps",
         "objects",
         "audit",
-        "audit_seals",
         "meta",
         "incidents",
     )

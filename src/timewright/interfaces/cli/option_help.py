@@ -54,6 +54,7 @@ OPTION_HELP: dict[str, str] = {
     "outcome": "The result: a word such as succeeded, or data.",
     "payload": "The payload, as data.",
     "payloads": "Several payloads, as a list.",
+    "schedule run-many runs": "The runs, as a list: schedule, payload, at, force, client_key.",
     "queue": "The queue.",
     "result": "The result, as data.",
     "revision": "Fail unless the current revision is this one.",

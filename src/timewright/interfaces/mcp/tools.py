@@ -62,7 +62,7 @@ CORE_HELP = {
 
 def tool_name(operation: Operation[Any]) -> str:
     """Return the tool name of an operation: `schedule_pause`."""
-    return operation.name.replace(" ", "_").replace("-", "_")
+    return operation.name.replace(" ", "_")
 
 
 def operation_named(tool: str) -> Operation[Any] | None:

@@ -102,12 +102,7 @@ def find_operations(query: str) -> list[dict[str, str]]:
     scored = sorted(((_score(words, one), one.name) for one in operations), reverse=True)
     found = [operations[name] for score, name in scored[:MAX_FOUND] if score > 0]
     return [
-        {
-            "tool": one.name.replace(" ", "_").replace("-", "_"),
-            "does": one.summary,
-            "toolset": toolset_of(one),
-        }
-        for one in found
+        {"tool": one.name.replace(" ", "_"), "does": one.summary, "toolset": toolset_of(one)} for one in found
     ]
 
 

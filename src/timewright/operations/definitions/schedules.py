@@ -67,10 +67,7 @@ class ScheduleDraft(Struct, frozen=True, kw_only=True):
 
 
 class DefinitionOwner(Struct, frozen=True, kw_only=True):
-    """Who declares: the owner, what it does about edits by hand, and what it may take over.
-
-    Without a name, this is an edit by hand.
-    """
+    """Who declares (no name: a person), what it does about edits by hand, and what it may take over."""
 
     name: str
     edits: EditRule = "warn"

@@ -129,7 +129,12 @@ def run_schedule(context: OperationContext, request: RunSchedule) -> RunDetail:
     RunManySchedules,
     scope="trigger",
     examples=(
-        {"runs": [{"schedule": "nightly-report", "payload": {"day": "2026-03-09"}}, {"schedule": "cleanup"}]},
+        {
+            "runs": [
+                {"schedule": "nightly-report", "payload": {"day": "2026-03-09"}},
+                {"schedule": "nightly-report", "payload": {"day": "2026-03-10"}},
+            ]
+        },
     ),
 )
 def run_many_schedules(context: OperationContext, request: RunManySchedules) -> NewRuns:
