@@ -19,6 +19,7 @@ from timewright.operations.budgets.budgets import BudgetDetail, BudgetList, Budg
 from timewright.operations.budgets.providers import ProviderList, ProviderSummary
 from timewright.operations.calendars.calendars import CalendarDetail, CalendarList, DeletedCalendar, RefreshedCalendar
 from timewright.operations.calendars.feed import ScheduleFeed
+from timewright.operations.definitions.put_many import PutManyResult
 from timewright.operations.explain.explain import Explanation
 from timewright.operations.health.instances import InstanceList
 from timewright.operations.health.overview import RecentOutcomes
@@ -37,7 +38,7 @@ from timewright.operations.runs.runs import RunList
 from timewright.operations.schedules.approvals import ApprovalList
 from timewright.operations.schedules.backfills import BackfillList, BackfillResult, BackfillSummary
 from timewright.operations.schedules.groups import GroupList
-from timewright.operations.schedules.manual_runs import MovedOccurrence
+from timewright.operations.schedules.manual_runs import MovedOccurrence, NewRuns
 from timewright.operations.schedules.notes import WrittenNote
 from timewright.operations.schedules.queries import NextOccurrences, ScheduleHealth, ScheduleList
 from timewright.operations.schedules.reminders import CancelledReminder, Reminder, ReminderList, SnoozedReminder
@@ -153,6 +154,8 @@ class Schedules:
         """Pause a schedule until an instant, or until someone resumes it; active runs continue."""
     def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ...) -> PutScheduleResult:
         """Create a schedule or replace it completely, by its name; the same definition again changes nothing."""
+    def put_many(self, *, reason: str = ..., dry_run: bool = ..., schedules: Sequence[Mapping[str, Any]]) -> PutManyResult:
+        """Create or replace many schedules by their names, in one transaction: all of them or none."""
     def restore(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., to: int) -> ScheduleDetail:
         """Restore an earlier revision of a schedule, as a new revision."""
     def resume(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
@@ -161,6 +164,8 @@ class Schedules:
         """List the revisions of a schedule, newest first, with who changed what and why."""
     def run(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., force: bool = ..., payload: Any = ..., client_key: str = ...) -> RunDetail:
         """Run a schedule once more, now or at a future instant; its next occurrence does not change."""
+    def run_many(self, *, reason: str = ..., dry_run: bool = ..., runs: Sequence[Any]) -> NewRuns:
+        """Run schedules once more, many runs in one transaction; each obeys overlap, as if made one by one."""
     def skip(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., count: int = ...) -> ScheduleDetail:
         """Skip the next occurrences; they are recorded as skipped manually."""
     def test(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., time_limit: timedelta | str = ...) -> TargetTestResult:
@@ -455,6 +460,8 @@ class AsyncSchedules:
         """Pause a schedule until an instant, or until someone resumes it; active runs continue."""
     async def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ...) -> PutScheduleResult:
         """Create a schedule or replace it completely, by its name; the same definition again changes nothing."""
+    async def put_many(self, *, reason: str = ..., dry_run: bool = ..., schedules: Sequence[Mapping[str, Any]]) -> PutManyResult:
+        """Create or replace many schedules by their names, in one transaction: all of them or none."""
     async def restore(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., to: int) -> ScheduleDetail:
         """Restore an earlier revision of a schedule, as a new revision."""
     async def resume(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
@@ -463,6 +470,8 @@ class AsyncSchedules:
         """List the revisions of a schedule, newest first, with who changed what and why."""
     async def run(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., force: bool = ..., payload: Any = ..., client_key: str = ...) -> RunDetail:
         """Run a schedule once more, now or at a future instant; its next occurrence does not change."""
+    async def run_many(self, *, reason: str = ..., dry_run: bool = ..., runs: Sequence[Any]) -> NewRuns:
+        """Run schedules once more, many runs in one transaction; each obeys overlap, as if made one by one."""
     async def skip(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., count: int = ...) -> ScheduleDetail:
         """Skip the next occurrences; they are recorded as skipped manually."""
     async def test(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., time_limit: timedelta | str = ...) -> TargetTestResult:
