@@ -13,6 +13,9 @@ from timewright.stores.rows import Row
 from timewright.stores.sqlite.file_safety import FROZEN
 from timewright.stores.table_copy import Table, TableAccess, sql_literal, store_tables
 
+# Tables whose rows the server numbers, and the column with the number.
+NUMBERED = {"audit": "seq", "ready_buckets": "id"}
+
 
 class PostgresTables(TableAccess):
     """The tables of a database; read-only, it reads one snapshot."""
@@ -42,19 +45,14 @@ class PostgresTables(TableAccess):
             return [*cursor.fetchall()] if cursor.description is not None else []
 
     def insert(self, table: Table, rows: Sequence[Row]) -> None:
-        """Insert rows into a table."""
+        """Insert rows into a table; what the server numbers itself goes on after them."""
         statement = f"COPY {table.name} ({', '.join(table.columns)}) FROM STDIN"
         with self._connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
             for row in rows:
                 copy.write_row(row)
-
-    def finish_copy(self, *, now: int) -> None:
-        """Make the copy usable: new ready buckets are numbered after the copied ones."""
-        super().finish_copy(now=now)
-        self.query(
-            "SELECT setval(pg_get_serial_sequence('ready_buckets', 'id'), max(id)) FROM ready_buckets"
-            " HAVING max(id) IS NOT NULL"
-        )
+        if table.name in NUMBERED:
+            key, name = NUMBERED[table.name], table.name
+            self.query(f"SELECT setval(pg_get_serial_sequence('{name}', '{key}'), max({key})) FROM {name}")
 
     def freeze(self, message: str) -> None:
         """Refuse every write from now on, with this message, in every process."""
