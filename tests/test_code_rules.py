@@ -45,6 +45,7 @@ PUBLIC_NAMES: list[str] = [
     "Hints",
     "Http",
     "InvalidInput",
+    "Later",
     "LeaseTerms",
     "Manual",
     "NotBefore",

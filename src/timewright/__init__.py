@@ -29,12 +29,13 @@ from timewright.settings import Settings
 if TYPE_CHECKING:
     from timewright.interfaces.python.async_scheduler import AsyncScheduler
     from timewright.interfaces.python.scheduler import Scheduler
-    from timewright.targets.context import Context, NotBefore
+    from timewright.targets.context import Context, Later, NotBefore
 
 # Imported on first use, so that `import timewright` stays fast.
 _LATER = {
     "AsyncScheduler": "timewright.interfaces.python.async_scheduler",
     "Context": "timewright.targets.context",
+    "Later": "timewright.targets.context",
     "NotBefore": "timewright.targets.context",
     "Scheduler": "timewright.interfaces.python.scheduler",
 }
@@ -54,6 +55,7 @@ __all__ = [
     "Hints",
     "Http",
     "InvalidInput",
+    "Later",
     "LeaseTerms",
     "Manual",
     "NotBefore",

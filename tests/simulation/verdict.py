@@ -84,6 +84,7 @@ def simulate(
     *,
     only: Iterable[str] = (),
     mutate: Callable[[Simulation], None] | None = None,
+    find_more: Callable[[Simulation], list[Violation]] = lambda _: [],
     **options: Any,
 ) -> SimulationResult:
     """Run a simulation to its end and check it."""
@@ -102,6 +103,7 @@ def simulate(
             *sim.violations,
             *find_stranded_runs(sim),
             *find_unfollowed_ends(sim),
+            *find_more(sim),
             *(v for v in report.violations if not _is_excused(v, history, sim)),
         )
         digest = compute_digest(sim)

@@ -295,6 +295,16 @@ DAMAGE: dict[str, tuple[str, str, tuple[str, ...]]] = {
             ),
         ),
     ),
+    "a success that is called quiet": (
+        "I56",
+        "used an attempt",
+        (
+            (
+                "UPDATE runs SET state = 'skipped', reason = 'quiet', attempts = 1"
+                f" WHERE id = ({run_of('minutely')})"
+            ),
+        ),
+    ),
     "an incident that is open twice": (
         "I48",
         "was opened again",

@@ -6,12 +6,16 @@ import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
+from functools import cache
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
+from timewright.core.policies.answers import judge
 from timewright.core.recurrence.triggers import ZONED_TRIGGERS
 from timewright.core.run.needs import HOST, CapacityShares, LeaseOffer, Needs, Offer, no_slot
-from timewright.core.run.run import Cancelled, Lost, Outcome, Released, Run, TimedOut
+from timewright.core.run.run import Cancelled, Lost, Outcome, Released, Run, Succeeded, TimedOut
+from timewright.core.target import RunTarget
 from timewright.engine.constants import (
     FENCE_MARGIN_S,
     KEPT_PART,
@@ -22,6 +26,7 @@ from timewright.engine.constants import (
     RESERVED_PART,
 )
 from timewright.ledger.lease import Lease
+from timewright.ledger.records.schedule_states import NO_STATE
 from timewright.ports import Launch, RunHandle
 
 
@@ -51,6 +56,8 @@ class InFlightRun(Struct, gc=False):
     stop_reason: str = ""
     has_ended: bool = False
     outcome: Outcome | None = None
+    check: Outcome | None = None
+    is_check: bool = False
 
 
 def build_in_flight(lease: Lease, *, now: datetime, monotonic_now: float) -> InFlightRun:
@@ -85,16 +92,37 @@ def outcome_after_stop(outcome: Outcome, in_flight: InFlightRun) -> Outcome:
     return stopped if reason == StopReason.STOPPING else outcome
 
 
-def build_launch(lease: Lease) -> Launch:
-    """What a target is given; without a schedule there is no name, no trigger and no metadata."""
+@cache
+def target_kind(target: type[RunTarget]) -> str:
+    """The tag of a target type; cached, because msgspec computes it slowly."""
+    return str(target.__struct_config__.tag)
+
+
+def passes_check(one: InFlightRun, answer: Outcome) -> bool:
+    """Whether the answer of a run's check lets its work start."""
+    assert one.lease.schedule is not None
+    rules, state = one.lease.schedule.answer_rules, one.lease.state or NO_STATE
+    judged = judge(rules, answer, seen=state.seen, state=state.value, now=one.started_at)
+    return isinstance(judged.outcome, Succeeded) and not judged.quiet
+
+
+def build_launch(lease: Lease, *, check: bool = False) -> Launch:
+    """What a target is given, or the check before it; without a schedule there is no name and no trigger."""
     run, schedule, terms = lease.run, lease.schedule, lease.terms
     trigger = schedule.trigger if schedule is not None else None
+    state = lease.state
+    kept: dict[str, Any] = {}
+    if state is not None and schedule is not None and schedule.keep_state:
+        previous = to_builtins(state.previous) if state.previous is not None else None
+        kept = {"keeps_state": True, "state": state.value, "previous": previous}
+        kept["state_version"] = state.version
     return Launch(
+        **kept,
         run_id=run.id,
         namespace=run.namespace,
         schedule_id=run.schedule_id,
         schedule_name=schedule.name if schedule is not None else "",
-        target=terms.target,
+        target=terms.check if check and terms.check is not None else terms.target,
         fence=run.fence,
         attempt=run.attempts + 1,
         planned_at=run.planned_at,

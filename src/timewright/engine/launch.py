@@ -12,7 +12,7 @@ from functools import partial
 
 from timewright.core.run.needs import LeaseOffer, Offer, offer_anything
 from timewright.core.run.run import Cancelled, Failed, Outcome, Run
-from timewright.core.target import AnyTarget, RunTarget
+from timewright.core.target import AnyTarget
 from timewright.engine.constants import GIVE_UP_MARGIN_S
 from timewright.engine.in_flight import (
     BlockedRuns,
@@ -24,6 +24,8 @@ from timewright.engine.in_flight import (
     build_in_flight,
     build_launch,
     outcome_after_stop,
+    passes_check,
+    target_kind,
 )
 from timewright.engine.output_buffer import OutputBuffer
 from timewright.ledger.lease import Lease
@@ -60,7 +62,6 @@ class Launcher:
         self._lock = threading.Lock()
         self._in_flight: dict[tuple[str, int], InFlightRun] = {}
         self._lease_lengths: dict[float, int] = {}
-        self._target_kinds: dict[type, str] = {}
         self._results: list[AttemptResult] = []
         self._being_written: list[list[AttemptResult]] = []
         self._next_check_at = math.inf
@@ -121,7 +122,7 @@ class Launcher:
         """Whether `free` was 0, or a kind of slot was full, since the last call."""
         with self._lock:
             is_awaited, self._is_awaited = self._is_awaited, False
-            return is_awaited
+        return is_awaited
 
     def launch(self, leases: Iterable[Lease], *, now: datetime, monotonic_now: float) -> None:
         """Start the work of leases; while `capacity` run, the others wait. A failed launch is an outcome.
@@ -155,7 +156,7 @@ class Launcher:
         """Build the targets of these types ahead of their first launch, which reports any error."""
         for target in targets:
             with suppress(Exception):
-                self._targets.get(self._kind(target))
+                self._targets.get(target_kind(target))
 
     def take_results(self) -> list[AttemptResult]:
         """Take the results that arrived since the last call; the caller writes them or puts them back."""
@@ -227,20 +228,13 @@ class Launcher:
 
     def stop_lost(self, run_id: str, fence: int) -> None:
         """Stop work whose lease is lost; the store will reject its result by the fence."""
-        one = self._in_flight.get((run_id, fence))
-        if one is not None:
-            self._stop(one, StopReason.LEASE_LOST.value)
+        self.stop(run_id, fence, reason=StopReason.LEASE_LOST.value)
 
-    def release_prefetched(self) -> None:
-        """Release runs that were leased ahead and have not started; that costs no attempt."""
+    def stop_all(self, *, only_prefetched: bool = False) -> None:
+        """Ask all work to stop, or what has not started; what stops is released without an attempt."""
         for one in self.in_flight_runs():
-            if not one.is_started:
+            if not (only_prefetched and one.is_started):
                 self._stop(one, StopReason.STOPPING.value)
-
-    def stop_all(self) -> None:
-        """Ask all work to stop, because the process does; what stops is released without an attempt."""
-        for one in self.in_flight_runs():
-            self._stop(one, StopReason.STOPPING.value)
 
     def abandon_all(self) -> list[InFlightRun]:
         """Ignore all further results; return the runs that were in flight."""
@@ -321,14 +315,29 @@ class Launcher:
                 return one
         return None
 
+    def _after_check(self, one: InFlightRun, outcome: Outcome) -> None:
+        """Start the work if its check says so; else the check's answer is the result, and is judged again."""
+        if one.stop_reason or not passes_check(one, outcome):
+            one.is_check = True
+            self._record_outcome(one, outcome)
+        else:
+            with self._lock:
+                one.check = outcome
+            self._start(one)
+
     def _launch_target(self, one: InFlightRun) -> None:
-        kind = self._kind(type(one.lease.terms.target))
+        check = one.lease.terms.check if one.check is None else None
+        kind = target_kind(type(check or one.lease.terms.target))
         target = self._targets.get(kind)
         if target is None:
             self._record_outcome(one, Failed(error=f"this process has no {kind} target", unresolved=True))
             return
-        work = target.launch(build_launch(one.lease), partial(self._record_outcome, one))
-        one.work = work
+        done = self._after_check if check is not None else self._record_outcome
+        work = target.launch(build_launch(one.lease, check=check is not None), partial(done, one))
+        with self._lock:
+            if check is not None and one.check is not None:
+                return  # it passed already, and the work has started
+            one.work = work
         if one.has_ended:
             # It ended before `launch` returned: read its output now, and drop the handle.
             self.output_buffer.record_end(one, work, one.outcome)
@@ -337,13 +346,6 @@ class Launcher:
         if one.stop_reason:
             # A stop was requested while the work was starting.
             work.stop(one.stop_reason)
-
-    def _kind(self, target: type[RunTarget]) -> str:
-        """The tag of a target type; cached, because msgspec computes it slowly."""
-        kind = self._target_kinds.get(target)
-        if kind is None:
-            kind = self._target_kinds[target] = str(target.__struct_config__.tag)
-        return kind
 
     def _stop(self, one: InFlightRun, reason: str) -> None:
         with self._lock:
@@ -382,7 +384,10 @@ class Launcher:
             if left:
                 self._lease_lengths[one.lease_length_s] = left
             final = outcome_after_stop(outcome, one) if one.stop_reason else outcome
-            self._results.append(AttemptResult(run=run, outcome=final, started_at=one.started_at))
+            result = AttemptResult(
+                run=run, outcome=final, started_at=one.started_at, check=one.check, is_check=one.is_check
+            )
+            self._results.append(result)
             if one.is_started:
                 self._running -= 1
                 self._estimator.record_end(

@@ -78,7 +78,7 @@ class Shutdown:
         """Wait for runs in flight, ask the rest to stop, release what does not, deliver the last facts."""
         began = self._monotonic()
         self._await_workers(wait.total_seconds())
-        self._launcher.release_prefetched()
+        self._launcher.stop_all(only_prefetched=True)
         self._drain(until=began + wait.total_seconds())
         self._launcher.stop_all()
         self._drain(until=self._monotonic() + grace.total_seconds())

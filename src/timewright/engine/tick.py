@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from timewright.core.facts import AttemptStarted, Fact
 from timewright.core.run.run import Run
@@ -21,6 +22,7 @@ from timewright.ledger.lookups import load_terms, schedule_terms
 from timewright.ledger.queues.policy_file import PolicyFile
 from timewright.ledger.queues.policy_file_watcher import PolicyFileWatcher
 from timewright.ledger.records.offers import FleetOffers
+from timewright.ledger.records.schedule_states import load_states
 from timewright.ledger.settle import reclaim, release_held_runs
 from timewright.ports import Ids, Store, Transaction
 from timewright.ports.pending_work import PendingWork
@@ -176,9 +178,21 @@ class Tick:
         A run may end while this runs: the settle thread takes `launch_lock` before it reports an end, so
         that observers receive the start first.
         """
+        leases = self._with_states(leases)
         with self.launcher.launch_lock:
             self.launcher.launch(leases, now=now, monotonic_now=monotonic_now)
             notify([*facts, *(_attempt_started(lease.run, now=now) for lease in leases)])
+
+    def _with_states(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        """Add the states of schedules that use them; most use none."""
+        schedules = [s for one in leases if (s := one.schedule) is not None and s.uses_state]
+        if not schedules:
+            return leases
+        states = self.store.read(lambda tx: load_states(tx, schedules))
+        return [
+            replace(one, state=states.get(one.schedule.id)) if one.schedule is not None else one
+            for one in leases
+        ]
 
 
 def _leases(admitted: AdmissionResult) -> list[Lease]:

@@ -23,6 +23,7 @@ from timewright.ledger.fact_builders import leased_fact, run_fields, skipped_fac
 from timewright.ledger.lookups import QueueKey, RunTerms, load_queue_policies, load_queue_policy, load_terms
 from timewright.ledger.pauses.scoped import find_paused, load_pauses
 from timewright.ledger.queues.policy_file import PolicyFile
+from timewright.ledger.records.schedule_states import KeptState
 from timewright.ledger.run_ends import apply_finished_runs
 from timewright.ports import Grant, Ids, Renewal, Renewed, RunChange, RunFilter, Store, Transaction
 
@@ -37,6 +38,7 @@ class Lease(Struct, frozen=True, kw_only=True, gc=False):
     run: Run
     schedule: Schedule | None
     terms: ExecutionTerms
+    state: KeptState | None = None
 
 
 class LeaseResult(Struct, frozen=True, kw_only=True):

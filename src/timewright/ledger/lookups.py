@@ -135,7 +135,11 @@ def load_terms(
 def schedule_terms(schedule: Schedule) -> ExecutionTerms:
     """The terms of the runs of a schedule."""
     return ExecutionTerms(
-        target=schedule.target, retry=schedule.retry, lease=schedule.lease, delivery=schedule.delivery
+        target=schedule.target,
+        check=schedule.check,
+        retry=schedule.retry,
+        lease=schedule.lease,
+        delivery=schedule.delivery,
     )
 
 

@@ -14,7 +14,7 @@ from timewright.core.policies.policies import Align
 from timewright.core.recurrence.triggers import Cron, Every
 from timewright.core.run.admission import InFlightCounts
 from timewright.core.run.lifecycle import RunEvent, next_run_state
-from timewright.core.run.run import Outcome, Run, RunState, Succeeded
+from timewright.core.run.run import Outcome, Reason, Run, RunState, Succeeded
 from timewright.core.run.schedule_end import settle_schedule
 from timewright.core.schedule.decision import Decision
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
@@ -32,11 +32,17 @@ _PERIODIC = (Cron, Every)
 
 
 class AttemptResult(Struct, frozen=True, kw_only=True, gc=False):
-    """The outcome of one lease; `run` is the run as it was leased, with its fence."""
+    """The outcome of one lease; `run` is the run as it was leased, with its fence.
+
+    `check` is the answer of a check that let the work start; `is_check` says that the outcome is that of a
+    check that did not.
+    """
 
     run: Run
     outcome: Outcome
     started_at: datetime | None = None
+    check: Outcome | None = None
+    is_check: bool = False
 
 
 def lock_schedules(
@@ -53,7 +59,8 @@ def lock_schedules(
             continue
         if id(schedule) not in is_simple:
             is_simple[id(schedule)] = _is_simple(schedule)
-        if not (is_simple[id(schedule)] and isinstance(outcome, Succeeded)) or is_backfill_run(run):
+        is_settled_alone = is_simple[id(schedule)] and isinstance(outcome, Succeeded)
+        if not is_settled_alone or is_backfill_run(run) or schedule.uses_state:
             affected.append(schedule.id)
     return lock_readable_schedules(tx, affected)
 
@@ -79,6 +86,7 @@ def apply_finished_runs(
     unsuccessful = {schedule.id for run, schedule in scheduled if run.state is not RunState.SUCCEEDED}
     for run, schedule in scheduled:
         is_unlocked = locked is not None and schedule.id not in locked
+        # A quiet run counts as a success.
         is_simple = schedule.id not in unsuccessful and _is_simple(schedule)
         if run.state is RunState.SUCCEEDED and (is_unlocked or is_simple):
             simple.append(schedule.id)
@@ -95,7 +103,8 @@ def apply_finished_runs(
         facts += release_held(tx, schedule_ids=ids, limit=len(ids), now=now)
     facts += continue_backfills(tx, [run for run, _ in scheduled], now=now)
     if effects.has_links:
-        facts += notify_downstream(tx, [run for run, _ in scheduled], now=now)
+        news = [run for run, _ in scheduled if run.reason != Reason.QUIET]
+        facts += notify_downstream(tx, news, now=now)
     return facts
 
 
@@ -193,4 +202,5 @@ def _is_simple(schedule: Schedule) -> bool:
         and schedule.end_at is None
         and schedule.max_runs is None
         and schedule.calendar is None
+        and not (schedule.watch is not None and schedule.watch.once)
     )

@@ -27,6 +27,7 @@ from timewright.core.run.lifecycle import (
     next_run_state,
     restart_run,
     settle_outcome,
+    settle_quiet,
     stop_deadline,
 )
 from timewright.core.run.run import Cancelled, Failed, Lost, Reason, Run, RunState, Succeeded
@@ -35,8 +36,9 @@ from timewright.errors import NotAllowed, NotFound, OutcomeUnknown
 from timewright.ledger.alerts.deliveries import deliver_facts
 from timewright.ledger.budgets.charges import may_change_budgets, settle_charges
 from timewright.ledger.budgets.provider_windows import EndedLease
-from timewright.ledger.fact_builders import run_fields, succeeded_fact
+from timewright.ledger.fact_builders import run_fields, skipped_fact, succeeded_fact
 from timewright.ledger.lookups import RunTerms, load_terms, lock_readable_schedules
+from timewright.ledger.records.schedule_states import fold_quiet_runs, judge_results, save_states
 from timewright.ledger.run_ends import AttemptResult, apply_finished_runs, lock_schedules, release_held
 from timewright.ledger.workflow_runs.advance import (
     NO_CHANGES,
@@ -170,12 +172,23 @@ def _settle(
     locked = lock_schedules(
         tx, ((terms[i].schedule, result.outcome, result.run) for i, result in to_settle.items())
     )
+    judged = judge_results(tx, to_settle, terms, now=now)
+    if judged.outcomes:
+        to_settle = {
+            i: replace(result, outcome=judged.outcomes.get(i, result.outcome))
+            for i, result in to_settle.items()
+        }
     cancelled = _cancel_requested(tx, to_settle.values())
     settlements = {
-        i: _settlement(result, terms[i], cancelled=cancelled.get(i), now=now)
+        i: settle_quiet(result.run, result.outcome, started_at=result.started_at, now=now)
+        if i in judged.quiet
+        else _settlement(result, terms[i], cancelled=cancelled.get(i), now=now)
         for i, result in to_settle.items()
     }
     written = tx.settle_runs([(s.run, s.attempt) for s in settlements.values()])
+    if judged.quiet:
+        fold_quiet_runs(tx, [settlements[i] for i in judged.quiet if i in written], terms)
+    save_states(tx, judged.states, {one.id: one.namespace for one in _schedules_of(terms).values()}, now=now)
     repeated: set[str] = set()
     stale: list[AttemptResult] = []
     if len(written) < len(results):
@@ -183,7 +196,7 @@ def _settle(
         valid = written | repeated | launched.done
         stale = [r for r in results if r is not newest[r.run.id] or r.run.id not in valid]
     reported = written | repeated if again else written
-    ended = [s.run for i, s in settlements.items() if s.finished and i in written]
+    ended = [_as_ended(s) for i, s in settlements.items() if s.finished and i in written]
     facts = [
         *(_settlement_fact(s, now=now) for i, s in settlements.items() if i in reported),
         *(_stale_fact(result.run, now=now) for result in stale),
@@ -201,6 +214,12 @@ def _settle(
         ]
         facts += settle_charges(tx, leases, now=now)
     return SettleResult(facts=tuple(facts), stale=tuple(r.run.id for r in stale), ended=tuple(ended))
+
+
+def _as_ended(settlement: Settlement) -> Run:
+    """The run as its schedule sees it: a quiet one is a success that nobody is told about."""
+    run = settlement.run
+    return replace(run, state=RunState.SUCCEEDED) if settlement.event is RunEvent.QUIET else run
 
 
 def _schedules_of(terms: Mapping[str, RunTerms]) -> dict[str, Schedule]:
@@ -276,6 +295,8 @@ def _settlement_fact(s: Settlement, *, now: datetime) -> Fact:
     run, fence = s.run, s.attempt.fence
     if s.event is RunEvent.SUCCEED:
         return succeeded_fact(run, fence=fence, now=now)
+    if s.event is RunEvent.QUIET:
+        return skipped_fact(run, now=now)
     start = run_fields(run, now=now)
     if s.event is RunEvent.RETRY:
         return RunWillRetry(fence=fence, attempts=run.attempts, error=run.error, fire_at=run.fire_at, **start)

@@ -119,6 +119,10 @@ class Launch(Struct, frozen=True, kw_only=True, gc=False):
     payload: Any = None
     metadata: Mapping[str, Any] = {}
     traceparent: str = ""
+    keeps_state: bool = False
+    state: Any = None
+    state_version: int = 0
+    previous: Mapping[str, Any] | None = None
 
     @property
     def key(self) -> str:

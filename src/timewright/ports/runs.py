@@ -45,6 +45,10 @@ class RunQueries(Protocol):
         """Delete finished runs and their attempts, to repair a schedule's history."""
         ...
 
+    def fold_runs(self, rows: Sequence[Run]) -> None:
+        """Let skipped runs count the occurrences from their `planned_at` to `last_of`."""
+        ...
+
     def relink_runs(self, links: Sequence[tuple[str, str]]) -> None:
         """Set the previous run of runs, to repair a schedule's history."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping
+from copy import deepcopy
 from datetime import datetime, timedelta
 from decimal import Decimal
 from operator import attrgetter
@@ -22,6 +23,7 @@ from timewright.core.budgets.costs import (
     parse_tokens,
 )
 from timewright.core.moments import ZERO, as_instant
+from timewright.core.run.run import StateChange
 from timewright.errors import InvalidInput
 from timewright.targets.log_capture import RUN_LOGGER, RunLogger
 
@@ -35,6 +37,7 @@ NOOP: OutcomeLabel = "noop"
 SKIPPED: OutcomeLabel = "skipped"
 OUTCOME_LABELS: tuple[OutcomeLabel, ...] = (USEFUL, NOOP, SKIPPED)
 
+_UNREAD: Any = object()
 _monotonic = SystemClock().monotonic
 _CANCEL_LOCK = threading.Lock()
 
@@ -46,6 +49,10 @@ class NotBefore(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         as_instant(self.at, field="not_before")
+
+
+class Later(NotBefore, frozen=True):
+    """Returned by a function whose work is not due yet: run it again at this instant, without an attempt."""
 
 
 class Cancellation:
@@ -108,6 +115,10 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     payload: Any = None
     metadata: Mapping[str, Any] = {}
     traceparent: str = ""
+    keeps_state: bool = False
+    state: Any = None
+    state_version: int = 0
+    previous: Mapping[str, Any] | None = None
 
     @classmethod
     def from_launch(cls, launch: Launch) -> RunInfo:
@@ -134,13 +145,14 @@ class Context:
     Facts are read from the launch on access, because most functions use one or two and some are computed.
     """
 
-    __slots__ = ("_cancelled", "_deadline", "_facts", "_spent")
+    __slots__ = ("_cancelled", "_deadline", "_facts", "_spent", "_state")
 
     def __init__(self, facts: RunInfo | Launch, *, cancelled: Cancellation, deadline: float) -> None:
         self._facts = facts
         self._cancelled = cancelled
         self._deadline = deadline
         self._spent = CostTotal()
+        self._state: Any = _UNREAD
 
     @classmethod
     def begin(cls, facts: RunInfo | Launch, *, cancelled: Cancellation) -> Context:
@@ -246,6 +258,47 @@ class Context:
     def traceparent(self) -> str:
         """The W3C trace context; empty without one."""
         return self._facts.traceparent
+
+    @property
+    def previous(self) -> Mapping[str, Any] | None:
+        """The last run of the schedule that succeeded: `run_id`, `planned_at`, `finished_at` and `result`.
+
+        None for the first one, and for a schedule without `keep_state`.
+        """
+        return self._facts.previous
+
+    @property
+    def state(self) -> Any:
+        """What the schedule keeps between its runs: JSON data, an empty dictionary at first.
+
+        Change it or assign another value. It is written with the success of the run; if another run has
+        changed it meanwhile, this run fails instead. The schedule needs `keep_state=True`.
+        """
+        if not self._facts.keeps_state:
+            raise InvalidInput(
+                "the schedule keeps no state",
+                field="keep_state",
+                value=False,
+                rule="only a schedule with keep_state has ctx.state",
+                fix="keep_state=True",
+            )
+        if self._state is _UNREAD:
+            self._state = {} if self._facts.state is None else deepcopy(self._facts.state)
+        return self._state
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        _ = self.state
+        self._state = value
+
+    @property
+    def state_change(self) -> StateChange | None:
+        """The new state, if the function changed it."""
+        if self._state is _UNREAD or self._state == self._facts.state:
+            return None
+        if self._facts.state is None and self._state == {}:
+            return None
+        return StateChange(value=self._state, version=self._facts.state_version)
 
     @property
     def cancelled(self) -> Cancellation:

@@ -36,9 +36,9 @@ def call_function(registered: RegisteredFunction, context: Context | None, args:
         value = registered.invoke(context, args)
         if value is not None and inspect.isawaitable(value):
             value = _run(value)
-        return with_cost(outcome_from_value(value), context)
+        return with_reports(outcome_from_value(value), context)
     except BaseException as error:  # noqa: BLE001 - boundary: SystemExit must end the run, not this process
-        return with_cost(failure_from_exception(error), context)
+        return with_reports(failure_from_exception(error), context)
 
 
 async def call_async_function(
@@ -51,14 +51,14 @@ async def call_async_function(
         value = registered.invoke(context, args)
         if inspect.isawaitable(value):
             value = await value
-        return with_cost(outcome_from_value(value), context)
+        return with_reports(outcome_from_value(value), context)
     except CancelledError as error:
         task = current_task()
         if task is not None and task.cancelling():
             raise
-        return with_cost(failure_from_exception(error), context)
+        return with_reports(failure_from_exception(error), context)
     except BaseException as error:  # noqa: BLE001 - boundary: SystemExit would stop the loop for every run
-        return with_cost(failure_from_exception(error), context)
+        return with_reports(failure_from_exception(error), context)
 
 
 def outcome_from_value(value: Any) -> Outcome:
@@ -142,9 +142,17 @@ def with_result(outcome: Outcome, result: Any) -> Outcome:
     return msgspec.structs.replace(outcome, result=result)
 
 
-def with_cost(outcome: Outcome, context: Context | None) -> Outcome:
-    """Return the outcome with the cost that the function reported through its context."""
-    cost = context.spent.cost if context is not None else None
+def with_reports(outcome: Outcome, context: Context | None) -> Outcome:
+    """Return the outcome with the cost and the state that the function reported through its context."""
+    if context is None:
+        return outcome
+    change = context.state_change if isinstance(outcome, Succeeded) else None
+    if change is not None:
+        data = to_json_value(change.value)
+        if data != change.value:
+            return failed("ctx.state is not JSON data, or is too large")
+        outcome = msgspec.structs.replace(outcome, state=change)
+    cost = context.spent.cost
     return outcome if cost is None else msgspec.structs.replace(outcome, cost=cost)
 
 

@@ -137,6 +137,18 @@ def test_relinking_repairs_a_history_with_a_gap(store: Store, nightly: str) -> N
     store.write(lambda tx: tx.relink_runs([]))
 
 
+def test_a_skipped_run_counts_the_occurrences_before_it(store: Store, nightly: str) -> None:
+    skipped = make_run(nightly, planned_at=NOON + 2 * HOUR, state=RunState.SKIPPED, reason="quiet")
+    succeeded = make_run(nightly, planned_at=NOON + 3 * HOUR, state=RunState.SUCCEEDED)
+    admit(store, nightly, skipped, succeeded)
+    before = [get(store, one.id) for one in (skipped, succeeded)]
+    folded = [replace(one, planned_at=NOON, last_of=one.planned_at, dropped=3, previous="") for one in before]
+    store.write(lambda tx: tx.fold_runs(folded))
+    after = [get(store, one.id) for one in before]
+    assert after == [folded[0], before[1]], "only skipped runs count others"
+    store.write(lambda tx: tx.fold_runs([]))
+
+
 def test_a_schedule_and_its_first_run_are_one_transaction(store: Store) -> None:
     schedule = make_schedule()
     run = make_run(schedule.id)

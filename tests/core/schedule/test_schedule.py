@@ -22,11 +22,11 @@ from timewright.core.policies.policies import (
 )
 from timewright.core.recurrence.triggers import Every, Manual, Once
 from timewright.core.schedule.decision import Candidate, Decision, Source
+from timewright.core.schedule.likely_mistakes import check_new_schedule
 from timewright.core.schedule.schedule import (
     Schedule,
     ScheduleProgress,
     apply_decision,
-    check_new_schedule,
     initial_progress,
     named_limit_key,
     queue_limit_key,

@@ -163,7 +163,7 @@ def test_an_invalid_condition_is_refused_with_its_position(text: str, position: 
 def test_changed_compares_with_the_value_seen_last() -> None:
     condition = parse_condition("changed(result.version)", roots=("result", "seen"))
     scope = {"result": {"version": [1, 2]}}
-    assert evaluate_condition(condition, scope)
+    assert not evaluate_condition(condition, scope), "the first value is no change"
     assert not evaluate_condition(condition, {**scope, "seen": {"result.version": [1, 2]}})
     assert evaluate_condition(condition, {**scope, "seen": {"result.version": [1, 3]}})
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tests.simulation.model.simulation import Simulation
 
 CRASHING_PREFIX = "poison"
+# Work that answers with a version, which rises every few minutes.
+WATCHING_PREFIX = "watch"
+VERSION_US = 70 * SECOND
 LINE_INTERVAL_US = 5 * SECOND
 MAX_THREAD_US = 600 * SECOND
 
@@ -46,6 +49,10 @@ def draw_work(sim: Simulation, key: str, fence: int, *, name: str = "", is_call:
     """
     rng = sim.rng.fork(f"work {key} {fence}")
     plan = _draw_plan(sim, rng, name=name)
+    if name.startswith(WATCHING_PREFIX) and isinstance(plan.outcome, Succeeded):
+        version = (sim.time.at - sim.scenario.start) // VERSION_US
+        answer = Succeeded(result={"version": version})
+        plan = replace(plan, outcome=answer, duration_us=plan.duration_us // 4)
     if is_call:
         lasts = min(plan.duration_us, MAX_THREAD_US)
         plan = replace(plan, remote=False, on_thread=True, duration_us=lasts)

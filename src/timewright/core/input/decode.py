@@ -41,7 +41,8 @@ from timewright.core.recurrence.triggers import (
     with_zone,
     zone_of,
 )
-from timewright.core.schedule.schedule import Preset, Schedule, check_new_schedule
+from timewright.core.schedule.likely_mistakes import check_new_schedule
+from timewright.core.schedule.schedule import Preset, Schedule
 from timewright.core.target import Handoff, Http
 from timewright.core.zones import load_zone
 from timewright.errors import TimewrightError

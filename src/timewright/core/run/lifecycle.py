@@ -56,6 +56,7 @@ class RunEvent(StrEnum):
     FREE = "free"
     RESET = "reset"
     REOPEN = "reopen"
+    QUIET = "quiet"
 
 
 TRANSITIONS: dict[tuple[RunState, RunEvent], RunState] = {
@@ -72,6 +73,7 @@ TRANSITIONS: dict[tuple[RunState, RunEvent], RunState] = {
     (RunState.LEASED, RunEvent.FAIL): RunState.FAILED,
     (RunState.LEASED, RunEvent.PARK): RunState.PARKED,
     (RunState.LEASED, RunEvent.CANCEL): RunState.CANCELLED,
+    (RunState.LEASED, RunEvent.QUIET): RunState.SKIPPED,
     (RunState.PARKED, RunEvent.RESET): RunState.READY,
     (RunState.PARKED, RunEvent.HOLD): RunState.HELD,
     (RunState.PARKED, RunEvent.CANCEL): RunState.CANCELLED,
@@ -203,6 +205,27 @@ def _succeeded(run: Run, outcome: Succeeded, *, started_at: datetime | None, now
     )
     attempt = _attempt(run, outcome, _SUCCESS, charged=False, label=label, started_at=started_at, now=now)
     return Settlement(run=after, attempt=attempt, event=RunEvent.SUCCEED, why="succeeded")
+
+
+def settle_quiet(
+    run: Run, outcome: Outcome, *, started_at: datetime | None = None, now: datetime
+) -> Settlement:
+    """Settle an occurrence whose answer was nothing new: it is skipped, and no attempt is charged."""
+    started_at = started_at or run.started_at
+    after = replace(
+        run,
+        state=next_run_state(run.state, RunEvent.QUIET),
+        reason=Reason.QUIET.value,
+        started_at=started_at,
+        finished_at=now,
+        lease_id="",
+        holder="",
+        leased_at=None,
+        lease_until=None,
+        error="",
+    )
+    attempt = _attempt(run, outcome, _SUCCESS, charged=False, label="noop", started_at=started_at, now=now)
+    return Settlement(run=after, attempt=attempt, event=RunEvent.QUIET, why="nothing new")
 
 
 def _attempt(

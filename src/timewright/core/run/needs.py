@@ -66,7 +66,10 @@ def _host_of(url: str) -> str:
 
 def needs_of_schedule(schedule: Schedule) -> Needs:
     """The needs of the runs of a schedule."""
-    return find_needs(schedule.target, queue=schedule.queue or "", runs_on=schedule.runs_on)
+    found = find_needs(schedule.target, queue=schedule.queue or "", runs_on=schedule.runs_on)
+    if schedule.check is None or isinstance(schedule.target, Handoff):
+        return found
+    return tuple(sorted({*found, *find_needs(schedule.check)}))
 
 
 def may_run_program(program: str, allowed: bool | tuple[str, ...]) -> bool:

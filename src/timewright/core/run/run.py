@@ -59,6 +59,7 @@ class Reason(StrEnum):
     UNREADABLE = "unreadable"
     BY_HAND = "by_hand"
     NEEDS = "needs"
+    QUIET = "quiet"
 
 
 class Run(Struct, frozen=True, kw_only=True, gc=False):
@@ -114,17 +115,29 @@ class ExecutionTerms(Struct, frozen=True, kw_only=True, gc=False):
     """The target and policies of a run, fixed when it is admitted."""
 
     target: RunTarget
+    check: RunTarget | None = None
     retry: Retry = Retry()
     lease: LeaseTerms = LeaseTerms()
     delivery: Delivery = Delivery.AT_LEAST_ONCE
 
 
+class StateChange(Struct, frozen=True, kw_only=True):
+    """A new state of a schedule, and the version of the state that the run had read."""
+
+    value: Any = None
+    version: int = 0
+
+
 class Succeeded(Struct, frozen=True, kw_only=True, tag="succeeded", tag_field="kind"):
-    """The work was done; `outcome_label` is the handler's own label for it."""
+    """The work was done; `outcome_label` is the handler's own label for it.
+
+    `state` is the new state of its schedule, if the work changed it.
+    """
 
     outcome_label: Literal["", "useful", "noop", "skipped"] = ""
     result: Any = None
     cost: Cost | None = None
+    state: StateChange | None = None
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag="failed", tag_field="kind"):

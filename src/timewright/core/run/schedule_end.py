@@ -46,6 +46,9 @@ def settle_schedule(
         return _stop(progress, ScheduleState.PARKED, why), None
     if run.reason == Reason.UNRESOLVED and run.state is RunState.FAILED:
         return _stop(progress, ScheduleState.PARKED, f"target does not resolve: {run.error}"), None
+    is_news = run.state is RunState.SUCCEEDED and run.reason != Reason.QUIET and not run.outcome_label
+    if schedule.watch is not None and schedule.watch.once and is_news:
+        return _stop(progress, ScheduleState.FINISHED, "its watch saw a change"), None
     decision = _decide_at_settle(schedule, before, progress, run, now=now, calendars=calendars)
     if decision is not None:
         progress = apply_decision(schedule, progress, decision)

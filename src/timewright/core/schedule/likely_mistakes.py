@@ -1,4 +1,4 @@
-"""Finds values of a schedule that are valid but probably not meant."""
+"""Finds values of a schedule that could never run, or are valid but probably not meant."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 
-from timewright.core.moments import format_duration
+from timewright.core.moments import ZERO, Window, check_storable, format_duration, format_instant
 from timewright.core.policies.policies import Retry
+from timewright.core.recurrence.triggers import Manual, Once
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import Shell, find_shell_operator, shell_command
+from timewright.errors import InvalidInput
 
 
 def likely_mistakes(schedule: Schedule, upcoming: Sequence[datetime]) -> tuple[str, ...]:
@@ -46,3 +48,48 @@ def _unused_backoff(schedule: Schedule) -> Iterator[str]:
     retry = schedule.retry
     if retry.max_attempts == 1 and retry.backoff != Retry().backoff:
         yield "a backoff has no effect on one attempt; set max_attempts: 3 to try a failed run again"
+
+
+def check_new_schedule(schedule: Schedule, *, now: datetime, catch_up_given: bool) -> None:
+    """Refuse a new schedule that could never run: a past instant, or an `end_at` in the past."""
+    trigger = schedule.trigger
+    if isinstance(trigger, Once):
+        _check_once(trigger.at, schedule.window, now=now, catch_up_given=catch_up_given)
+    if isinstance(trigger, Manual):
+        return
+    if schedule.end_at is not None and schedule.end_at < now and not catch_up_given:
+        raise InvalidInput(
+            f"end_at {format_instant(schedule.end_at)} is in the past, so it would never run",
+            field="end_at",
+            value=format_instant(schedule.end_at),
+            rule="end_at is in the future",
+            fix="a later end_at, or leave it out",
+        )
+    if schedule.deadline is not None and schedule.deadline <= ZERO:
+        raise InvalidInput(
+            f"deadline {format_duration(schedule.deadline)} leaves no time to start",
+            field="deadline",
+            value=format_duration(schedule.deadline),
+            rule="longer than zero",
+            fix="deadline: 10m",
+        )
+
+
+def _check_once(at: datetime, window: Window, *, now: datetime, catch_up_given: bool) -> None:
+    check_storable(at, field="trigger.at")
+    if at <= now and not catch_up_given:
+        raise InvalidInput(
+            f"once at {format_instant(at)} is in the past",
+            field="trigger.at",
+            value=format_instant(at),
+            rule="an instant in the future, unless the request sets catch_up",
+            fix="a later instant, or catch_up: last to run it at once",
+        )
+    if not window.contains(at):
+        raise InvalidInput(
+            f"once at {format_instant(at)} is outside start_at and end_at, so it would never run",
+            field="trigger.at",
+            value=format_instant(at),
+            rule="the instant is between start_at and end_at",
+            fix="leave start_at and end_at out",
+        )

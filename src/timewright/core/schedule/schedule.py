@@ -24,8 +24,15 @@ from timewright.core.moments import (
     Window,
     check_duration,
     check_storable,
-    format_duration,
-    format_instant,
+)
+from timewright.core.policies.answers import (
+    MAX_RULES,
+    AnswerRule,
+    AnswerRules,
+    ChangeWatch,
+    Verdict,
+    check_answer_fields,
+    collect_rules,
 )
 from timewright.core.policies.backoff import Cadence, Steady
 from timewright.core.policies.policies import (
@@ -41,7 +48,7 @@ from timewright.core.policies.policies import (
     Priority,
     Retry,
 )
-from timewright.core.recurrence.triggers import AnyTrigger, Manual, Once
+from timewright.core.recurrence.triggers import AnyTrigger, Once
 from timewright.core.schedule.decision import Candidate, Decision, Source
 from timewright.core.schedule.hints import NO_HINTS, Hints
 from timewright.core.schedule.upstream import MAX_NEEDS, Need
@@ -133,6 +140,7 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
 
     trigger: AnyTrigger
     target: AnyTarget
+    check: AnyTarget | None = None
     start_at: datetime | None = None
     end_at: datetime | None = None
     max_runs: Annotated[int, Meta(ge=1)] | None = None
@@ -173,6 +181,15 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     expect: Expect | None = None
     check_in: CheckIn | None = None
 
+    rules: Annotated[tuple[AnswerRule, ...], Meta(max_length=MAX_RULES)] = ()
+    succeed_if: Annotated[str, Meta(max_length=500)] = ""
+    exit_codes: Annotated[
+        dict[Annotated[str, Meta(pattern=r"^[0-9]{1,3}$")], Verdict], Meta(max_length=MAX_RULES)
+    ] = {}
+    empty: Literal["succeed", "fail", "quiet"] = "succeed"
+    watch: ChangeWatch | None = None
+    keep_state: bool = False
+
     def __post_init__(self) -> None:
         check_storable(self.created_at, field="created_at")
         if self.start_at is not None or self.end_at is not None:
@@ -195,6 +212,8 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
                 fix="jitter: 5m",
             )
 
+        if self.succeed_if or self.check is not None:
+            check_answer_fields(self.succeed_if, self.check, self.target)
         if self.max_running is not None and self.overlap is not Overlap.ALLOW:
             raise InvalidInput(
                 f"max_running: {self.max_running} has no effect with overlap: {self.overlap.value}",
@@ -220,6 +239,19 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     def window(self) -> Window:
         """From `start_at` to `end_at`."""
         return Window(self.start_at, self.end_at)
+
+    @property
+    def uses_state(self) -> bool:
+        """Whether its runs are judged by rules, or read or write what it keeps between runs."""
+        given = (
+            self.keep_state or self.check or self.rules or self.succeed_if or self.exit_codes or self.watch
+        )
+        return bool(given) or self.empty != "succeed"
+
+    @property
+    def answer_rules(self) -> AnswerRules:
+        """All its rules over answers, as one list."""
+        return collect_rules(self.rules, self.succeed_if, self.exit_codes, self.empty, self.watch)
 
     @property
     def limit_keys(self) -> tuple[str, ...]:
@@ -335,48 +367,3 @@ def initial_progress(schedule: Schedule) -> ScheduleProgress:
     if isinstance(schedule.trigger, Once):
         cursor = min(cursor, schedule.trigger.at - _MICROSECOND)
     return ScheduleProgress(cursor=cursor)
-
-
-def check_new_schedule(schedule: Schedule, *, now: datetime, catch_up_given: bool) -> None:
-    """Refuse a new schedule that could never run: a past instant, or an `end_at` in the past."""
-    trigger = schedule.trigger
-    if isinstance(trigger, Once):
-        _check_once(trigger.at, schedule.window, now=now, catch_up_given=catch_up_given)
-    if isinstance(trigger, Manual):
-        return
-    if schedule.end_at is not None and schedule.end_at < now and not catch_up_given:
-        raise InvalidInput(
-            f"end_at {format_instant(schedule.end_at)} is in the past, so it would never run",
-            field="end_at",
-            value=format_instant(schedule.end_at),
-            rule="end_at is in the future",
-            fix="a later end_at, or leave it out",
-        )
-    if schedule.deadline is not None and schedule.deadline <= ZERO:
-        raise InvalidInput(
-            f"deadline {format_duration(schedule.deadline)} leaves no time to start",
-            field="deadline",
-            value=format_duration(schedule.deadline),
-            rule="longer than zero",
-            fix="deadline: 10m",
-        )
-
-
-def _check_once(at: datetime, window: Window, *, now: datetime, catch_up_given: bool) -> None:
-    check_storable(at, field="trigger.at")
-    if at <= now and not catch_up_given:
-        raise InvalidInput(
-            f"once at {format_instant(at)} is in the past",
-            field="trigger.at",
-            value=format_instant(at),
-            rule="an instant in the future, unless the request sets catch_up",
-            fix="a later instant, or catch_up: last to run it at once",
-        )
-    if not window.contains(at):
-        raise InvalidInput(
-            f"once at {format_instant(at)} is outside start_at and end_at, so it would never run",
-            field="trigger.at",
-            value=format_instant(at),
-            rule="the instant is between start_at and end_at",
-            fix="leave start_at and end_at out",
-        )

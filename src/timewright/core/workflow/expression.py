@@ -10,15 +10,18 @@ fail: a missing value is `null`, and values of different types are neither equal
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 ROOTS = ("steps", "input", "item")
 # The root of the values that `changed(path)` compares with, by the text of the path.
 SEEN = "seen"
+MAX_SEEN_BYTES = 1000
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 
@@ -114,19 +117,38 @@ def resolve_path(path: ValuePath, scope: Mapping[str, Any]) -> Any:
     return found
 
 
+def fingerprint(value: Any) -> Any:
+    """Return a value as it is remembered for `changed`: itself while it is small, else its SHA-256."""
+    encoded = msgspec.json.encode(value, order="deterministic")
+    return value if len(encoded) <= MAX_SEEN_BYTES else f"sha256:{hashlib.sha256(encoded).hexdigest()}"
+
+
+def changed_paths(expression: Expression) -> Iterator[ValuePath]:
+    """Yield the paths that an expression compares with what was seen last."""
+    if isinstance(expression, FunctionCall) and expression.name == "changed":
+        yield from iter_paths(expression.argument)
+    for part in _parts(expression):
+        yield from changed_paths(part)
+
+
 def iter_paths(expression: Expression) -> Iterator[ValuePath]:
     """Yield every path in an expression."""
     if isinstance(expression, ValuePath):
         yield expression
-    elif isinstance(expression, NotExpression | FunctionCall):
-        inner = expression.inner if isinstance(expression, NotExpression) else expression.argument
-        yield from iter_paths(inner)
-    elif isinstance(expression, Comparison):
-        yield from iter_paths(expression.left)
-        yield from iter_paths(expression.right)
-    elif isinstance(expression, BooleanExpression | ListExpression):
-        for part in expression.parts if isinstance(expression, BooleanExpression) else expression.items:
-            yield from iter_paths(part)
+    for part in _parts(expression):
+        yield from iter_paths(part)
+
+
+def _parts(expression: Expression) -> tuple[Expression, ...]:
+    match expression:
+        case NotExpression(inner) | FunctionCall(_, inner):
+            return (inner,)
+        case Comparison(_, left, right):
+            return (left, right)
+        case BooleanExpression(parts) | ListExpression(parts):
+            return parts
+        case _:
+            return ()
 
 
 def _value(expression: Expression, scope: Mapping[str, Any]) -> Any:
@@ -146,8 +168,10 @@ def _value(expression: Expression, scope: Mapping[str, Any]) -> Any:
         case Comparison(sign, left, right):
             return _OPERATORS[sign](_value(left, scope), _value(right, scope))
         case FunctionCall("changed", argument):
-            seen = scope.get(SEEN, {}).get(str(argument))
-            return not _equals(_value(argument, scope), seen)
+            seen = scope.get(SEEN, {})
+            # The first value is only remembered: there is nothing that it differs from.
+            is_first = str(argument) not in seen
+            return not is_first and not _equals(fingerprint(_value(argument, scope)), seen[str(argument)])
         case FunctionCall(name, argument):
             return FUNCTIONS[name](_value(argument, scope))
 

@@ -1,4 +1,4 @@
-"""Operations as MCP tools: names, schemas and annotations."""
+"""Operations as tools for agents: names, schemas and annotations. Needs no MCP library."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import json
 from typing import Any
 
-from mcp_types import Tool, ToolAnnotations
+from msgspec import Struct
 
 from timewright.interfaces.cli.option_help import help_for
 from timewright.interfaces.mcp.toolsets import CORE_FIELDS, FIND_OPERATION, TOOLSETS, is_listed
@@ -60,6 +60,20 @@ CORE_HELP = {
 }
 
 
+class ToolDescription(Struct, frozen=True, kw_only=True):
+    """A tool as an agent sees it; the last four are hints about what a call may do."""
+
+    name: str
+    title: str
+    description: str
+    input_schema: Schema
+    output_schema: Schema
+    read_only: bool = True
+    destructive: bool = False
+    idempotent: bool = True
+    open_world: bool = False
+
+
 def tool_name(operation: Operation[Any]) -> str:
     """Return the tool name of an operation: `schedule_pause`."""
     return operation.name.replace(" ", "_")
@@ -70,7 +84,7 @@ def operation_named(tool: str) -> Operation[Any] | None:
     return _by_tool().get(tool)
 
 
-def tools_for(caller: Caller, toolsets: frozenset[str] = frozenset(TOOLSETS)) -> list[Tool]:
+def tools_for(caller: Caller, toolsets: frozenset[str] = frozenset(TOOLSETS)) -> list[ToolDescription]:
     """Return the tools of these toolsets that the caller may use, by name; always the same order."""
     listed = (one for one in operations if is_listed(one, caller, toolsets))
     return [_find_tool(), *(_tool(operation.name) for operation in listed)]
@@ -99,31 +113,29 @@ def _by_tool() -> dict[str, Operation[Any]]:
 
 
 @functools.cache
-def _tool(name: str) -> Tool:
+def _tool(name: str) -> ToolDescription:
     operation = operations[name]
     schema = _input_schema(operation)
     description = operation.summary
     if is_destructive(operation):
         description += " First with dry_run: the answer shows the changes and gives the token for confirm."
-    return Tool(
+    return ToolDescription(
         name=tool_name(operation),
         title=f"{operation.verb} {operation.noun}".strip().capitalize(),
         description=description,
         input_schema=schema,
         output_schema=_output_schema(operation),
-        annotations=ToolAnnotations(
-            read_only_hint=operation.read_only,
-            destructive_hint=is_destructive(operation),
-            idempotent_hint=is_idempotent(operation),
-            open_world_hint=operation.name in OPEN_WORLD,
-        ),
+        read_only=operation.read_only,
+        destructive=is_destructive(operation),
+        idempotent=is_idempotent(operation),
+        open_world=operation.name in OPEN_WORLD,
     )
 
 
 @functools.cache
-def _find_tool() -> Tool:
+def _find_tool() -> ToolDescription:
     sets = "; ".join(f"{name}: {about}" for name, about in TOOLSETS.items())
-    return Tool(
+    return ToolDescription(
         name=FIND_OPERATION,
         title="Find an operation",
         description=f"Name the tools for a task and the toolset of each; calls nothing. Toolsets: {sets}.",
@@ -133,9 +145,6 @@ def _find_tool() -> Tool:
             "required": ["query"],
         },
         output_schema={"type": "object", "properties": {"operations": {"type": "array"}}},
-        annotations=ToolAnnotations(
-            read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-        ),
     )
 
 

@@ -23,7 +23,7 @@ from timewright.core.sensitive_keys import redact_store_url
 from timewright.core.target import Isolation
 from timewright.errors import NotFound, StoreUnavailable
 from timewright.interfaces.program import program_beside_python
-from timewright.interfaces.python.agent_view import AgentView
+from timewright.interfaces.python.agent_tools import AgentMethods
 from timewright.interfaces.python.answers import own_copy
 from timewright.interfaces.python.checks import (
     already_declared,
@@ -78,7 +78,7 @@ _LOGGER = logging.getLogger("timewright")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Scheduler(Resources, EventDecorators, WebMethods, TransactionMethods):
+class Scheduler(Resources, EventDecorators, WebMethods, TransactionMethods, AgentMethods):
     """A scheduler that runs inside this process, without a server.
 
     Declared schedules belong to the program `name`. With `declares_all`, what no live instance of the program
@@ -163,10 +163,6 @@ class Scheduler(Resources, EventDecorators, WebMethods, TransactionMethods):
             if error.field == "schedule" and error.value in self._unsaved:
                 raise not_saved_yet(str(error.value)) from None
             raise
-
-    def as_agent(self, name: str) -> AgentView:
-        """Return the operations as an agent may use them: `app.as_agent("planner").schedules.create(…)`."""
-        return AgentView(self._context, name)
 
     def schedule(
         self,

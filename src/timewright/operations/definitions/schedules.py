@@ -15,7 +15,8 @@ from timewright.core.input.instant_text import resolve_zone
 from timewright.core.input.names import check_name
 from timewright.core.input.struct_decoder import canonical_fields
 from timewright.core.recurrence.triggers import Cron
-from timewright.core.schedule.schedule import Schedule, ScheduleState, check_new_schedule
+from timewright.core.schedule.likely_mistakes import check_new_schedule
+from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.errors import Conflict, NotAllowed, TimewrightError
 from timewright.ledger.records.owners import (
     EditRule,

@@ -14,8 +14,8 @@ from timewright.core.input.decode import check_name, decode_changes, decode_sche
 from timewright.core.input.input_errors import missing_field
 from timewright.core.input.struct_decoder import canonical_fields
 from timewright.core.recurrence.triggers import zone_of
-from timewright.core.schedule.likely_mistakes import likely_mistakes
-from timewright.core.schedule.schedule import Schedule, ScheduleState, check_new_schedule
+from timewright.core.schedule.likely_mistakes import check_new_schedule, likely_mistakes
+from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.core.target import Handoff
 from timewright.errors import Conflict, InvalidInput
 from timewright.ledger.dependencies.links import upstream_names
@@ -197,10 +197,13 @@ def build_schedule(
 def check_schedule(context: OperationContext, schedule: Schedule, *, before: Schedule | None) -> None:
     """Reject a schedule that may not be written: its zone, secrets, its target, another namespace."""
     check_schedule_zones(context.settings, schedule)
-    reject_plain_secrets(context.caller, schedule.target)
-    check_secret_use(context, schedule.target, before=(before.target,) if before is not None else ())
-    if context.check_target is not None:
-        context.check_target(schedule.target)
+    earlier = [one for one in (before.target, before.check) if one is not None] if before is not None else []
+    for target in (schedule.target, schedule.check):
+        if target is not None:
+            reject_plain_secrets(context.caller, target)
+            check_secret_use(context, target, before=earlier)
+            if context.check_target is not None:
+                context.check_target(target)
     if schedule.namespace != context.namespace:
         raise InvalidInput(
             f"namespace {schedule.namespace!r} is not the namespace of this request",

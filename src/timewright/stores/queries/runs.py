@@ -78,6 +78,16 @@ class SqlRunQueries(SqlQueries):
             self._query("delete_attempts", {"ids": deleted})
             self._query("delete_dependency_waits", {"ids": deleted})
 
+    def fold_runs(self, rows: Sequence[Run]) -> None:
+        """Let skipped runs count the occurrences from their `planned_at` to `last_of`."""
+        folded = [
+            (run.id, to_micros(run.planned_at), to_micros(run.last_of), run.dropped, run.previous)
+            for run in rows
+            if run.last_of is not None
+        ]
+        if folded:
+            self._execute_many("fold_runs", folded)
+
     def relink_runs(self, links: Sequence[tuple[str, str]]) -> None:
         """Set the previous run of runs, to repair a schedule's history."""
         if links:

@@ -754,6 +754,11 @@ ORDER BY id LIMIT :limit {skip_locked}
 -- name: shorten_leases
 UPDATE runs SET leased_at = :now, lease_until = :until WHERE state = 'leased' AND lease_until > :latest
 
+-- name: fold_runs(id text, planned_at bigint, last_of bigint, dropped bigint, previous text)
+UPDATE runs SET planned_at = v.planned_at, last_of = v.last_of, dropped = v.dropped, previous = v.previous
+{from}
+WHERE runs.id = v.id AND runs.state = 'skipped'
+
 -- name: delete_runs
 DELETE FROM runs WHERE id {in:ids} AND state IN ('succeeded', 'failed', 'skipped', 'cancelled') RETURNING id
 

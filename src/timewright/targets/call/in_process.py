@@ -34,7 +34,7 @@ from timewright.targets.outcomes import (
     stop_reason,
     thread_timed_out,
     timed_out,
-    with_cost,
+    with_reports,
 )
 
 OUTPUT_BYTES = 64 * 1024
@@ -242,13 +242,15 @@ class InProcessCall:
         raise NotImplementedError
 
     def _abandon(self) -> None:
-        if self._stop_outcome is not None and self._result(with_cost(self._stop_outcome, self._call_context)):
+        if self._stop_outcome is not None and self._result(
+            with_reports(self._stop_outcome, self._call_context)
+        ):
             self._detach()
             self._cleanup(has_returned=False)
 
     def _report(self, outcome: Outcome) -> None:
         self._result(
-            outcome if self._stop_outcome is None else with_cost(self._stop_outcome, self._call_context)
+            outcome if self._stop_outcome is None else with_reports(self._stop_outcome, self._call_context)
         )
         self._cleanup()
 

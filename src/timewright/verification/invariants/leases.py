@@ -300,6 +300,8 @@ def _state_error(view: HistoryView, run: RunRow) -> str:
         return "succeeded, but was never leased"
     if not attempts or view.resets(run):
         return ""
+    if run.state == "skipped" and run.reason == "quiet":
+        return ""  # I56
     return (
         ""
         if attempts[-1].outcome in OUTCOMES_BEFORE_STATE[run.state]

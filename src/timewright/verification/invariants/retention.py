@@ -87,3 +87,18 @@ def _result_limit(view: HistoryView, run: RunRow) -> int | None:
     if policy is None or policy.target.get("kind") != "http":
         return None
     return (int(policy.target.get("max_response_kb", 100)) * MAX_JSON_ESCAPE_FACTOR + 64) * KILOBYTE
+
+
+@invariant("I56", "quiet runs did nothing new", unit="quiet rows")
+def quiet_rows_follow_one_quiet_answer(view: HistoryView, coverage: Coverage) -> Violations:
+    """A quiet row ends with one uncharged success of its newest occurrence, and no row of its own follows."""
+    for run in view.history.runs:
+        if run.state != "skipped" or run.reason != "quiet":
+            continue
+        coverage.count += 1
+        attempts = view.attempts.get(run.id, [])
+        answers = [(a.fence, a.outcome, a.charged) for a in attempts]
+        if answers != [(1, "succeeded", False)]:
+            yield f"run {run.id} is quiet, but not by one uncharged answer", (run, *attempts[-1:])
+        elif run.dedupe_scope or run.attempts:
+            yield f"run {run.id} is quiet, but is no occurrence or used an attempt", (run,)

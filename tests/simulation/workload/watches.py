@@ -1,0 +1,60 @@
+"""Worlds with schedules that watch a value, and whether each change of it was reported exactly once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from msgspec.structs import replace
+
+from tests.simulation.model.simulation import Simulation
+from tests.simulation.model.work import WATCHING_PREFIX
+from tests.simulation.workload.scenarios import Scenario, draw_scenario
+from timewright.verification.report import Violation
+
+_ANSWERS = """
+SELECT r.schedule_id, r.id, r.state, r.outcome_label, a.result
+FROM runs r JOIN attempts a ON a.run_id = r.id JOIN schedules s ON s.id = r.schedule_id
+WHERE s.name LIKE 'watch%' AND a.outcome = 'succeeded' ORDER BY r.id
+"""
+_SEEN = "SELECT name, body FROM objects WHERE kind = 'schedule_state'"
+PATH = "result.version"
+
+
+def draw_watches(seed: int) -> Scenario:
+    """A small, dense world: two instances, many faults, and a schedule that watches."""
+    base = draw_scenario(seed, hours=0.25, size="dense", dependencies=False)
+    common = {"call": "look", "watch": {"changed": PATH}, "lease": {"length": "30s", "grace": "2s"}}
+    draft: dict[str, Any] = {"name": f"{WATCHING_PREFIX}-0", "every": "20s", **common}
+    if seed % 2:
+        draft["retry"] = {"max_attempts": 3}
+    parts: dict[str, Any] = {"queues": (), "limits": (), "functions": (), "workers": 0, "holders": 0}
+    return replace(base, schedules=(("default", draft),), keep_history=None, **parts)
+
+
+def find_wrong_changes(sim: Simulation) -> list[Violation]:
+    """Changes that were reported twice or not at all, from the answers that are recorded."""
+    reported: dict[str, list[int]] = {}
+    quiet: dict[str, set[int]] = {}
+    for schedule, _, state, label, result in sim.backend.query(_ANSWERS):
+        version = json.loads(result)["version"]
+        if state == "succeeded" and label != "noop":
+            reported.setdefault(schedule, []).append(version)
+            sim.count("watch reported a change")
+        else:
+            quiet.setdefault(schedule, set()).add(version)
+    for schedule, body in sim.backend.query(_SEEN):
+        quiet.setdefault(schedule, set()).add(json.loads(body)["seen"][PATH])
+    found = []
+    for schedule, versions in reported.items():
+        if len(set(versions)) < len(versions):
+            found.append((schedule, f"a change was reported twice: {versions}"))
+    for schedule, versions in quiet.items():
+        first = min([*versions, *reported.get(schedule, [])])
+        lost = versions - set(reported.get(schedule, [])) - {first}
+        if lost:
+            found.append((schedule, f"the changes to {sorted(lost)} were never reported"))
+    return [
+        Violation(invariant="I56", message=f"{schedule}: {what}", rows=({"schedule_id": schedule},))
+        for schedule, what in found
+    ]
