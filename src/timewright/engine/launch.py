@@ -127,8 +127,7 @@ class Launcher:
     def launch(self, leases: Iterable[Lease], *, now: datetime, monotonic_now: float) -> None:
         """Start the work of leases; while `capacity` run, the others wait. A failed launch is an outcome.
 
-        `monotonic_now` was read together with `now`: the leases count from there, however long the store
-        took to grant them.
+        `monotonic_now` was read together with `now`: the leases count from there.
         """
         new = [build_in_flight(lease, now=now, monotonic_now=monotonic_now) for lease in leases]
         fenced_at = min((one.lease_ends_at - one.fence_margin_s for one in new), default=math.inf)
@@ -198,7 +197,7 @@ class Launcher:
 
     @property
     def unwritten_count(self) -> int:
-        """How many results are not committed, including those that are being written."""
+        """How many results are not committed, also those that are being written."""
         with self._lock:
             return len(self._results) + sum(map(len, self._being_written))
 
@@ -342,8 +341,7 @@ class Launcher:
             # It ended before `launch` returned: read its output now, and drop the handle.
             self.output_buffer.record_end(one, work, one.outcome)
             one.work = None
-            return
-        if one.stop_reason:
+        elif one.stop_reason:
             # A stop was requested while the work was starting.
             work.stop(one.stop_reason)
 
@@ -363,9 +361,8 @@ class Launcher:
             try:
                 work.stop(reason)
             except Exception as error:  # noqa: BLE001  the boundary, as in launch
-                self._record_outcome(
-                    one, Failed(error=f"could not be stopped: {type(error).__name__}: {error}")
-                )
+                failure = Failed(error=f"could not be stopped: {type(error).__name__}: {error}")
+                self._record_outcome(one, failure)
 
     def _record_outcome(self, one: InFlightRun, outcome: Outcome) -> None:
         run = one.lease.run
@@ -374,8 +371,7 @@ class Launcher:
         with self._lock:
             if one.has_ended:
                 return
-            one.has_ended = True
-            one.outcome = outcome
+            one.has_ended, one.outcome = True, outcome
             one.work = None  # breaks the reference cycle between the run and its handle
             self._in_flight.pop((run.id, run.fence), None)
             started_at = one.work_started_at if one.is_started else None

@@ -49,9 +49,9 @@ def find_wrong_changes(sim: Simulation) -> list[Violation]:
     for schedule, versions in reported.items():
         if len(set(versions)) < len(versions):
             found.append((schedule, f"a change was reported twice: {versions}"))
-    for schedule, versions in quiet.items():
-        first = min([*versions, *reported.get(schedule, [])])
-        lost = versions - set(reported.get(schedule, [])) - {first}
+    for schedule, quietly in quiet.items():
+        first = min([*quietly, *reported.get(schedule, [])])
+        lost = quietly - set(reported.get(schedule, [])) - {first}
         if lost:
             found.append((schedule, f"the changes to {sorted(lost)} were never reported"))
     return [
