@@ -121,7 +121,7 @@ def collect(entries: Iterable[Entry], *, reports: Iterable[FieldReport] = ()) ->
         raise input_error(
             "file",
             len(schedules),
-            "entries are too many",
+            "is too many entries",
             rule=f"at most {MAX_ENTRIES}",
             fix="split the file",
         )

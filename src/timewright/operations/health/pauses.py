@@ -274,7 +274,8 @@ def _subject(namespace: str, scope: PauseScope, name: str) -> tuple[str, str]:
             )
         return "" if scope == "installation" else namespace, ""
     if not name:
-        raise InvalidInput(f"which {scope}?", field="name", value=name, rule="a name", fix="--name NAME")
+        rule = f"a pause of a {scope} names the {scope}"
+        raise InvalidInput("name is missing", field="name", value=name, rule=rule, fix="name: reports")
     return namespace, name
 
 

@@ -71,7 +71,13 @@ def build_declaration(
     """
     if "id" in policies:
         fix = f"name={str(policies['id'])!r}"
-        raise input_error("id", policies["id"], "is given", rule="a schedule is known by its name", fix=fix)
+        raise input_error(
+            "id",
+            policies["id"],
+            "cannot be chosen",
+            rule="a schedule gets its id when it is created, and is known by its name",
+            fix=fix,
+        )
     # Both names are accepted for the function's arguments.
     args = policies.get("args", policies.get("kwargs", {}))
     policies = {key: value for key, value in policies.items() if key not in ("args", "kwargs")}

@@ -162,10 +162,11 @@ def evenly_spread(count: int, unit: str, minutes: tuple[int, ...]) -> tuple[int,
             fix="only one",
         )
     if not 1 <= count <= size or size % count:
+        fewer = next(number for number in range(min(max(count, 1), size), 0, -1) if size % number == 0)
         raise PhraseProblem(
-            f"spreads {count} times over one {unit}",
-            rule=f"a number that divides the {unit}",
-            fix="once an hour",
+            f"asks for {count} times, which do not divide one {unit} evenly",
+            rule=f"the times of one {unit} are equally far apart",
+            fix=f"{fewer} times a{'n' if unit == 'hour' else ''} {unit}",
         )
     if unit == "hour" and (3600 // count) % 60 == 0:
         return 3600, minutes or tuple(range(0, 60, 60 // count))

@@ -139,9 +139,9 @@ def _with_days(plan: Plan, days: Sequence[Any]) -> Plan:
 def _check_positions(positions: Sequence[int], largest: int, what: str) -> None:
     if any(not 1 <= abs(place) <= largest for place in positions):
         raise PhraseProblem(
-            f"counts to {max(positions, key=abs)}",
+            f"asks for number {max(positions, key=abs)} of a month",
             rule=f"a month has at most {largest} {what}",
-            fix="the last one",
+            fix="the last one: last monday of the month",
         )
 
 
@@ -330,7 +330,9 @@ def _in_quarters(plan: Plan) -> Plan:
     """Days of a quarter: counted from its start in its first month, from its end in its last month."""
     places = [*plan.month_days, *plan.working, *plan.nearest, *(place for place, _ in plan.nth)] or [1]
     if plan.months or len({place > 0 for place in places}) > 1:
-        raise PhraseProblem("has days of several months of a quarter", rule="one day", fix="every quarter")
+        raise PhraseProblem(
+            "has several days of a quarter", rule="one day of each quarter", fix="every quarter"
+        )
     if not plan.has_days:
         plan = plan._replace(month_days=(1,))
     return plan._replace(months=(1, 4, 7, 10) if places[0] > 0 else (3, 6, 9, 12), unit="day")
