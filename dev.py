@@ -131,6 +131,13 @@ def soak(arguments: list[str]) -> int:
     return run_long_command("soak", arguments)
 
 
+def package(arguments: list[str]) -> int:
+    """Build wheel and sdist, install the wheel into a new environment, and use it."""
+    refuse_arguments(arguments, command="package")
+    prepare("test", "lock")
+    return call(python(), "-m", "tests.check_package")
+
+
 def lock(arguments: list[str]) -> int:
     """Write constraints.txt again; --upgrade takes the newest versions."""
     prepare("lock")
@@ -152,6 +159,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "simulate": simulate,
     "faults": faults,
     "soak": soak,
+    "package": package,
     "lock": lock,
 }
 

@@ -58,6 +58,12 @@ class Server:
             process.kill()
             process.wait(TIMEOUT_S)
 
+    def kill(self) -> None:
+        """End it by SIGKILL."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(TIMEOUT_S)
+
     def read_log(self) -> str:
         return self._log.read_text(errors="replace")[-2000:]
 

@@ -36,6 +36,13 @@ def fail_first(who: str) -> str:
     return "the second time"
 
 
+@app.task(name="tasks.hang_first")
+def hang_first(who: str) -> str:
+    if count_call(who) == 1:
+        time.sleep(3600)
+    return "the second time"
+
+
 @app.task(name="tasks.slow")
 def slow(who: str, seconds: float) -> str:
     count_call(who)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
@@ -11,12 +14,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from redis import Redis
 
 from tests.targets.kit import outcome_of, start_launch, wait_until
-from tests.targets.publish.servers import Server, connected
+from tests.targets.publish.servers import ROOT, Server, connected
 from tests.targets.publish.tasks import called
 from timewright import Publish, Scheduler, Settings
-from timewright.core.run.run import Cancelled, Succeeded, TimedOut
+from timewright.core.run.run import Cancelled, Failed, Succeeded, TimedOut
 from timewright.engine import in_flight as engine
 from timewright.targets.publish import target as publishing
 from timewright.targets.publish.target import PublishTarget
@@ -177,6 +181,43 @@ def test_waiting_for_celery_closes_all_connections(celery: Engine, target: Publi
     assert before < connected(celery.url) <= before + 4
     target.close(grace=timedelta(0))
     assert connected(celery.url) == before
+
+
+def test_a_job_whose_rq_worker_was_killed_is_run_again_by_the_next_attempt(
+    redis: tuple[Server, str], tmp_path: Path, target: PublishTarget, who: str
+) -> None:
+    engine, log = Engine("rq", redis[1]), tmp_path / "rq.log"
+    options = {"serializer": "json", "queue": who}
+    what = msgspec.structs.replace(engine.new("tasks.hang_first", who=who), options=options)
+    argv = (*rq_worker(redis[1], "json")[:-1], who)
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            argv, stdout=out, stderr=out, env=worker_environment(), start_new_session=True
+        )
+    _, recorder = start_launch(target, what, key=who, limit=300)
+    wait_until(lambda: engine.calls(who) == 1)
+    os.killpg(process.pid, signal.SIGKILL)  # the worker and the child that runs the job
+    process.wait()
+    forget_heartbeats(redis[1], who)  # as Redis does 90 s later
+    died = recorder.wait()
+    assert isinstance(died, Failed)
+    assert "has died" in died.error
+    again_log = tmp_path / "again.log"
+    with Server(argv, ready=lambda: "istening on" in again_log.read_text(), log=again_log):
+        again = outcome_of(target, what, key=who, limit=60, fence=2)
+    assert (again.result["value"], again.result["duplicate"]) == ("the second time", False)
+
+
+def forget_heartbeats(url: str, who: str) -> None:
+    client: Any = Redis.from_url(url)
+    try:
+        assert client.delete(*client.keys("rq:execution:*")) == 1
+    finally:
+        client.close()
+
+
+def worker_environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
 
 
 def test_a_default_rq_worker_runs_jobs_sent_without_options(

@@ -133,6 +133,7 @@ _ALL = (
         example_url="temporal://localhost:7233",
         create=TemporalBroker,
         options_type=TemporalOptions,
+        has_results=True,
     ),
     BrokerType(
         name="kubernetes",
@@ -142,6 +143,7 @@ _ALL = (
         example_url="leave it out, or https://kubernetes.example.com:6443",
         create=KubernetesBroker,
         options_type=KubernetesOptions,
+        has_results=True,
         max_bytes=100_000,
         has_default_address=True,
         remedy="check that the API server is reachable, and that the account may create jobs",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import cast
@@ -28,6 +28,8 @@ from timewright.targets.secret_references import RevealedSecrets, SecretLookup, 
 RUN_CONTINUES_REASONS = frozenset({"stopping", "lease lost", "lease not renewed in time"})
 
 MAX_ERROR_CHARS = 500
+# How long a broker may be unreachable while the work that it has accepted goes on.
+MAX_AWAY_S = 60.0
 
 
 class PublishTarget:
@@ -122,12 +124,32 @@ async def _send_and_wait(
     # Validation allows `wait` only for brokers with results.
     with_results = cast("ResultBroker", broker)
     try:
-        outcome: Outcome = await poll_until(lambda: with_results.read_outcome(message, receipt.id))
+        outcome: Outcome = await poll_until(_tolerant_reader(with_results, message, receipt.id))
     except asyncio.CancelledError:
         if not (attempt.is_released or attempt.reason in RUN_CONTINUES_REASONS):
             await _cancel_remote(with_results, message, receipt.id)
         raise
     return with_result(outcome, {**receipt_fields, **(outcome.result or {})})
+
+
+def _tolerant_reader(
+    broker: ResultBroker, message: BrokerMessage, remote_id: str
+) -> Callable[[], Awaitable[Outcome | None]]:
+    """Return a function that reads the outcome; a broker may be away for a minute while the work goes on."""
+    loop, away_since = asyncio.get_running_loop(), [0.0]
+
+    async def read() -> Outcome | None:
+        try:
+            outcome = await broker.read_outcome(message, remote_id)
+        except Exception:
+            away_since[0] = away_since[0] or loop.time()
+            if loop.time() - away_since[0] > MAX_AWAY_S:
+                raise
+            return None
+        away_since[0] = 0.0
+        return outcome
+
+    return read
 
 
 async def _cancel_remote(broker: ResultBroker, message: BrokerMessage, remote_id: str) -> None:

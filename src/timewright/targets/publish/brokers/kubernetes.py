@@ -11,12 +11,15 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta, field
 
 from timewright.core.input.input_errors import input_error
+from timewright.core.run.run import Failed, Outcome, Succeeded
+from timewright.targets.outcomes import failed
 from timewright.targets.publish.address import BrokerAddress
 from timewright.targets.publish.message import BrokerMessage, BrokerOptions, Receipt
-from timewright.targets.publish.protocol import RESPONSE_TIMEOUT_S
+from timewright.targets.publish.protocol import RESPONSE_TIMEOUT_S, poll_until
 
 _NOT_A_NAME = re.compile(r"[^a-z0-9]+")
 _CONFLICT = 409
+_NOT_FOUND = 404
 MAX_NAME_CHARS = 63
 KEY_DIGEST_CHARS = 20
 
@@ -64,8 +67,11 @@ class KubernetesBroker:
 
     async def publish(self, message: BrokerMessage) -> Receipt:
         """Create the Job. A conflict means that it exists."""
-        batch = self._library.client.BatchV1Api(await self._connected())
+        batch = await self._batch()
         job, namespace = build_job(message), message.options.namespace
+        if message.wait and isinstance(await self.read_outcome(message, job["metadata"]["name"]), Failed):
+            # It has failed or was deleted: this attempt starts it again.
+            await self.cancel(message, job["metadata"]["name"])
         name = job["metadata"]["name"]
         detail = {"namespace": namespace}
         try:
@@ -78,10 +84,55 @@ class KubernetesBroker:
             return Receipt(id=name, duplicate=True, detail=detail)
         return Receipt(id=name, detail={**detail, "uid": created.metadata.uid})
 
+    async def read_outcome(self, message: BrokerMessage, remote_id: str) -> Outcome | None:
+        """The outcome of the Job according to its conditions."""
+        try:
+            job: Any = await (await self._batch()).read_namespaced_job(
+                remote_id, message.options.namespace, _request_timeout=RESPONSE_TIMEOUT_S
+            )
+        except self._library.client.ApiException as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return failed("the Job does not exist any more: it was deleted, or its keep_seconds have passed")
+        for condition in (job.status.conditions if job.status is not None else None) or ():
+            if condition.status == "True" and condition.type == "Complete":
+                return Succeeded()
+            if condition.status == "True" and condition.type == "Failed":
+                why = ": ".join(filter(None, [condition.reason, condition.message]))
+                return failed(f"the Job failed: {why or 'it gives no reason'}")
+        return None
+
+    async def cancel(self, message: BrokerMessage, remote_id: str) -> None:
+        """Delete the Job with its pods, and wait until it is gone."""
+        batch, namespace = await self._batch(), message.options.namespace
+        foreground = self._library.client.V1DeleteOptions(propagation_policy="Foreground")
+        try:
+            await batch.delete_namespaced_job(
+                remote_id, namespace, body=foreground, _request_timeout=RESPONSE_TIMEOUT_S
+            )
+        except self._library.client.ApiException as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return
+
+        async def is_gone() -> bool | None:
+            try:
+                await batch.read_namespaced_job(remote_id, namespace, _request_timeout=RESPONSE_TIMEOUT_S)
+            except self._library.client.ApiException as error:
+                if error.status != _NOT_FOUND:
+                    raise
+                return True
+            return None
+
+        await poll_until(is_gone)
+
     async def close(self) -> None:
         """Close the client."""
         if self._client is not None:
             await self._client.close()
+
+    async def _batch(self) -> Any:
+        return self._library.client.BatchV1Api(await self._connected())
 
     async def _connected(self) -> Any:
         async with self._opening:

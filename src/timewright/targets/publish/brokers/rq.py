@@ -56,9 +56,10 @@ class RqBroker(BlockingBroker):
 
     def _publish(self, message: BrokerMessage) -> Receipt:
         status = self._status(message)
-        if status in _FAILED_STATES:
+        has_ended = status in _FAILED_STATES or self._is_abandoned(message, status)
+        if has_ended:
             self._forget(message)
-        known = status is not None and status not in _FAILED_STATES
+        known = status is not None and not has_ended
         if not known:
             self._queue(message).enqueue_call(message.name, **enqueue_options(message))
         return Receipt(id=job_id(message.key), duplicate=known, detail={"queue": message.options.queue})
@@ -73,6 +74,8 @@ class RqBroker(BlockingBroker):
             return failed(f"the job was {status}")
         if status is None:
             return failed("the job does not exist any more: it was deleted, or its result_ttl has passed")
+        if self._is_abandoned(message, status):
+            return failed("the worker that ran the job has died")
         return None
 
     def _stop(self, message: BrokerMessage) -> bool | None:
@@ -95,13 +98,25 @@ class RqBroker(BlockingBroker):
     def _has_stopped(self, message: BrokerMessage) -> bool | None:
         return self._status(message) != "started" or None
 
+    def _is_abandoned(self, message: BrokerMessage, status: str | None) -> bool:
+        """Whether the job was started, and no worker has reported that it still runs it."""
+        key = job_id(message.key)
+        if status != "started":
+            return False
+        executions = self._client.zrange(f"rq:executions:{key}", 0, -1)
+        # A worker renews this name every 30 s; without it, Redis removes it after 90 s.
+        return not any(self._client.exists(f"rq:execution:{key}:{one.decode()}") for one in executions)
+
     def _forget(self, message: BrokerMessage) -> None:
         """Delete the job ourselves, because the library would unpickle it first."""
         key = job_id(message.key)
         self._client.lrem(f"rq:queue:{message.options.queue}", 0, key)
         for registry in _REGISTRIES:
             self._client.zrem(f"rq:{registry}:{message.options.queue}", key)
-        self._client.delete(f"rq:job:{key}", f"rq:results:{key}")
+        started = f"rq:wip:{message.options.queue}"
+        for execution in self._client.zrange(f"rq:executions:{key}", 0, -1):
+            self._client.zrem(started, f"{key}:{execution.decode()}")
+        self._client.delete(f"rq:job:{key}", f"rq:results:{key}", f"rq:executions:{key}")
 
     def _status(self, message: BrokerMessage) -> str | None:
         status = self._client.hget(_job_name(message), "status")
