@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 ARGS ?=
-COMMANDS := up test pythons check bench docs screens simulate faults soak lock
+COMMANDS := up test pythons check bench docs screens simulate faults soak package lock
 
 .DEFAULT_GOAL := help
 .PHONY: help $(COMMANDS)
