@@ -69,8 +69,10 @@ def test(arguments: list[str]) -> int:
     workers = [] if any(sets_workers(argument) for argument in chosen) else shared
     say("pytest")
     code = call(python(), "-m", "pytest", *workers, *chosen, environment=environment)
-    missing = "nothing" if has_browser else "the dashboard tests (no Chromium: apt install chromium)"
-    say(f"not run for want of a tool: {missing}")
+    missing = [] if has_browser else ["the dashboard tests (no Chromium: apt install chromium)"]
+    if not any(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")):
+        missing.append("clocks of real processes (no libfaketime: apt install libfaketime)")
+    say(f"not run for want of a tool: {', '.join(missing) or 'nothing'}")
     return code
 
 

@@ -127,6 +127,15 @@ class TestAClockThatIsWrongForThreeSeconds:
         assert bench.call("verify")["holds"]
 
 
+@pytest.mark.parametrize("wrong", [*BACK, *AHEAD])
+def test_an_instance_looks_every_second_whether_its_clock_is_right_again(wrong: str) -> None:
+    bench = running()
+    bench.clock.step(wrong)
+    for _ in range(3):
+        seconds = bench.loop.step()
+    assert seconds <= 1
+
+
 class TestLeasesUnderAWrongClock:
     """Leases go on by the monotonic clock."""
 

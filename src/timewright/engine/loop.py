@@ -327,6 +327,9 @@ class Loop:
             if lease_end is not None:
                 until_expiry = sleep_until(lease_end, now=now, max_sleep=self.max_sleep)
                 sleep = min(sleep, max(until_expiry, CHECK_INTERVAL))
+        if self._store_clock.doubt is not None:
+            # The pause ends with the tick that reads a right clock.
+            sleep = min(sleep, CHECK_INTERVAL)
         if self._store_clock.is_frozen:
             sleep = max(sleep, timedelta(seconds=RECHECK_DELAY_S))
         self._sleeps_until = now + sleep

@@ -1,0 +1,91 @@
+"""The clock of a real process is set while it runs, by libfaketime: no schedule falls silent or runs twice.
+
+Not run without libfaketime; the last line of the suite says so. TIMEWRIGHT_FULL=1 takes every step.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from tests.faults.tools.worker_fleet import wait_until
+from timewright import Scheduler
+
+LIBRARY = next((str(path) for path in sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), "")
+EVERY_STEP = ["-3", "+3", "-1h", "-2d", "-40d", "+2d", "+40d", "@2999-01-01 00:00:00"]
+STEPS = EVERY_STEP if os.environ.get("TIMEWRIGHT_FULL") else ["+40d", "@2999-01-01 00:00:00"]
+WRONG_S = 3.0
+CHILD = Path(__file__).with_name("clock_child.py")
+
+if not LIBRARY:
+    __test__ = False
+
+
+def test_a_process_whose_clock_is_wrong_for_three_seconds_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
+    store, journal, offset = tmp_path / "app.db", tmp_path / "journal", tmp_path / "offset"
+    offset.write_text("+0\n")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "LD_PRELOAD": LIBRARY,
+        "FAKETIME_TIMESTAMP_FILE": str(offset),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "DONT_FAKE_MONOTONIC": "1",
+    }
+    with (tmp_path / "child.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, str(CHILD), str(store), str(journal)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env=environment,
+        )
+    try:
+        wait_until(lambda: len(lines(journal)) >= 2, "the first runs")
+        for step in STEPS:
+            set_wrong(offset, step)
+            before = len(lines(journal))
+            wait_until(lambda before=before: len(lines(journal)) >= before + 2, f"runs after {step}")
+        (tmp_path / "finish").touch()
+        check(store)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(60)
+    keys = [line.split()[0] for line in lines(journal)]
+    assert len(keys) == len(set(keys)), "no occurrence ran twice"
+
+
+def set_wrong(offset: Path, step: str) -> None:
+    """Set the clock of the process, and set it right after three seconds."""
+    offset.write_text(f"{step}\n")
+    time.sleep(WRONG_S)
+    offset.write_text("+0\n")
+
+
+def check(store: Path) -> None:
+    """Nothing is planned further ahead than its trigger says, and the run under way kept its lease."""
+    with Scheduler(store) as app:
+        now = datetime.now(UTC)
+        for name, interval in (("tick", timedelta(seconds=1)), ("hourly", timedelta(hours=1))):
+            next_at = app.schedules.get(schedule=name).progress.next_at
+            assert next_at is not None
+            assert next_at <= now + interval + timedelta(seconds=60), name
+        wait_until(lambda: states(app, "long") == ["succeeded"], "the run that was under way")
+        (run,) = app.runs.list(schedule="long").runs
+        assert run.fence == 1
+        report = app.call("verify")
+        assert report.holds, report
+
+
+def states(app: Scheduler, name: str) -> list[str]:
+    return [str(run.state) for run in app.runs.list(schedule=name).runs]
+
+
+def lines(journal: Path) -> list[str]:
+    return journal.read_text().splitlines() if journal.exists() else []
