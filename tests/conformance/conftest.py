@@ -29,7 +29,15 @@ TABLES: tuple[str, ...] = (
     "audit_seals",
 )
 TABLES += ("limits", "limit_holds", "objects", "audit", "meta", "budget_accounts", "budget_charges")
-TABLES += ("schedule_links", "follow_ups", "dependency_waits", "pauses", "ready_buckets", "incidents")
+TABLES += (
+    "schedule_links",
+    "follow_ups",
+    "dependency_waits",
+    "pauses",
+    "adjustments",
+    "ready_buckets",
+    "incidents",
+)
 
 
 @pytest.fixture(scope="session")

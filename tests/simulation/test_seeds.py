@@ -32,11 +32,16 @@ SAVED = {
     10037: "an edit of a schedule before its start, which moved its cursor back",
     10066: "a hinted instant after a hinted interval, which the checker reported wrongly",
     10084: "a short wait prolonged by the suspension of another process, which looked like a long lease",
+    10040: "an edit after skips under a clamp, whose gap rows the checker did not count as decided",
+    10046: "an interval hint during a pause, which left an instant of the pause without a row",
+    10154: "the same under a clamp",
     10187: "a pause with jitter to both sides, before whose end every instance kept waking",
 }
 # The same for dense scenarios of two hours.
 SAVED_DENSE = {
+    3: "a streak that ended at the instant of a decision, of which the checker did not know the order",
     4: "a hint that the checker took for late, because it ignored skipped instants",
+    11: "an interval hint during two pauses, which left instants of them without rows",
     17: "a lease dated before a pause, which the checker took for two at the same time",
     18: "a frozen clock, under which the checker took many passes for one",
 }

@@ -12,12 +12,13 @@ from timewright.core.facts import (
     RunLeased,
     RunSkipped,
     RunSucceeded,
+    ScheduleChanged,
     ScheduleFinished,
     ScheduleMoved,
     ScheduleParked,
 )
 from timewright.core.run.run import Run, RunState
-from timewright.core.schedule.decision import Decision
+from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.ports import OnTimeStep
 
@@ -124,4 +125,27 @@ def schedule_moved_fact(schedule: Schedule, decision: Decision, *, now: datetime
         schedule_id=schedule.id,
         next_at=decision.at,
         source=decision.source.value,
+    )
+
+
+def replanned_facts(
+    schedule: Schedule, before: ScheduleProgress, after: ScheduleProgress, *, now: datetime
+) -> list[Fact]:
+    """The facts of a change of progress: the schedule finished, or its next time moved."""
+    if after.state is ScheduleState.FINISHED and before.state is not ScheduleState.FINISHED:
+        return [schedule_stopped_fact(schedule, after, now=now)]
+    if after.next_at == before.next_at:
+        return []
+    return [schedule_moved_fact(schedule, Decision(after.next_at, after.source or Source.MANUAL), now=now)]
+
+
+def changed_fact(schedule: Schedule, change: str, actor: str, *, now: datetime) -> Fact:
+    """The fact that somebody changed a schedule."""
+    return ScheduleChanged(
+        at=now,
+        namespace=schedule.namespace,
+        schedule_id=schedule.id,
+        change=change,
+        actor=actor,
+        revision=schedule.revision,
     )

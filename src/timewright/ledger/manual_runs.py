@@ -18,6 +18,7 @@ from timewright.core.run.build import build_schedule_run, build_standalone_run
 from timewright.core.run.catch_up import ChosenOccurrence, apply_overlap
 from timewright.core.run.following import follows_upstream
 from timewright.core.run.run import Reason, Run, RunState
+from timewright.core.schedule.adjustments import AdjustmentKind
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.due import displaced_by_decision
 from timewright.core.schedule.governor import baseline_source, plan_next, restart_interval
@@ -158,6 +159,8 @@ def skip_next(store: Store, schedule_id: str, *, ids: Ids, by: Actor, now: datet
                 )
             ]
         )
+        skipped = by.adjustment(record, AdjustmentKind.SKIP, now=now, planned_at=run.planned_at)
+        tx.add_adjustments([skipped])
         new = [fact for one in (*displaced, run) for fact in new_run_facts(one, now=now)]
         facts = (*new, _next_fact(record, progress, now=now))
         return ChangeResult(schedule=record.schedule, progress=progress, facts=facts)
@@ -184,6 +187,8 @@ def move_next(
         add_schedule_runs(tx, record, [*displaced, skipped, run], progress)
         moved = f"{format_instant(skipped.planned_at)} to {format_instant(to)}"
         tx.add_audit([schedule_audit_entry(record.schedule, "move", by=by, now=now, after=moved)])
+        fields = {"planned_at": skipped.planned_at, "moved_to": to}
+        tx.add_adjustments([by.adjustment(record, AdjustmentKind.MOVE, now=now, **fields)])
         new = [fact for one in (*displaced, skipped, run) for fact in new_run_facts(one, now=now)]
         facts = (*new, _next_fact(record, progress, now=now))
         return CreatedRuns(runs=(skipped, run), facts=facts)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from timewright.core.facts import Fact, ScheduleChanged
+from timewright.core.facts import Fact
 from timewright.core.moments import check_storable, format_instant
-from timewright.core.schedule.decision import Decision, Source
+from timewright.core.schedule.adjustments import Adjustment, AdjustmentKind
+from timewright.core.schedule.governor import is_in_streak
 from timewright.core.schedule.hints import IntervalHint
 from timewright.core.schedule.pauses import resume_progress
 from timewright.core.schedule.schedule import (
@@ -28,16 +30,18 @@ from timewright.ledger.admission_batch import AdmissionBatch
 from timewright.ledger.budgets.charges import check_budget_names
 from timewright.ledger.dependencies.follow_ups import release_waiting
 from timewright.ledger.dependencies.links import check_no_dependents, remove_links, write_links
-from timewright.ledger.fact_builders import schedule_moved_fact, schedule_stopped_fact
+from timewright.ledger.fact_builders import changed_fact, replanned_facts
 from timewright.ledger.lookups import CalendarLookup, load_calendars
 from timewright.ledger.replacement import cancel_unstarted
 from timewright.ledger.schedule_progress import (
     HintRequest,
+    adjustment_by_hint,
     as_paused,
     describe_hint,
     finish_if_nothing_left,
     has_due_instant,
     has_undecided_instant,
+    keep_undecided,
     pass_decided,
     progress_when_created,
     progress_when_paused,
@@ -86,6 +90,14 @@ class Actor(Struct, frozen=True, kw_only=True):
             reason=self.reason,
         )
 
+    def adjustment(
+        self, record: ScheduleRecord, kind: AdjustmentKind, *, now: datetime, **fields: Any
+    ) -> Adjustment:
+        """A row that says how the schedule was adjusted; its reason is the actor's unless given."""
+        made: dict[str, Any] = {"actor": self.name, "origin": self.origin, "reason": self.reason}
+        made |= {"schedule_id": record.schedule.id, "namespace": record.schedule.namespace}
+        return Adjustment(kind=kind, at=now, **(made | {"cursor": record.progress.cursor} | fields))
+
 
 class ChangeResult(Struct, frozen=True, kw_only=True):
     """A schedule after a change, and the facts of the change."""
@@ -112,7 +124,7 @@ def create(store: Store, schedules: Sequence[Schedule], *, by: Actor, now: datet
         tx.set_limits(own_limits(s for s in schedules if s.max_running))
         tx.add_audit([schedule_audit_entry(s, "create", by=by, now=now, after=_digest(s)) for s, _ in made])
         return [
-            ChangeResult(schedule=s, progress=st, facts=(_changed_fact(s, "created", by=by, now=now),))
+            ChangeResult(schedule=s, progress=st, facts=(changed_fact(s, "created", by.name, now=now),))
             for s, st in made
         ]
 
@@ -176,8 +188,12 @@ def _revise(
     tx.add_audit(
         [schedule_audit_entry(after, "update", by=by, now=now, before=_digest(last), after=_digest(after))]
     )
-    facts = [*facts, _changed_fact(after, "updated", by=by, now=now)]
-    facts += _progress_facts(after, record.progress, progress, now=now)
+    was_failing, is_failing = is_in_streak(last, record.progress), is_in_streak(after, progress)
+    if was_failing is not is_failing:
+        kind = AdjustmentKind.FAILING if is_failing else AdjustmentKind.RECOVERED
+        tx.add_adjustments([by.adjustment(record, kind, now=now, cursor=progress.cursor)])
+    facts = [*facts, changed_fact(after, "updated", by.name, now=now)]
+    facts += replanned_facts(after, record.progress, progress, now=now)
     return ChangeResult(schedule=after, progress=progress, facts=tuple(facts))
 
 
@@ -213,9 +229,10 @@ def pause(
         lambda record, calendars: progress_when_paused(
             record, calendars, until=until, reason=by.reason, now=now
         ),
-        action="pause",
+        AdjustmentKind.PAUSE,
         by=by,
         now=now,
+        until=until,
     )
 
 
@@ -229,7 +246,8 @@ def resume(store: Store, schedule_id: str, *, ids: Ids, by: Actor, now: datetime
         progress = admission.decide(replace(record, progress=going_on), load_calendars(tx, [record.schedule]))
         admission.write()
         tx.add_audit([_state_entry(record, progress, "resume", by=by, now=now)])
-        facts = (_changed_fact(record.schedule, "resumed", by=by, now=now), *admission.facts)
+        tx.add_adjustments([by.adjustment(record, AdjustmentKind.RESUME, now=now)])
+        facts = (changed_fact(record.schedule, "resumed", by.name, now=now), *admission.facts)
         return ChangeResult(schedule=record.schedule, progress=progress, facts=facts)
 
     return store.write(work)
@@ -246,7 +264,7 @@ def archive(store: Store, schedule_id: str, *, by: Actor, now: datetime) -> Chan
         tx.save_progress([ProgressUpdate(schedule_id, progress)])
         tx.add_audit([_state_entry(record, progress, "archive", by=by, now=now)])
         facts = (
-            _changed_fact(record.schedule, "archived", by=by, now=now),
+            changed_fact(record.schedule, "archived", by.name, now=now),
             *cancel_unstarted(tx, schedule_id, now=now),
         )
         return ChangeResult(schedule=record.schedule, progress=progress, facts=facts)
@@ -268,8 +286,10 @@ def hint(
             record, decided = _decide_first(tx, record, ids=ids, now=now)
         calendars = load_calendars(tx, [record.schedule])
         progress = progress_with_hint(record, hint_request, calendars, now=now)
+        progress = keep_undecided(tx, record, progress, now=now)
         written = describe_hint(hint_request)
-        changed = _write_change(tx, record, progress, action="hint", by=by, now=now, after=written)
+        adjusts = adjustment_by_hint(hint_request)
+        changed = _write_change(tx, record, progress, "hint", by=by, now=now, after=written, adjusts=adjusts)
         return replace(changed, facts=(*decided, *changed.facts))
 
     return store.write(work)
@@ -281,7 +301,7 @@ def clear_hints(store: Store, schedule_id: str, *, by: Actor, now: datetime) -> 
         store,
         schedule_id,
         lambda record, calendars: progress_without_hints(record, calendars, now=now),
-        action="clear_hints",
+        AdjustmentKind.CLEAR_HINTS,
         by=by,
         now=now,
     )
@@ -314,17 +334,19 @@ def _change(
     store: Store,
     schedule_id: str,
     change: Callable[[ScheduleRecord, CalendarLookup], ScheduleProgress],
+    kind: AdjustmentKind,
     *,
-    action: str,
     by: Actor,
     now: datetime,
+    **fields: Any,
 ) -> ChangeResult:
-    """Lock a schedule, change its progress, and write it with an audit entry."""
+    """Lock a schedule, change its progress, and write it with an audit entry and the adjustment."""
 
     def work(tx: Transaction) -> ChangeResult:
         record = lock_schedule(tx, schedule_id)
         progress = change(record, load_calendars(tx, [record.schedule]))
-        return _write_change(tx, record, progress, action=action, by=by, now=now)
+        adjusts = {"kind": kind, **fields}
+        return _write_change(tx, record, progress, kind.value, by=by, now=now, adjusts=adjusts)
 
     return store.write(work)
 
@@ -333,19 +355,21 @@ def _write_change(
     tx: Transaction,
     record: ScheduleRecord,
     progress: ScheduleProgress,
-    *,
     action: str,
+    *,
     by: Actor,
     now: datetime,
+    adjusts: Mapping[str, Any],
     after: str = "",
 ) -> ChangeResult:
     """Write the changed progress of a schedule with an audit entry; `after` replaces its new state."""
     schedule = record.schedule
+    tx.add_adjustments([by.adjustment(record, now=now, **adjusts)])
     tx.save_progress([ProgressUpdate(schedule.id, progress)])
     entry = _state_entry(record, progress, action, by=by, now=now)
     tx.add_audit([replace(entry, after=after or entry.after)])
-    changed = _changed_fact(schedule, action, by=by, now=now)
-    facts = (changed, *_progress_facts(schedule, record.progress, progress, now=now))
+    changed = changed_fact(schedule, action, by.name, now=now)
+    facts = (changed, *replanned_facts(schedule, record.progress, progress, now=now))
     return ChangeResult(schedule=schedule, progress=progress, facts=facts)
 
 
@@ -357,16 +381,6 @@ def _decide_first(
     admission.decide(record, load_calendars(tx, [record.schedule]), before_edit=True)
     admission.write()
     return lock_schedule(tx, record.schedule.id), admission.facts
-
-
-def _progress_facts(
-    schedule: Schedule, before: ScheduleProgress, after: ScheduleProgress, *, now: datetime
-) -> list[Fact]:
-    if after.state is ScheduleState.FINISHED and before.state is not ScheduleState.FINISHED:
-        return [schedule_stopped_fact(schedule, after, now=now)]
-    if after.next_at == before.next_at:
-        return []
-    return [schedule_moved_fact(schedule, Decision(after.next_at, after.source or Source.MANUAL), now=now)]
 
 
 def _state_entry(
@@ -383,16 +397,5 @@ def _state_entry(
 
 
 def _digest(schedule: Schedule) -> str:
-    """Identifies a revision by its hash; the revision itself is stored."""
+    """Identify a revision by its hash."""
     return f"revision {schedule.revision} sha256:{hashlib.sha256(msgspec.json.encode(schedule)).hexdigest()}"
-
-
-def _changed_fact(schedule: Schedule, change: str, *, by: Actor, now: datetime) -> Fact:
-    return ScheduleChanged(
-        at=now,
-        namespace=schedule.namespace,
-        schedule_id=schedule.id,
-        change=change,
-        actor=by.name,
-        revision=schedule.revision,
-    )

@@ -16,7 +16,9 @@ from timewright.core.run.admission import InFlightCounts
 from timewright.core.run.lifecycle import RunEvent, next_run_state
 from timewright.core.run.run import Outcome, Reason, Run, RunState, Succeeded
 from timewright.core.run.schedule_end import settle_schedule
+from timewright.core.schedule.adjustments import Adjustment, AdjustmentKind
 from timewright.core.schedule.decision import Decision
+from timewright.core.schedule.governor import is_in_streak
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.ledger.backfills.records import continue_backfills, is_backfill_run
 from timewright.ledger.dependencies.follow_ups import notify_downstream
@@ -139,15 +141,37 @@ def _settle_schedules(
     calendars = load_calendars(tx, [record.schedule for record in locked.values()])
     facts: list[Fact] = []
     updated: dict[str, ScheduleProgress] = {}
+    adjustments: list[Adjustment] = []
     for run in affected:
         record = locked[run.schedule_id]
         before = updated.get(run.schedule_id, record.progress)
         idle = records[run.schedule_id].in_flight == InFlightCounts()
         after, new_facts = _after(run, record, before, idle=idle, calendars=calendars, now=now)
         updated[run.schedule_id] = after
+        was_failing = is_in_streak(record.schedule, before)
+        if was_failing is not is_in_streak(record.schedule, after):
+            adjustments.append(_streak_change(run, record, after, began=not was_failing, now=now))
         facts += new_facts
     tx.save_progress([ProgressUpdate(schedule_id, progress) for schedule_id, progress in updated.items()])
+    tx.add_adjustments(adjustments)
     return facts
+
+
+def _streak_change(
+    run: Run, record: ScheduleRecord, progress: ScheduleProgress, *, began: bool, now: datetime
+) -> Adjustment:
+    """The row that says from when on a cadence decides, or from which cursor on the trigger does again."""
+    return Adjustment(
+        schedule_id=record.schedule.id,
+        namespace=record.schedule.namespace,
+        kind=AdjustmentKind.FAILING if began else AdjustmentKind.RECOVERED,
+        at=now,
+        cursor=progress.cursor,
+        planned_at=run.planned_at,
+        actor="engine",
+        origin="engine",
+        reason=run.reason,
+    )
 
 
 def _after(

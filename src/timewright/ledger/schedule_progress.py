@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -10,6 +11,7 @@ from timewright.core.calendars import check_calendar_rule
 from timewright.core.moments import format_duration, format_instant
 from timewright.core.recurrence.triggers import After, Manual
 from timewright.core.run.admission import InFlightCounts
+from timewright.core.schedule.adjustments import AdjustmentKind
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.governor import (
     is_trigger_only,
@@ -95,8 +97,23 @@ def pass_decided(
         if tx.find_occurrence(schedule.id, progress.next_at) is None:
             break
         at = progress.next_at
-        progress = _plan(schedule, replace(progress, cursor=at), calendars, now=at)
+        progress = _plan(schedule, replace(progress, cursor=max(progress.cursor, at)), calendars, now=at)
     return progress
+
+
+def keep_undecided(
+    tx: Transaction, record: ScheduleRecord, progress: ScheduleProgress, *, now: datetime
+) -> ScheduleProgress:
+    """The progress after a hint; if a user skipped the instant it requests, the decision before it stays."""
+    before, one_shot = record.progress, progress.hints.one_shot
+    if progress.cursor <= now or progress.next_at == before.next_at:
+        return progress
+    wanted = progress.next_at if one_shot is None else one_shot.at
+    if wanted is None or tx.find_occurrence(record.schedule.id, wanted) is None:
+        return progress
+    progress = replace(progress, hints=replace(progress.hints, one_shot=None))
+    decision = Decision(before.next_at, before.source or Source.MANUAL, before.trail)
+    return apply_decision(record.schedule, progress, decision)
 
 
 def progress_after_clock_return(
@@ -194,13 +211,24 @@ def progress_with_hint(
 
 
 def describe_hint(request: HintRequest) -> str:
-    """The text of a hint in the audit log; `verify` reads it to know when a hint was in force."""
+    """The text of a hint in the audit log."""
     if isinstance(request, IntervalHint):
         interval, until = format_duration(request.interval), format_instant(request.expires_at)
         return f"interval {interval} until {until}"
     if isinstance(request, OneShotHint):
         return f"once at {format_instant(request.at)} until {format_instant(request.expires_at)}"
     return f"pause until {format_instant(request.until)}"
+
+
+def adjustment_by_hint(request: HintRequest) -> dict[str, Any]:
+    """The fields of a hint's adjustment."""
+    if isinstance(request, IntervalHint):
+        fields = {"kind": AdjustmentKind.INTERVAL, "until": request.expires_at, "interval": request.interval}
+    elif isinstance(request, OneShotHint):
+        fields = {"kind": AdjustmentKind.ONE_SHOT, "until": request.expires_at, "planned_at": request.at}
+    else:
+        fields = {"kind": AdjustmentKind.HINT_PAUSE, "until": request.until}
+    return fields | {"reason": request.reason}
 
 
 def progress_without_hints(

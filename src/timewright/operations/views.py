@@ -23,8 +23,9 @@ from timewright.errors import UnreadableRow
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.pauses.scoped import load_pauses
 from timewright.ledger.records.notes import occurrence_notes
+from timewright.ledger.schedule_progress import pass_decided
 from timewright.operations.explain.dependencies import Downstream, Upstream, downstreams, upstreams
-from timewright.operations.explain.upcoming import add_manual_runs_and_notes
+from timewright.operations.explain.upcoming import add_manual_runs_and_notes, forecast_undecided
 from timewright.operations.identity_cache import cache_by_identity
 from timewright.ports import ExternalId, ScheduleRecord, Transaction
 from timewright.ports.overview import RecentRun
@@ -152,7 +153,17 @@ def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: d
     """Return a schedule with its next occurrences, as admission would decide them, and its dependencies."""
     record = snapshot.record
     plan = _planned(record)
-    if plan is not None and now < plan.until:
+    if snapshot.has_skips:
+        calendars = load_calendars(tx, [record.schedule])
+        record = replace(record, progress=pass_decided(tx, record.schedule, record.progress, calendars))
+        named = calendars.for_schedule(record.schedule)
+        detail = _detail(
+            record,
+            forecast_undecided(
+                tx, record.schedule, record.progress, now=now, count=NEXT_SHOWN, calendars=named
+            ),
+        )
+    elif plan is not None and now < plan.until:
         detail = plan.detail
     else:
         calendars = load_calendars(tx, [record.schedule]).for_schedule(record.schedule)

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 from timewright.core.budgets.budgets import AccountKey, BudgetCatalog, BudgetUsage, Charge
+from timewright.core.schedule.adjustments import Adjustment
 from timewright.core.schedule.pauses import Pause
 from timewright.ports.rows import (
     AuditCheck,
@@ -101,6 +102,14 @@ class ObjectQueries(Protocol):
 
     def check_audit(self) -> AuditCheck:
         """Recompute the hash chain of the audit log."""
+        ...
+
+    def add_adjustments(self, adjustments: Sequence[Adjustment]) -> None:
+        """Append adjustments of schedules; the caller has locked the schedules."""
+        ...
+
+    def list_adjustments(self, schedule_id: str, *, limit: int = 1000) -> list[Adjustment]:
+        """Return the adjustments of a schedule, newest first."""
         ...
 
     def add_pause(self, pause: Pause) -> None:

@@ -45,6 +45,8 @@ class ScheduleSnapshot(Struct, frozen=True, gc=False):
     """Whether it may have manual runs for a future instant."""
     has_notes: bool = True
     """Whether its occurrences may have notes."""
+    has_skips: bool = True
+    """Whether occurrences after its cursor may be skipped by hand, which an edit may cause."""
 
 
 class ScheduleQueries(Protocol):

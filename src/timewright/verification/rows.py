@@ -134,6 +134,24 @@ class ObjectRow(Struct, frozen=True, kw_only=True):
     at: int
 
 
+class AdjustmentRow(Struct, frozen=True, kw_only=True):
+    """A hint, pause, skip or move of a schedule, or the begin or end of its failures in a row."""
+
+    schedule_id: str
+    seq: int
+    namespace: str = ""
+    kind: str
+    at: int
+    cursor: int
+    until: int | None = None
+    planned_at: int | None = None
+    moved_to: int | None = None
+    interval: int | None = None
+    actor: str = ""
+    origin: str = ""
+    reason: str = ""
+
+
 class AuditRow(Struct, frozen=True, kw_only=True):
     """One entry of the audit log."""
 
@@ -253,6 +271,7 @@ class History(Struct, frozen=True, kw_only=True):
     limit_holds: tuple[LimitHoldRow, ...] = ()
     objects: tuple[ObjectRow, ...] = ()
     audit: tuple[AuditRow, ...] = ()
+    adjustments: tuple[AdjustmentRow, ...] = ()
     accounts: tuple[BudgetAccountRow, ...] = ()
     charges: tuple[BudgetChargeRow, ...] | None = ()
     incidents: tuple[IncidentRow, ...] = ()

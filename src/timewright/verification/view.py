@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -17,8 +16,8 @@ from timewright.verification.oracle.schedule_policy import (
     parse_policy,
     parse_queue_budget,
 )
-from timewright.verification.oracle.times import parse_instant
 from timewright.verification.rows import (
+    AdjustmentRow,
     AttemptRow,
     AuditRow,
     History,
@@ -37,6 +36,8 @@ STATE_CHANGING_ACTIONS = frozenset({"schedule.pause", "schedule.resume", "schedu
 
 # More than any jitter or skew; not more than a step of the clock that is not used.
 MAX_AHEAD_US = 86_400_000_000
+# After every instant.
+NEVER = 2**62
 
 
 class HistoryView:
@@ -135,48 +136,57 @@ class HistoryView:
         return self._plans.get(policy)
 
     @cached_property
+    def adjustments(self) -> dict[str, list[AdjustmentRow]]:
+        """Hints, pauses, skips, moves and streaks of failures by schedule, in the order they were made."""
+        index: defaultdict[str, list[AdjustmentRow]] = defaultdict(list)
+        for row in sorted(self.history.adjustments, key=lambda row: row.seq):
+            index[row.schedule_id].append(row)
+        return index
+
+    @cached_property
     def skipped_by_hand(self) -> dict[str, set[int]]:
         """Instants that users skipped or moved, by schedule. Such rows may be pruned before their instant."""
         index: defaultdict[str, set[int]] = defaultdict(set)
-        for line in self.history.audit:
-            if line.action in ("schedule.skip", "schedule.move") and line.after:
-                with suppress(ValueError):
-                    index[line.subject].add(parse_instant(line.after.split()[0]))
+        for row in self.history.adjustments:
+            if row.kind in ("skip", "move") and row.planned_at is not None:
+                index[row.schedule_id].add(row.planned_at)
         return index
 
     @cached_property
     def interval_hints(self) -> dict[str, list[tuple[int, int]]]:
         """When an interval hint was in force: from its request to its expiry, replacement or removal."""
-        index: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        for subject, lines in self.audit.items():
-            hint: tuple[int, int] | None = None
-            for line in lines:
-                requested = _interval_hint_end(line)
-                if requested is None and line.action != "schedule.clear_hints":
-                    continue
-                if hint is not None:
-                    index[subject].append((hint[0], min(hint[1], line.at)))
-                hint = (line.at, requested) if requested is not None else None
-            if hint is not None:
-                index[subject].append(hint)
-        return index
+        return {
+            schedule_id: [(row.at, ended) for row, ended in _periods(rows, ("interval",), ("clear_hints",))]
+            for schedule_id, rows in self.adjustments.items()
+        }
 
     @cached_property
-    def pauses(self) -> dict[str, list[tuple[int, int]]]:
-        """Manual pauses that lasted until a resume, or last still: start and end."""
+    def pauses(self) -> dict[str, list[tuple[AdjustmentRow, int]]]:
+        """Pauses by schedule, by a person or a hint, each with its end; another pause continues the first."""
+        return {
+            schedule_id: [
+                *_periods(rows, ("pause",), ("resume",)),
+                *_periods(rows, ("hint_pause",), ("resume", "clear_hints")),
+            ]
+            for schedule_id, rows in self.adjustments.items()
+        }
+
+    @cached_property
+    def streaks(self) -> dict[str, list[tuple[int, int]]]:
+        """When failures in a row let a cadence decide: the instants after the first failure, up to the cursor
+        from which the trigger decided again.
+        """
         index: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        for subject, lines in self.audit.items():
+        for schedule_id, rows in self.adjustments.items():
             began: int | None = None
-            for line in lines:
-                if line.action == "schedule.pause":
-                    began = line.at if line.before != "paused" or began is None else began
-                elif line.action in ("schedule.resume", "schedule.archive") and began is not None:
-                    if line.before == "paused":
-                        index[subject].append((began, line.at))
+            for row in rows:
+                if row.kind == "failing":
+                    began = row.at + 1
+                elif row.kind in ("recovered", "resume") and began is not None:
+                    index[schedule_id].append((began, row.cursor + 1))
                     began = None
-            row = self.schedules.get(subject)
-            if began is not None and row is not None and row.state == "paused" and row.paused_at == began:
-                index[subject].append((began, self.now if row.paused_until is None else row.paused_until))
+            if began is not None:
+                index[schedule_id].append((began, NEVER))
         return index
 
     def may_be_suspended(self, schedule_id: str, at: int) -> bool:
@@ -313,13 +323,18 @@ class HistoryView:
         return {(row.kind, row.namespace, row.name): row.body for row in self.history.objects}
 
 
-def _interval_hint_end(line: AuditRow) -> int | None:
-    """When an interval hint expires, by its audit entry; None for other entries."""
-    if line.action != "schedule.hint" or not line.after.startswith("interval "):
-        return None
-    with suppress(ValueError):
-        return parse_instant(line.after.rpartition(" until ")[2])
-    return None
+def _periods(
+    rows: Sequence[AdjustmentRow], begins: tuple[str, ...], ends: tuple[str, ...]
+) -> Iterator[tuple[AdjustmentRow, int]]:
+    """Rows of some kinds, each with its end: by itself, or by the next row that replaces or ends it."""
+    current: AdjustmentRow | None = None
+    for row in rows:
+        if row.kind in begins or row.kind in ends:
+            if current is not None:
+                yield current, min(row.at, current.until or NEVER)
+            current = row if row.kind in begins else None
+    if current is not None:
+        yield current, current.until or NEVER
 
 
 def parse_json_object(text: str) -> JsonObject | None:

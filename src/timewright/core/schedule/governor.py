@@ -26,6 +26,7 @@ __all__ = [
     "counts_from_last_start",
     "follows_trigger",
     "has_used_max_runs",
+    "is_in_streak",
     "is_requested",
     "is_trigger_only",
     "last_base",
@@ -60,10 +61,11 @@ def plan_next(
     decision = _decide(schedule, progress, now=now, base=base, calendars=calendars)
     if base < now and decision.at is not None and decision.at < now:
         decision = _decide(schedule, progress, now=now, base=now, calendars=calendars)
-    # Behind occurrences that a user skipped, a hint may request an earlier instant; behind one that jitter
-    # admitted early it may not.
-    is_ahead = progress.cursor > now + max_early(schedule) and is_requested(decision.source, decision.trail)
-    is_open = is_ahead and decision.at != progress.cursor
+    # The cursor is ahead of now behind occurrences that a user skipped, or behind one that jitter admitted
+    # early. A hint may request an earlier instant, but an interval still counts from the early occurrence.
+    counts = decision.source is not Source.AI_ONESHOT and progress.hints.one_shot is None
+    is_ahead = progress.cursor > now + (max_early(schedule) if counts else ZERO)
+    is_open = is_ahead and is_requested(decision.source, decision.trail) and decision.at != progress.cursor
     if decision.at is not None and decision.at <= progress.cursor and not is_open:
         # Instants up to the cursor are decided, some ahead of time because a user skipped them.
         later = progress.cursor + timedelta(microseconds=1)
@@ -145,6 +147,11 @@ def follows_trigger(schedule: Schedule, progress: ScheduleProgress, *, now: date
         and (interval is None or interval.expires_at <= now)
         and (progress.failures == 0 or isinstance(schedule.cadence, Steady))
     )
+
+
+def is_in_streak(schedule: Schedule, progress: ScheduleProgress) -> bool:
+    """Whether a cadence decides, because the last runs failed."""
+    return progress.failures > 0 and not isinstance(schedule.cadence, Steady)
 
 
 def has_used_max_runs(schedule: Schedule, progress: ScheduleProgress) -> bool:

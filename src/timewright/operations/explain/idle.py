@@ -10,6 +10,7 @@ from msgspec import Struct
 from timewright.core.moments import format_instant
 from timewright.core.recurrence.triggers import Manual
 from timewright.core.run.following import follows_upstream
+from timewright.core.schedule.adjustments import AdjustmentKind
 from timewright.core.schedule.forecast import forecast
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.ledger.lookups import load_calendars
@@ -17,6 +18,7 @@ from timewright.operations.explain.dependencies import explain_awaited
 from timewright.operations.explain.reasons import (
     Remedy,
     actor_and_reason,
+    last_adjustment,
     last_audit_entry,
     remedy,
     update_remedy,
@@ -43,7 +45,7 @@ def explain_no_next_time(tx: Transaction, record: ScheduleRecord, *, now: dateti
     schedule, progress = record.schedule, record.progress
     name = ("schedule", schedule.name)
     if progress.state is ScheduleState.PAUSED:
-        entry = last_audit_entry(tx, schedule.namespace, schedule.id, "schedule.pause", by=now)
+        entry = last_adjustment(tx, schedule.id, AdjustmentKind.PAUSE, by=now)
         return UnrecordedOccurrence(
             at=None,
             status="paused",
@@ -126,8 +128,8 @@ def explain_timed_pause(tx: Transaction, record: ScheduleRecord, *, now: datetim
     """Explain a pause with an end: until when, who requested it, and the first occurrence after it."""
     schedule, progress = record.schedule, record.progress
     is_manual = progress.state is ScheduleState.PAUSED
-    action = "schedule.pause" if is_manual else "schedule.hint"
-    entry = last_audit_entry(tx, schedule.namespace, schedule.id, action, by=now)
+    kind = AdjustmentKind.PAUSE if is_manual else AdjustmentKind.HINT_PAUSE
+    entry = last_adjustment(tx, schedule.id, kind, by=now)
     calendars = load_calendars(tx, [schedule]).for_schedule(schedule)
     ahead = forecast(schedule, progress, now=now, count=1000, calendars=calendars)
     until = format_instant(progress.next_at) if progress.next_at is not None else "its end"

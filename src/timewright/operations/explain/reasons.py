@@ -14,6 +14,7 @@ from timewright.core.input.encoding import to_json_value
 from timewright.core.moments import HOUR, format_duration, format_instant
 from timewright.core.policies.policies import CatchUp
 from timewright.core.run.run import Reason, Run, RunState
+from timewright.core.schedule.adjustments import Adjustment, AdjustmentKind
 from timewright.core.schedule.decision import Source
 from timewright.core.schedule.schedule import Schedule
 from timewright.ports import AuditEntry, Transaction
@@ -107,7 +108,21 @@ def last_audit_entry(
     return next((e for e in page.rows if (e.subject, e.action) == (subject, action) and e.at <= by), None)
 
 
-def actor_and_reason(entry: AuditEntry | None) -> str:
+def last_adjustment(
+    tx: Transaction,
+    schedule_id: str,
+    *kinds: AdjustmentKind,
+    by: datetime,
+    planned_at: datetime | None = None,
+) -> Adjustment | None:
+    """Return the newest adjustment of these kinds, not after `by`, of one instant or of any."""
+    for one in tx.list_adjustments(schedule_id):
+        if one.kind in kinds and one.at <= by and planned_at in (None, one.planned_at):
+            return one
+    return None
+
+
+def actor_and_reason(entry: AuditEntry | Adjustment | None) -> str:
     """Return who, when and why, as the end of a sentence."""
     if entry is None:
         return ""
@@ -185,9 +200,8 @@ def _span(run: Run) -> dict[str, str]:
 
 def _paused(run_context: RunContext, schedule: Schedule) -> ExplanationPart:
     run = run_context.run
-    paused = last_audit_entry(run_context.tx, run.namespace, schedule.id, "schedule.pause", by=run.planned_at)
-    hinted = last_audit_entry(run_context.tx, run.namespace, schedule.id, "schedule.hint", by=run.planned_at)
-    who = max((e for e in (paused, hinted) if e is not None), key=lambda e: e.at, default=None)
+    kinds = (AdjustmentKind.PAUSE, AdjustmentKind.HINT_PAUSE)
+    who = last_adjustment(run_context.tx, schedule.id, *kinds, by=run.planned_at)
     return ExplanationPart(
         because=(
             f"the schedule was paused{actor_and_reason(who)}",
@@ -255,13 +269,11 @@ def _excluded(run_context: RunContext, schedule: Schedule) -> ExplanationPart:
 
 def _manual(run_context: RunContext, schedule: Schedule) -> ExplanationPart:
     run = run_context.run
-    entries = [
-        last_audit_entry(run_context.tx, run.namespace, schedule.id, f"schedule.{verb}", by=run.created_at)
-        for verb in ("skip", "move")
-    ]
-    who = max((entry for entry in entries if entry is not None), key=lambda entry: entry.at, default=None)
+    kinds = (AdjustmentKind.SKIP, AdjustmentKind.MOVE)
+    who = last_adjustment(run_context.tx, schedule.id, *kinds, by=run.created_at, planned_at=run.planned_at)
+    moved = f" and moved it to {format_instant(who.moved_to)}" if who is not None and who.moved_to else ""
     return ExplanationPart(
-        because=(f"someone skipped it{actor_and_reason(who)}",),
+        because=(f"someone skipped it{moved}{actor_and_reason(who)}",),
         remedies=(remedy("schedule run", ("schedule", schedule.name)),),
     )
 

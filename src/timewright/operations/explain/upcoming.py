@@ -35,7 +35,7 @@ def forecast_undecided(
     After an edit the cursor may lie before occurrences that were skipped by hand.
     """
     found = forecast(schedule, progress, now=now, count=count, until=until, calendars=calendars)
-    if schedule.revision == 1:
+    if not any(one.planned_at and one.planned_at > now for one in tx.list_adjustments(schedule.id)):
         return found
     decided = sum(tx.find_occurrence(schedule.id, one.planned_at) is not None for one in found)
     if not decided:

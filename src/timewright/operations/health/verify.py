@@ -15,6 +15,7 @@ from timewright.ports import Transaction
 from timewright.verification import History, InvariantResult, Report, check
 from timewright.verification.oracle.times import id_created_at
 from timewright.verification.rows import (
+    AdjustmentRow,
     AttemptRow,
     AuditRow,
     BudgetAccountRow,
@@ -133,6 +134,7 @@ class _HistoryReader:
             limit_holds=tuple(row for row in self._all(LimitHoldRow) if self._is_own_limit(row.limit_key)),
             objects=tuple(self._all(ObjectRow)),
             audit=tuple(self._all(AuditRow, most=MAX_AUDIT_ROWS)),
+            adjustments=tuple(self._all(AdjustmentRow)),
             accounts=tuple(row for row in self._all(BudgetAccountRow) if self._is_own_name(row.budget)),
             charges=self._charges(),
             incidents=tuple(self._all(IncidentRow)),

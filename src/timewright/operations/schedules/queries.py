@@ -138,7 +138,7 @@ def get_schedule(context: OperationContext, request: GetSchedule) -> ScheduleDet
         snapshot = find_schedule_snapshot(
             tx, context.namespace, request.schedule, before_suggesting=may_block
         )
-        if not is_on_plan(snapshot.record, now=now):
+        if snapshot.has_skips or not is_on_plan(snapshot.record, now=now):
             may_block()
         return build_schedule_detail(tx, snapshot, now=now)
 

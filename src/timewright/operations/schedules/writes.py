@@ -240,9 +240,10 @@ def _new_detail(tx: Transaction, schedule: Schedule, *, now: datetime) -> Schedu
     """Return the detail of a new schedule: it has no notes or manual runs, and nothing else depends on it."""
     record = tx.get_schedules([schedule.id])[schedule.id]
     own = bool(upstream_names(schedule))
-    return build_schedule_detail(
-        tx, ScheduleSnapshot(record, has_downstream=own, has_manual_runs=False, has_notes=False), now=now
+    snapshot = ScheduleSnapshot(
+        record, has_downstream=own, has_manual_runs=False, has_notes=False, has_skips=False
     )
+    return build_schedule_detail(tx, snapshot, now=now)
 
 
 def release_archived_name(context: OperationContext, name: str, *, now: datetime) -> None:

@@ -304,6 +304,24 @@ CREATE TABLE audit_seals (
 
 CREATE UNIQUE INDEX audit_seals_seq ON audit_seals (seq);
 
+-- Hints, pauses, skips, moves and streaks of failures of schedules. Append-only: the end of one is another row.
+CREATE TABLE adjustments (
+    schedule_id TEXT COLLATE "C" NOT NULL,
+    seq BIGINT NOT NULL,
+    namespace TEXT COLLATE "C" NOT NULL,
+    kind TEXT COLLATE "C" NOT NULL,
+    at BIGINT NOT NULL,
+    cursor_at BIGINT NOT NULL,
+    until BIGINT,
+    planned_at BIGINT,
+    moved_to BIGINT,
+    hinted_interval BIGINT,
+    actor TEXT COLLATE "C" NOT NULL,
+    origin TEXT COLLATE "C" NOT NULL,
+    reason TEXT COLLATE "C" NOT NULL DEFAULT '',
+    PRIMARY KEY (schedule_id, seq)
+);
+
 -- Pauses, append-only: what is paused, until when, what happens to what comes due, by whom and why.
 CREATE TABLE pauses (
     id TEXT NOT NULL PRIMARY KEY,

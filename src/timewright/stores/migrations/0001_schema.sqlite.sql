@@ -302,6 +302,24 @@ CREATE TABLE audit_seals (
 
 CREATE UNIQUE INDEX audit_seals_seq ON audit_seals (seq);
 
+-- Hints, pauses, skips, moves and streaks of failures of schedules. Append-only: the end of one is another row.
+CREATE TABLE adjustments (
+    schedule_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    namespace TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    cursor_at INTEGER NOT NULL,
+    until INTEGER,
+    planned_at INTEGER,
+    moved_to INTEGER,
+    hinted_interval INTEGER,
+    actor TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    reason TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (schedule_id, seq)
+) STRICT, WITHOUT ROWID;
+
 -- Pauses, append-only: what is paused, until when, what happens to what comes due, by whom and why.
 CREATE TABLE pauses (
     id TEXT NOT NULL PRIMARY KEY,

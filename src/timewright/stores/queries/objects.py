@@ -10,6 +10,7 @@ from typing import Any, Literal
 from timewright.core.budgets.spending import reason_prefix
 from timewright.core.moments import from_micros, to_micros
 from timewright.core.run.leasing import WaitReason
+from timewright.core.schedule.adjustments import Adjustment, AdjustmentKind
 from timewright.core.schedule.pauses import Pause, pause_need
 from timewright.errors import InvalidInput
 from timewright.ids import first_id
@@ -22,7 +23,15 @@ from timewright.ports import (
 )
 from timewright.stores.queries.alerts import CHANNEL
 from timewright.stores.queries.base import LAST_KEY, MAX_PAGE_ROWS, SqlQueries, page_limit, stale_revision
-from timewright.stores.rows import Row, json_text, ready_bucket, storable_text, to_instant
+from timewright.stores.rows import (
+    MICROSECOND,
+    Row,
+    json_text,
+    micros_or_none,
+    ready_bucket,
+    storable_text,
+    to_instant,
+)
 
 FIRST_AUDIT_HASH = "0" * 64
 # How many numbers behind the last sealed entry one that was committed later is looked for.
@@ -177,6 +186,25 @@ class SqlObjectQueries(SqlQueries):
         else:
             self._query("lock_meta", {"name": name})
 
+    def add_adjustments(self, adjustments: Sequence[Adjustment]) -> None:
+        """Append adjustments of schedules; the caller has locked the schedules."""
+        if not adjustments:
+            return
+        found = self._query(
+            "last_adjustment_numbers", {"ids": sorted({one.schedule_id for one in adjustments})}
+        )
+        numbers = {row[0]: row[1] for row in found}
+        rows = []
+        for one in adjustments:
+            numbers[one.schedule_id] = numbers.get(one.schedule_id, 0) + 1
+            rows.append(_adjustment_row(one, seq=numbers[one.schedule_id]))
+        self._execute_many("insert_adjustments", rows)
+
+    def list_adjustments(self, schedule_id: str, *, limit: int = 1000) -> list[Adjustment]:
+        """Return the adjustments of a schedule, newest first."""
+        rows = self._query("list_adjustments", {"schedule_id": schedule_id, "limit": page_limit(limit)})
+        return [_read_adjustment(row) for row in rows]
+
     def add_pause(self, pause: Pause) -> None:
         """Insert a pause; it holds from this commit on."""
         values = (pause.id, pause.scope, pause.namespace, pause.name, pause.due, pause.actor, pause.origin)
@@ -260,6 +288,41 @@ class SqlObjectQueries(SqlQueries):
             return ""
         rows = self._query("nth_newest_run", {"offset": request.keep_runs - 1})
         return str(rows[0][0]) if rows else ""
+
+
+def _adjustment_row(one: Adjustment, *, seq: int) -> tuple[Any, ...]:
+    return (
+        one.schedule_id,
+        seq,
+        one.namespace,
+        one.kind.value,
+        to_micros(one.at),
+        to_micros(one.cursor),
+        micros_or_none(one.until),
+        micros_or_none(one.planned_at),
+        micros_or_none(one.moved_to),
+        one.interval // MICROSECOND if one.interval is not None else None,
+        storable_text(one.actor),
+        storable_text(one.origin),
+        storable_text(one.reason),
+    )
+
+
+def _read_adjustment(row: Row) -> Adjustment:
+    return Adjustment(
+        schedule_id=row[0],
+        namespace=row[2],
+        kind=AdjustmentKind(row[3]),
+        at=from_micros(row[4]),
+        cursor=from_micros(row[5]),
+        until=to_instant(row[6]),
+        planned_at=to_instant(row[7]),
+        moved_to=to_instant(row[8]),
+        interval=row[9] * MICROSECOND if row[9] is not None else None,
+        actor=row[10],
+        origin=row[11],
+        reason=row[12],
+    )
 
 
 def audit_hash(previous: str, position: int, values: Sequence[Any]) -> str:

@@ -114,5 +114,9 @@ def _in_flight(row: Row) -> InFlightCounts:
 
 def _snapshot(row: Row, record: ScheduleRecord) -> ScheduleSnapshot:
     return ScheduleSnapshot(
-        record, has_downstream=bool(row[21]), has_manual_runs=bool(row[22]), has_notes=bool(row[23])
+        record,
+        has_downstream=bool(row[21]),
+        has_manual_runs=bool(row[22]),
+        has_notes=bool(row[23]),
+        has_skips=bool(row[24]),
     )

@@ -15,6 +15,7 @@ from timewright.ids import first_id
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit
 from timewright.stores.rows import Row, split_bucket
 from timewright.verification.rows import (
+    AdjustmentRow,
     AttemptRow,
     AuditRow,
     BudgetAccountRow,
@@ -228,6 +229,24 @@ def _audit(row: Row) -> AuditRow:
     )
 
 
+def _adjustment(row: Row) -> AdjustmentRow:
+    return AdjustmentRow(
+        schedule_id=intern(row[0]),
+        seq=row[1],
+        namespace=intern(row[2]),
+        kind=intern(row[3]),
+        at=row[4],
+        cursor=row[5],
+        until=row[6],
+        planned_at=row[7],
+        moved_to=row[8],
+        interval=row[9],
+        actor=row[10],
+        origin=row[11],
+        reason=row[12],
+    )
+
+
 def _account(row: Row) -> BudgetAccountRow:
     return BudgetAccountRow(budget=row[0], period=row[1], used=row[2], held=row[3])
 
@@ -270,6 +289,7 @@ _TABLES: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     LimitHoldRow: ("verify_limit_holds", _limit_hold),
     ObjectRow: ("verify_objects", _object),
     AuditRow: ("verify_audit", _audit),
+    AdjustmentRow: ("verify_adjustments", _adjustment),
     BudgetAccountRow: ("verify_accounts", _account),
     BudgetChargeRow: ("verify_charges", _charge),
     IncidentRow: ("verify_incidents", _incident),
@@ -302,6 +322,10 @@ _POSITIONS: dict[Any, Callable[[Any], dict[str, Any]]] = {
     },
     IncidentRow: lambda row: {"after": row.id if row else ""},
     PauseRow: lambda row: {"after": row.id if row else ""},
+    AdjustmentRow: lambda row: {
+        "after": row.schedule_id if row else "",
+        "after_seq": row.seq if row else 0,
+    },
     AuditRow: lambda row: {"before": row.seq if row else 2**62},
     BudgetAccountRow: lambda row: {
         "after": row.budget if row else "",

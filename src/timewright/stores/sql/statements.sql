@@ -148,13 +148,16 @@ ORDER BY s.namespace, s.name
 LIMIT :limit
 
 -- name: get_schedule_snapshot
--- One schedule with its definition, and whether it has downstream links, manual runs ahead, or notes.
+-- One schedule with its definition, and whether it has downstream links, manual runs ahead, notes, or occurrences
+-- after its cursor that were skipped by hand.
 SELECT {schedule}, (SELECT v.body FROM revisions v WHERE v.schedule_id = s.id AND v.revision = s.revision),
     EXISTS (SELECT 1 FROM schedule_links l WHERE l.upstream = s.id),
     EXISTS (SELECT 1 FROM runs r WHERE r.schedule_id = s.id AND r.state = 'ready' AND r.deferred = 1
     AND r.dedupe_scope <> ''),
     EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'note' AND o.namespace = s.namespace
-        AND o.name > s.id || '/' AND o.name < s.id || '0')
+        AND o.name > s.id || '/' AND o.name < s.id || '0'),
+    EXISTS (SELECT 1 FROM adjustments a WHERE a.schedule_id = s.id AND a.kind IN ('skip', 'move')
+        AND a.planned_at > s.cursor_at)
 FROM schedules s
 WHERE s.namespace = :namespace AND s.name = :name
 
@@ -711,6 +714,17 @@ SELECT count(*) FROM audit
 SELECT seq, at, namespace, actor, origin, action, subject, before, after, reason FROM audit
 WHERE seq < :before AND (:namespace = '' OR namespace = :namespace) ORDER BY seq DESC LIMIT :limit
 
+-- name: insert_adjustments(schedule_id text, seq bigint, namespace text, kind text, at bigint, cursor_at bigint, until bigint, planned_at bigint, moved_to bigint, hinted_interval bigint, actor text, origin text, reason text)
+INSERT INTO adjustments (schedule_id, seq, namespace, kind, at, cursor_at, until, planned_at, moved_to, hinted_interval, actor, origin, reason)
+{values}
+
+-- name: last_adjustment_numbers
+SELECT schedule_id, max(seq) FROM adjustments WHERE schedule_id {in:ids} GROUP BY schedule_id
+
+-- name: list_adjustments
+SELECT schedule_id, seq, namespace, kind, at, cursor_at, until, planned_at, moved_to, hinted_interval, actor, origin, reason
+FROM adjustments WHERE schedule_id = :schedule_id ORDER BY seq DESC LIMIT :limit
+
 -- name: insert_pauses(id text, scope text, namespace text, name text, due text, actor text, origin text, reason text, at bigint, until bigint)
 INSERT INTO pauses (id, scope, namespace, name, due, actor, origin, reason, at, until)
 {values}
@@ -876,6 +890,12 @@ ORDER BY budget, period LIMIT :limit
 SELECT run_id, fence, budget, period, used, held, open FROM budget_charges
 WHERE (run_id, fence, budget) > (:after, :after_fence, :after_budget)
 ORDER BY run_id, fence, budget LIMIT :limit
+
+-- name: verify_adjustments
+SELECT schedule_id, seq, namespace, kind, at, cursor_at, until, planned_at, moved_to, hinted_interval, actor, origin, reason
+FROM adjustments
+WHERE (schedule_id, seq) > (:after, :after_seq) AND (:namespace = '' OR namespace = :namespace)
+ORDER BY schedule_id, seq LIMIT :limit
 
 -- name: verify_audit
 SELECT seq, at, namespace, actor, origin, action, subject, before, after, reason FROM audit

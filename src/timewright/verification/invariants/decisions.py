@@ -215,17 +215,18 @@ def _was_skipped_ahead(view: HistoryView, row: RunRow) -> bool:
 def _was_replanned(view: HistoryView, event: SimulationEvent, highest: int) -> bool:
     """Whether a cursor at a skipped instant fell to the instant of an edit, or to the schedule's start.
 
-    From there it passes instants of the new plan that were skipped by hand before, because they have rows.
+    From there it passes instants of the new plan that have rows, because of a skip by hand before the edit.
     """
-    skipped = view.skipped_by_hand.get(event.subject, set())
-    if event.value >= highest or highest not in skipped:
+    if event.value >= highest or highest not in view.skipped_by_hand.get(event.subject, set()):
         return False
+    rows = view.occurrences.get(event.subject, ())
     for revision in view.revisions.get(event.subject, ()):
         policy = view.policies[event.subject, revision.revision]
         start = policy.start_at if policy is not None else None
-        if event.value == max(revision.at, start - 1 if start is not None else 0):
-            return True
-        if event.at == revision.at and event.value in skipped:
+        begins = max(revision.at, start - 1 if start is not None else 0)
+        decided = [row for row in rows if row.created_at <= revision.at]
+        passed = any(row.planned_at <= event.value <= last_instant(row) for row in decided)
+        if event.value == begins or (event.value > begins and passed):
             return True
     return False
 

@@ -19,6 +19,7 @@ from timewright.verification.rows import JsonObject, PauseRow, RunRow, ScheduleR
 from timewright.verification.view import HistoryView
 
 MAX_HINT_TTL_US = DAY
+HINT_KINDS = ("interval", "one_shot")
 # Occurrences skipped for these reasons are not missed, whatever the catch-up policy is.
 NOT_MISSED_REASONS = frozenset({"paused", "excluded", "deadline", "by_hand", "clamped"})
 
@@ -53,29 +54,22 @@ def catch_up_is_obeyed(view: HistoryView, coverage: Coverage) -> Violations:
             if policy is None:
                 continue
             coverage.count += len(decided)
-            yield from _check_catch_up(
-                policy, decided, made, passes=view.admission_passes(decided[0].schedule_id, made)
-            )
+            yield from _check_catch_up(view, policy, decided, made)
             yield from check_superseded(view, policy, decided)
 
 
 @invariant("I23", "pauses hold", unit="pauses")
 def nothing_runs_during_a_pause(view: HistoryView, coverage: Coverage) -> Violations:
-    """No occurrence runs whose instant lies between a pause and its resume."""
+    """No occurrence runs whose instant lies in a pause, unless it was decided before the pause began."""
     for schedule_id, pauses in view.pauses.items():
         rows = view.occurrences.get(schedule_id, [])
-        held_back = [last_instant(row) for row in rows if row.state == "skipped" and row.reason == "paused"]
-        for began, ended in pauses:
+        for pause, ended in pauses:
             coverage.count += 1
-            last = max((at for at in held_back if began <= at < ended), default=0)
             for run in rows:
-                inside = run.state != "skipped" and began <= run.planned_at < ended
-                # With jitter to both sides, an occurrence inside the pause may have been admitted before the
-                # pause began.
-                late = run.created_at > began and run.planned_at < last
-                if inside and (late or began < run.created_at < ended):
-                    pause = f"{format_instant(began)} to {format_instant(ended)}"
-                    yield f"{format_instant(run.planned_at)} ran, but lies in a pause from {pause}", (run,)
+                inside = max(pause.at, pause.cursor + 1) <= run.planned_at < ended
+                if inside and run.state != "skipped":
+                    shown = f"{format_instant(pause.at)} to {format_instant(min(ended, view.now))}"
+                    yield f"{format_instant(run.planned_at)} ran, but lies in a pause from {shown}", (run,)
     for schedule_id in view.schedules:
         for line in view.audit.get(schedule_id, ()):
             if line.action == "schedule.pause" and line.after not in ("", "paused"):
@@ -164,10 +158,10 @@ def hints_expire(view: HistoryView, coverage: Coverage) -> Violations:
             if run.source in ("ai-interval", "ai-oneshot"):
                 coverage.count += 1
                 policy = view.policy(run)
-                hints = [x for x in view.audit.get(run.schedule_id, ()) if x.action == "schedule.hint"]
+                hints = [x for x in view.adjustments.get(run.schedule_id, ()) if x.kind in HINT_KINDS]
                 if policy is not None and not policy.adaptive:
                     yield f"run {run.id} was planned by a hint, but its schedule accepts none", (run,)
-                elif hints and not any(line.at <= run.created_at for line in hints):
+                elif not any(hint.at <= run.created_at for hint in hints):
                     yield f"run {run.id} was planned by a hint, but none was given before", (run,)
 
 
@@ -229,7 +223,9 @@ def _overlap(view: HistoryView, run: RunRow) -> str:
     return policy.overlap if policy is not None else ""
 
 
-def _check_catch_up(policy: SchedulePolicy, decided: list[RunRow], made: int, *, passes: int) -> Violations:
+def _check_catch_up(
+    view: HistoryView, policy: SchedulePolicy, decided: list[RunRow], made: int
+) -> Violations:
     ordered = sorted(decided, key=lambda run: run.planned_at)
     newest = ordered[-1]
     late = made - last_instant(newest) <= policy.grace
@@ -240,13 +236,27 @@ def _check_catch_up(policy: SchedulePolicy, decided: list[RunRow], made: int, *,
         yield f"{len(missed)} missed occurrences ran, but catch_up is none", tuple(missed)
     elif policy.catch_up == "last" and (len(missed) > 1 or missed[0] is not newest):
         yield "catch_up is last, but older missed occurrences ran", tuple(missed)
-    elif policy.overlap != "allow" and len(missed) > policy.catch_up_limit * passes + 1:
-        # The limit is on held runs, so a second pass at the same instant may replace the one that is live.
+    elif policy.overlap != "allow" and len(missed) > _max_caught_up(view, policy, made):
         yield f"{len(missed)} were caught up at once, but the limit is {policy.catch_up_limit}", tuple(missed)
     window = policy.catch_up_window
     for run in missed:
         if window is not None and run.planned_at < made - window:
             yield f"{format_instant(run.planned_at)} ran, but is older than its catch_up_window", (run,)
+
+
+def _max_caught_up(view: HistoryView, policy: SchedulePolicy, made: int) -> int:
+    """How many missed occurrences may be admitted at one instant: the limit, which counts the held ones.
+
+    If no run was live before, the first of them is live and not held, so a second pass may admit one more.
+    """
+    schedule_id = policy.schedule_id
+    runs = view.runs_by_schedule.get(schedule_id, ())
+    was_live = any(
+        run.exclusive and run.created_at < made and (run.finished_at is None or run.finished_at > made)
+        for run in runs
+        if run.state != "skipped"
+    )
+    return policy.catch_up_limit * view.admission_passes(schedule_id, made) + (not was_live)
 
 
 def _decision_error(at: int, source: str, trail: tuple[JsonObject, ...], *, after: int) -> str:

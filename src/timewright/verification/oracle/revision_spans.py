@@ -107,48 +107,18 @@ def needs_row(view: HistoryView, span: RevisionSpan, at: int) -> bool:
 def replaced_spans(
     view: HistoryView, schedule: ScheduleRow, policy: SchedulePolicy
 ) -> tuple[tuple[int, int], ...] | None:
-    """When a hint or a cadence replaced the trigger's instants; None if that cannot be known.
-
-    A cadence is in force from the end of a failed run to the planned instant of the next run that succeeds.
-    """
-    runs = view.runs_by_schedule.get(schedule.id, [])
+    """When a hint or a cadence replaced the trigger's instants; None if that cannot be known."""
     if not policy.follows_trigger or (policy.clamp_min and policy.cadence != "none"):
         return None
     spans: list[tuple[int, int]] = []
     if policy.adaptive:
         spans += view.interval_hints.get(schedule.id, ())
         # A person who skips an instant that a hint requested passes the trigger's instants before it.
-        by_hand = view.skipped_by_hand.get(schedule.id, set())
-        spans += [(run.created_at, run.planned_at) for run in runs if run.planned_at in by_hand]
+        skips = [row for row in view.adjustments.get(schedule.id, ()) if row.kind in ("skip", "move")]
+        spans += [(row.at, row.planned_at) for row in skips if row.planned_at is not None]
     if policy.cadence != "none":
-        if any(view.resets(run) for run in runs):
-            return None
-        spans += _streaks(view, schedule, runs)
+        spans += view.streaks.get(schedule.id, ())
     return tuple(spans)
-
-
-def _streaks(view: HistoryView, schedule: ScheduleRow, runs: list[RunRow]) -> list[tuple[int, int]]:
-    """The spans of consecutive failures: from each failure to the planned instant of the next success."""
-    occurrences = view.occurrences.get(schedule.id, [])
-    successes = [run for run in occurrences if run.state == "succeeded"]
-    spans: list[tuple[int, int]] = []
-    floor = history_starts_at(view, schedule)
-    if floor:
-        # A failure that was pruned may have begun a streak.
-        spans.append((0, _streak_end(occurrences, successes, floor)))
-    failures = [run.finished_at for run in runs if run.state in ("failed", "parked")]
-    spans += [(at + 1, _streak_end(occurrences, successes, at)) for at in failures if at is not None]
-    return spans
-
-
-def _streak_end(occurrences: list[RunRow], successes: list[RunRow], failed_at: int) -> int:
-    """The last instant that was decided when the first success after a failure ended."""
-    later = [run for run in successes if (run.finished_at or 0) >= failed_at]
-    if not later:
-        return 2**62
-    success = min(later, key=lambda run: run.finished_at or 0)
-    before = [last_instant(row) for row in occurrences if row.created_at < (success.finished_at or 0)]
-    return max([success.planned_at, *before])
 
 
 def _first_start(policy: SchedulePolicy) -> int:
