@@ -93,3 +93,19 @@ class TestAdjustmentsAreKept:
 
         assert "the schedule was paused by local at 2026-03-10T12:00:00Z: maintenance" in str(paused)
         assert "and moved it to 2026-03-10T12:07:00Z by local at 2026-03-10T12:00:00Z: earlier" in str(moved)
+
+    def test_a_run_by_hand_that_ends_a_streak_leaves_the_decided_instant_and_verify_agrees(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", call="x", every="1m", cadence={"ladder": {"steps": ["5m"]}})
+        bench.target.script("j", fail(), succeed())
+        bench.advance("90s")
+
+        bench.call("schedule run", schedule="j")
+        bench.advance("6m")
+
+        assert [run.planned_at for run in bench.runs("j") if not run.dedupe_scope] == [
+            at("12:01:00"),
+            at("12:06:00"),
+            at("12:07:00"),
+        ]
+        assert alarms(bench) == []

@@ -426,3 +426,21 @@ class TestJitterToBothSides:
 
         planned = [run.planned_at for run in bench.runs("j")]
         assert {(b - a).total_seconds() for a, b in pairwise(planned)} == {10}
+
+
+class TestAHintOverABacklog:
+    """Ruling 1: what came due before an interval hint is the trigger's, however long it is caught up."""
+
+    @pytest.mark.parametrize("clamp", [{}, {"max": "1h"}, {"min": "90s"}], ids=str)
+    def test_a_hint_during_a_catch_up_leaves_no_missed_instant_out(self, clamp: dict[str, str]) -> None:
+        bench = Bench()
+        policies: dict[str, Any] = {"catch_up": "all", "catch_up_limit": 2, "clamp": clamp, "adaptive": True}
+        bench.call("schedule create", name="j", note="x", every="1m", **policies)
+
+        bench.clock.advance("5m30s")
+        bench.call("hint interval", schedule="j", interval="1h", ttl="10m")
+        bench.advance("1m")
+
+        covered = [run.planned_at for run in bench.runs("j")]
+        assert set(minutes(1, 5)) <= set(covered) if not clamp.get("min") else len(covered) > 3
+        assert alarms(bench) == []

@@ -18,6 +18,7 @@ from timewright.core.run.run import Outcome, Reason, Run, RunState, Succeeded
 from timewright.core.run.schedule_end import settle_schedule
 from timewright.core.schedule.adjustments import Adjustment, AdjustmentKind
 from timewright.core.schedule.decision import Decision
+from timewright.core.schedule.due import undecided_after
 from timewright.core.schedule.governor import is_in_streak
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.ledger.backfills.records import continue_backfills, is_backfill_run
@@ -166,7 +167,8 @@ def _streak_change(
         namespace=record.schedule.namespace,
         kind=AdjustmentKind.FAILING if began else AdjustmentKind.RECOVERED,
         at=now,
-        cursor=progress.cursor,
+        # A success by hand ends the streak, but the decided instant stays.
+        cursor=progress.cursor if began else undecided_after(progress),
         planned_at=run.planned_at,
         actor="engine",
         origin="engine",

@@ -27,8 +27,6 @@ MAX_SCANNED = 10_000
 BASELINE_SOURCES = frozenset({Source.BASELINE_CRON, Source.BASELINE_INTERVAL, Source.BASELINE_ONCE})
 
 _CLAMPED = frozenset({Source.CLAMPED_MIN, Source.CLAMPED_MAX})
-# At the end of a pause the trigger's instants inside it are still to be recorded.
-_NOT_REPLACED = BASELINE_SOURCES | {Source.PAUSED}
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -203,20 +201,19 @@ def replaced_at(schedule: Schedule, progress: ScheduleProgress) -> datetime | No
         # Nothing was decided during the pause in which the hint was made.
         return first
     at = progress.next_at
-    by_trigger = at is not None and at > progress.cursor and progress.source in _NOT_REPLACED
-    if not by_trigger or schedule.clamp.min or schedule.clamp.max:
+    if at is None or not progress.cursor < at <= first or not is_planned_by_trigger(progress):
         return None
-    if progress.trail and progress.source is not Source.PAUSED:
-        return None
-    return first if at is not None and at <= first else None
+    if progress.source in _CLAMPED:
+        return first if is_steady else None
+    # A trail shows that a cadence moved it.
+    return first if not progress.trail or progress.source is Source.PAUSED else None
 
 
 def due_before(
     schedule: Schedule, progress: ScheduleProgress, *, until: datetime, calendars: Mapping[str, Calendar]
 ) -> DueInstants:
     """Return the trigger's occurrences up to an instant from which something else decides."""
-    after = undecided_after(progress)
-    due = _list_trigger(schedule, progress, after, until=until, calendars=calendars)
+    due = _due_by_trigger(schedule, progress, until=until, calendars=calendars)
     due = _add_displaced(schedule, progress, due, until=until, calendars=calendars)
     return due if due.more else replace(due, following=None)
 
