@@ -204,6 +204,7 @@ class Life:
         counted_from = now if started is None else started
         hinted, self.decided_at = self.interval_hint, now
         if hinted is not None and hinted[1] > now:
+            self.base = self.base if started is None else started  # ruling 3: from the start of that run
             at = counted_from + hinted[0]
             self.fixed = at if at >= now else now + hinted[0]
             if any(row.planned == self.fixed and row.reason == "by_hand" for row in self.rows):
@@ -540,7 +541,12 @@ class Life:
         """`hint once`."""
         if not self.terms.adaptive:
             return
+        if any(row.planned == at and not row.by_hand for row in self.rows):
+            return  # one row for one instant (§3.1): what was skipped by hand does not run
         self.one_shot = (at, self.now + ttl)
+        hinted = self.interval_hint
+        if hinted is not None and hinted[1] > self.now:
+            at = min(at, self.now + hinted[0])  # both hints: the earlier (§3.8)
         self._nudge(at)
 
     def _nudge(self, at: int) -> None:
@@ -613,7 +619,8 @@ class Life:
             self._plan_after(end, end)
         else:
             expired = 0 if self.interval_hint is None else self.interval_hint[1]
-            after = max(self.cursor, begin, self.fixed or 0, expired - 1)
+            stood = 0 if expired else self.fixed or 0  # ruling 22: the trigger decides since the expiry
+            after = max(self.cursor, begin, stood, expired - 1)
             self._skip([at for at in self._between(after, end) if at < end], "paused")
             self.fixed = self.fixed if self.fixed is not None and self.fixed >= end else None
             self.fixed = self.fixed if not expired else None

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tests.simulation.model.backends import StoreBackend
 from tests.simulation.model.setup import new_simulation
-from tests.simulation.model.simulation import Simulation
+from tests.simulation.model.simulation import Simulation, SimulationStalledError
 from tests.simulation.workload.scenarios import Scenario
 from timewright.core.moments import format_instant, from_micros, to_micros
 from timewright.ids import TimedIds
@@ -95,7 +95,10 @@ def simulate(
     try:
         if mutate is not None:
             mutate(sim)
-        sim.run_until(scenario.start + scenario.length)
+        try:
+            sim.run_until(scenario.start + scenario.length)
+        except SimulationStalledError as error:
+            sim.violations.append(Violation(invariant="stalled", message=str(error)))
         history = build_history(sim)
         skew = max(DEFAULT_SKEW_US, sim.max_wait)
         report = check(history, now=to_micros(sim.now()), only=only, skew=skew)

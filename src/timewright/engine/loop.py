@@ -305,7 +305,7 @@ class Loop:
 
     def _lead(self, due: datetime) -> timedelta:
         """How long before its instant a schedule is decided."""
-        if self.lead_time is None:
+        if self.lead_time is None or not self.tick.limits.admits:
             return ZERO
         count = self._previewed_count if due == self._previewed_for else 0
         return self.lead_time(min(count, self.tick.limits.ahead))

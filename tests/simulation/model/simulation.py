@@ -43,6 +43,10 @@ RECORDED_KINDS = frozenset({"leased", "renewed", "settled", "reclaimed", "refuse
 ScheduledEvent = tuple[int, int, Callable[[], None], SimulatedActor | None, int, str]
 
 
+class SimulationStalledError(AssertionError):
+    """Many events happened without time passing, so the simulation would never end."""
+
+
 class Simulation:
     """A fleet, its store and its faults, from one seed."""
 
@@ -139,7 +143,7 @@ class Simulation:
             self._second, self._events_this_second = second, 0
         self._events_this_second += 1
         if self._events_this_second > MAX_EVENTS_PER_SECOND:
-            raise AssertionError(f"no time passes at {format_instant(from_micros(self.time.at))}")
+            raise SimulationStalledError(f"no time passes at {format_instant(from_micros(self.time.at))}")
 
     def pass_time(self, length: int, actor: SimulatedActor, *, frozen: bool) -> None:
         """Let other actors run while this one waits in the middle of something."""
