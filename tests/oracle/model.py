@@ -514,6 +514,7 @@ class Life:
             self._plan_after(plan, plan)
         else:
             self._consider_one_shot(self.now)
+        self._keep_away()
         return True
 
     def edit(self, terms: Terms) -> None:
@@ -534,8 +535,11 @@ class Life:
         if not self.terms.adaptive:
             return
         self.interval_hint = (interval, self.now + ttl)
+        at = self.now + interval
+        while any(row.planned == at and row.reason == "by_hand" for row in self.rows):
+            at += interval
         if not self.pauses:
-            self._nudge(self.now + interval)
+            self._nudge(at)
 
     def hint_once(self, at: int, ttl: int) -> None:
         """`hint once`."""

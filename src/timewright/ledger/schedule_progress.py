@@ -242,14 +242,15 @@ def progress_without_hints(
         # A pause by hand goes on, perhaps to an earlier end than the hinted one.
         is_timed = progress.paused_until is not None
         return _plan(record.schedule, progress, calendars, now=now) if is_timed else progress
+    interval = record.progress.hints.interval
     if _is_due(progress, now=now):
         # The next admission needs to know until when the interval hint replaced the trigger.
-        interval = record.progress.hints.interval
         ended = replace(interval, expires_at=min(interval.expires_at, now)) if interval is not None else None
         return replace(progress, hints=replace(progress.hints, interval=ended))
-    if record.schedule.clamp.min and record.progress.hints.interval is not None:
-        # The trigger's instants before now are not displaced by the clamp: the hint replaced them.
-        progress = replace(progress, cursor=max(progress.cursor, now))
+    if interval is not None:
+        # The hint replaced the trigger's instants before now. A clamp counts from now.
+        replaced_to = now if record.schedule.clamp.min else min(interval.expires_at, now) - _MICROSECOND
+        progress = replace(progress, cursor=max(progress.cursor, replaced_to))
     if ended_pause is not None:
         # At the end of the pause, the next admission records its occurrences and plans the next time.
         return apply_decision(record.schedule, progress, Decision(now, Source.PAUSED))

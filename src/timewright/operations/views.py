@@ -154,15 +154,7 @@ def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: d
     record = snapshot.record
     plan = _planned(record)
     if snapshot.has_skips:
-        calendars = load_calendars(tx, [record.schedule])
-        record = replace(record, progress=pass_decided(tx, record.schedule, record.progress, calendars))
-        named = calendars.for_schedule(record.schedule)
-        detail = _detail(
-            record,
-            forecast_undecided(
-                tx, record.schedule, record.progress, now=now, count=NEXT_SHOWN, calendars=named
-            ),
-        )
+        detail = _detail_without_skipped(tx, record, now=now)
     elif plan is not None and now < plan.until:
         detail = plan.detail
     else:
@@ -184,6 +176,15 @@ def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: d
     ended = last.finished_at or detail.progress.last_finished_at
     progress = replace(detail.progress, last_started_at=last.started_at, last_finished_at=ended)
     return replace(detail, progress=progress)
+
+
+def _detail_without_skipped(tx: Transaction, record: ScheduleRecord, *, now: datetime) -> ScheduleDetail:
+    """Return the detail without occurrences that were skipped by hand before an edit."""
+    schedule, calendars = record.schedule, load_calendars(tx, [record.schedule])
+    progress = pass_decided(tx, schedule, record.progress, calendars)
+    named = calendars.for_schedule(schedule)
+    ahead = forecast_undecided(tx, schedule, progress, now=now, count=NEXT_SHOWN, calendars=named)
+    return _detail(replace(record, progress=progress), ahead)
 
 
 def is_on_plan(record: ScheduleRecord, *, now: datetime) -> bool:

@@ -41,8 +41,6 @@ from timewright.core.run.verdicts import (
 )
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.due import (
-    MAX_SCANNED,
-    DueInstants,
     due_before,
     find_due,
     is_open_instant,
@@ -59,6 +57,7 @@ from timewright.core.schedule.governor import (
     pull_forward,
     restart_interval,
 )
+from timewright.core.schedule.instants import MAX_SCANNED, DueInstants
 from timewright.core.schedule.pauses import NO_PAUSES, Pauses, clear_pauses, unrecorded_pauses
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState, apply_decision
 

@@ -15,8 +15,8 @@ from timewright.core.run.catch_up import CatchUpChoice, ChosenOccurrence, InFlig
 from timewright.core.run.run import Reason
 from timewright.core.run.verdicts import Drop, Fire, Hold, Replace, Skip, Verdict
 from timewright.core.schedule.decision import Source
-from timewright.core.schedule.due import MAX_SCANNED, DisplacedInstants, DueInstants, list_occurrences
 from timewright.core.schedule.governor import counts_from_last_start, follows_trigger, plan_next
+from timewright.core.schedule.instants import MAX_SCANNED, DisplacedInstants, DueInstants, list_occurrences
 from timewright.core.schedule.pauses import Pauses, clear_pauses
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress
 

@@ -5,64 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from timewright.core.calendars import Calendar, Occurrence, build_filter, occurrence_after
+from timewright.core.calendars import Calendar
 from timewright.core.policies.backoff import Steady
 from timewright.core.recurrence.triggers import After
-from timewright.core.schedule.decision import Candidate, Decision, Source
+from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.governor import (
-    baseline_source,
     counts_from_last_start,
     follows_trigger,
     has_used_max_runs,
     is_requested,
+    last_base,
     max_early,
+    plan_next,
     plan_step,
+    pull_forward,
+)
+from timewright.core.schedule.instants import (
+    DisplacedInstants,
+    DueInstants,
+    as_occurrence,
+    fold_displaced,
+    list_clamped,
+    list_occurrences,
 )
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress
 
-MAX_SCANNED = 10_000
 BASELINE_SOURCES = frozenset({Source.BASELINE_CRON, Source.BASELINE_INTERVAL, Source.BASELINE_ONCE})
 
 _CLAMPED = frozenset({Source.CLAMPED_MIN, Source.CLAMPED_MAX})
 _MICROSECOND = timedelta(microseconds=1)
-
-
-class DisplacedInstants(Struct, frozen=True):
-    """Instants of the trigger that the clamp moved to a later one: the first, the last, and their number."""
-
-    first: datetime
-    last: datetime
-    count: int
-
-
-class DueInstants(Struct, frozen=True):
-    """The due occurrences, oldest first; `more` means that the scan stopped at its limit.
-
-    `following` is the first decision that is not in the list, if the scan reached it. `decisions` has the
-    occurrences that hints or the clamp decided, and `displaced` the instants that the clamp displaced.
-    """
-
-    occurrences: Sequence[Occurrence]
-    more: bool = False
-    following: Decision | None = None
-    source: Source = Source.BASELINE_CRON
-    trail: tuple[Candidate, ...] = ()
-    decisions: Mapping[datetime, Decision] = {}
-    displaced: Sequence[DisplacedInstants] = ()
-
-    def source_of(self, at: datetime) -> Source:
-        """Return what decided an occurrence."""
-        decision = self.decisions.get(at)
-        return self.source if decision is None else decision.source
-
-    @property
-    def last(self) -> datetime | None:
-        """The last instant of the list, displaced ones included."""
-        ends = [occurrence.at for occurrence in self.occurrences[-1:]]
-        return max(ends + [span.last for span in self.displaced[-1:]], default=None)
 
 
 def find_due(
@@ -84,6 +57,7 @@ def find_due(
         replaced = replaced_at(schedule, progress)
         if replaced is not None:
             return due_before(schedule, progress, until=min(replaced, horizon), calendars=calendars)
+        progress = _without_expired(schedule, progress, now=now, calendars=calendars)
         return _decided_instant(schedule, progress, until=horizon, calendars=calendars)
     has_hints = schedule.adaptive and (progress.hints.interval or progress.hints.one_shot)
     if has_hints or not is_planned_by_trigger(progress):
@@ -107,35 +81,6 @@ def is_open_instant(progress: ScheduleProgress) -> bool:
     return at is not None and (at > progress.cursor or is_requested(progress.source, progress.trail))
 
 
-def list_occurrences(
-    schedule: Schedule,
-    after: datetime,
-    until: datetime,
-    *,
-    calendars: Mapping[str, Calendar],
-    limit: int = MAX_SCANNED,
-) -> DueInstants:
-    """Return the trigger's occurrences after `after` up to and including `until`, at most `limit`."""
-    if schedule.start_at is not None:
-        after = max(after, schedule.start_at - _MICROSECOND)
-    if schedule.end_at is not None:
-        until = min(until, schedule.end_at)
-    found: list[Occurrence] = []
-    source = baseline_source(schedule.trigger)
-    while True:
-        following = occurrence_after(schedule.trigger, after, rule=schedule.calendar, calendars=calendars)
-        if following is None:
-            return DueInstants(found, source=source)
-        if following.at > until:
-            ends = schedule.end_at is not None and following.at > schedule.end_at
-            decision = None if ends else Decision(following.at, source)
-            return DueInstants(found, following=decision, source=source)
-        if len(found) == limit:
-            return DueInstants(found, more=True, following=Decision(following.at, source), source=source)
-        found.append(following)
-        after = following.at
-
-
 def displaced_by_decision(
     schedule: Schedule, progress: ScheduleProgress, *, calendars: Mapping[str, Calendar]
 ) -> Sequence[DisplacedInstants]:
@@ -144,7 +89,7 @@ def displaced_by_decision(
     if at is None or progress.source is not Source.CLAMPED_MIN or not is_planned_by_trigger(progress):
         return ()
     passed = list_occurrences(schedule, progress.cursor, at - _MICROSECOND, calendars=calendars)
-    return _fold_displaced(passed.occurrences)
+    return fold_displaced(passed.occurrences)
 
 
 def undecided_after(progress: ScheduleProgress) -> datetime:
@@ -157,6 +102,28 @@ def undecided_after(progress: ScheduleProgress) -> datetime:
     return progress.cursor
 
 
+def _without_expired(
+    schedule: Schedule, progress: ScheduleProgress, *, now: datetime, calendars: Mapping[str, Calendar]
+) -> ScheduleProgress:
+    """Return the progress as decided when an interval hint expired: the earlier of it and of the trigger.
+
+    Only with `align: now`; other schedules follow their trigger from then on.
+    """
+    hint = progress.hints.interval if schedule.adaptive else None
+    if hint is None or hint.expires_at > now or not counts_from_last_start(schedule):
+        return progress
+    if not is_requested(progress.source, progress.trail):
+        return progress
+    at, source = progress.next_at, progress.source or Source.AI_INTERVAL
+    base = last_base(schedule, progress)
+    unhinted = replace(progress, hints=replace(progress.hints, interval=None, pause=None))
+    proposal = plan_next(schedule, unhinted, now=hint.expires_at, base=base, calendars=calendars)
+    if at is None or at <= hint.expires_at or proposal.at is None or proposal.at >= at:
+        return progress
+    decision = pull_forward(Decision(at, source, progress.trail), proposal)
+    return replace(progress, next_at=decision.at, source=decision.source, trail=decision.trail)
+
+
 def _decided_instant(
     schedule: Schedule, progress: ScheduleProgress, *, until: datetime, calendars: Mapping[str, Calendar]
 ) -> DueInstants:
@@ -164,7 +131,7 @@ def _decided_instant(
     at = progress.next_at
     if at is None or not is_open_instant(progress) or at > until or not schedule.window.contains(at):
         return DueInstants(())
-    occurrence = _as_occurrence(schedule, at, calendars=calendars)
+    occurrence = as_occurrence(schedule, at, calendars=calendars)
     return DueInstants((occurrence,), source=progress.source or Source.PAUSED, trail=progress.trail)
 
 
@@ -176,7 +143,7 @@ def _due_by_trigger(
     is_decided = at is not None and at > progress.cursor and source in BASELINE_SOURCES | _CLAMPED
     if schedule.clamp.min or schedule.clamp.max or source in _CLAMPED:
         first = Decision(at, source, progress.trail) if is_decided else None
-        return _list_clamped(
+        return list_clamped(
             schedule, progress, progress.cursor, first=first, until=until, calendars=calendars
         )
     due = list_occurrences(schedule, undecided_after(progress), until, calendars=calendars)
@@ -308,7 +275,7 @@ def _add_requested(
         if at <= progress.cursor and at != progress.next_at and not is_ahead:
             continue
         if at <= until and (last is None or at <= last):
-            found[at] = _as_occurrence(schedule, at, calendars=calendars)
+            found[at] = as_occurrence(schedule, at, calendars=calendars)
             decisions[at] = decision
         elif not due.more and (following is None or following.at is None or at < following.at):
             following = decision
@@ -326,44 +293,8 @@ def _list_trigger(
 ) -> DueInstants:
     """Return the trigger's occurrences after an instant, moved by the clamp if there is one."""
     if schedule.clamp.min or schedule.clamp.max:
-        return _list_clamped(schedule, progress, after, first=None, until=until, calendars=calendars)
+        return list_clamped(schedule, progress, after, first=None, until=until, calendars=calendars)
     return list_occurrences(schedule, after, until, calendars=calendars)
-
-
-def _list_clamped(
-    schedule: Schedule,
-    progress: ScheduleProgress,
-    after: datetime,
-    *,
-    first: Decision | None,
-    until: datetime,
-    calendars: Mapping[str, Calendar],
-) -> DueInstants:
-    """Return the occurrences under a clamp, each decided from the one before, and what it displaces."""
-    found: list[Occurrence] = []
-    decisions: dict[datetime, Decision] = {}
-    displaced: list[DisplacedInstants] = []
-    free = MAX_SCANNED
-    decision = first or plan_step(schedule, progress, after=after, base=progress.cursor, calendars=calendars)
-    while (at := decision.at) is not None and at <= until and free:
-        if decision.source is Source.CLAMPED_MIN:
-            passed = list_occurrences(schedule, after, at - _MICROSECOND, calendars=calendars, limit=free)
-            free -= len(passed.occurrences)
-            displaced += _fold_displaced(passed.occurrences)
-            if passed.more or not free:
-                break
-        found.append(_as_occurrence(schedule, at, calendars=calendars))
-        decisions[at] = decision
-        after, free = at, free - 1
-        decision = plan_step(schedule, progress, after=at, base=at, calendars=calendars)
-    return DueInstants(
-        found,
-        more=at is not None and at <= until,
-        following=None if at is None else decision,
-        source=baseline_source(schedule.trigger),
-        decisions=decisions,
-        displaced=displaced,
-    )
 
 
 def _add_displaced(
@@ -380,14 +311,4 @@ def _add_displaced(
         return due
     after, end = due.last or progress.cursor, min(until, decision.at - _MICROSECOND)
     passed = list_occurrences(schedule, after, end, calendars=calendars)
-    return replace(due, displaced=[*due.displaced, *_fold_displaced(passed.occurrences)])
-
-
-def _fold_displaced(passed: Sequence[Occurrence]) -> list[DisplacedInstants]:
-    """Return displaced instants as one group, or none."""
-    return [DisplacedInstants(passed[0].at, passed[-1].at, len(passed))] if passed else []
-
-
-def _as_occurrence(schedule: Schedule, at: datetime, *, calendars: Mapping[str, Calendar]) -> Occurrence:
-    excluding = build_filter(schedule.calendar, calendars).excluded_by(at) if schedule.calendar else None
-    return Occurrence(at, excluded=excluding.name if excluding else "")
+    return replace(due, displaced=[*due.displaced, *fold_displaced(passed.occurrences)])

@@ -15,7 +15,8 @@ from timewright.core.policies.policies import Overlap
 from timewright.core.recurrence.triggers import After, Manual
 from timewright.core.run.admission import InFlightCounts
 from timewright.core.run.run import Reason, Run, RunState
-from timewright.core.schedule.due import list_occurrences, undecided_after
+from timewright.core.schedule.due import undecided_after
+from timewright.core.schedule.instants import list_occurrences
 from timewright.errors import InvalidInput, NotAllowed, NotFound
 from timewright.ledger.backfills.records import (
     DEFAULT_MAX_RUNNING,
