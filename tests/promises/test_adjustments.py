@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from tests.promises.test_scheduling_defects import alarms, at, fates, skipped_at_ten_past
+from tests.promises.schedule_fates import alarms, at, fates, skipped_at_ten_past
 from timewright.core.schedule.adjustments import Adjustment
 from timewright.ledger.replan import Actor
 from timewright.testing.bench import Bench

@@ -95,8 +95,8 @@ class Actor(Struct, frozen=True, kw_only=True):
     ) -> Adjustment:
         """A row that says how the schedule was adjusted; its reason is the actor's unless given."""
         made: dict[str, Any] = {"actor": self.name, "origin": self.origin, "reason": self.reason}
-        made |= {"schedule_id": record.schedule.id, "namespace": record.schedule.namespace}
-        return Adjustment(kind=kind, at=now, **(made | {"cursor": record.progress.cursor} | fields))
+        made |= {"namespace": record.schedule.namespace, "cursor": record.progress.cursor}
+        return Adjustment(schedule_id=record.schedule.id, kind=kind, at=now, **(made | fields))
 
 
 class ChangeResult(Struct, frozen=True, kw_only=True):
@@ -284,8 +284,7 @@ def hint(
         record, decided = lock_schedule(tx, schedule_id), list[Fact]()
         if isinstance(hint_request, IntervalHint) and has_due_instant(record, now=now):
             record, decided = _decide_first(tx, record, ids=ids, now=now)
-        calendars = load_calendars(tx, [record.schedule])
-        progress = progress_with_hint(record, hint_request, calendars, now=now)
+        progress = progress_with_hint(record, hint_request, load_calendars(tx, [record.schedule]), now=now)
         progress = keep_undecided(tx, record, progress, now=now)
         written = describe_hint(hint_request)
         adjusts = adjustment_by_hint(hint_request)

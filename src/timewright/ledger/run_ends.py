@@ -168,7 +168,7 @@ def _streak_change(
         kind=AdjustmentKind.FAILING if began else AdjustmentKind.RECOVERED,
         at=now,
         # A success by hand ends the streak, but the decided instant stays.
-        cursor=progress.cursor if began else undecided_after(progress),
+        cursor=undecided_after(progress) if run.dedupe_scope and not began else progress.cursor,
         planned_at=run.planned_at,
         actor="engine",
         origin="engine",

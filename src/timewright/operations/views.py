@@ -23,9 +23,8 @@ from timewright.errors import UnreadableRow
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.pauses.scoped import load_pauses
 from timewright.ledger.records.notes import occurrence_notes
-from timewright.ledger.schedule_progress import pass_decided
 from timewright.operations.explain.dependencies import Downstream, Upstream, downstreams, upstreams
-from timewright.operations.explain.upcoming import add_manual_runs_and_notes, forecast_undecided
+from timewright.operations.explain.upcoming import add_manual_runs_and_notes, without_skipped
 from timewright.operations.identity_cache import cache_by_identity
 from timewright.ports import ExternalId, ScheduleRecord, Transaction
 from timewright.ports.overview import RecentRun
@@ -154,7 +153,7 @@ def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: d
     record = snapshot.record
     plan = _planned(record)
     if snapshot.has_skips:
-        detail = _detail_without_skipped(tx, record, now=now)
+        detail = _detail(*without_skipped(tx, record, now=now, count=NEXT_SHOWN))
     elif plan is not None and now < plan.until:
         detail = plan.detail
     else:
@@ -176,15 +175,6 @@ def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: d
     ended = last.finished_at or detail.progress.last_finished_at
     progress = replace(detail.progress, last_started_at=last.started_at, last_finished_at=ended)
     return replace(detail, progress=progress)
-
-
-def _detail_without_skipped(tx: Transaction, record: ScheduleRecord, *, now: datetime) -> ScheduleDetail:
-    """Return the detail without occurrences that were skipped by hand before an edit."""
-    schedule, calendars = record.schedule, load_calendars(tx, [record.schedule])
-    progress = pass_decided(tx, schedule, record.progress, calendars)
-    named = calendars.for_schedule(schedule)
-    ahead = forecast_undecided(tx, schedule, progress, now=now, count=NEXT_SHOWN, calendars=named)
-    return _detail(replace(record, progress=progress), ahead)
 
 
 def is_on_plan(record: ScheduleRecord, *, now: datetime) -> bool:

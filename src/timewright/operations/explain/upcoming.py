@@ -13,6 +13,7 @@ from timewright.core.schedule.forecast import MAX_PREVIEWS, Preview, forecast, p
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.records.notes import occurrence_notes
+from timewright.ledger.schedule_progress import pass_decided
 from timewright.ports import ScheduleRecord, Transaction
 
 MAX_MANUAL_RUNS = 1_000
@@ -43,6 +44,17 @@ def forecast_undecided(
     wider = min(count + decided, MAX_PREVIEWS)
     found = forecast(schedule, progress, now=now, count=wider, until=until, calendars=calendars)
     return tuple(one for one in found if tx.find_occurrence(schedule.id, one.planned_at) is None)
+
+
+def without_skipped(
+    tx: Transaction, record: ScheduleRecord, *, now: datetime, count: int
+) -> tuple[ScheduleRecord, tuple[Preview, ...]]:
+    """Return a schedule and its forecast without occurrences that were skipped by hand before an edit."""
+    schedule, calendars = record.schedule, load_calendars(tx, [record.schedule])
+    progress = pass_decided(tx, schedule, record.progress, calendars)
+    named = calendars.for_schedule(schedule)
+    found = forecast_undecided(tx, schedule, progress, now=now, count=count, calendars=named)
+    return replace(record, progress=progress), found
 
 
 def add_manual_runs_and_notes(
