@@ -35,7 +35,7 @@ def worker_behind_proxy(environment: FaultEnvironment) -> Iterator[tuple[WorkerF
     with (
         environment.database() as url,
         proxied(url) as proxy,
-        environment.fleet(url, through=proxy.url) as fleet,
+        environment.fleet(url, worker_store_url=proxy.url) as fleet,
     ):
         names = create_tick_schedules(fleet)
         fleet.start()
@@ -130,7 +130,7 @@ def behind_pgbouncer(environment: FaultEnvironment) -> str:
     with (
         environment.database() as url,
         pgbouncer_url(url) as through,
-        environment.fleet(url, through=through) as fleet,
+        environment.fleet(url, worker_store_url=through) as fleet,
     ):
         names = create_tick_schedules(fleet)
         fleet.schedule("asked", "note")

@@ -6,6 +6,7 @@ import re
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal
@@ -34,6 +35,7 @@ class Proxy:
         self.cuts: dict[CutPoint, int] = {"before": 0, "after": 0}
         self.forwarding = threading.Event()
         self.forwarding.set()
+        self.delay_s = 0.0
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -52,6 +54,12 @@ class Proxy:
     def has_cut(self, cut: CutPoint, count: int) -> bool:
         """Whether `count` commits were cut this way."""
         return self.cuts[cut] >= count
+
+    def switch_to(self, url: str) -> None:
+        """Forward to another server from now on; every connection is closed."""
+        parts = {key: str(value) for key, value in conninfo_to_dict(url).items() if value is not None}
+        self._parts = {**self._parts, "host": parts["host"], "port": parts.get("port", "5432")}
+        self.drop_connections()
 
     def stall(self) -> None:
         """Forward nothing, and keep every connection open."""
@@ -132,6 +140,8 @@ class _Connection:
         try:
             while content := source.recv(CHUNK_BYTES):
                 self._proxy.forwarding.wait()
+                if self._proxy.delay_s:
+                    time.sleep(self._proxy.delay_s)
                 sink(content)
         except OSError:
             pass
