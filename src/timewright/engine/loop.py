@@ -321,15 +321,13 @@ class Loop:
         now = ticked_at + self._store_clock.elapsed()
         if wake_at is not None and wake_at == announced:
             wake_at -= self._lead(wake_at)
-        sleep = sleep_until(wake_at, now=now, max_sleep=work.complete_in or self.max_sleep)
+        max_sleep = self._store_clock.limit_sleep(work.complete_in or self.max_sleep)
+        sleep = sleep_until(wake_at, now=now, max_sleep=max_sleep)
         if sleep >= CHECK_INTERVAL:
             lease_end = self._lease_end(work)
             if lease_end is not None:
                 until_expiry = sleep_until(lease_end, now=now, max_sleep=self.max_sleep)
                 sleep = min(sleep, max(until_expiry, CHECK_INTERVAL))
-        if self._store_clock.doubt is not None:
-            # The pause ends with the tick that reads a right clock.
-            sleep = min(sleep, CHECK_INTERVAL)
         if self._store_clock.is_frozen:
             sleep = max(sleep, timedelta(seconds=RECHECK_DELAY_S))
         self._sleeps_until = now + sleep

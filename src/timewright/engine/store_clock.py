@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from timewright.core.facts import ClockStepped, Fact
 from timewright.core.moments import DAY
+from timewright.engine.constants import CHECK_INTERVAL
 from timewright.ledger.pauses.clock import end_clock_pauses, pause_for_clock, pull_back_schedules
 from timewright.ports import Clock, Ids, Store
 from timewright.ports.store import ClockDoubt
@@ -55,6 +56,10 @@ class StoreClock:
     def elapsed(self) -> timedelta:
         """The time since the last read."""
         return timedelta(seconds=self._clock.monotonic() - self._last_monotonic)
+
+    def limit_sleep(self, max_sleep: timedelta) -> timedelta:
+        """How long the loop may sleep: a pause for the clock ends with the tick that reads a right one."""
+        return max_sleep if self.doubt is None else min(max_sleep, CHECK_INTERVAL)
 
     def _follow_doubt(self, *, now: datetime, is_first: bool) -> list[Fact]:
         """Pause the installation when the doubt begins, and end the pause when it ends or was left behind."""
