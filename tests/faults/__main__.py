@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from tests.faults.scenario import CannotRun, CoveredFault, FaultEnvironment, FaultScenario
-from tests.faults.scenarios import clocks, files, moves, pressure, servers
+from tests.faults.scenarios import clocks, files, moves, pauses, pressure, servers
 from tests.faults.scenarios.covered import COVERED
 
 SCENARIOS: tuple[FaultScenario | CoveredFault, ...] = (
@@ -23,6 +23,7 @@ SCENARIOS: tuple[FaultScenario | CoveredFault, ...] = (
     *clocks.SCENARIOS,
     *files.SCENARIOS,
     *moves.SCENARIOS,
+    *pauses.SCENARIOS,
     *pressure.SCENARIOS,
     *servers.SCENARIOS,
 )

@@ -43,6 +43,12 @@ def note(ctx: Context, journal: str) -> None:
     write_journal_line(journal, ctx, "began")
 
 
+def note_slowly(ctx: Context, journal: str) -> None:
+    """Work for a fifth of a second."""
+    write_journal_line(journal, ctx, "began")
+    threading.Event().wait(0.2)
+
+
 def until_cancelled(ctx: Context, journal: str) -> None:
     """In the first lease, work until cancelled; later, return at once."""
     write_journal_line(journal, ctx, "began")
@@ -115,7 +121,7 @@ def main(store: str, options: str) -> None:
     )
     clock = OffsetClock(options_given["clock"]) if "clock" in options_given else None
     app = Scheduler(store, settings=settings, clock=clock, observers=(FactPrinter(),))
-    for function in (note, until_cancelled, ignore_cancel, hold_interpreter):
+    for function in (note, note_slowly, until_cancelled, ignore_cancel, hold_interpreter):
         if function.__name__ in options_given.get("functions", [function.__name__]):
             app.task()(function)
     threading.Thread(target=report_progress, args=(app,), daemon=True).start()

@@ -100,6 +100,13 @@ def test_a_schedule_that_no_engine_admits_is_reported_too(desk: Bench) -> None:
     assert {one["kind"] for one in incidents(desk)} == {"late", "not_finished"}
 
 
+def test_nothing_is_expected_of_a_paused_group(desk: Bench) -> None:
+    desk.schedule("nightly", "every 1h", group="reports", expect={"within": "10m"})
+    desk.call("pause", scope="group", name="reports")
+    pass_minutes(desk, 120)
+    assert incidents(desk) == []
+
+
 def test_an_occurrence_that_somebody_skipped_is_not_expected(desk: Bench) -> None:
     desk.schedule("report", "every 1d", expect={"within": "1h"})
     desk.call("schedule skip", schedule="report")

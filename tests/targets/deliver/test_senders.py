@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -15,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from aiosmtpd.controller import Controller
 
 from timewright import Scheduler
 from timewright.core.alerts.channels import Message
+from timewright.core.moments import SECOND
 from timewright.settings import Settings
+from timewright.targets.deliver import target
 from timewright.targets.deliver.target import signing_key
 from timewright.wiring import Watch
 
@@ -218,6 +222,58 @@ def test_a_mail_needs_tls_unless_it_is_off(app: Scheduler) -> None:
         server.stop()
     assert detail.run.state.value == "ready"
     assert "STARTTLS" in detail.run.error
+
+
+def tls_server(mailbox: Mailbox, folder: Path, *, implicit: bool) -> tuple[Any, Path]:
+    """An SMTP server with a certificate for localhost, and the file of the authority that issued it."""
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(folder / "authority.pem")
+    if implicit:
+        server = Controller(mailbox, hostname="127.0.0.1", port=free_port(), ssl_context=context)
+    else:
+        terms = {"tls_context": context, "require_starttls": True}
+        server = Controller(mailbox, hostname="127.0.0.1", port=free_port(), **terms)
+    return server, folder / "authority.pem"
+
+
+@pytest.mark.parametrize("tls", ["tls", "starttls"])
+def test_a_mail_goes_over_tls_to_a_server_with_a_trusted_certificate(
+    app: Scheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tls: str
+) -> None:
+    mailbox = Mailbox()
+    server, authority = tls_server(mailbox, tmp_path, implicit=tls == "tls")
+    server.start()
+    try:
+        app.call(
+            "channel create",
+            channel="ops",
+            to=f"mailto:ops@example.com?host=localhost:{server.port}&tls={tls}",
+        )
+        run = app.call("channel test", channel="ops").run
+        Watch(app.instance).step()
+        refused = app.call("run get", run=run).run
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        run = app.call("channel test", channel="ops").run
+        Watch(app.instance).step()
+        sent = app.call("run get", run=run).run
+    finally:
+        server.stop()
+    assert "certificate verify failed" in refused.error.lower()
+    assert sent.state.value == "succeeded", sent.error
+    (mail,) = mailbox.mails
+    assert f"Message-ID: <{sent.id}@" in mail.content.decode()
+
+
+def test_a_receiver_that_hangs_is_given_up_and_tried_again(
+    app: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target, "TIMEOUT", SECOND)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        detail = send(app, f"http://127.0.0.1:{silent.getsockname()[1]}/hook")
+    assert (detail.run.state.value, detail.run.attempts) == ("ready", 1)
+    assert "sent no complete response within 1s" in detail.run.error
 
 
 def test_a_command_gets_the_message_in_its_environment(app: Scheduler, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from timewright.core.recurrence.triggers import ZONED_TRIGGERS, AnyOf
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.core.zones import load_zone
 from timewright.ledger.alerts.alert_checks import AlertInput, schedule_alert, span
+from timewright.ledger.pauses.scoped import load_pauses
 from timewright.ports import ScheduleRecord, Transaction
 from timewright.ports.overview import RecentRun
 
@@ -24,7 +25,10 @@ MAX_EARLY = HOUR / 4
 
 
 def find_unmet(tx: Transaction, found: AlertInput) -> Iterator[Alert]:
-    """An alert per expectation that is not met; reads the recent runs of all watched schedules at once."""
+    """An alert per expectation that is not met; reads the recent runs of all watched schedules at once.
+
+    Nothing is expected of what is paused.
+    """
     watched = [
         record
         for row in found.rows["watched"]
@@ -34,6 +38,8 @@ def find_unmet(tx: Transaction, found: AlertInput) -> Iterator[Alert]:
     ]
     if not watched:
         return
+    pauses = load_pauses(tx, now=found.now)
+    watched = [one for one in watched if not pauses.describe(one.schedule)]
     recent = tx.recent_runs([one.schedule.id for one in watched], limit_each=SAMPLE_RUNS)
     # A run that is under way has no start in its row yet: its lease began when it started.
     leased = [one.run for runs in recent.values() for one in runs if one.state == "leased"]

@@ -6,7 +6,7 @@ import smtplib
 import socket
 import ssl
 from email.message import EmailMessage
-from email.utils import format_datetime, make_msgid
+from email.utils import format_datetime
 
 from timewright.core.alerts.channels import Email, Message
 from timewright.errors import NotAllowed
@@ -16,9 +16,9 @@ from timewright.targets.http.urls import Url
 TIMEOUT_S = 15.0
 
 
-def send_mail(sender: Email, message: Message, *, password: str, egress: EgressPolicy) -> None:
+def send_mail(sender: Email, message: Message, *, run_id: str, password: str, egress: EgressPolicy) -> None:
     """Send one mail to all receivers, over TLS unless it is off. Raises on every error."""
-    mail = build_mail(sender, message)
+    mail = build_mail(sender, message, run_id=run_id)
     context = ssl.create_default_context()
     address = _allowed_address(sender, egress)
     with _GuardedSmtp(sender, address, tls=context if sender.tls == "tls" else None) as client:
@@ -29,16 +29,17 @@ def send_mail(sender: Email, message: Message, *, password: str, egress: EgressP
         client.send_message(mail, from_addr=sender.sender, to_addrs=list(sender.to))
 
 
-def build_mail(sender: Email, message: Message) -> EmailMessage:
-    """The mail of a message; mails about one incident have the same thread."""
+def build_mail(sender: Email, message: Message, *, run_id: str) -> EmailMessage:
+    """The mail of a message: with the same id at every attempt, and in one thread for one incident."""
     mail = EmailMessage()
     mail["From"], mail["To"] = sender.sender, ", ".join(sender.to)
     mail["Subject"] = message.title()
     mail["Date"] = format_datetime(message.at)
-    mail["Message-ID"] = make_msgid(domain=sender.sender.partition("@")[2])
+    domain = sender.sender.partition("@")[2]
+    mail["Message-ID"] = f"<{run_id}@{domain}>"
     mail["Auto-Submitted"] = "auto-generated"
     if message.incident:
-        mail["References"] = f"<{message.incident}@{sender.sender.partition('@')[2]}>"
+        mail["References"] = f"<{message.incident}@{domain}>"
     mail.set_content(message.text())
     return mail
 

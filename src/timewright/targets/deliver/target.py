@@ -80,7 +80,7 @@ class DeliverTarget:
         try:
             secrets = self._reveal(target.to, launch.namespace)
             if isinstance(target.to, Email | Apprise):
-                return self._in_thread(target.to, target.message, secrets, result)
+                return self._in_thread(target.to, target.message, launch.run_id, secrets, result)
             kind, request = self._request(target.to, target.message, launch, secrets)
             return self._others(kind).launch(replace(launch, target=request, payload=None), done)
         except TimewrightError as error:
@@ -142,7 +142,12 @@ class DeliverTarget:
         return _post(secrets.fill(sender.url), text, headers)
 
     def _in_thread(
-        self, sender: Email | Apprise, message: Message, secrets: RevealedSecrets, result: FirstResult
+        self,
+        sender: Email | Apprise,
+        message: Message,
+        run_id: str,
+        secrets: RevealedSecrets,
+        result: FirstResult,
     ) -> RunHandle:
         if self._mail_threads is None:
             self._mail_threads = ThreadPoolExecutor(MAX_MAIL_THREADS, thread_name_prefix="timewright-mail")
@@ -151,7 +156,7 @@ class DeliverTarget:
             try:
                 if isinstance(sender, Email):
                     password = secrets.fill(sender.password) if sender.password is not None else ""
-                    send_mail(sender, message, password=password, egress=self._egress)
+                    send_mail(sender, message, run_id=run_id, password=password, egress=self._egress)
                 else:
                     _apprise(secrets.fill(sender.url), message)
                 result(Succeeded())

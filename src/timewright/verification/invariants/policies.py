@@ -91,9 +91,9 @@ def nothing_is_leased_under_a_pause(view: HistoryView, coverage: Coverage) -> Vi
     leases = sorted(all_leases, key=_leased_at) if pauses else []
     for pause in pauses:
         coverage.count += 1
-        end = min((at for at in (pause.until, pause.ended_at) if at is not None), default=view.now)
+        ends = [at - MINUTE for at in (pause.until, pause.ended_at) if at is not None]
         first = bisect_right(leases, pause.at + SECOND, key=_leased_at)
-        after = bisect_left(leases, end - MINUTE, key=_leased_at)
+        after = bisect_left(leases, min(ends, default=view.now), key=_leased_at)
         for at, run in leases[first:after]:
             if not run.holder.startswith("ping:") and _is_paused(view, pause, run):
                 what = f"{pause.scope} {pause.name or pause.namespace}".strip()
