@@ -21,6 +21,7 @@ SCREENS = (
     "instances",
     "audit",
     "settings",
+    "incidents",
     "create",
 )
 

@@ -65,6 +65,43 @@ def test_a_schedule_is_paused_and_resumed(page: Page, site: Site) -> None:
     expect(page.locator(".lead .badge")).to_contain_text("active")
 
 
+def test_a_group_is_paused_from_the_overview_and_a_banner_says_so(page: Page, site: Site) -> None:
+    group = new_name("group")
+    name = make(site, "grouped", group=group)
+    go(page, "/overview")
+    page.get_by_role("button", name="pause all").click()
+    page.locator("dialog").get_by_role("button", name="group", exact=True).click()
+    page.locator("dialog input[name=name]").fill(group)
+    page.locator("dialog input[name=reason]").fill("wrong numbers")
+    expect(page.locator("dialog code")).to_contain_text(f"pause --scope group --name {group}")
+    confirm(page, "pause")
+    banner = page.locator(".paused", has_text=f"Paused: group {group}")
+    expect(banner).to_contain_text("wrong numbers")
+    assert site.api("GET", f"schedules/{name}")["paused_by"].startswith(f"group {group} by ")
+    banner.locator(".line", has_text=group).get_by_role("button", name="resume").click()
+    confirm(page, "resume")
+    expect(banner).to_have_count(0)
+
+
+@ONE_STORE
+def test_a_channel_is_changed_and_deleted(page: Page, site: Site) -> None:
+    site.api("POST", "channels", {"channel": "ops", "to": "https://example.com/hook"})
+    go(page, "/incidents")
+    row = page.get_by_label("Channels").locator("tbody tr", has_text="ops")
+    row.get_by_role("button", name="change").click()
+    page.locator("dialog input[name=kinds]").fill("failed, late")
+    confirm(page, "change")
+    expect(row).to_contain_text("incident, failed, late")
+    (channel,) = site.api("GET", "channels")["channels"]
+    assert (channel["channel"]["kinds"], channel["channel"]["to"]["url"]) == (
+        ["failed", "late"],
+        "https://example.com/hook",
+    )
+    row.get_by_role("button", name="delete").click()
+    confirm(page, "delete")
+    expect(page.get_by_text("Nobody is told")).to_be_visible()
+
+
 def test_a_manual_run_is_shown_until_it_succeeds(page: Page, site: Site) -> None:
     name = make(site, "run")
     go(page, f"/schedules/{name}")

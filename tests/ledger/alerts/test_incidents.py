@@ -166,6 +166,24 @@ def test_a_parked_queue_entry_is_an_incident_of_its_queue(desk: Bench) -> None:
     assert (one["subject"], one["remedy"]) == ("queue mail", f"timewright run reset {one['run']}")
 
 
+def test_a_failure_that_parks_its_run_is_told_once(desk: Bench) -> None:
+    desk.call("alert set", group="reports", parked=True)
+    desk.schedule("nightly", "every 1d", retry=1, exhausted="park", group="reports")
+    desk.target.script("nightly", fail("disk full"))
+    desk.advance(days=1)
+    pass_minutes(desk, 3)
+    assert [(one["kind"], one["error"]) for one in incidents(desk)] == [("parked", "disk full")]
+
+
+def test_a_group_that_wants_no_message_about_parked_runs_gets_none(desk: Bench) -> None:
+    desk.call("alert set", group="reports", parked=False, failed=5)
+    desk.schedule("nightly", "every 1d", retry=1, exhausted="park", group="reports")
+    desk.target.script("nightly", fail("disk full"))
+    desk.advance(days=1)
+    pass_minutes(desk, 3)
+    assert incidents(desk) == []
+
+
 def test_an_old_queue_entry_is_an_incident(desk: Bench) -> None:
     desk.call("queue add", queue="mail", payload=1)
     pass_minutes(desk, 62)

@@ -219,7 +219,7 @@ def test_a_pause_of_an_unknown_name_is_refused(scope: str) -> None:
     bench = with_both(group="reports")
     with pytest.raises(NotFound, match=f"no {scope} 'report'"):
         bench.call("pause", scope=scope, name="report")
-    with pytest.raises(InvalidInput, match="which"):
+    with pytest.raises(InvalidInput, match="name is missing"):
         bench.call("pause", scope=scope)
     assert bench.call("resume")["pauses"] == []
 

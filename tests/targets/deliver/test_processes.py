@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.tools.worker_fleet import wait_until
-from tests.targets.deliver.test_senders import Receiver, receiver
+from tests.targets.deliver.receivers import Receiver
 from timewright import Scheduler
-
-__all__ = ["receiver"]
 
 # An engine that is killed when an incident was committed, before the message is leased.
 KILLED_ENGINE = """

@@ -11,7 +11,6 @@ import ssl
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 import trustme
 from aiosmtpd.controller import Controller
 
+from tests.targets.deliver.receivers import Receiver
 from timewright import Scheduler
 from timewright.core.alerts.channels import Message
 from timewright.core.moments import SECOND
@@ -28,45 +28,6 @@ from timewright.targets.deliver.target import signing_key
 from timewright.wiring import Watch
 
 SECRET = "whsec_" + base64.b64encode(b"a key of some length here").decode()
-
-
-class Receiver(ThreadingHTTPServer):
-    """An HTTP server that records requests and answers as told."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.requests: list[dict[str, Any]] = []
-        self.statuses: list[int] = []
-        self.location = ""
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        self._record()
-
-    def do_GET(self) -> None:
-        self._record()
-
-    def _record(self) -> None:
-        server = self.server
-        assert isinstance(server, Receiver)
-        body = self.rfile.read(int(self.headers.get("content-length") or 0))
-        server.requests.append({"path": self.path, "headers": dict(self.headers), "body": body.decode()})
-        status = server.statuses.pop(0) if server.statuses else 200
-        self.send_response(status)
-        if server.location:
-            self.send_header("location", server.location)
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
 
 class Mailbox:
@@ -84,16 +45,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    server = Receiver()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
 
 
 @pytest.fixture
@@ -233,7 +184,7 @@ def tls_server(mailbox: Mailbox, folder: Path, *, implicit: bool) -> tuple[Any, 
     if implicit:
         server = Controller(mailbox, hostname="127.0.0.1", port=free_port(), ssl_context=context)
     else:
-        terms = {"tls_context": context, "require_starttls": True}
+        terms: dict[str, Any] = {"tls_context": context, "require_starttls": True}
         server = Controller(mailbox, hostname="127.0.0.1", port=free_port(), **terms)
     return server, folder / "authority.pem"
 

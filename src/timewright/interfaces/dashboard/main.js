@@ -73,7 +73,7 @@ function retryRoute(next) {
 }
 
 // Load the other screens when the browser is idle, so that they open while the server is unreachable.
-const SCREEN_FILES = ["overview", "schedule_list", "schedule", "edit_schedule", "run_list", "run", "queues", "workflows", "forecast", "planner", "instances", "audit", "settings"];
+const SCREEN_FILES = ["overview", "schedule_list", "schedule", "edit_schedule", "run_list", "run", "queues", "workflows", "forecast", "planner", "instances", "audit", "settings", "incidents"];
 const loadAllScreens = () => requestIdleCallback(() => { for (const name of SCREEN_FILES) import(`./screens/${name}.js`).catch(() => {}); });
 
 // Whether the focus stayed where it was while the screen loaded; do not take it from someone who started typing.

@@ -206,7 +206,9 @@ def _parked(found: AlertInput) -> Iterator[Alert]:
     parked = {row.subject for row in found.rows["parked_schedule"]}
     for row in found.rows["parked_run"]:
         owner = found.records.get(row.subject)
-        rules = found.rules(row.namespace, schedule=owner.schedule if owner is not None else None)
+        group = (owner.schedule.group if owner is not None else None) or ""
+        schedule = owner.schedule if owner is not None else None
+        rules = found.rules(row.namespace, group=group, schedule=schedule)
         if row.subject in parked or not (rules.parked and rules.enabled):
             continue
         runs = "1 run is parked" if row.number == 1 else f"{row.number} runs are parked"

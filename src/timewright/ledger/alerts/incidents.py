@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from timewright.core.alerts.channels import Message, Ping
-from timewright.core.alerts.incidents import Incident, IncidentChange, decide_incidents
+from timewright.core.alerts.incidents import Alert, Incident, IncidentChange, IncidentKey, decide_incidents
 from timewright.core.facts import Fact, IncidentClosed, IncidentOpened, IncidentRepeated
 from timewright.core.moments import MINUTE, SECOND, format_instant, to_micros
 from timewright.core.run.run import Run, RunState
@@ -47,7 +47,7 @@ def check_incidents(store: Store, *, ids: Ids, now: datetime) -> tuple[Fact, ...
         if not tx.claim_alert_check(now=now, before=now - CHECK_INTERVAL + TOLERANCE):
             return ()
         found = AlertInput(tx, now=now)
-        alerts = {one.key: one for one in (*find_alerts(found), *find_unmet(tx, found))}
+        alerts = _without_doubles([*find_alerts(found), *find_unmet(tx, found)], found.incidents)
         changes = decide_incidents(
             alerts,
             incidents=found.incidents,
@@ -59,6 +59,20 @@ def check_incidents(store: Store, *, ids: Ids, now: datetime) -> tuple[Fact, ...
         return _apply(tx, changes, now=now) if changes else ()
 
     return store.write(work)
+
+
+def _without_doubles(
+    alerts: Sequence[Alert], incidents: Mapping[IncidentKey, Incident]
+) -> dict[IncidentKey, Alert]:
+    """The alerts by key. A failure that parked the run or the schedule is told once, as parked."""
+    parked = {one.schedule_id for one in alerts if one.key.kind == "parked" and one.schedule_id}
+
+    def is_told(one: Alert) -> bool:
+        known = incidents.get(one.key)
+        is_open = known is not None and known.closed_at is None
+        return one.key.kind == "failed" and one.schedule_id in parked and not is_open
+
+    return {one.key: one for one in alerts if not is_told(one)}
 
 
 def acknowledge(tx: Transaction, incident_id: str, *, namespace: str, by: Actor, now: datetime) -> Incident:
@@ -117,12 +131,14 @@ def _with_details(tx: Transaction, change: IncidentChange) -> IncidentChange:
     if change.event is None:
         return change
     runs: Sequence[Run] = ()
-    if incident.schedule_id and incident.kind in ("failed", "not_finished"):
+    if incident.schedule_id and incident.kind in ("failed", "not_finished", "parked"):
         runs = tx.find_runs(RunFilter(schedule_id=incident.schedule_id, limit=RUNS_READ)).rows
     if change.event != "closed":
         failed = [one for one in runs if one.state in (RunState.FAILED, RunState.PARKED)]
-        if incident.kind == "failed" and failed:
-            incident = replace(incident, run=failed[0].id, error=failed[0].error[:2000])
+        if incident.kind in ("failed", "parked") and failed:
+            shown = next((one for one in failed if one.id == incident.run), failed[0])
+            shown = failed[0] if incident.kind == "failed" else shown
+            incident = replace(incident, run=shown.id, error=shown.error[:2000])
         return IncidentChange(incident, change.event)
     return IncidentChange(replace(incident, ended_by=_ended_by(incident, runs)), change.event)
 

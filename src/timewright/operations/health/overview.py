@@ -12,8 +12,10 @@ from msgspec import Meta, Struct
 from timewright.core.moments import HOUR, MINUTE, ZERO
 from timewright.core.run.history_stats import DurationStats, duration_stats
 from timewright.core.run.run import Run, RunState
+from timewright.core.schedule.pauses import Pause
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.operations.context import OperationContext
+from timewright.operations.health.pauses import open_pauses
 from timewright.operations.lookup import find_schedule
 from timewright.operations.registry import ObjectName, OperationRequest, operations
 from timewright.operations.views import (
@@ -69,6 +71,8 @@ class Overview(Struct, frozen=True, kw_only=True):
     behind: tuple[OutcomeBin, ...]
     delay: DurationStats
     more: bool
+    pauses: tuple[Pause, ...]
+    """The pauses of the installation, of the namespace, and of groups, owners, queues and providers in it."""
 
 
 class GetRecentOutcomes(OperationRequest, frozen=True, kw_only=True):
@@ -132,6 +136,7 @@ def show_overview(context: OperationContext, request: GetOverview) -> Overview:
             behind=_bins(behind, since=now - back, until=now),
             delay=duration_stats([one.late_by for one in behind if one.late_by is not None]),
             more=len(past) > len(behind),
+            pauses=tuple(open_pauses(tx, context.namespace, now=now)),
         )
 
     return context.store.read(work)

@@ -209,7 +209,8 @@ def read_pauses(context: OperationContext, tx: Transaction, *, now: datetime) ->
     return PauseState(paused=bool(pauses), pauses=pauses)
 
 
-def _open_pauses(tx: Transaction, namespace: str, *, now: datetime) -> list[Pause]:
+def open_pauses(tx: Transaction, namespace: str, *, now: datetime) -> list[Pause]:
+    """Return the pauses that hold now in a namespace."""
     found = (pause for pause in tx.open_pauses() if not pause.is_over(now=now))
     return [pause for pause in found if pause.namespace in ("", namespace)]
 
@@ -232,7 +233,7 @@ def _cancel_running(
 @checks.add()
 def check_pauses(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
     """Report what is paused."""
-    yield from _findings(_open_pauses(tx, scope.namespace, now=scope.now))
+    yield from _findings(open_pauses(tx, scope.namespace, now=scope.now))
 
 
 def clock_findings(tx: Transaction, *, now: datetime) -> tuple[Finding, ...]:

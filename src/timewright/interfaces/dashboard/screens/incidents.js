@@ -1,6 +1,6 @@
 // Incidents: open ones first, then the history; channels and thresholds.
 
-import { get, can, post } from "../api.js";
+import { get, can, post, remove } from "../api.js";
 import { h } from "../dom.js";
 import { refresh } from "../main.js";
 import { tryAction, button, confirmDialog, definitionList, emptyState, fixHint, link, panel, routeTo, shellQuote, statusBadge, table, time } from "../widgets.js";
@@ -32,7 +32,7 @@ function openTable(rows) {
 }
 
 function channelTable(rows) {
-  return table("Channels", [{ name: "Channel", kind: "main" }, { name: "Sends to" }, { name: "Events" }, { name: "Waiting", kind: "tight" }, { name: "Parked", kind: "tight" }, { name: "", label: "Actions", kind: "tight" }], rows.map((one) => ({ key: one.name, cells: [one.name, one.channel ? one.channel.to.kind : "unreadable", one.channel ? one.channel.events.join(", ") : "", String(one.waiting), String(one.parked), can("trigger") ? button("test", () => tryAction(() => post(["channels", one.name, "test"], {}), "test message queued"), { kind: "quiet" }) : null] })));
+  return table("Channels", [{ name: "Channel", kind: "main" }, { name: "Sends to" }, { name: "Gets" }, { name: "Waiting", kind: "tight" }, { name: "Parked", kind: "tight" }, { name: "", label: "Actions", kind: "tight" }], rows.map((one) => ({ key: one.name, cells: [one.name, one.channel ? one.channel.to.kind : "unreadable", one.channel ? FILTERS.flatMap((name) => one.channel[name] || []).join(", ") : "", String(one.waiting), String(one.parked), h("div", null, can("trigger") ? button("test", () => tryAction(() => post(["channels", one.name, "test"], {}), "test message queued"), { kind: "quiet" }) : null, can("admin") ? [button("change", () => changeChannel(one), { kind: "quiet" }), button("delete", () => deleteChannel(one), { kind: "quiet" })] : null)] })));
 }
 
 async function act(one, verb, body = {}) {
@@ -44,9 +44,26 @@ async function snooze(one) {
   if (answer) await act(one, "snooze", { length: answer.length });
 }
 
+const TO = { name: "to", label: "A URL, slack:URL, ntfy:URL, mailto:ADDRESS?host=… or poll", required: true };
+const FILTERS = ["events", "kinds", "severities", "schedules", "groups"];
+
 async function newChannel() {
-  const answer = await confirmDialog({ title: "New channel", act: "create", fields: [{ name: "channel", label: "Name", required: true }, { name: "to", label: "A URL, slack:URL, ntfy:URL, mailto:ADDRESS?host=… or poll", required: true }], command: (v) => `timewright channel create ${shellQuote(v.channel || "NAME")} --to ${shellQuote(v.to || "URL")}` });
+  const answer = await confirmDialog({ title: "New channel", act: "create", fields: [{ name: "channel", label: "Name", required: true }, TO], command: (v) => `timewright channel create ${shellQuote(v.channel || "NAME")} --to ${shellQuote(v.to || "URL")}` });
   if (answer && (await tryAction(() => post(["channels"], { channel: answer.channel, to: answer.to }), "created"))) refresh();
+}
+
+// A channel is replaced by one of the same name; its filters are kept unless they are changed.
+async function changeChannel(one) {
+  const now = one.channel || {};
+  const answer = await confirmDialog({ title: `Change ${one.name}`, act: "change", fields: [{ ...TO, value: (now.to && now.to.url) || "" }, ...FILTERS.map((name) => ({ name, label: `${name} (comma between them, empty: all)`, value: (now[name] || []).join(", ") }))], command: (v) => `timewright channel create ${shellQuote(one.name)} --to ${shellQuote(v.to || "URL")}` });
+  if (!answer) return;
+  const filters = FILTERS.map((name) => [name, answer[name].split(",").map((word) => word.trim()).filter(Boolean)]).filter(([, words]) => words.length);
+  if (await tryAction(() => post(["channels"], { channel: one.name, to: answer.to, ...Object.fromEntries(filters) }), "changed")) refresh();
+}
+
+async function deleteChannel(one) {
+  const answer = await confirmDialog({ title: `Delete ${one.name}`, act: "delete", danger: true, text: "Messages that wait are cancelled.", command: `timewright channel delete ${shellQuote(one.name)}` });
+  if (answer && (await tryAction(() => remove(["channels", one.name]), "deleted"))) refresh();
 }
 
 async function change(now) {

@@ -1,12 +1,12 @@
 // The overview: running, upcoming and failed runs, and the health of the instance.
 
-import { get } from "../api.js";
+import { can, currentNamespace, get, post } from "../api.js";
 import { h } from "../dom.js";
 import { afterPaint, requestPaint, refresh } from "../main.js";
 import { badge, stateDot, reasonText, runLabel } from "../states.js";
 import { approvalDetails } from "../target_details.js";
 import { secondsBetween, syncClock, parseDuration, formatDuration } from "../times.js";
-import { commandBlock, emptyState, link, counters, panel, routeTo, table, time, statusBadge } from "../widgets.js";
+import { button, commandBlock, confirmDialog, emptyState, fixHint, link, counters, panel, routeTo, shellQuote, table, time, statusBadge, tryAction } from "../widgets.js";
 
 // Running and upcoming runs are painted first; history, instances and health are loaded after that.
 let charts = null;
@@ -48,7 +48,8 @@ export default {
     const late = parseDuration(data.late_by) || 0;
     const capped = (count) => (count >= 1000 ? "1000+" : String(count));
     const idle = data.whole && !n.running && !n.due && !n.failed && !n.parked && !n.waiting && !data.behind.some((b) => Object.keys(b.outcomes).length);
-    return h("div", { class: "screen" }, late > OVERDUE_S ? overdue(late) : null,
+    return h("div", { class: "screen" }, data.pauses.length ? pauseBanner(data.pauses) : null, late > OVERDUE_S ? overdue(late) : null,
+      incidents.length ? panel("Open incidents", incidentList(), { more: link("/incidents", "all") }) : null,
       counters([
         ["Running", capped(n.running), "/runs?state=leased", n.running ? "busy" : ""],
         ["Ready", capped(n.waiting), "/runs?state=ready", ""],
@@ -58,7 +59,7 @@ export default {
       ]),
       idle ? emptyState(["No runs in the last hour and none due in the next. ", link("/schedules", "Show all schedules"), ", or create one:"], "timewright schedule create hello --every 5s --note 'hello'") : null,
       h("div", { class: "columns" },
-        h("div", null, incidents.length ? panel("Open incidents", incidentList(), { more: link("/incidents", "all") }) : null, approvals.length ? panel("Pending approvals", approvalList(), { note: "schedules created by agents; they run after approval" }) : null, panel("Running", running(data)), panel("Upcoming", upcoming(data), { more: link("/forecast", "forecast") }), instances ? panel("Health", health(late), { more: link("/instances", "instances") }) : null),
+        h("div", null, approvals.length ? panel("Pending approvals", approvalList(), { note: "schedules created by agents; they run after approval" }) : null, panel("Running", running(data), { more: can("write") ? button("pause all", pauseAll, { kind: "quiet" }) : null }), panel("Upcoming", upcoming(data), { more: link("/forecast", "forecast") }), instances ? panel("Health", health(late), { more: link("/instances", "instances") }) : null),
         !data.whole ? null : h("div", null,
           panel("Recent runs", h("div", null, charts.stackedBars(data.behind, { label: "Runs of the last hour by result" }), legend(data)), { note: data.more ? "last hour, newest 1000 runs" : "last hour" }),
           panel("Start delay", h("div", null, charts.delayChart(data.behind, { label: "Start delay over the last hour" }), h("p", { class: "mute" }, data.delay.median === null ? "no run has started" : `median ${formatDuration(parseDuration(data.delay.median))}, p95 ${formatDuration(parseDuration(data.delay.p95))}, max ${formatDuration(parseDuration(data.delay.longest))}`))),
@@ -70,6 +71,33 @@ export default {
 function overdue(late) {
   const alive = instances && instances.some((one) => one.state === "alive");
   return h("div", { class: "failure", role: "alert" }, h("strong", null, `Overdue: an occurrence has been due for ${formatDuration(late)} and was not processed.`), h("div", { class: "mute" }, alive ? "Instances are alive but cannot keep up. Start another worker:" : "No instance is running. Start one:"), commandBlock(alive ? "timewright worker" : "timewright up"));
+}
+
+const paused = (one) => (one.scope === "installation" ? "everything" : `${one.scope} ${one.name || one.namespace}`);
+const subject = (one) => (one.scope === "installation" ? "" : ` --scope ${one.scope}${one.name ? ` --name ${shellQuote(one.name)}` : ""}`);
+
+// What is paused, by whom and why, on top of everything else.
+function pauseBanner(pauses) {
+  return h("div", { class: "paused", role: "status" }, pauses.map((one) => h("div", { key: one.id, class: "line" },
+    h("span", { class: "grow" }, h("strong", null, `Paused: ${paused(one)}`), ` since `, time(one.at, undefined, "away"), ` by ${one.actor}`, one.until ? [", until ", time(one.until)] : "", one.reason ? `: ${one.reason}` : ""),
+    one.origin === "clock" ? fixHint("timewright clock accept") : can(one.scope === "installation" ? "admin" : "write") ? button("resume", () => resume(one), { kind: "quiet" }) : null)));
+}
+
+async function resume(one) {
+  const answer = await confirmDialog({ title: `Resume ${paused(one)}`, act: "resume", reason: true, command: `timewright resume${subject(one)}` });
+  if (answer && (await tryAction(() => post(["resume"], { scope: one.scope, ...(one.name ? { name: one.name } : {}), ...(answer.reason ? { reason: answer.reason } : {}) }), "resumed"))) refresh();
+}
+
+const SCOPES = ["installation", "namespace", "group", "owner", "queue", "provider"].map((scope) => [scope, scope]);
+async function pauseAll() {
+  const admin = can("admin");
+  const options = (v) => `${v.scope === "installation" ? "" : ` --scope ${v.scope}${v.name ? ` --name ${shellQuote(v.name)}` : ""}`}${v.until ? ` --until ${shellQuote(v.until)}` : ""}${v.due ? ` --due ${v.due}` : ""}${v.cancel_running === "yes" ? " --cancel-running" : ""}${v.reason ? ` --reason ${shellQuote(v.reason)}` : ""}`;
+  const answer = await confirmDialog({ title: "Pause all", act: "pause", danger: true, reason: true, text: "Nothing of it starts on any instance until it is resumed. Runs under way continue unless you stop them.",
+    fields: [{ name: "scope", label: "What", value: admin ? "installation" : "namespace", required: true, choices: admin ? SCOPES : SCOPES.slice(1) }, { name: "name", label: "Name of the group, owner, queue or provider" }, { name: "until", label: "Until (empty: until resumed)", placeholder: "in 2 hours" }, { name: "due", label: "What comes due", placeholder: "a group skips, others wait", choices: [["wait", "wait"], ["skip", "skip"]] }, { name: "cancel_running", label: "Stop runs under way", value: "no", choices: [["no", "no"], ["yes", "yes"]] }],
+    command: (v) => `timewright${currentNamespace() ? ` --namespace ${currentNamespace()}` : ""} pause${options(v)}` });
+  if (!answer) return;
+  const { cancel_running: stops, ...given } = Object.fromEntries(Object.entries(answer).filter(([, value]) => value));
+  if (await tryAction(() => post(["pause"], { ...given, cancel_running: stops === "yes" }), "paused")) refresh();
 }
 
 function incidentList() {
