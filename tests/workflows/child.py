@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from datetime import timedelta
 
-from timewright import Context, Scheduler, Settings
+from timewright import Context, Scheduler
 
 JOURNAL = sys.argv[2] if len(sys.argv) > 2 else ""
 
@@ -31,7 +30,7 @@ def work(ctx: Context, step: str, waits: bool = False) -> str:
 
 def main(place: str) -> None:
     """Run until a signal arrives."""
-    app = Scheduler(place, settings=Settings(max_sleep=timedelta(seconds=1)))
+    app = Scheduler(place)
     app.task("work")(work)
     app.run()
 

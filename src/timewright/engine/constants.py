@@ -40,6 +40,9 @@ SETTLE_WAIT_S = 0.004
 MAX_BUFFERED_ROWS = 10_000
 MAX_QUEUED_FACTS = 50_000
 HEARTBEAT_INTERVAL_S = 15.0
+# How often the processes of other instances are looked at; one that has ended is replaced at once.
+DEAD_HOLDER_INTERVAL_S = 5.0
+RECLAIM_BATCH_RUNS = 1000
 # A limit per interval, so that the first prune of a large store does not block other writers for long.
 PRUNE_INTERVAL = timedelta(minutes=1)
 MAX_PRUNE_BATCHES = 20

@@ -21,7 +21,7 @@ from timewright.engine.constants import (
     RECHECK_DELAY_S,
 )
 from timewright.engine.launch import Launcher
-from timewright.engine.maintenance import Heartbeat, IncidentWatch, Pruner, renew_due
+from timewright.engine.maintenance import DeadHolderCheck, Heartbeat, IncidentWatch, Pruner, renew_due
 from timewright.engine.observers import ObserverDispatcher, tick_summary
 from timewright.engine.settle_thread import SettleThread
 from timewright.engine.shutdown import Shutdown, ShutdownReport
@@ -58,6 +58,7 @@ class Loop:
         change_listener: ChangeListener | None = None,
         notify_others: Callable[[], None] | None = None,
         heartbeat: Heartbeat | None = None,
+        dead_holders: DeadHolderCheck | None = None,
         lead_time: Callable[[int], timedelta] | None = None,
     ) -> None:
         self.store = store
@@ -74,6 +75,7 @@ class Loop:
         self.change_listener = change_listener
         self.notify_others = notify_others
         self.heartbeat = heartbeat
+        self.dead_holders = dead_holders
         self.lead_time = lead_time
         # Without threads, each step settles first.
         self.settles_inline = True
@@ -185,6 +187,13 @@ class Loop:
         """
         monotonic_now = self.clock.monotonic() if monotonic_now is None else monotonic_now
         renew_due(self.store, self.launcher, now=now, monotonic_now=monotonic_now)
+
+    def replace_dead_holders(self) -> None:
+        """Reclaim the leases of instances whose process has ended, and wake the tick to lease them."""
+        facts = self.dead_holders.run_if_due() if self.dead_holders is not None else []
+        if facts:
+            self.notify_observers(facts)
+            self._on_new_work()
 
     def stop_cancelled_runs(self) -> None:
         """Stop the runs of this process for which a cancel was requested."""
@@ -380,6 +389,7 @@ class Loop:
             self.stop_cancelled_runs()
         if self.heartbeat is not None:
             self.notify_observers(self.heartbeat.send_if_due())
+        self.replace_dead_holders()
         if self.tick.scope.renew_leadership(now=now) or self.launcher.pop_new_offer():
             self.waker.wake()
         self.launcher.write_output(self.store, now=now)

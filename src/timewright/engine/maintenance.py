@@ -14,13 +14,26 @@ from msgspec.structs import replace
 from timewright.core.facts import Fact
 from timewright.core.run.needs import Offer, offer_anything
 from timewright.engine.admission_scope import has_elapsed
-from timewright.engine.constants import HEARTBEAT_INTERVAL_S, MAX_PRUNE_BATCHES, PRUNE_INTERVAL
+from timewright.engine.constants import (
+    DEAD_HOLDER_INTERVAL_S,
+    HEARTBEAT_INTERVAL_S,
+    MAX_PRUNE_BATCHES,
+    PRUNE_INTERVAL,
+    RECLAIM_BATCH_RUNS,
+)
 from timewright.engine.in_flight import InFlightRun, StopReason
 from timewright.engine.launch import Launcher
 from timewright.ledger.alerts.incidents import CHECK_INTERVAL, check_incidents
 from timewright.ledger.lease import renew_leases
-from timewright.ledger.records.instances import InstanceRecord, record_heartbeat
+from timewright.ledger.records.instances import (
+    MAX_INSTANCES,
+    InstanceRecord,
+    ProcessIdentity,
+    read_instances,
+    record_heartbeat,
+)
 from timewright.ledger.records.offers import REFRESH_AFTER, FleetOffers, offer_id, record_offer
+from timewright.ledger.settle import reclaim
 from timewright.ports import Clock, Ids, PruneRequest, Renewal, Store, Transaction, must_return
 
 
@@ -72,8 +85,10 @@ class Heartbeat:
         offer: Callable[[], Offer] = offer_anything,
         fleet: FleetOffers | None = None,
         free_mb: Callable[[], int | None] = lambda: None,
+        process: ProcessIdentity | None = None,
     ) -> None:
         self._free_mb = free_mb
+        self._process = process
         self._store = store
         self._id = instance_id
         self._clock = clock
@@ -125,6 +140,7 @@ class Heartbeat:
                 capacity=self._capacity,
                 admit=self._admit,
                 shard=self._shard,
+                process=self._process,
             )
         record = replace(
             self._record,
@@ -149,6 +165,48 @@ class Heartbeat:
         if must_store:
             self._stored_offer, self._stored_at = offer, self._sent_at
         return now
+
+
+class DeadHolderCheck:
+    """Reclaims the leases of instances whose process has provably ended, without waiting for their end.
+
+    A silent instance keeps its leases: it may be suspended or cut off, and work on.
+    """
+
+    def __init__(
+        self, store: Store, own_id: str, *, clock: Clock, has_ended: Callable[[InstanceRecord], bool]
+    ) -> None:
+        self._store = store
+        self._own_id = own_id
+        self._clock = clock
+        self._has_ended = has_ended
+        self._checked_at: float | None = None
+
+    def run_if_due(self) -> list[Fact]:
+        """Check every 5 seconds; return what was reclaimed."""
+        monotonic_now = self._clock.monotonic()
+        if self._checked_at is not None and monotonic_now - self._checked_at < DEAD_HOLDER_INTERVAL_S:
+            return []
+        self._checked_at = monotonic_now
+        seen = self._store.read(lambda tx: read_instances(tx, limit=MAX_INSTANCES))
+        others = [
+            one.instance for one in seen if not one.instance.stopped and one.instance.id != self._own_id
+        ]
+        facts: list[Fact] = []
+        for instance in others:
+            if not instance.stopped and self._has_ended(instance):
+                facts += self._replace(instance)
+        return facts
+
+    def _replace(self, dead: InstanceRecord) -> list[Fact]:
+        facts: list[Fact] = []
+        while found := reclaim(
+            self._store, now=self._store.now(), limit=RECLAIM_BATCH_RUNS, dead_holder=dead.id
+        ).facts:
+            facts += found
+        stopped, now = replace(dead, stopped=True, under_way=0), self._store.now()
+        self._store.write(lambda tx: record_heartbeat(tx, stopped, now=now))
+        return facts
 
 
 class IncidentWatch:

@@ -30,7 +30,7 @@ from timewright.core.run.lifecycle import (
     settle_quiet,
     stop_deadline,
 )
-from timewright.core.run.run import Cancelled, Failed, Lost, Reason, Run, RunState, Succeeded
+from timewright.core.run.run import HOLDER_DIED, Cancelled, Failed, Lost, Reason, Run, RunState, Succeeded
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.errors import NotAllowed, NotFound, OutcomeUnknown
 from timewright.ledger.alerts.deliveries import deliver_facts
@@ -77,12 +77,13 @@ def settle_results(store: Store, results: Sequence[AttemptResult], *, now: datet
         return store.write(lambda tx: _settle(tx, results, now=now, again=True))
 
 
-def reclaim(store: Store, *, now: datetime, limit: int) -> SettleResult:
-    """Reclaim expired leases; each costs one attempt, unless a cancel was requested."""
+def reclaim(store: Store, *, now: datetime, limit: int, dead_holder: str = "") -> SettleResult:
+    """Reclaim expired leases, or all leases of a dead holder; each counts a loss, unless it was cancelled."""
+    outcome = Lost(error=HOLDER_DIED) if dead_holder else Lost()
 
     def work(tx: Transaction) -> SettleResult:
-        lost = tx.expired_leases(now=now, limit=limit)
-        results = [AttemptResult(run=run, outcome=Lost(), started_at=run.leased_at) for run in lost]
+        lost = tx.expired_leases(now=now, limit=limit, dead_holder=dead_holder)
+        results = [AttemptResult(run=run, outcome=outcome, started_at=run.leased_at) for run in lost]
         settled = _settle(tx, results, now=now) if results else SettleResult()
         facts = [LeaseLost(fence=run.fence, holder=run.holder, **run_fields(run, now=now)) for run in lost]
         return replace(settled, facts=(*facts, *settled.facts))

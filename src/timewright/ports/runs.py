@@ -143,8 +143,8 @@ class RunQueries(Protocol):
         """Return a leased run by its lease id."""
         ...
 
-    def expired_leases(self, *, now: datetime, limit: int) -> list[Run]:
-        """Lock and return runs whose lease has expired, skipping rows locked by others."""
+    def expired_leases(self, *, now: datetime, limit: int, dead_holder: str = "") -> list[Run]:
+        """Lock and return runs whose lease has expired, or all of a dead holder; skips locked rows."""
         ...
 
     def settle_runs(self, settled: Sequence[tuple[Run, Attempt]]) -> set[str]:

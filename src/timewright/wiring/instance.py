@@ -19,7 +19,7 @@ from timewright.core.target import Call
 from timewright.engine.admission_scope import AdmissionScope
 from timewright.engine.launch import Launcher
 from timewright.engine.loop import Loop
-from timewright.engine.maintenance import Heartbeat, Pruner
+from timewright.engine.maintenance import DeadHolderCheck, Heartbeat, Pruner
 from timewright.engine.tick import Tick, TickLimits
 from timewright.engine.waiting import EventWaker
 from timewright.ids import TimedIds
@@ -42,6 +42,7 @@ from timewright.wiring.metrics_port import (
     metrics_tls,
 )
 from timewright.wiring.offer import OfferSource
+from timewright.wiring.process_identity import has_ended, read_own_identity
 from timewright.wiring.store_urls import change_listener_of, notifier_of, with_notifications
 from timewright.wiring.target_factory import TargetFactory
 
@@ -113,6 +114,7 @@ class Instance:
             slots=offers.slot_limits(),
             capacity=settings.capacity,
         )
+        self.process = read_own_identity()
         self.heartbeat = Heartbeat(
             self.store,
             self.instance_id,
@@ -124,6 +126,7 @@ class Instance:
             offer=offers.current,
             fleet=self.fleet,
             free_mb=partial(_free_mb, getattr(store, "path", "")),
+            process=self.process,
         )
         self.admission_scope = AdmissionScope(
             self.store, holder=self.instance_id, admit=settings.admit, shard=parse_shard(settings.shard)
@@ -241,6 +244,12 @@ class Instance:
             change_listener=change_listener_of(store),
             notify_others=notifier_of(store),
             heartbeat=self.heartbeat,
+            dead_holders=DeadHolderCheck(
+                store,
+                self.instance_id,
+                clock=self.clock,
+                has_ended=partial(has_ended, own=self.process),
+            ),
             lead_time=getattr(store, "lead_time", None),
         )
 

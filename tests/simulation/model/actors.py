@@ -14,9 +14,10 @@ from timewright.core.facts import Fact
 from timewright.core.run.needs import ANYTHING, Offer
 from timewright.engine.launch import Launcher
 from timewright.engine.loop import Loop
-from timewright.engine.maintenance import Heartbeat, Pruner
+from timewright.engine.maintenance import DeadHolderCheck, Heartbeat, Pruner
 from timewright.engine.tick import Tick, TickLimits
 from timewright.ids import TimedIds
+from timewright.ledger.records.instances import InstanceRecord
 from timewright.ledger.records.offers import FleetOffers
 
 if TYPE_CHECKING:
@@ -68,9 +69,13 @@ class SimulatedActor:
     def on_exit(self) -> None:
         """End what ends together with the process."""
 
+    def on_death(self) -> None:
+        """Note that the process has ended without a word."""
+
     def crash(self) -> None:
         """Crash: everything under way in this process is lost. It restarts after a while."""
         self.on_exit()
+        self.on_death()
         self.alive = False
         self.generation += 1
         self.deferred = []
@@ -160,12 +165,20 @@ class SimulatedInstance(SimulatedActor):
             observers=[self],
             lead_time=self.store.lead_time,
             pruner=Pruner(self.store, keep=keep) if keep is not None and self.limits.admits else None,
+            dead_holders=DeadHolderCheck(self.store, holder, clock=self.clock, has_ended=self._has_ended)
+            if sim.scenario.functions
+            else None,
         )
         # Settling has its own alarm, as it has its own thread in production.
         self.loop.settles_inline = False
         self.seen_version = -1
         self._tries = 0
         self.set_alarm("step", sim.time.at + self.rng.random_micros(0, 1), self.run_tick)
+
+    def _has_ended(self, other: InstanceRecord) -> bool:
+        """Whether the process of an instance has ended, as its host would say."""
+        actor, generation = self.sim.holders[other.id]
+        return actor.generation != generation or not actor.alive
 
     def _draw_offer(self) -> Offer:
         """What this version of the program offers: the first engine has all functions, others some."""
@@ -195,6 +208,10 @@ class SimulatedInstance(SimulatedActor):
         """End the work inside the process; remote work continues."""
         self.target.on_exit()
 
+    def on_death(self) -> None:
+        """Tell the checker, which allows others to take the leases of this holder from now on."""
+        self.sim.record_event("died", self.tick.holder)
+
     def notify(self, fact: Fact) -> None:
         """Record a fact."""
         self.sim.record_fact(self, fact)
@@ -210,6 +227,7 @@ class SimulatedInstance(SimulatedActor):
             seconds = self.loop.step()
             if sim.scenario.functions:
                 self.heartbeat.send_if_due()
+                self.loop.replace_dead_holders()
         except Exception as error:  # noqa: BLE001  supervised as in production
             sim.record_error(self, error)
             seconds = self.loop.record_error(error)
@@ -279,6 +297,7 @@ class SimulatedInstance(SimulatedActor):
             sim.record_event("stopped", holder)
         sim.count("stopped gracefully")
         self.on_exit()
+        self.on_death()
         self.alive = False
         self.generation += 1
         sim.backend.close_for(self)

@@ -9,7 +9,7 @@ from typing import Any
 from timewright.core.budgets.budgets import Charge
 from timewright.core.moments import to_micros
 from timewright.core.policies.policies import JitterSide
-from timewright.core.run.run import Attempt, Reason, Run, RunState
+from timewright.core.run.run import HOLDER_DIED, Attempt, Reason, Run, RunState
 from timewright.core.schedule.upstream import UnmetAction
 from timewright.ledger.settle import reclaim
 from timewright.ports import Grant, OnTimeStep, ProgressUpdate, PruneRequest, Renewal, Renewed, ScheduleWrite
@@ -161,7 +161,8 @@ class RecordingTransaction(SqlTransaction):
             self.events.append((kind, run.id, attempt.fence, 0, run.schedule_id, ""))
             if kind == "settled" and not self._is_reclaim:
                 self.events.append(("settled by its holder", run.id, attempt.fence, 0, run.schedule_id, ""))
-            if kind == "reclaimed" and to_micros(attempt.lease_until) > self._true_now:
+            is_early = to_micros(attempt.lease_until) > self._true_now and attempt.error != HOLDER_DIED
+            if kind == "reclaimed" and is_early:
                 message = "was reclaimed before its lease ended"
                 self.events.append(("I16", run.id, attempt.fence, 0, run.schedule_id, message))
             if self._is_reclaim and attempt.outcome == "released" and run.id in kept:

@@ -17,6 +17,7 @@ from timewright.core.run.catch_up import InFlightCounts
 from timewright.core.run.leasing import LimitUsage
 from timewright.core.run.run import Lost, Released
 from timewright.engine import in_flight, launch, tick
+from timewright.engine.maintenance import DeadHolderCheck
 from timewright.engine.tick import Tick
 from timewright.ledger import (
     admission_batch,
@@ -263,6 +264,15 @@ def _hints_without_end() -> Patches:
     return [(schedule_progress, "_add_hint", add_hint)]
 
 
+def _live_holders_taken_for_dead() -> Patches:
+    real = DeadHolderCheck.__init__
+
+    def init(self: Any, *arguments: Any, **given: Any) -> None:
+        real(self, *arguments, **{**given, "has_ended": lambda _: True})
+
+    return [(DeadHolderCheck, "__init__", init)]
+
+
 REPLACE_ATTEMPTS = mutate_sql("insert_attempts", "INSERT INTO", "INSERT OR REPLACE INTO")
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -480,6 +490,11 @@ MUTANTS: tuple[Mutant, ...] = (
         broken_invariants=("I48",),
         patches=lambda: [(incidents, "_close", _closed_at_its_beginning)],
         size="paused",
+    ),
+    Mutant(
+        name="a live holder is taken for dead",
+        broken_invariants=("I16",),
+        patches=_live_holders_taken_for_dead,
     ),
     *DEPENDENCY_MUTANTS,
 )

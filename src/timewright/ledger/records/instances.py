@@ -19,6 +19,19 @@ SILENT_AFTER = 50 * SECOND
 MAX_PRUNED_ROWS = 1000
 
 
+class ProcessIdentity(Struct, frozen=True, kw_only=True):
+    """What another process of the same host needs to prove that a process has ended.
+
+    A pid is reused, so its start time belongs to it; it only has a meaning on one boot of one host, within
+    one pid namespace. `user` decides who can see the environment of its children.
+    """
+
+    boot: str
+    pid_namespace: str
+    started: int
+    user: int
+
+
 class InstanceRecord(Struct, frozen=True, kw_only=True):
     """The state of an instance; `clock_offset` is how far the store's clock is ahead of its own."""
 
@@ -35,6 +48,8 @@ class InstanceRecord(Struct, frozen=True, kw_only=True):
     shard: str = ""
     offer: str = ""
     """The id of what it offers."""
+    process: ProcessIdentity | None = None
+    """None where the host does not show its processes; then nobody can prove that it ended."""
     store_free_mb: int | None = None
     """Free space where the store is, in MiB; None if the store is on a server."""
 

@@ -100,9 +100,13 @@ class SqlLeaseQueries(SqlReadyQueries):
         renewed = self._execute_many("renew_leases", rows)
         return [Renewed(row[0], row[1], to_instant(row[2])) for row in renewed]
 
-    def expired_leases(self, *, now: datetime, limit: int) -> list[Run]:
-        """Lock and return runs whose lease has expired, skipping rows locked by others."""
-        return self._decode_or_park(self._query("expired_leases", {"now": to_micros(now), "limit": limit}))
+    def expired_leases(self, *, now: datetime, limit: int, dead_holder: str = "") -> list[Run]:
+        """Lock and return runs whose lease has expired, or all of a dead holder; skips locked rows."""
+        if dead_holder:
+            rows = self._query("leases_of_holder", {"holder": dead_holder, "limit": limit})
+        else:
+            rows = self._query("expired_leases", {"now": to_micros(now), "limit": limit})
+        return self._decode_or_park(rows)
 
     def leased_runs(self, *, holder: str = "", cancel_requested: bool = False) -> list[Run]:
         """Return every leased run, or those of one holder; optionally only those asked to stop."""

@@ -562,6 +562,10 @@ RETURNING runs.id, runs.fence, runs.cancel_at
 SELECT {run} FROM runs WHERE state = 'leased' AND lease_until <= :now
 ORDER BY lease_until, id LIMIT :limit {skip_locked}
 
+-- name: leases_of_holder
+SELECT {run} FROM runs WHERE state = 'leased' AND holder = :holder
+ORDER BY lease_until, id LIMIT :limit {skip_locked}
+
 -- name: leased_runs
 -- Sorted by the caller, here and below: ORDER BY id would make SQLite scan all history by the primary key.
 SELECT {run} FROM runs WHERE state = 'leased' AND (:holder = '' OR holder = :holder)

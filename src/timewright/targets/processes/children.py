@@ -22,6 +22,7 @@ from timewright.targets.processes.child import (
 )
 from timewright.targets.processes.table import (
     CHILD_MARK_VARIABLE,
+    own_mark_prefix,
     prefer_for_oom_kill,
     read_process,
     read_table,
@@ -65,7 +66,7 @@ class ChildProcesses:
 
     def start(self, spec: ProcessSpec, *, on_end: Callable[[ChildProcess], None]) -> ChildProcess:
         """Start a process. `on_end` is called once, when the process and all its descendants are gone."""
-        mark = os.urandom(8).hex()
+        mark = own_mark_prefix(self._proc) + os.urandom(8).hex()
         with START_LOCK:
             process = subprocess.Popen(
                 spec.argv,

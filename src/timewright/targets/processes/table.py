@@ -148,6 +148,17 @@ def read_mark(pid: int, *, proc: Path) -> str | None:
     return next(marks, b"").removeprefix(named).decode("ascii", "replace")
 
 
+def mark_prefix(pid: int, started: int) -> str:
+    """What the marks of all processes begin with that one process started."""
+    return f"{pid}.{started}."
+
+
+def own_mark_prefix(proc: Path) -> str:
+    """The `mark_prefix` of this process."""
+    own = read_process(os.getpid(), proc=proc)
+    return mark_prefix(os.getpid(), own.started if own is not None else 0)
+
+
 def send_signal(process: ProcessInfo, signum: int, *, proc: Path) -> None:
     """Signal exactly this process, never a later one that reuses its pid."""
     with suppress(OSError):
