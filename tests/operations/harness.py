@@ -24,7 +24,7 @@ from timewright.ledger.records.analyses import Analysis, ToolCall, save_analysis
 from timewright.ledger.replan import Actor
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import settle_results
-from timewright.ledger.workflow_runs.records import HeldVersion, WorkflowContext, find_header
+from timewright.ledger.workflow_runs.records import HELD_BY_WAIT, HeldVersion, WorkflowContext, find_header
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.example_ids import (
@@ -35,6 +35,7 @@ from timewright.operations.example_ids import (
     LEASE,
     LEASED_RUN,
     PARKED_RUN,
+    WAITING_RUN,
     WORKFLOW_RUN,
 )
 from timewright.operations.workflows.workflow_records import header_row
@@ -280,6 +281,29 @@ def _workflow(harness: OperationsHarness) -> None:
         state=RunState.READY,
         exclusive=False,
         created_at=harness.now,
+        payload=part.to_payload(),
+    )
+    harness.store.write(lambda tx: tx.add_runs([run]))
+    _waiting_step(harness, run)
+
+
+def _waiting_step(harness: OperationsHarness, parent: Run) -> None:
+    """Create a step with a given id that waits for an answer."""
+    step = {"name": "check", "wait": {"answer": {"to": "ops", "form": {"approved": "boolean"}}}}
+    harness.ask("workflow put", name="ask", steps=[step])
+    head = harness.store.read(lambda tx: find_header(tx, "default", "ask"))
+    assert head is not None
+    part = WorkflowContext(workflow="ask", version=1, digest=head.digest, step="check")
+    run = replace(
+        parent,
+        id=WAITING_RUN,
+        dedupe_scope=WAITING_RUN,
+        state=RunState.LEASED,
+        fence=1,
+        lease_id="lease_waiting",
+        holder=HELD_BY_WAIT,
+        leased_at=harness.now,
+        lease_until=harness.now + timedelta(days=300),
         payload=part.to_payload(),
     )
     harness.store.write(lambda tx: tx.add_runs([run]))

@@ -68,7 +68,7 @@ class Loop:
         self.waker = waker
         self.health = LoopHealth()
         self.observers = list(observers)
-        self.dispatcher = ObserverDispatcher(self.observers, on_error=self._observer_failed)
+        self.dispatcher = ObserverDispatcher(self.observers, on_error=self.health.on_observer_error)
         self.max_sleep = max_sleep
         self.pruner = pruner
         self.incident_watch = IncidentWatch(store, tick.ids)
@@ -84,7 +84,7 @@ class Loop:
             launcher,
             clock=clock,
             notify=self._notify_settled,
-            on_capacity=self._wake_tick,
+            on_capacity=waker.wake,
             on_new_work=self._on_new_work,
         )
         self._lock = threading.Lock()
@@ -181,17 +181,13 @@ class Loop:
         )
 
     def renew_leases(self, *, now: datetime, monotonic_now: float | None = None) -> None:
-        """Renew every lease that has used a third of its length; stop work that has lost its lease.
-
-        `monotonic_now` was read before `now`.
-        """
+        """Renew every lease that has used a third of its length. `monotonic_now` was read before `now`."""
         monotonic_now = self.clock.monotonic() if monotonic_now is None else monotonic_now
         renew_due(self.store, self.launcher, now=now, monotonic_now=monotonic_now)
 
     def replace_dead_holders(self) -> None:
         """Reclaim the leases of instances whose process has ended, and wake the tick to lease them."""
-        facts = self.dead_holders.run_if_due() if self.dead_holders is not None else []
-        if facts:
+        if self.dead_holders is not None and (facts := self.dead_holders.run_if_due()):
             self.notify_observers(facts)
             self._on_new_work()
 
@@ -280,9 +276,6 @@ class Loop:
         self.health.record_success()
         self.notify_observers(facts)
 
-    def _wake_tick(self) -> None:
-        self.waker.wake()
-
     def _on_new_work(self) -> None:
         """Results were written that give this instance, and perhaps others, something to do."""
         self._must_notify_others.set()
@@ -320,7 +313,7 @@ class Loop:
         return self.lead_time(min(count, self.tick.limits.ahead))
 
     def _sleep_s(self) -> float:
-        """Seconds until something is due; a sleep of a second or more also ends when a lease may expire."""
+        """Seconds until something is due, or until a lease may expire, if that is a second or more."""
         ticked_at = self._store_clock.last_now
         work = self.tick.pending.latest(now=ticked_at)
         wake_at, announced = work.wake_at, self.tick.pending.announced_at
@@ -363,9 +356,6 @@ class Loop:
     def _stop_runs(self, runs: Sequence[Run]) -> None:
         for run in runs:
             self.launcher.stop(run.id, run.fence, reason=run.reason)
-
-    def _observer_failed(self, error: BaseException) -> None:
-        self.health.last_error = f"observer: {type(error).__name__}: {error}"
 
     def _start_thread(self, name: str, work: Callable[[], None]) -> None:
         thread = threading.Thread(target=work, name=f"timewright-{name}", daemon=True)

@@ -46,6 +46,10 @@ class LoopHealth(Struct):
                 self.ticks += 1
                 self.last_tick_at = ticked_at
 
+    def on_observer_error(self, error: BaseException) -> None:
+        """Keep the error of an observer; it stops nothing."""
+        self.last_error = f"observer: {type(error).__name__}: {error}"
+
     def record_failure(self, error: BaseException) -> int:
         """Count an error of the tick or the settle thread; return how many there were in a row."""
         with self.lock:

@@ -49,6 +49,7 @@ from timewright.ledger.workflow_runs.advance import (
     stop_workflows,
 )
 from timewright.ledger.workflow_runs.launch import launch_workflows
+from timewright.ledger.workflow_runs.records import HELD_BY_WAIT
 from timewright.ports import AuditEntry, RunChange, ScheduleRecord, Store, Transaction
 
 # A requested cancel does not change these outcomes.
@@ -106,6 +107,9 @@ def cancel(
         under = load_terms(tx, [run])[run.id]
         why = reason or Reason.BY_HAND.value
         tx.add_audit([_audit_entry(run, "run.cancel", actor=actor, origin=origin, reason=reason, now=now)])
+        if run.state is RunState.LEASED and run.holder == HELD_BY_WAIT:
+            ended = AttemptResult(run=run, outcome=Cancelled(reason=why), started_at=run.leased_at)
+            return _settle(tx, [ended], now=now).facts
         if run.state is RunState.LEASED:
             until = stop_deadline(run, under.terms.target, under.terms.lease, now=now)
             tx.request_cancel([(run.id, until)], at=now, reason=why)

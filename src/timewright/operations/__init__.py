@@ -46,7 +46,7 @@ from timewright.operations.schedules import (
     target_test,
     writes,
 )
-from timewright.operations.workflows import workflow_approvals, workflow_runs
+from timewright.operations.workflows import waits, workflow_approvals, workflow_runs
 from timewright.operations.workflows import workflows as _workflows
 
 __all__ = ["Operation", "OperationContext", "OperationRegistry", "OperationRequest", "operations"]
@@ -100,6 +100,7 @@ _REGISTERED = (
     secrets,
     target_test,
     verify,
+    waits,
     workflow_approvals,
     workflow_runs,
     _workflows,

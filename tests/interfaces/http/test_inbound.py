@@ -56,3 +56,49 @@ def test_a_deleted_address_is_not_found(
 ) -> None:
     harness.ask("ping delete", schedule="night-copy")
     assert client.request("GET", f"/in/{slug}").status in (404, 429)
+
+
+@pytest.fixture
+def question(harness: OperationsHarness) -> str:
+    """A workflow that asks whether to publish; returns the run that waits."""
+    form = {"approved": "boolean", "copies": "number", "why": {"type": "text", "required": False}}
+    step = {"name": "check", "wait": {"answer": {"form": form}}, "description": "Publish <it>?"}
+    harness.ask("workflow put", name="flow", steps=[{**step, "input": {"draft": "<b>text"}}])
+    harness.ask("workflow run", workflow="flow")
+    harness.advance(seconds=1)
+    asked = harness.ask("approval list")["answers"]
+    return str(next(one["run"] for one in asked if one["workflow"] == "flow"))
+
+
+def test_a_link_shows_the_question_and_takes_one_answer(
+    client: HttpTestClient, harness: OperationsHarness, question: str
+) -> None:
+    link = harness.ask("run link", run=question)["path"]
+    page = client.request("GET", link)
+    assert page.status == 200
+    text = page.body.decode()
+    assert "Publish &lt;it&gt;?" in text
+    assert "&lt;b&gt;text" in text
+    assert "name='approved'" in text
+
+    def send(body: bytes) -> int:
+        kind = [("content-type", "application/x-www-form-urlencoded")]
+        return client.send("POST", link, body, [*client.headers.items(), *kind]).status
+
+    assert send(b"approved=perhaps&copies=2") == 422
+    assert send(b"approved=yes&copies=2&why=") == 200
+    run = harness.ask("run get", run=question)
+    assert run["run"]["state"] == "succeeded"
+    assert run["attempts"][-1]["result"] == {"approved": True, "copies": 2}
+    assert client.request("GET", link).status == 404
+    assert send(b"approved=no&copies=2") == 404
+
+
+def test_of_two_links_to_a_question_the_second_is_too_late(
+    client: HttpTestClient, harness: OperationsHarness, question: str
+) -> None:
+    first, second = (harness.ask("run link", run=question)["path"] for _ in range(2))
+    answer = {"approved": False, "copies": 0}
+    assert client.request("POST", first, answer).status == 200
+    assert client.request("POST", second, answer).status == 409
+    assert harness.ask("run get", run=question)["attempts"][-1]["result"] == answer

@@ -30,6 +30,7 @@ from timewright.core.workflow.spec import (
     iter_leaves,
     layers,
 )
+from timewright.core.workflow.waits import check_wait, expand_wait
 from timewright.errors import InvalidWorkflow, TimewrightError
 
 MAX_VALUES = 500_000
@@ -60,6 +61,7 @@ def decode_workflow(raw: Any) -> WorkflowSpec:
         _check_counts(
             len(steps), edges=sum(_length(step, "needs") for step in steps if isinstance(step, dict))
         )
+        raw = {**raw, "steps": [_with_target_or_wait(step, n) for n, step in enumerate(steps)]}
     check_json(raw, max_depth=MAX_WORKFLOW_DEPTH, max_values=MAX_VALUES, error_type=InvalidWorkflow)
     try:
         spec: WorkflowSpec = read_value(raw, type_info(WorkflowSpec), "")
@@ -68,6 +70,23 @@ def decode_workflow(raw: Any) -> WorkflowSpec:
         raise
     validate(spec)
     return spec
+
+
+def _with_target_or_wait(raw: Any, number: int) -> Any:
+    """Check that a step has either a target or a wait, and expand the short forms of the wait."""
+    if not isinstance(raw, dict) or "wait" not in raw:
+        if isinstance(raw, dict) and "target" not in raw:
+            rule = "a step has a target, or a wait"
+            raise _error(
+                f"steps[{number}].target", "target is missing", rule=rule, fix="target: {call: work}"
+            )
+        return raw
+    for name in ("target", "retry", "time_limit", "lease"):
+        if name in raw:
+            rule = "a step that waits has no target, lease or attempts"
+            fix = "wait: {until: 2d}" if name == "time_limit" else f"leave {name} out, or wait"
+            raise _error(f"steps[{number}].{name}", f"{name} next to wait", rule=rule, fix=fix)
+    return expand_wait(raw)
 
 
 def validate(spec: WorkflowSpec) -> None:
@@ -81,6 +100,8 @@ def validate(spec: WorkflowSpec) -> None:
         remaining -= _check_data(step, where, remaining)
         _check_needs(step, where, known)
         _check_limits(step, where, spec.time_limit)
+        if step.wait is not None:
+            check_wait(step.wait, f"{where}.wait")
         _check_references(step, where, known)
     _check_no_cycle(spec)
 

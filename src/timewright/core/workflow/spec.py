@@ -16,7 +16,8 @@ from msgspec import Meta, Struct
 
 from timewright.core.input.input_errors import join_path
 from timewright.core.policies.policies import Retry
-from timewright.core.target import AnyTarget, Http, Workflow
+from timewright.core.target import AnyTarget, Handoff, Http, Workflow
+from timewright.core.workflow.waits import Wait
 
 MAX_STEPS = 10_000
 MAX_EDGES = 50_000
@@ -46,10 +47,11 @@ class Each(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename
 
 
 class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One step of a workflow: its target, needs, conditions and policies."""
+    """One step of a workflow: its target or what it waits for, its needs, conditions and policies."""
 
     name: str
-    target: AnyTarget
+    target: AnyTarget = Handoff()
+    wait: Wait | None = None
     needs: tuple[str, ...] = ()
     run_if: RunIf = RunIf.SUCCEEDED
     when: str | None = None

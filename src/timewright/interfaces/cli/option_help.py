@@ -331,6 +331,9 @@ OPTION_HELP: dict[str, str] = {
     "workflow run input": "Input that replaces the default input, as name=value.",
     "workflow run user": "The user for whom it runs.",
     "workflow run like": "Use the version and input of this run.",
+    "workflow signal event": "The name of the event.",
+    "workflow signal data": "The data of the event, as JSON.",
+    "run answer answer": "The answer: the fields of the form, as JSON.",
     "workflow graph run": "Show the states of this run.",
 }
 NOUN_HELP: dict[str, str] = {

@@ -30,6 +30,7 @@ from timewright.core.target import Handoff
 from timewright.errors import NotAllowed
 from timewright.ledger.fact_builders import run_fields
 from timewright.ledger.workflow_runs.records import (
+    HELD_BY_WAIT,
     HELD_BY_WORKFLOW,
     WorkflowPlan,
     load_plan,
@@ -52,7 +53,7 @@ _UNREADABLE = ExecutionTerms(target=Handoff())
 
 
 class FinishedWorkflow(Struct, frozen=True):
-    """A workflow run that has ended, with its outcome."""
+    """A workflow run, or a step that waits, that has ended, with its outcome."""
 
     run: Run
     outcome: Outcome
@@ -106,6 +107,10 @@ def stop_workflows(
         unfinished = tx.child_runs(parent.id, unfinished=True)
         facts += _cancel(tx, stepper, unfinished, reason=reason, now=now)
         leased = [run for run in unfinished if run.state is RunState.LEASED]
+        finished += [
+            FinishedWorkflow(run, Cancelled(reason=reason)) for run in leased if run.holder == HELD_BY_WAIT
+        ]
+        leased = [run for run in leased if run.holder != HELD_BY_WAIT]
         facts += _request_cancel(tx, leased, reason=reason, now=now)
         inner = stop_workflows(tx, leased, reason=reason, now=now)
         changes = save_stepper(tx, parent, stepper, state=state)

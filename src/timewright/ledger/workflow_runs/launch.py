@@ -24,11 +24,12 @@ from timewright.ledger.workflow_runs.advance import (
     save_stepper,
     stop_workflows,
 )
-from timewright.ledger.workflow_runs.records import HELD_BY_EXECUTOR, HELD_BY_WORKFLOW
+from timewright.ledger.workflow_runs.records import HELD_BY_EXECUTOR, HELD_BY_WAIT, HELD_BY_WORKFLOW
 from timewright.ledger.workflow_runs.retry import retry_workflow
 from timewright.ledger.workflow_runs.stepper import WorkflowStepper
 from timewright.ledger.workflow_runs.versions import pin_version, workflow_time_limit
 from timewright.ports import ExternalId, Transaction
+from timewright.ledger.workflow_runs.waits import wait_over
 from timewright.ports.workflow import LeaseTransfer, StepRow
 
 REASON_WORKFLOW_ENDED = "the workflow has ended"
@@ -61,6 +62,9 @@ def launch_workflows(
     launches = _Launches(tx, dict(results), terms, now=now)
     for i in workflow_ids:
         launches.add(results[i], rows.get(i), totals.get(i))
+    for i, result in results.items():
+        if result.run.holder == HELD_BY_WAIT and isinstance(result.outcome, Lost):
+            launches.results[i] = replace(result, outcome=wait_over(tx, result.run))
     changes = WorkflowChanges(tuple(launches.facts), tuple(launches.finished))
     return LaunchedWorkflows(results=launches.results, done=frozenset(launches.done), changes=changes)
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from timewright.core.moments import SECOND
 from timewright.core.policies.backoff import Constant
@@ -33,9 +34,12 @@ VERSION = "workflow_version"
 # The holder of a launched workflow run: its steps, or an external executor.
 HELD_BY_WORKFLOW = "workflow"
 HELD_BY_EXECUTOR = "executor"
+# The holder of a step that waits for an answer or an event: no process has it.
+HELD_BY_WAIT = "wait"
 
 LAUNCH_RETRY = Retry(max_attempts=3, backoff=Constant(wait=SECOND))
 MAX_WORKFLOW_DURATION = timedelta(days=7)
+MAX_WAIT = timedelta(days=365)
 MAX_CACHED_PLANS = 64
 
 
@@ -222,8 +226,8 @@ def build_step_run(
     reason: str = "",
 ) -> Run:
     """The row of a step: ready, or ended without a run, with the reason."""
-    target = plan.steps[context.step].target
-    return build_standalone_run(
+    step = plan.steps[context.step]
+    run = build_standalone_run(
         run_id=_step_run_id(
             dedupe_scope, position=plan.positions[context.step], item=context.item or 0, now=now
         ),
@@ -235,12 +239,23 @@ def build_step_run(
         reason=reason,
         finished_at=None if state is RunState.READY else now,
         source=parent.source,
-        queue=context.workflow if isinstance(target, Handoff) else "",
-        needs=find_needs(target),
+        queue=context.workflow if isinstance(step.target, Handoff) and step.wait is None else "",
+        needs=find_needs(step.target),
         priority=parent.priority,
         created_at=now,
         parent=parent.id,
         payload=context.to_payload(),
+    )
+    if step.wait is None or state is not RunState.READY:
+        return run
+    return replace(
+        run,
+        state=RunState.LEASED,
+        fence=1,
+        lease_id=f"lease_{run.id.removeprefix('run_')}",
+        holder=HELD_BY_WAIT,
+        leased_at=now,
+        lease_until=now + (step.wait.until or MAX_WAIT),
     )
 
 

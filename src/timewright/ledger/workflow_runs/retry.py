@@ -35,7 +35,9 @@ def retry_workflow(
 ) -> None:
     """Rebuild the step counts from the existing runs: failed runs become ready, skipped steps undecided."""
     newest = {run.dedupe_scope.partition("~")[0]: run for run in tx.child_runs(parent.id)}
-    kept = [run for run in newest.values() if run.state is not RunState.SKIPPED and not _never_started(run)]
+    kept = [
+        run for run in newest.values() if run.state is not RunState.SKIPPED and not _starts_anew(run, plan)
+    ]
     after = _reopened(tx, kept, now=now)
     stepper.facts += [
         RunReset(actor=WORKFLOW_ACTOR, **run_fields(run, now=now))
@@ -51,9 +53,13 @@ def retry_workflow(
     stepper.start_steps([name for name in plan.roots if name not in known])
 
 
-def _never_started(run: Run) -> bool:
-    """Whether the row only records that the step could not be started."""
-    return run.state is RunState.FAILED and run.fence == 0
+def _starts_anew(run: Run, plan: WorkflowPlan) -> bool:
+    """Whether the step gets a new run: it could not be started, or it waited and nothing came."""
+    if run.state not in (RunState.FAILED, RunState.CANCELLED):
+        return False
+    context = workflow_context(run)
+    step = plan.steps.get(context.step) if context is not None else None
+    return (run.fence == 0 and run.state is RunState.FAILED) or (step is not None and step.wait is not None)
 
 
 def _reopened(tx: Transaction, runs: Iterable[Run], *, now: datetime) -> list[Run]:

@@ -10,6 +10,7 @@ from timewright.core.target import Workflow
 from timewright.core.workflow import WorkflowSpec
 from timewright.errors import NotFound
 from timewright.ledger.workflow_runs.records import (
+    MAX_WAIT,
     MAX_WORKFLOW_DURATION,
     WorkflowContext,
     WorkflowPlan,
@@ -93,7 +94,8 @@ def workflow_time_limit(spec: WorkflowSpec, lease: LeaseTerms, *, outside: bool)
     """The time limit of a workflow run; an external executor must report within it."""
     if outside:
         return spec.time_limit or lease.time_limit or OUTSIDE_LEASE
-    return min(lease.time_limit or MAX_WORKFLOW_DURATION, spec.time_limit or MAX_WORKFLOW_DURATION)
+    longest = MAX_WAIT if any(step.wait is not None for step in spec.steps) else MAX_WORKFLOW_DURATION
+    return min(lease.time_limit or longest, spec.time_limit or longest)
 
 
 def load_workflow(tx: Transaction, run_id: str, target: Workflow) -> tuple[WorkflowSpec, WorkflowContext]:

@@ -76,6 +76,9 @@ AGENT_RULES: Mapping[str, AgentRule] = MappingProxyType(
             "channel create",
             "channel delete",
             "channel test",
+            # Only a person answers, and gives others the right to.
+            "run answer",
+            "run link",
             # They give access.
             "ping create",
             "ping delete",
@@ -126,6 +129,8 @@ AGENT_RULES: Mapping[str, AgentRule] = MappingProxyType(
             "queue renew",
             "queue reset",
             "run report",
+            # It continues workflows that are approved.
+            "workflow signal",
         ),
         AgentRule.ALLOWED,
     )

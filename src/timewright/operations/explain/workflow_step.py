@@ -8,11 +8,13 @@ from timewright.core.moments import format_instant
 from timewright.core.run.run import Run, RunState
 from timewright.ledger.workflow_runs.records import (
     HELD_BY_EXECUTOR,
+    HELD_BY_WAIT,
     HELD_BY_WORKFLOW,
     WorkflowContext,
     load_plan,
     workflow_context,
 )
+from timewright.ledger.workflow_runs.waits import WaitingStep, find_waiting_step
 from timewright.ports import Transaction
 from timewright.ports.workflow import StepRow
 
@@ -36,9 +38,21 @@ def explain_workflow_step(tx: Transaction, run: Run) -> list[str]:
     if run.state is RunState.LEASED and run.holder == HELD_BY_EXECUTOR:
         until = f" by {format_instant(run.lease_until)}" if run.lease_until is not None else ""
         sentences.append(f"the executor of workflow {part.workflow} runs it, and may report{until}")
+    if run.state is RunState.LEASED and run.holder == HELD_BY_WAIT:
+        sentences.append(_explain_wait(find_waiting_step(tx, run)))
     if run.state is RunState.LEASED and run.holder == HELD_BY_WORKFLOW and part.pin is not None:
         sentences += _explain_workflow_run(tx, run, part.pin)
     return sentences
+
+
+def _explain_wait(waiting: WaitingStep) -> str:
+    wait, ways = waiting.wait, []
+    if wait.answer is not None:
+        ways.append(f"an answer{f' from {wait.answer.to}' if wait.answer.to else ''}")
+    if wait.event is not None:
+        ways.append(f"the event {wait.event.name}")
+    until = f" until {format_instant(waiting.until)}" if waiting.until is not None else ""
+    return f"it waits for {' or '.join(ways) or 'time to pass'}{until}; no worker has it"
 
 
 def _explain_step(tx: Transaction, run: Run, part: WorkflowContext) -> list[str]:

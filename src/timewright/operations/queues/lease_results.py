@@ -17,6 +17,7 @@ from timewright.ledger.lookups import load_terms
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import reset, settle_results
 from timewright.ledger.workflow_runs.control import as_reported_run, record_executor_start
+from timewright.ledger.workflow_runs.records import HELD_BY_WAIT
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.example_ids import LEASE, LEASED_RUN, PARKED_RUN
 from timewright.operations.lookup import find_run
@@ -215,7 +216,8 @@ def _find_leased_run(tx: Transaction, namespace: str, request: LeaseRequest) -> 
 
 
 def _is_held(run: Run, fence: int) -> bool:
-    return run.state is RunState.LEASED and run.fence == fence
+    """Whether a lease is current; a step that waits is ended by an answer or an event, never by a report."""
+    return run.state is RunState.LEASED and run.fence == fence and run.holder != HELD_BY_WAIT
 
 
 def _run_and_fence(request: LeaseRequest) -> tuple[str, int]:
@@ -238,7 +240,7 @@ def _is_recorded(tx: Transaction, run_id: str, fence: int, outcome: Outcome) -> 
 
 def _find_by_lease_id(tx: Transaction, namespace: str, lease_id: str) -> Run:
     run = tx.find_lease(lease_id)
-    if run is not None and run.namespace == namespace:
+    if run is not None and run.namespace == namespace and _is_held(run, run.fence):
         return run
     raise NotFound(
         f"no live lease {lease_id[:255]!r}",

@@ -199,7 +199,7 @@ def _to_detail(lease: Lease) -> LeaseDetail:
         planned_at=run.planned_at,
         lease_until=run.lease_until,
         missed=run.missed,
-        payload=run.payload if run.payload is not None else default_payload,
+        payload=default_payload if run.payload is None or run.parent else run.payload,
         metadata=schedule.metadata if schedule is not None else {},
     )
 

@@ -21,6 +21,7 @@ from timewright.operations.pagination import paginate
 from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
 from timewright.operations.schedules.writes import read_schedule_detail
 from timewright.operations.views import ScheduleDetail
+from timewright.operations.workflows.waits import PendingAnswer, pending_answers
 from timewright.operations.workflows.workflow_approvals import PendingVersion, pending_versions
 from timewright.ports import Page, ScheduleFilter, ScheduleRecord, Transaction
 
@@ -57,16 +58,17 @@ class PendingSchedule(Struct, frozen=True, kw_only=True):
 
 
 class ApprovalList(Struct, frozen=True, kw_only=True):
-    """A page of schedules that wait for approval, by name; the first page also has workflow versions."""
+    """All that waits for a person: a page of schedules; the first page also has versions and answers."""
 
     approvals: tuple[PendingSchedule, ...]
     workflows: tuple[PendingVersion, ...] = ()
+    answers: tuple[PendingAnswer, ...] = ()
     cursor: str = ""
 
 
 @operations.add("approval", "list", ListApprovals, scope="read", examples=({},))
 def list_approvals(context: OperationContext, request: ListApprovals) -> ApprovalList:
-    """List schedules and workflow versions of agents that wait for approval; they do not run until then."""
+    """List what waits for a person: schedules and workflow versions of agents, and steps that ask."""
     now = context.now()
 
     def work(tx: Transaction) -> ApprovalList:
@@ -80,6 +82,7 @@ def list_approvals(context: OperationContext, request: ListApprovals) -> Approva
         return ApprovalList(
             approvals=tuple(_pending(tx, record, now=now) for record in rows),
             workflows=() if request.cursor else tuple(pending_versions(tx, context.namespace)),
+            answers=() if request.cursor else tuple(pending_answers(tx, context.namespace)),
             cursor=cursor,
         )
 

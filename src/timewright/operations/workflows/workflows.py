@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from timewright.core.input.names import check_name
 from timewright.core.input.shorthand import expand_target
-from timewright.core.target import AnyTarget, Workflow
+from timewright.core.target import AnyTarget, Handoff, Workflow
 from timewright.core.workflow import WorkflowSpec, decode_workflow
 from timewright.errors import Conflict, InvalidInput, InvalidWorkflow, TimewrightError
 from timewright.ledger.workflow_runs.records import (
@@ -28,6 +28,7 @@ from timewright.operations.access.agent_permissions import needs_approval
 from timewright.operations.access.secret_checks import check_secret_use, reject_plain_secrets
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.pagination import paginate
+from timewright.operations.queues.policies import register_queue
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
 from timewright.operations.workflows.workflow_records import (
     header_row,
@@ -167,6 +168,8 @@ def put_workflow(context: OperationContext, request: PutWorkflow) -> DeployedWor
             owned = deploy_schedules(nested, stored, owned=owned, reason=request.reason, now=now)
         after = WorkflowHeader(version=version, digest=digest, schedules=owned, held=waiting)
         nested.store.write(lambda tx: save_version(tx, nested, stored, after, reason=request.reason, now=now))
+        if any(isinstance(step.target, Handoff) and step.wait is None for step in stored.steps):
+            register_queue(nested, stored.name, now=now)
         return describe_deployment("created" if head is None else "updated", stored, after)
 
     return in_transaction(context, work)

@@ -141,7 +141,7 @@ class Pages:
         token = dict(split_query(request.query))["key"]
         caller = require_auth_cache(request.context).redeem_login_link(token, now=now)
         if caller is None:
-            return _html_page(_LINK_EXPIRED, status=401)
+            return html_page(_LINK_EXPIRED, status=401)
         session = new_session(request.context, caller, now=now)
         cookie = set_cookie(session, port=port_of(request), secure=self._is_secure(request))
         return Response(status_code=303, headers={"location": f"{request.root_path}/", "set-cookie": cookie})
@@ -154,7 +154,7 @@ class Pages:
         """Return the page for a browser without a session."""
         if self._sign_in_url:
             return Response(status_code=303, headers={"location": self._sign_in_url})
-        return _html_page(_LOGIN_REQUIRED, status=401)
+        return html_page(_LOGIN_REQUIRED, status=401)
 
     async def session(self, request: HttpRequest) -> Response:
         """`GET /session`: the caller, and the CSRF token for writes."""
@@ -210,7 +210,7 @@ class Pages:
         name = "/".join(request.segments) or "index.html"
         found = self._dashboard.get(name)
         if found is None and request.segments == ("",):
-            return _html_page(_NO_DASHBOARD, status=200)
+            return html_page(_NO_DASHBOARD, status=200)
         if found is None:
             raise HttpProblem(
                 404,
@@ -229,7 +229,8 @@ def _split_version(name: str) -> tuple[str, str]:
     return (version, path) if first == "v" and slash else ("", name)
 
 
-def _html_page(text: str, *, status: int) -> Response:
+def html_page(text: str, *, status: int) -> Response:
+    """A small page without scripts; `text` is HTML."""
     page = (
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='color-scheme' content='light dark'>"
         f"<title>{escape('Timewright')}</title><style>{_PAGE_STYLE}</style><h1>Timewright</h1><p>{text}</p></html>"

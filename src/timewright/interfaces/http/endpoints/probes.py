@@ -10,12 +10,14 @@ import msgspec
 from starlette.responses import Response
 
 from timewright.core.moments import format_duration
+from timewright.interfaces.http.endpoints.pages import html_page
 from timewright.interfaces.http.requests.http_request import HttpRequest
 from timewright.interfaces.http.requests.parsing import split_query
 from timewright.interfaces.http.thread_pool import RequestThreadPool
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import context_for, require_scope
 from timewright.operations.alerts.pings import answer_inbound
+from timewright.operations.workflows.waits import PendingAnswer, answer_link, open_link
 from timewright.wiring.metrics_port import METRICS_CONTENT_TYPE, filter_metrics
 
 MAX_TICK_AGE = timedelta(seconds=90)
@@ -63,11 +65,32 @@ class Probes:
         return _json(found, status=503 if found["overdue"] else 200)
 
     async def inbound(self, request: HttpRequest) -> Response:
-        """`/in/<slug>[/start|/fail|/<exit code>]`: a foreign job reports; the slug is its permission."""
+        """`/in/<slug>[/start|/fail|/<exit code>]`: a foreign job reports, or a person answers a question.
+
+        The slug is the permission.
+        """
         text = (await request.body()).decode("utf-8", "replace")
         found = request.path
+        link = await self._threads.run(lambda: open_link(request.context, found["slug"]))
+        if link is not None:
+            return await self._answer(request, *link, text)
         rest = (found["report"],) if "report" in found else ()
         await self._threads.run(lambda: answer_inbound(request.context, found["slug"], rest, text))
+        return _json({"ok": True})
+
+    async def _answer(
+        self, request: HttpRequest, context: OperationContext, asked: PendingAnswer, text: str
+    ) -> Response:
+        """Show the form of a link, or take the answer and end the link."""
+        from timewright.interfaces.http.endpoints.answer_page import read_answer, render_question
+
+        if request.method == "GET":
+            return html_page(render_question(asked), status=200)
+        answer = read_answer(asked, text, request.headers.get("content-type", ""))
+        slug = request.path["slug"]
+        await self._threads.run(lambda: answer_link(context, slug, asked.run, answer))
+        if "text/html" in request.headers.get("accept", ""):
+            return html_page("Thank you, your answer was recorded.", status=200)
         return _json({"ok": True})
 
     async def metrics(self, request: HttpRequest) -> Response:

@@ -1,0 +1,94 @@
+"""Steps that wait: what they wait for, and what happens when nothing came in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from timewright.core.run.run import Failed, Outcome, Run, RunState, Succeeded
+from timewright.core.workflow.waits import Wait
+from timewright.errors import NotAllowed
+from timewright.ledger.workflow_runs.records import (
+    HELD_BY_WAIT,
+    WorkflowContext,
+    load_plan,
+    workflow_context,
+)
+from timewright.ports import Transaction
+
+
+class WaitingStep(Struct, frozen=True):
+    """A step that waits: its run, its place in the workflow, and what it waits for."""
+
+    run: Run
+    context: WorkflowContext
+    wait: Wait
+    description: str = ""
+
+    @property
+    def until(self) -> datetime | None:
+        """When the wait ends by itself, if it does."""
+        return self.run.lease_until if self.wait.until is not None else None
+
+
+def find_waiting_step(tx: Transaction, run: Run) -> WaitingStep:
+    """The step that a run is, which must still wait."""
+    context = workflow_context(run)
+    plan = load_plan(tx, run.namespace, context) if context is not None and context.step else None
+    step = plan.steps.get(context.step) if plan is not None and context is not None else None
+    if step is None or step.wait is None or context is None:
+        raise NotAllowed(
+            f"run {run.id} does not wait for an answer",
+            field="run",
+            value=run.id,
+            rule="a step with `wait` takes an answer",
+            fix="inbox list shows what waits",
+        )
+    if run.state is not RunState.LEASED or run.holder != HELD_BY_WAIT:
+        raise NotAllowed(
+            f"run {run.id} is {run.state.value}: it does not wait any more",
+            field="run",
+            value=run.id,
+            rule="an answer is taken once, while the step waits",
+            fix=f"run get {run.id} shows its result",
+        )
+    return WaitingStep(run, context, step.wait, step.description)
+
+
+def list_waiting_steps(tx: Transaction, namespace: str) -> list[WaitingStep]:
+    """The steps of a namespace that wait, oldest first; those of unreadable workflows are left out."""
+    found: list[WaitingStep] = []
+    for run in tx.leased_runs(holder=HELD_BY_WAIT):
+        if run.namespace == namespace:
+            try:
+                found.append(find_waiting_step(tx, run))
+            except NotAllowed:
+                continue
+    return found
+
+
+def event_scopes(tx: Transaction, waiting: Sequence[WaitingStep], event: Any) -> list[dict[str, Any]]:
+    """What the `match` of each waiting step sees: the event, and the input of its workflow run."""
+    parents = tx.get_runs({one.run.parent for one in waiting})
+    scopes: list[dict[str, Any]] = []
+    for one in waiting:
+        parent = parents.get(one.run.parent)
+        context = workflow_context(parent) if parent is not None else None
+        pin = context.pin if context is not None else None
+        scopes.append({"event": event, "input": pin.input if pin is not None else {}})
+    return scopes
+
+
+def wait_over(tx: Transaction, run: Run) -> Outcome:
+    """The outcome of a step when its time is over and nothing came."""
+    context = workflow_context(run)
+    plan = load_plan(tx, run.namespace, context) if context is not None else None
+    step = plan.steps.get(context.step) if plan is not None and context is not None else None
+    wait = step.wait if step is not None else None
+    if wait is not None and isinstance(wait.otherwise, dict):
+        return Succeeded(result=wait.otherwise, outcome_label="noop")
+    what = "event" if wait is not None and wait.answer is None else "answer"
+    return Failed(error=f"no {what} came in time", final=True)

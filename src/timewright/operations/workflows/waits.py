@@ -1,0 +1,283 @@
+"""Steps that wait: what they ask, answers by a person or a one-time link, and events."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from timewright.core.run.run import Run, Succeeded
+from timewright.core.workflow.waits import FormField, check_answer, matches_event
+from timewright.errors import Forbidden, NotAllowed
+from timewright.ledger.run_ends import AttemptResult
+from timewright.ledger.settle import settle_results
+from timewright.ledger.workflow_runs.records import MAX_WAIT
+from timewright.ledger.workflow_runs.waits import (
+    WaitingStep,
+    event_scopes,
+    find_waiting_step,
+    list_waiting_steps,
+)
+from timewright.operations.access.agent_permissions import is_agent
+from timewright.operations.access.callers import Caller
+from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.example_ids import WAITING_RUN
+from timewright.operations.lookup import find_run
+from timewright.operations.registry import ObjectName, WriteRequest, operations
+from timewright.operations.views import RunDetail, RunSummary, build_run_detail, summarize_run
+from timewright.ports import StoredObject, Transaction
+from timewright.ports.objects import GLOBAL_NAMESPACE
+
+ANSWER_LINK = "answer_link"
+MAX_PRUNED = 100
+
+
+class PendingAnswer(Struct, frozen=True, kw_only=True):
+    """A step that waits for a person: what it asks, whom, with what form and data, and until when."""
+
+    run: str
+    workflow: str
+    step: str
+    workflow_run: str
+    question: str
+    to: str
+    form: dict[str, FormField]
+    payload: dict[str, Any]
+    since: datetime
+    until: datetime | None
+
+
+class AnswerRun(WriteRequest, frozen=True, kw_only=True):
+    """Which run waits, and the answer: an object with the fields of its form, or any value without one."""
+
+    run: ObjectName
+    answer: Any = None
+
+
+class LinkRun(WriteRequest, frozen=True, kw_only=True):
+    """Which run waits for an answer."""
+
+    run: ObjectName
+
+
+class AnswerLink(Struct, frozen=True, kw_only=True):
+    """The path of a page with the form; it takes one answer, and is shown once."""
+
+    run: str
+    path: str
+    until: datetime | None
+
+
+class SignalEvent(WriteRequest, frozen=True, kw_only=True):
+    """The name of an event, and its data, which becomes the result of the steps that wait for it."""
+
+    event: Annotated[str, Meta(min_length=1, max_length=255)]
+    data: Any = None
+
+
+class SignalResult(Struct, frozen=True, kw_only=True):
+    """The steps that the event has ended; an event that nobody waits for is not kept."""
+
+    event: str
+    runs: tuple[RunSummary, ...]
+
+
+class _LinkTarget(Struct, frozen=True, kw_only=True):
+    """What a link leads to; the secret part of the link is stored as a hash only."""
+
+    namespace: str
+    run: str
+    created_by: str
+
+
+@operations.add(
+    "run",
+    "answer",
+    AnswerRun,
+    scope="trigger",
+    examples=({"run": WAITING_RUN, "answer": {"approved": True}, "reason": "checked the numbers"},),
+)
+def answer_run(context: OperationContext, request: AnswerRun) -> RunDetail:
+    """Answer a step that waits for a person; agents cannot answer."""
+    if is_agent(context):
+        raise Forbidden(
+            "agents cannot answer for a person",
+            field="run",
+            value=request.run,
+            rule="a step that waits for an answer is answered by a person",
+            fix=f"ask a person: run answer {request.run}",
+        )
+    return give_answer(context, request.run, request.answer, reason=request.reason)
+
+
+@operations.add("run", "link", LinkRun, scope="write", examples=({"run": WAITING_RUN},))
+def link_run(context: OperationContext, request: LinkRun) -> AnswerLink:
+    """Make a one-time link with which a person without a key answers a step that waits."""
+    now = context.now()
+    random = context.auth_cache.random_bytes if context.auth_cache is not None else secrets.token_bytes
+    slug = random(32).hex()
+
+    def work(tx: Transaction) -> AnswerLink:
+        waiting = _require_question(tx, find_run(tx, context.namespace, request.run))
+        run = waiting.run
+        target = _LinkTarget(namespace=run.namespace, run=run.id, created_by=context.by.name)
+        row = StoredObject(
+            kind=ANSWER_LINK,
+            namespace=GLOBAL_NAMESPACE,
+            name=_hash(slug),
+            body=msgspec.json.encode(target),
+            at=now,
+        )
+        tx.put_objects([row])
+        tx.prune_objects(ANSWER_LINK, namespace=GLOBAL_NAMESPACE, older_than=now - MAX_WAIT, limit=MAX_PRUNED)
+        by = context.actor_with_reason(request.reason)
+        tx.add_audit([by.audit_entry("run.link", namespace=run.namespace, subject=run.id, now=now)])
+        return AnswerLink(run=run.id, path=f"/in/{slug}", until=waiting.until)
+
+    return context.store.write(work)
+
+
+@operations.add(
+    "workflow",
+    "signal",
+    SignalEvent,
+    scope="trigger",
+    examples=({"event": "payment", "data": {"order": 7}},),
+)
+def signal_event(context: OperationContext, request: SignalEvent) -> SignalResult:
+    """Send an event: every step that waits for it ends, with the data as its result."""
+    now = context.now()
+
+    def work(nested: OperationContext) -> SignalResult:
+        def find(tx: Transaction) -> list[WaitingStep]:
+            waiting = [one for one in list_waiting_steps(tx, nested.namespace) if one.wait.event is not None]
+            scopes = event_scopes(tx, waiting, request.data)
+            return [
+                one
+                for one, scope in zip(waiting, scopes, strict=True)
+                if one.wait.event is not None and matches_event(one.wait.event, request.event, scope)
+            ]
+
+        ended = [one.run for one in nested.store.read(find)]
+        _settle(nested, ended, request.data, now=now)
+        by = nested.actor_with_reason(request.reason)
+        entry = by.audit_entry(
+            "workflow.signal",
+            namespace=nested.namespace,
+            subject=request.event,
+            now=now,
+            after=str(len(ended)),
+        )
+        nested.store.write(lambda tx: tx.add_audit([entry]))
+        after = nested.store.read(lambda tx: tx.get_runs([run.id for run in ended]))
+        return SignalResult(
+            event=request.event, runs=tuple(summarize_run(after[run.id], schedule="") for run in ended)
+        )
+
+    return in_transaction(context, work)
+
+
+def give_answer(context: OperationContext, run_id: str, answer: Any, *, reason: str = "") -> RunDetail:
+    """Check an answer against the form and end the step with it; the fence takes only the first answer."""
+    now = context.now()
+
+    def work(nested: OperationContext) -> RunDetail:
+        waiting = nested.store.read(lambda tx: _require_question(tx, find_run(tx, nested.namespace, run_id)))
+        assert waiting.wait.answer is not None
+        check_answer(waiting.wait.answer, answer)
+        _settle(nested, [waiting.run], answer, now=now)
+        by = nested.actor_with_reason(reason)
+        entry = by.audit_entry("run.answer", namespace=waiting.run.namespace, subject=waiting.run.id, now=now)
+        nested.store.write(lambda tx: tx.add_audit([entry]))
+        return nested.store.read(
+            lambda tx: build_run_detail(tx, find_run(tx, nested.namespace, waiting.run.id))
+        )
+
+    return in_transaction(context, work)
+
+
+def pending_answers(tx: Transaction, namespace: str) -> list[PendingAnswer]:
+    """The steps of a namespace that wait for a person, oldest first."""
+    return [pending_answer(one) for one in list_waiting_steps(tx, namespace) if one.wait.answer is not None]
+
+
+def pending_answer(waiting: WaitingStep) -> PendingAnswer:
+    """What a person sees of a step that waits."""
+    run, context, answer = waiting.run, waiting.context, waiting.wait.answer
+    assert answer is not None
+    return PendingAnswer(
+        run=run.id,
+        workflow=context.workflow,
+        step=context.step,
+        workflow_run=run.parent,
+        question=waiting.description or context.step,
+        to=answer.to,
+        form=answer.form,
+        payload=context.input,
+        since=run.created_at,
+        until=waiting.until,
+    )
+
+
+def open_link(context: OperationContext, slug: str) -> tuple[OperationContext, PendingAnswer] | None:
+    """What a link asks, and the context to answer it in; None if there is no such link."""
+    rows = context.store.read(
+        lambda tx: tx.get_objects(ANSWER_LINK, namespace=GLOBAL_NAMESPACE, names=[_hash(slug)])
+    )
+    if not rows:
+        return None
+    target = msgspec.json.decode(rows[0].body, type=_LinkTarget)
+    caller = Caller(actor=f"link:{target.created_by}", origin="link", scopes=frozenset({"trigger"}))
+    nested = replace(context, namespace=target.namespace, caller=caller)
+    waiting = nested.store.read(lambda tx: _require_question(tx, find_run(tx, target.namespace, target.run)))
+    return nested, pending_answer(waiting)
+
+
+def answer_link(context: OperationContext, slug: str, run_id: str, answer: Any) -> None:
+    """Answer through a link and end the link, in one transaction."""
+
+    def work(nested: OperationContext) -> None:
+        give_answer(nested, run_id, answer)
+        nested.store.write(
+            lambda tx: tx.delete_object(ANSWER_LINK, namespace=GLOBAL_NAMESPACE, name=_hash(slug))
+        )
+
+    in_transaction(context, work)
+
+
+def _require_question(tx: Transaction, run: Run) -> WaitingStep:
+    waiting = find_waiting_step(tx, run)
+    if waiting.wait.answer is None:
+        raise NotAllowed(
+            f"run {run.id} waits for an event, not for an answer",
+            field="run",
+            value=run.id,
+            rule="a step with wait.answer takes an answer",
+            fix=f"workflow signal {waiting.wait.event.name if waiting.wait.event else 'EVENT'}",
+        )
+    return waiting
+
+
+def _settle(context: OperationContext, runs: list[Run], result: Any, *, now: datetime) -> None:
+    ends = [
+        AttemptResult(run=run, outcome=Succeeded(result=result), started_at=run.leased_at) for run in runs
+    ]
+    settled = settle_results(context.store, ends, now=now)
+    if settled.stale:
+        raise NotAllowed(
+            f"run {settled.stale[0]} does not wait any more",
+            field="run",
+            value=settled.stale[0],
+            rule="an answer is taken once, while the step waits",
+            fix=f"run get {settled.stale[0]} shows its result",
+        )
+    context.notify(settled.facts)
+
+
+def _hash(slug: str) -> str:
+    return hashlib.sha256(slug.encode("utf-8", "replace")).hexdigest()
