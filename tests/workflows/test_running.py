@@ -268,7 +268,8 @@ def test_a_step_that_is_handed_off_waits_in_a_queue_named_like_its_workflow(harn
     run = harness.start()
     assert harness.steps(run) == {"a": "succeeded", "approve": "ready", "b": "waiting"}
     (lease,) = harness.ask("queue lease", queue="flow")["leases"]
-    assert lease["payload"]["step"] == "approve"
+    assert lease["payload"] == {"ask": "go on?"}
+    assert lease["metadata"] == {"workflow": "flow", "step": "approve"}
     harness.ask("queue complete", run=lease["run"], fence=lease["fence"], result="yes")
     harness.bench.tick()
     assert harness.state(run) == "succeeded"

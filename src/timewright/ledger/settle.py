@@ -44,6 +44,7 @@ from timewright.ledger.workflow_runs.advance import (
     NO_CHANGES,
     WorkflowChanges,
     advance_workflows,
+    cancel_deadline,
     count_unparked,
     run_to_reopen,
     stop_workflows,
@@ -112,6 +113,7 @@ def cancel(
             return _settle(tx, [ended], now=now).facts
         if run.state is RunState.LEASED:
             until = stop_deadline(run, under.terms.target, under.terms.lease, now=now)
+            until = cancel_deadline(tx, run, until)
             tx.request_cancel([(run.id, until)], at=now, reason=why)
             ends = settle_workflows(
                 tx, stop_workflows(tx, [replace(run, reason=why)], reason=why, now=now), now=now

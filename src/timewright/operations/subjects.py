@@ -10,7 +10,7 @@ from msgspec import inspect as mi
 
 from timewright.operations.registry import Operation, OperationRequest, WriteRequest
 
-OBJECTS = ("schedule", "run", "queue", "group", "calendar", "limit")
+OBJECTS = ("schedule", "run", "queue", "group", "calendar", "limit", "event")
 
 
 class Subject(Struct, frozen=True, kw_only=True):

@@ -90,8 +90,8 @@ def test_a_link_shows_the_question_and_takes_one_answer(
     run = harness.ask("run get", run=question)
     assert run["run"]["state"] == "succeeded"
     assert run["attempts"][-1]["result"] == {"approved": True, "copies": 2}
-    assert client.request("GET", link).status == 404
-    assert send(b"approved=no&copies=2") == 404
+    assert client.request("GET", link).status in (404, 429)
+    assert send(b"approved=no&copies=2") in (404, 429)
 
 
 def test_of_two_links_to_a_question_the_second_is_too_late(

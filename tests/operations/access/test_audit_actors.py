@@ -18,7 +18,8 @@ AGENT = Caller(actor="night-agent", origin="agent", scopes=ALL_SCOPES, key="aaaa
 ELSEWHERE = {
     **dict.fromkeys(LEASE_OPERATIONS, "its attempt names the holder"),
     **dict.fromkeys(
-        ("approval approve", "approval reject", "workflow approve", "workflow reject"), "an agent is refused"
+        ("approval approve", "approval reject", "workflow approve", "workflow reject", "run answer"),
+        "an agent is refused",
     ),
     "clock accept": "the clock of the example is not in doubt, so nothing changes",
     "calendar refresh": "the calendar of the example is as its source, so nothing changes",

@@ -140,8 +140,9 @@ def _check_workflow(spec: WorkflowSpec) -> None:
         )
     if spec.executor is not None:
         _check_no_references(_fields(spec.executor), "executor")
-    if spec.time_limit is not None:
-        _check_time("time_limit", spec.time_limit)
+    for name, limit in (("time_limit", spec.time_limit), ("deadline", spec.deadline)):
+        if limit is not None:
+            _check_time(name, limit)
 
 
 def _check_names(spec: WorkflowSpec) -> dict[str, int]:

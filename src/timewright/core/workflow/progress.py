@@ -21,6 +21,7 @@ from timewright.core.workflow.step_input import NO_VALUES
 from timewright.errors import NotFound
 
 MAX_DRAWN = 200
+_FAILED_STATES = (RunState.FAILED, RunState.CANCELLED)
 
 
 class WorkflowStatus(StrEnum):
@@ -131,6 +132,8 @@ def skip_reason(step: Step, states: Mapping[str, RunState], scope: Mapping[str, 
         return f"needs {failed}, which is {states[failed]}"
     if step.run_if is RunIf.ANY and all(states[need] is not RunState.SUCCEEDED for need in step.needs):
         return "none of its needs succeeded"
+    if step.run_if is RunIf.FAILED and all(states[need] not in _FAILED_STATES for need in step.needs):
+        return "none of its needs failed"
     if step.when is not None and not evaluate_condition(parse_condition(step.when), scope):
         return f"when {step.when} is false"
     return None

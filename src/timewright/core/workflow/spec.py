@@ -36,14 +36,19 @@ class RunIf(StrEnum):
 
     SUCCEEDED = "succeeded"
     ANY = "any"
+    FAILED = "failed"
     ALWAYS = "always"
 
 
 class Each(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"source": REFERENCE_KEY}):
-    """Fan-out: one run of the step for every item of a list that is resolved when the step starts."""
+    """Fan-out: one run of the step for every item of a list that is resolved when the step starts.
+
+    `max_running` limits how many of them run at the same time, counted over all runs of the workflow.
+    """
 
     source: str
     limit: Annotated[int, Meta(ge=1, le=MAX_ITEMS)] = 100
+    max_running: Annotated[int, Meta(ge=1, le=MAX_ITEMS)] | None = None
 
 
 class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,6 +68,11 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     description: Annotated[str, Meta(max_length=10_000)] = ""
 
     @property
+    def is_cleanup(self) -> bool:
+        """Whether it also runs after the workflow was cancelled."""
+        return self.run_if in (RunIf.FAILED, RunIf.ALWAYS)
+
+    @property
     def effective_retry(self) -> Retry:
         """Its retry policy; a step that starts a workflow is attempted once: that workflow's steps retry."""
         if self.retry is not None:
@@ -71,7 +81,10 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class WorkflowSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A workflow (DAG) with a name and a version; `schedules` are decoded when it is deployed."""
+    """A workflow (DAG) with a name and a version; `schedules` are decoded when it is deployed.
+
+    A run fails after its `time_limit`, and at its `deadline`, which counts from its planned time.
+    """
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
     namespace: Annotated[str, Meta(min_length=1, max_length=64)] = "default"
@@ -80,12 +93,27 @@ class WorkflowSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     steps: tuple[Step, ...]
     input: dict[str, Any] = {}
     time_limit: timedelta | None = None
+    deadline: timedelta | None = None
     executor: Http | None = None
     schedules: tuple[dict[str, Any], ...] = ()
 
     def merge_input(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the input of one run: the given values override the defaults."""
         return {**self.input, **values}
+
+
+def each_limits(spec: WorkflowSpec, namespace: str) -> dict[str, int]:
+    """The limits of the steps with `each` and `max_running`, by their key."""
+    return {
+        each_limit_key(namespace, spec.name, step.name): step.each.max_running
+        for step in spec.steps
+        if step.each is not None and step.each.max_running is not None
+    }
+
+
+def each_limit_key(namespace: str, workflow: str, step: str) -> str:
+    """The key of the limit on the items of a step with `each`."""
+    return f"each:{namespace}/{workflow}.{step}"
 
 
 def is_reference(value: Any) -> bool:

@@ -103,7 +103,7 @@ def stop_workflows(
         stepper = open_stepper(tx, parent, total, now=now) if total is not None else None
         if stepper is None:
             continue
-        stepper.starts_steps = False
+        stepper.starts_steps = stepper.is_stopping = state == STOPPING and stepper.plan.has_cleanup
         unfinished = tx.child_runs(parent.id, unfinished=True)
         facts += _cancel(tx, stepper, unfinished, reason=reason, now=now)
         leased = [run for run in unfinished if run.state is RunState.LEASED]
@@ -119,6 +119,14 @@ def stop_workflows(
     return WorkflowChanges(tuple(facts), tuple(finished))
 
 
+def cancel_deadline(tx: Transaction, run: Run, until: datetime) -> datetime:
+    """When a cancelled run must have ended: a workflow with steps that clean up keeps its own time limit."""
+    context = workflow_context(run) if run.holder == HELD_BY_WORKFLOW else None
+    pin = context.pin if context is not None else None
+    plan = load_plan(tx, run.namespace, pin) if pin is not None else None
+    return run.lease_until or until if plan is not None and plan.has_cleanup else until
+
+
 def open_stepper(tx: Transaction, parent: Run, total: StepRow, *, now: datetime) -> WorkflowStepper | None:
     """The stepper of a workflow run; None if its workflow cannot be found."""
     context = workflow_context(parent)
@@ -127,7 +135,8 @@ def open_stepper(tx: Transaction, parent: Run, total: StepRow, *, now: datetime)
     if pin is None or plan is None:
         return None
     stepper = WorkflowStepper(tx, parent, pin, plan, now=now)
-    stepper.starts_steps = total.state in ("", RUNNING)
+    stepper.is_stopping = total.state == STOPPING and plan.has_cleanup
+    stepper.starts_steps = total.state in ("", RUNNING) or stepper.is_stopping
     stepper.round = total.round
     return stepper
 
@@ -190,7 +199,7 @@ def _cancel(
 def _request_cancel(tx: Transaction, leased: Sequence[Run], *, reason: str, now: datetime) -> list[Fact]:
     terms = [step_terms(tx, run) or _UNREADABLE for run in leased]
     ends = [
-        (run.id, stop_deadline(run, term.target, term.lease, now=now))
+        (run.id, cancel_deadline(tx, run, stop_deadline(run, term.target, term.lease, now=now)))
         for run, term in zip(leased, terms, strict=True)
     ]
     requested = tx.request_cancel(ends, at=now, reason=reason)

@@ -21,12 +21,11 @@ from timewright.ledger.workflow_runs.advance import PAUSED, RUNNING, open_steppe
 from timewright.ledger.workflow_runs.records import (
     HELD_BY_EXECUTOR,
     HELD_BY_WORKFLOW,
-    MAX_WORKFLOW_DURATION,
     WorkflowContext,
     load_plan,
     workflow_context,
 )
-from timewright.ledger.workflow_runs.versions import workflow_time_limit
+from timewright.ledger.workflow_runs.versions import workflow_end, workflow_time_limit
 from timewright.ports import Ids, Store, Transaction
 from timewright.ports.workflow import StepRow
 
@@ -98,7 +97,8 @@ def resume_workflow_run(store: Store, run: Run, *, by: Actor, now: datetime) -> 
         rows = tx.get_steps(run.id)
         stepper.start_steps(_due(rows, {name: len(step.needs) for name, step in stepper.plan.steps.items()}))
         changes = save_stepper(tx, run, stepper, state=RUNNING)
-        tx.extend_lease(run.id, until=now + (stepper.plan.spec.time_limit or MAX_WORKFLOW_DURATION))
+        lease = load_terms(tx, [run])[run.id].terms.lease
+        tx.extend_lease(run.id, until=workflow_end(run, stepper.plan.spec, lease, outside=False, now=now))
         tx.add_audit([by.audit_entry("workflow.resume", namespace=run.namespace, subject=run.id, now=now)])
         return tuple(settle_workflows(tx, changes, now=now))
 

@@ -27,9 +27,9 @@ from timewright.ledger.workflow_runs.advance import (
 from timewright.ledger.workflow_runs.records import HELD_BY_EXECUTOR, HELD_BY_WAIT, HELD_BY_WORKFLOW
 from timewright.ledger.workflow_runs.retry import retry_workflow
 from timewright.ledger.workflow_runs.stepper import WorkflowStepper
-from timewright.ledger.workflow_runs.versions import pin_version, workflow_time_limit
-from timewright.ports import ExternalId, Transaction
+from timewright.ledger.workflow_runs.versions import is_past_deadline, pin_version, workflow_end
 from timewright.ledger.workflow_runs.waits import wait_over
+from timewright.ports import ExternalId, Transaction
 from timewright.ports.workflow import LeaseTransfer, StepRow
 
 REASON_WORKFLOW_ENDED = "the workflow has ended"
@@ -127,7 +127,7 @@ class _Launches:
             row,
             holder=HELD_BY_EXECUTOR if is_external else HELD_BY_WORKFLOW,
             started_at=row.started_at if is_external else result.started_at,
-            lease_until=now + workflow_time_limit(plan.spec, terms.lease, outside=is_external),
+            lease_until=workflow_end(row, plan.spec, terms.lease, outside=is_external, now=now),
             payload=payload.to_payload(),
         )
         tx.transfer_leases([LeaseTransfer(run=running, previous_holder=row.holder)])
@@ -163,7 +163,8 @@ class _Launches:
             return
         if is_lost:
             duration = format_duration(self._now - (row.started_at or self._now))
-            error = f"the time limit of the workflow was reached after {duration}"
+            what = "deadline" if is_past_deadline(self._tx, row) else "time limit"
+            error = f"the {what} of the workflow was reached after {duration}"
             self._set_outcome(result, Failed(error=error, final=True), started_at=row.started_at)
         self._add_changes(
             stop_workflows(self._tx, [row], reason=REASON_WORKFLOW_ENDED, now=self._now, state=CLOSED)

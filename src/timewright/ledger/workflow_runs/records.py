@@ -21,7 +21,7 @@ from timewright.core.target import Handoff, Http, Workflow
 from timewright.core.workflow import Step, WorkflowSpec, add_input, successors
 from timewright.core.workflow.expression import iter_paths
 from timewright.core.workflow.grammar import parse_condition, parse_path
-from timewright.core.workflow.spec import REFERENCE_KEY, is_reference, iter_leaves
+from timewright.core.workflow.spec import REFERENCE_KEY, each_limit_key, is_reference, iter_leaves
 from timewright.errors import TimewrightError, UnreadableRow
 from timewright.ids import TimedIds
 from timewright.ports import StoredObject, Transaction
@@ -120,6 +120,7 @@ class WorkflowPlan:
         self.positions = {step.name: n for n, step in enumerate(spec.steps)}
         self.successors = successors(spec)
         self.roots = [step.name for step in spec.steps if not step.needs]
+        self.has_cleanup = any(step.is_cleanup for step in spec.steps)
         self.ends = [name for name, after in self.successors.items() if not after]
         self._referenced: dict[str, frozenset[str]] = {}
 
@@ -246,6 +247,9 @@ def build_step_run(
         parent=parent.id,
         payload=context.to_payload(),
     )
+    if step.each is not None and step.each.max_running is not None:
+        key = each_limit_key(parent.namespace, context.workflow, context.step)
+        run = replace(run, limit_keys=(*run.limit_keys, key))
     if step.wait is None or state is not RunState.READY:
         return run
     return replace(

@@ -39,6 +39,7 @@ class WorkflowStepper:
     ) -> None:
         self.facts: list[Fact] = []
         self.starts_steps = True
+        self.is_stopping = False
         self.round = 0
         self._tx = tx
         self._parent = parent
@@ -138,7 +139,8 @@ class WorkflowStepper:
         ends: list[StepEnd] = []
         started: list[StepRow] = []
         for step in steps:
-            reason = skip_reason(step, states, scope)
+            is_too_late = self.is_stopping and not step.is_cleanup
+            reason = "the workflow was cancelled" if is_too_late else skip_reason(step, states, scope)
             if reason is not None:
                 ends.append(self._add_unstarted(step, RunState.SKIPPED, reason))
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from timewright.core.policies.policies import OUTSIDE_LEASE, LeaseTerms
 from timewright.core.run.run import Run
@@ -96,6 +96,23 @@ def workflow_time_limit(spec: WorkflowSpec, lease: LeaseTerms, *, outside: bool)
         return spec.time_limit or lease.time_limit or OUTSIDE_LEASE
     longest = MAX_WAIT if any(step.wait is not None for step in spec.steps) else MAX_WORKFLOW_DURATION
     return min(lease.time_limit or longest, spec.time_limit or longest)
+
+
+def workflow_end(
+    run: Run, spec: WorkflowSpec, lease: LeaseTerms, *, outside: bool, now: datetime
+) -> datetime:
+    """When a workflow run that starts now must have ended: after its time limit, or at its deadline."""
+    end = now + workflow_time_limit(spec, lease, outside=outside)
+    return min(end, run.planned_at + spec.deadline) if spec.deadline is not None else end
+
+
+def is_past_deadline(tx: Transaction, run: Run) -> bool:
+    """Whether a workflow run has reached its deadline."""
+    context = workflow_context(run)
+    pin = context.pin if context is not None else None
+    plan = load_plan(tx, run.namespace, pin) if pin is not None else None
+    deadline = plan.spec.deadline if plan is not None else None
+    return deadline is not None and run.lease_until == run.planned_at + deadline
 
 
 def load_workflow(tx: Transaction, run_id: str, target: Workflow) -> tuple[WorkflowSpec, WorkflowContext]:

@@ -10,6 +10,7 @@ from timewright.core.run.leasing import LimitUsage
 from timewright.core.run.run import Reason, Run, RunState
 from timewright.ledger.lookups import load_terms
 from timewright.ledger.records.offers import explain_placement
+from timewright.ledger.workflow_runs.records import HELD_BY_WAIT
 from timewright.operations.explain.budget import explain_deferral
 from timewright.operations.explain.dependencies import explain_unmet, explain_waiting
 from timewright.operations.explain.reasons import (
@@ -121,6 +122,9 @@ def _held(run_context: RunContext) -> ExplanationPart:
 
 def _leased(run_context: RunContext) -> ExplanationPart:
     run = run_context.run
+    if run.holder == HELD_BY_WAIT:
+        remedies = (remedy("run answer", ("run", run.id)), remedy("run cancel", ("run", run.id)))
+        return ExplanationPart(because=(), policy=("wait",), remedies=remedies)
     since = format_instant(run.leased_at) if run.leased_at else "an unknown time"
     until = format_instant(run.lease_until) if run.lease_until else "its end"
     because = [f"{run.holder or 'an unknown holder'} has leased it since {since}, until {until}"]

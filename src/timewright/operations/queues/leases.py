@@ -9,12 +9,13 @@ from msgspec import Meta, Struct
 
 from timewright.core.facts import LeaseLost
 from timewright.core.moments import SECOND, check_duration, format_duration
-from timewright.core.run.run import RunState, Succeeded, run_idempotency_key
+from timewright.core.run.run import Run, RunState, Succeeded, run_idempotency_key
 from timewright.core.target import Handoff
 from timewright.errors import InvalidInput
 from timewright.ledger.lease import MAX_PLANNED_RUNS, Lease, lease_ready
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import reclaim, settle_results
+from timewright.ledger.workflow_runs.records import workflow_context
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.registry import ObjectName, WriteRequest, operations
 from timewright.operations.views import RunSummary, schedule_names_of, summarize_run
@@ -200,8 +201,14 @@ def _to_detail(lease: Lease) -> LeaseDetail:
         lease_until=run.lease_until,
         missed=run.missed,
         payload=default_payload if run.payload is None or run.parent else run.payload,
-        metadata=schedule.metadata if schedule is not None else {},
+        metadata=schedule.metadata if schedule is not None else _step_metadata(run),
     )
+
+
+def _step_metadata(run: Run) -> dict[str, Any]:
+    """Which step of which workflow an entry is, if it is one."""
+    context = workflow_context(run) if run.parent else None
+    return {"workflow": context.workflow, "step": context.step} if context is not None else {}
 
 
 def _drain_result(tx: Transaction, namespace: str, queue: str, done: list[str]) -> DrainResult:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import secrets
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.run.run import Run, Succeeded
@@ -76,7 +76,7 @@ class AnswerLink(Struct, frozen=True, kw_only=True):
 class SignalEvent(WriteRequest, frozen=True, kw_only=True):
     """The name of an event, and its data, which becomes the result of the steps that wait for it."""
 
-    event: Annotated[str, Meta(min_length=1, max_length=255)]
+    event: ObjectName
     data: Any = None
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from timewright.core.workflow import WorkflowSpec
+from timewright.core.workflow.spec import each_limits
 from timewright.ledger.workflow_runs.records import (
     VERSION,
     WORKFLOW,
@@ -61,6 +62,7 @@ def save_version(
         at=now,
     )
     tx.put_objects([text], replaces={text.name: 0})
+    tx.set_limits(each_limits(spec, namespace))
     tx.put_objects([header_row(namespace, name, head, now=now)], replaces={name: head.version - 1})
     entry = context.actor_with_reason(reason).audit_entry(
         "workflow.put",

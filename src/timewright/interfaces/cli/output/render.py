@@ -32,7 +32,7 @@ from timewright.operations.health import doctor, lint, overdue, verify
 from timewright.operations.queues import lease_results, leases
 from timewright.operations.registry import ListRequest
 from timewright.operations.runs import logs, result_trends
-from timewright.operations.schedules import queries, target_test, writes
+from timewright.operations.schedules import approvals, queries, target_test, writes
 
 JsonObject = Mapping[str, Any]
 Renderer = Callable[[JsonObject, Screen], list[str]]
@@ -62,6 +62,7 @@ _RENDERERS: dict[type, Renderer] = {
     schema.FileSchema: schema_page,
 }
 _EMPTY_TEXT: dict[type, str] = {
+    approvals.ApprovalList: "nothing waits for a person",
     overdue.OverdueReport: "nothing is overdue",
     leases.DrainResult: "no entries",
     result_trends.Trends: "no numbers in the results",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from timewright.interfaces.cli.output.rows import format_value, reason_of, state_with_mark
+from timewright.interfaces.cli.output.rows import ROWS, format_value, reason_of, state_with_mark
 from timewright.interfaces.cli.output.table import (
     NBSP,
+    Column,
     Screen,
     display_width,
     escape_control,
@@ -22,6 +23,7 @@ from timewright.interfaces.cli.output.times import (
     short_time,
     time_in_zone,
 )
+from timewright.operations.workflows.waits import PendingAnswer
 
 JsonObject = Mapping[str, Any]
 
@@ -96,3 +98,20 @@ def _upcoming(answer: JsonObject, screen: Screen) -> tuple[str, str]:
     distance = distance.replace(" ", NBSP)
     # Further times are shown only if they are today.
     return "next", ", ".join([f"{first} ({distance})", *(text for text in rest if len(text) == _TIME_WIDTH)])
+
+
+def _pending_answer(row: Mapping[str, Any], screen: Screen) -> list[str]:
+    until = format_value(row["until"], screen) if row["until"] else ""
+    return [row["question"], f"{row['workflow']}.{row['step']}", row["to"], until, row["run"]]
+
+
+ROWS[PendingAnswer] = (
+    (
+        Column("QUESTION", 12),
+        Column("STEP", 8),
+        Column("TO", optional=True),
+        Column("UNTIL", 8),
+        Column("RUN"),
+    ),
+    _pending_answer,
+)

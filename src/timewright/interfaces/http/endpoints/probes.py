@@ -73,7 +73,8 @@ class Probes:
         found = request.path
         link = await self._threads.run(lambda: open_link(request.context, found["slug"]))
         if link is not None:
-            return await self._answer(request, *link, text)
+            context, asked = link
+            return await self._answer(request, context, asked, text)
         rest = (found["report"],) if "report" in found else ()
         await self._threads.run(lambda: answer_inbound(request.context, found["slug"], rest, text))
         return _json({"ok": True})
