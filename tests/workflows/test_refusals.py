@@ -32,9 +32,9 @@ REFUSED: list[tuple[str, JsonObject, str]] = [
     ("a name that differs only in case", flow(call_step("fetch"), call_step("Fetch")), "steps[1].name"),
     ("a missing reference", flow(call_step("a", "b")), "steps[0].needs[0]"),
     (
-        "a reference to a step that is not needed",
-        flow(call_step("a"), call_step("b", input={"x": {"$from": "steps.a.result"}})),
-        "steps[1].input.x.$from",
+        "a reference that makes a cycle",
+        flow(call_step("a", "b"), call_step("b", input={"x": {"$from": "steps.a.result"}})),
+        "steps[0].needs[0]",
     ),
     (
         "a retry inside a retry",

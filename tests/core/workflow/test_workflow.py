@@ -444,7 +444,13 @@ def by_definition(spec: WorkflowSpec, states: Mapping[str, RunState], results: M
             if one.name in known or not all(state in TERMINAL_STATES for state in became):
                 continue
             good = [state is SUCCEEDED for state in became]
-            wanted = {RunIf.SUCCEEDED: all(good), RunIf.ANY: any(good), RunIf.ALWAYS: True}[one.run_if]
+            bad = any(state in (RunState.FAILED, RunState.CANCELLED) for state in became)
+            wanted = {
+                RunIf.SUCCEEDED: all(good),
+                RunIf.ANY: any(good),
+                RunIf.FAILED: bad,
+                RunIf.ALWAYS: True,
+            }[one.run_if]
             if one.when and (results.get(one.needs[0]) or 0) <= 4:
                 wanted = False
             (free if wanted or not one.needs else skipped).add(one.name)

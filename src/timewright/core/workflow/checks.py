@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from timewright.core.input.aliases import FIELD_ALIASES
 from timewright.core.input.json_values import check_json
@@ -23,6 +25,7 @@ from timewright.core.workflow.spec import (
     MAX_SCHEDULES,
     MAX_STEPS,
     REFERENCE_KEY,
+    STEP_FIELDS,
     RunIf,
     Step,
     WorkflowSpec,
@@ -30,6 +33,8 @@ from timewright.core.workflow.spec import (
     iter_leaves,
     layers,
 )
+from timewright.core.workflow.step_input import parse_reference, referenced_steps
+from timewright.core.workflow.templates import find_templates, may_have_templates, parse_template
 from timewright.core.workflow.waits import check_wait, expand_wait
 from timewright.errors import InvalidWorkflow, TimewrightError
 
@@ -42,7 +47,9 @@ MAX_SHOWN = 12
 # Other workflow engines call them triggers, of the type `schedule_based`.
 FIELD_ALIASES[WorkflowSpec] = {"triggers": ("schedules",)}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
-_TEMPLATE = re.compile(r"(?:\{\{|\$\{|\$\()\s*(?:steps|input|item)\b")
+_TEMPLATE = re.compile(r"(?:\{\{|\$\{|\$\()\s*(?:steps|input|item|run|schedule)\b")
+# Forms of templates that other tools have, and that would be passed on as they are.
+_OTHER_TEMPLATE = re.compile(r"(?:\$\{|\$\()\s*(?:steps|input|item|run|schedule)\b")
 # Fields of a target with data. The others decide what is called, so they must not contain references.
 _DATA = {"args", "body", "input", "payload"}
 _Given = TypeVar("_Given")
@@ -68,6 +75,7 @@ def decode_workflow(raw: Any) -> WorkflowSpec:
     except TimewrightError:
         _check_raw_targets(steps if isinstance(steps, list | tuple) else ())
         raise
+    spec = with_implied_needs(spec)
     validate(spec)
     return spec
 
@@ -87,6 +95,20 @@ def _with_target_or_wait(raw: Any, number: int) -> Any:
             fix = "wait: {until: 2d}" if name == "time_limit" else f"leave {name} out, or wait"
             raise _error(f"steps[{number}].{name}", f"{name} next to wait", rule=rule, fix=fix)
     return expand_wait(raw)
+
+
+def with_implied_needs(spec: WorkflowSpec) -> WorkflowSpec:
+    """Return the workflow in which every step also needs the steps that it refers to."""
+    known = {step.name for step in spec.steps}
+    steps = []
+    for step in spec.steps:
+        try:
+            named = sorted(referenced_steps(step))
+        except InvalidWorkflow:
+            named = []  # the check that follows reports it with its path
+        new = [name for name in named if name in known and name != step.name and name not in step.needs]
+        steps.append(replace(step, needs=(*step.needs, *new)) if new else step)
+    return replace(spec, steps=tuple(steps))
 
 
 def validate(spec: WorkflowSpec) -> None:
@@ -225,7 +247,9 @@ def _check_data(step: Step, where: str, remaining: int) -> int:
     for name, value in _fields(step.target):
         if name in _DATA:
             used += _count_values(value, f"{where}.target.{name}", remaining - used)
-    _check_no_references(_fields(step.target), f"{where}.target")
+    fields = _fields(step.target)
+    templated = {name for name, _ in fields if may_have_templates(step.target, name)}
+    _check_no_references(fields, f"{where}.target", templated=templated)
     if step.input:
         _check_input_fits(step, where)
     return used
@@ -267,45 +291,48 @@ def _check_raw_targets(steps: Sequence[Any]) -> None:
             _check_no_references(target.items(), f"steps[{n}].target")
 
 
-def _check_no_references(fields: Iterable[tuple[str, Any]], where: str) -> None:
-    """Refuse a target that depends on the result of another step."""
+def _check_no_references(
+    fields: Iterable[tuple[str, Any]], where: str, *, templated: Container[str] = _DATA
+) -> None:
+    """Refuse references in a target, and templates in what decides what is called."""
     for name, value in fields:
         if not value or (name in _DATA and isinstance(value, str)):
             continue
         for leaf, at in iter_leaves(value, f"{where}.{name}"):
-            is_template = isinstance(leaf, str) and name not in _DATA and _TEMPLATE.search(leaf)
+            refused = _OTHER_TEMPLATE if name in templated else _TEMPLATE
+            is_template = isinstance(leaf, str) and name not in _DATA and refused.search(leaf)
             if is_template or is_reference(leaf):
                 raise _error(
                     at,
-                    "a target must not depend on the result of another step",
+                    "a reference, or a template in a field that decides what is called",
                     value=str(leaf)[:64],
-                    rule="references are allowed only in a step's input, not in its target",
+                    rule="references belong in a step's input; templates in url, headers, body, command, env",
                     fix=f"a fixed {name}, and the value in input",
                 )
 
 
 class _Visible(NamedTuple):
-    """The steps that a step may refer to."""
+    """A step, and the steps that it may refer to."""
 
     step: Step
-    needs: frozenset[str]
     known: dict[str, int]
 
 
 def _check_references(step: Step, where: str, known: dict[str, int]) -> None:
-    visible = _Visible(step, frozenset(step.needs), known)
+    visible = _Visible(step, known)
     for value, at in iter_leaves(step.input, f"{where}.input"):
         if is_reference(value):
             _check_reference(value, visible, at)
     if step.each is not None:
         at = f"{where}.each.{REFERENCE_KEY}"
-        _check_path(
-            _at_path(at, parse_path, step.each.source), visible, at, allowed_fields=("result",), item=False
-        )
+        _check_path(_at_path(at, parse_path, step.each.source), visible, at, item=False)
     if step.when is not None:
         at = f"{where}.when"
         for path in iter_paths(_at_path(at, parse_condition, step.when)):
-            _check_path(path, visible, at, allowed_fields=("result", "state"), item=False)
+            _check_path(path, visible, at, item=False)
+    for expression, at in find_templates(step.target, f"{where}.target"):
+        for path in iter_paths(_at_path(at, parse_template, expression)):
+            _check_path(path, visible, at, item=step.each is not None)
 
 
 def _check_reference(written: dict[str, Any], visible: _Visible, where: str) -> None:
@@ -315,34 +342,27 @@ def _check_reference(written: dict[str, Any], visible: _Visible, where: str) -> 
         message = f"{extra[0][:64]!r} next to {REFERENCE_KEY}" if extra else f"{REFERENCE_KEY} is not a path"
         raise _error(where, message, rule=rule, fix='{"$from": "steps.fetch.result"}')
     at = f"{where}.{REFERENCE_KEY}"
-    path = _at_path(at, parse_path, written[REFERENCE_KEY])
-    _check_path(path, visible, at, allowed_fields=("result",), item=visible.step.each is not None)
+    path = _at_path(at, parse_reference, written[REFERENCE_KEY])
+    _check_path(path, visible, at, item=visible.step.each is not None)
 
 
-def _check_path(
-    path: ValuePath, visible: _Visible, where: str, *, allowed_fields: tuple[str, ...], item: bool
-) -> None:
+def _check_path(path: ValuePath, visible: _Visible, where: str, *, item: bool) -> None:
     if path.root == "item" and not item:
         rule = "item is available only in the input of a step with each"
         raise _error(where, "item is not available here", value=str(path), rule=rule, fix="steps or input")
     if path.root != "steps":
         return
-    if len(path.segments) < 3 or path.segments[2] not in allowed_fields:
-        rule = f"steps.NAME is followed by {' or '.join(allowed_fields)}"
-        fix = f"steps.{path.step or 'fetch'}.{allowed_fields[0]}"
+    if len(path.segments) < 3 or path.segments[2] not in STEP_FIELDS:
+        rule = f"steps.NAME is followed by {', '.join(STEP_FIELDS[:-1])} or {STEP_FIELDS[-1]}"
+        fix = f"steps.{path.step or 'fetch'}.{STEP_FIELDS[0]}"
         raise _error(where, f"{path} is incomplete", value=str(path), rule=rule, fix=fix)
     name = str(path.step)
     if name not in visible.known:
         message, rule = f"there is no step {name[:64]!r}", "paths must name steps in this workflow"
         raise _error(where, message, value=name[:64], rule=rule, fix=_nearest(name, visible.known))
-    if name not in visible.needs:
-        rule = "a step may refer only to steps it needs"
-        fix = (
-            f"needs: [{', '.join((*visible.step.needs[:5], name))}]"
-            if name != visible.step.name
-            else "another step"
-        )
-        raise _error(where, f"{visible.step.name!r} does not need {name!r}", value=name, rule=rule, fix=fix)
+    if name == visible.step.name:
+        rule = "a step refers to steps before it"
+        raise _error(where, f"{name!r} refers to itself", value=name, rule=rule, fix="another step")
 
 
 def _at_path(where: str, read_one: Callable[[_Given], _Found], given: _Given) -> _Found:

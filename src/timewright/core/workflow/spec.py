@@ -27,6 +27,7 @@ MAX_INPUT_DEPTH = 32
 
 REFERENCE_KEY = "$from"
 DEFAULT_KEY = "default"
+STEP_FIELDS = ("result", "state", "error", "attempts")
 
 _ONCE = Retry(max_attempts=1)
 

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from timewright.core.input.input_errors import join_path
 from timewright.core.target import AnyTarget, Call, Http, Note, Shell, Workflow
-from timewright.core.workflow.expression import MISSING, resolve_path
-from timewright.core.workflow.grammar import parse_path
-from timewright.core.workflow.spec import DEFAULT_KEY, REFERENCE_KEY, Step, is_reference
+from timewright.core.workflow.expression import MISSING, ValuePath, iter_paths, resolve_path
+from timewright.core.workflow.grammar import parse_condition, parse_path
+from timewright.core.workflow.spec import DEFAULT_KEY, REFERENCE_KEY, Step, is_reference, iter_leaves
+from timewright.core.workflow.templates import TEMPLATE_ROOTS, find_templates, parse_template
 from timewright.errors import InvalidWorkflow
 
 # A command reads its input from the environment, as JSON; Linux limits one variable to 128 KiB.
@@ -28,12 +29,14 @@ def resolve_input(
     *,
     given: Mapping[str, Any] = NO_VALUES,
     item: Any = MISSING,
+    scope: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the step's input with every reference resolved; `given` is the workflow's input.
 
-    A reference that finds no value and has no default is refused.
+    A reference that finds no value and has no default is refused. `scope` is used instead of the results,
+    if the caller knows more than these.
     """
-    scope = _scope(step, results, given)
+    scope = _scope(step, results, given) if scope is None else dict(scope)
     if item is not MISSING:
         scope["item"] = item
     return {
@@ -43,12 +46,16 @@ def resolve_input(
 
 
 def each_items(
-    step: Step, results: Mapping[str, Any], *, given: Mapping[str, Any] = NO_VALUES
+    step: Step,
+    results: Mapping[str, Any],
+    *,
+    given: Mapping[str, Any] = NO_VALUES,
+    scope: Mapping[str, Any] | None = None,
 ) -> tuple[Any, ...]:
     """Return the items of a step with `each`; an empty list is valid, a list over the limit is refused."""
     if step.each is None:
         return ()
-    found = resolve_path(parse_path(step.each.source), _scope(step, results, given))
+    found = resolve_path(parse_path(step.each.source), scope or _scope(step, results, given))
     if not isinstance(found, list | tuple) or len(found) > step.each.limit:
         what = f"{len(found)} items" if isinstance(found, list | tuple) else "no list"
         raise InvalidWorkflow(
@@ -59,6 +66,32 @@ def each_items(
             fix="raise the limit, or return fewer items",
         )
     return tuple(found)
+
+
+def referenced_steps(step: Step) -> frozenset[str]:
+    """The steps that a step refers to: in its input, its conditions and the templates of its target."""
+    return frozenset(str(path.step) for path in referenced_paths(step) if path.root == "steps")
+
+
+def referenced_paths(step: Step) -> list[ValuePath]:
+    """Every path that a step refers to."""
+    found = [
+        parse_reference(value[REFERENCE_KEY])
+        for value, _ in iter_leaves(step.input, "")
+        if is_reference(value)
+    ]
+    if step.each is not None:
+        found.append(parse_path(step.each.source))
+    if step.when is not None:
+        found += iter_paths(parse_condition(step.when))
+    for expression, _ in find_templates(step.target):
+        found += iter_paths(parse_template(expression))
+    return found
+
+
+def parse_reference(text: str) -> ValuePath:
+    """Parse the path of a reference, which may also name the run and its schedule."""
+    return parse_path(text, roots=TEMPLATE_ROOTS)
 
 
 def add_input(target: AnyTarget, values: Mapping[str, Any]) -> AnyTarget:
@@ -96,7 +129,7 @@ def _scope(step: Step, results: Mapping[str, Any], given: Mapping[str, Any]) -> 
 
 def _resolve_value(value: Any, scope: Mapping[str, Any], where: str) -> Any:
     if is_reference(value):
-        found = resolve_path(parse_path(value[REFERENCE_KEY]), scope)
+        found = resolve_path(parse_reference(value[REFERENCE_KEY]), scope)
         if found is MISSING and DEFAULT_KEY not in value:
             raise InvalidWorkflow(
                 f"{where}: {value[REFERENCE_KEY]} finds no value",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar
 
@@ -19,9 +18,9 @@ from timewright.core.run.needs import find_needs
 from timewright.core.run.run import ExecutionTerms, Run, RunState
 from timewright.core.target import Handoff, Http, Workflow
 from timewright.core.workflow import Step, WorkflowSpec, add_input, successors
-from timewright.core.workflow.expression import iter_paths
-from timewright.core.workflow.grammar import parse_condition, parse_path
-from timewright.core.workflow.spec import REFERENCE_KEY, each_limit_key, is_reference, iter_leaves
+from timewright.core.workflow.spec import each_limit_key
+from timewright.core.workflow.step_input import referenced_paths
+from timewright.core.workflow.templates import find_templates, render_target
 from timewright.errors import TimewrightError, UnreadableRow
 from timewright.ids import TimedIds
 from timewright.ports import StoredObject, Transaction
@@ -87,7 +86,8 @@ class StoredVersion(Struct, frozen=True, kw_only=True):
 class WorkflowContext(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The payload of a workflow run or step: the workflow, the step, and the input.
 
-    A step that runs a workflow itself has that one in `runs`. The digest identifies the definition in any
+    `values` are those of the templates in the target, by their expression. A step that runs a workflow itself
+    has that one in `runs`. The digest identifies the definition in any
     store.
     """
 
@@ -99,6 +99,7 @@ class WorkflowContext(Struct, frozen=True, kw_only=True, omit_defaults=True):
     user: str = ""
     depth: int = 0
     input: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     runs: WorkflowContext | None = None
 
     @property
@@ -109,6 +110,15 @@ class WorkflowContext(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def to_payload(self) -> Any:
         """The context as JSON data, for the payload of the run."""
         return msgspec.to_builtins(self)
+
+
+class StepUses(Struct, frozen=True, kw_only=True):
+    """What a step refers to: templates, steps by result, steps by error or attempts, the schedule."""
+
+    templates: tuple[str, ...]
+    results: frozenset[str]
+    runs: frozenset[str]
+    schedule: bool
 
 
 class WorkflowPlan:
@@ -122,13 +132,20 @@ class WorkflowPlan:
         self.roots = [step.name for step in spec.steps if not step.needs]
         self.has_cleanup = any(step.is_cleanup for step in spec.steps)
         self.ends = [name for name, after in self.successors.items() if not after]
-        self._referenced: dict[str, frozenset[str]] = {}
+        self._uses: dict[str, StepUses] = {}
 
-    def referenced_steps(self, step: Step) -> frozenset[str]:
-        """The steps whose results a step uses."""
-        if step.name not in self._referenced:
-            self._referenced[step.name] = frozenset(_referenced(step))
-        return self._referenced[step.name]
+    def uses(self, step: Step) -> StepUses:
+        """What a step refers to."""
+        if step.name not in self._uses:
+            paths = referenced_paths(step)
+            steps = [path for path in paths if path.root == "steps"]
+            self._uses[step.name] = StepUses(
+                templates=tuple({text: None for text, _ in find_templates(step.target)}),
+                results=frozenset(str(one.step) for one in steps if one.segments[2] == "result"),
+                runs=frozenset(str(one.step) for one in steps if one.segments[2] in ("error", "attempts")),
+                schedule=any(path.root == "schedule" for path in paths),
+            )
+        return self._uses[step.name]
 
 
 _PlanKey = tuple[str, str, int, str]
@@ -211,6 +228,8 @@ def step_terms(tx: Transaction, run: Run) -> ExecutionTerms | None:
         return None
     try:
         target = add_input(step.target, context.input)
+        if context.values:
+            target = render_target(target, context.values)
     except TimewrightError:
         return None
     return ExecutionTerms(target=target, retry=step.effective_retry, lease=_lease(step))
@@ -290,14 +309,3 @@ def _lease(step: Step) -> LeaseTerms:
     if limit is None and isinstance(step.target, Http):
         limit = step.target.timeout + 10 * SECOND
     return LeaseTerms(length=step.lease or length, time_limit=limit)
-
-
-def _referenced(step: Step) -> Iterator[str]:
-    found = [
-        parse_path(value[REFERENCE_KEY]) for value, _ in iter_leaves(step.input, "") if is_reference(value)
-    ]
-    if step.each is not None:
-        found.append(parse_path(step.each.source))
-    if step.when is not None:
-        found += iter_paths(parse_condition(step.when))
-    return (str(path.step) for path in found if path.root == "steps")

@@ -11,8 +11,10 @@ import msgspec
 from msgspec.structs import replace
 
 from timewright.core.facts import Fact, RunFailed
+from timewright.core.moments import format_instant
 from timewright.core.run.run import Run, RunState
 from timewright.core.workflow import Step, each_items, resolve_input, skip_reason
+from timewright.core.workflow.templates import render_target, template_values
 from timewright.errors import InvalidWorkflow, TimewrightError
 from timewright.ledger.fact_builders import new_run_facts, run_fields
 from timewright.ledger.workflow_runs.records import (
@@ -131,11 +133,7 @@ class WorkflowStepper:
         needs = {need for step in steps for need in step.needs}
         rows = self._tx.get_steps(self._parent.id, needs) if needs else {}
         states = {name: RunState(row.state) for name, row in rows.items() if row.state != STARTED}
-        results = self.results({name for step in steps for name in self.plan.referenced_steps(step)}, rows)
-        scope = {
-            "steps": {name: {"state": states[name].value, "result": results.get(name)} for name in states},
-            "input": self._pin.input,
-        }
+        scope = self._scope(steps, rows, states)
         ends: list[StepEnd] = []
         started: list[StepRow] = []
         for step in steps:
@@ -145,7 +143,7 @@ class WorkflowStepper:
                 ends.append(self._add_unstarted(step, RunState.SKIPPED, reason))
                 continue
             try:
-                runs = self._build_runs(step, results)
+                runs = self._build_runs(step, scope)
             except TimewrightError as error:
                 ends.append(
                     self._add_unstarted(step, RunState.FAILED, f"could not be started: {error.message}")
@@ -166,19 +164,48 @@ class WorkflowStepper:
             return StepRow(parent=self._parent.id, step=step.name, state=STARTED, live=len(runs))
         return StepRow(parent=self._parent.id, step=step.name, state=STARTED, run_id=runs[0].id)
 
-    def _build_runs(self, step: Step, results: Mapping[str, Any]) -> list[Run]:
-        given = self._pin.input
+    def _scope(
+        self, steps: Sequence[Step], rows: Mapping[str, StepRow], states: Mapping[str, RunState]
+    ) -> dict[str, Any]:
+        """What the references of steps can see; only what one of them uses is read."""
+        uses = [self.plan.uses(step) for step in steps]
+        results = self.results({name for one in uses for name in one.results}, rows)
+        wanted = {name: rows[name].run_id for one in uses for name in one.runs if name in rows}
+        runs = self._tx.get_runs([run_id for run_id in wanted.values() if run_id]) if wanted else {}
+        known: dict[str, dict[str, Any]] = {}
+        for name, state in states.items():
+            known[name] = {"state": state.value, "result": results.get(name)}
+            run = runs.get(wanted.get(name, ""))
+            if run is not None:
+                known[name] |= {"error": run.error or run.reason, "attempts": run.attempts}
+        parent = self._parent
+        scope: dict[str, Any] = {
+            "steps": known,
+            "input": self._pin.input,
+            "run": {"id": parent.id, "planned_at": format_instant(parent.planned_at)},
+        }
+        if parent.schedule_id and any(one.schedule for one in uses):
+            record = self._tx.get_schedules([parent.schedule_id]).get(parent.schedule_id)
+            scope["schedule"] = {"name": record.schedule.name if record is not None else ""}
+        return scope
+
+    def _build_runs(self, step: Step, scope: Mapping[str, Any]) -> list[Run]:
         if step.each is None:
-            inputs = [resolve_input(step, results, given=given)]
+            scopes = [scope]
         else:
-            items = each_items(step, results, given=given)
-            inputs = [resolve_input(step, results, given=given, item=item) for item in items]
-        _check_sizes(step, inputs)
+            scopes = [{**scope, "item": item} for item in each_items(step, {}, scope=scope)]
+        templates = self.plan.uses(step).templates
+        inputs = [resolve_input(step, {}, scope=one) for one in scopes]
+        values = [template_values(templates, one, f"{step.name}.target") for one in scopes]
+        _check_sizes(step, [{**one, **value} for one, value in zip(inputs, values, strict=True)])
         is_single = step.each is None
-        return [
-            self._build_run(step, item=None if is_single else n, step_input=values)
-            for n, values in enumerate(inputs)
-        ]
+        runs = []
+        for n, (given, value) in enumerate(zip(inputs, values, strict=True)):
+            if value:
+                render_target(step.target, value)
+            item = None if is_single else n
+            runs.append(self._build_run(step, item=item, step_input=given, values=value))
+        return runs
 
     def _add_unstarted(self, step: Step, state: RunState, reason: str) -> StepEnd:
         """Add a row for a step without a run: skipped, or failed to start."""
@@ -196,6 +223,7 @@ class WorkflowStepper:
         *,
         item: int | None,
         step_input: dict[str, Any],
+        values: dict[str, Any] | None = None,
         state: RunState = RunState.READY,
         reason: str = "",
     ) -> Run:
@@ -210,6 +238,7 @@ class WorkflowStepper:
             item=item,
             depth=self._pin.depth,
             input=step_input,
+            values=values or {},
         )
         return build_step_run(
             self._parent,
@@ -245,7 +274,7 @@ def fan_out_state(row: StepRow) -> RunState:
 
 
 def _check_sizes(step: Step, inputs: Sequence[dict[str, Any]]) -> None:
-    sizes = [len(msgspec.json.encode(is_single)) for is_single in inputs] if step.input else []
+    sizes = [len(msgspec.json.encode(is_single)) for is_single in inputs if is_single]
     if any(size > MAX_INPUT_BYTES for size in sizes) or sum(sizes) > MAX_FAN_OUT_BYTES:
         raise InvalidWorkflow(
             f"{step.name}.input is too large: {max(sizes)} bytes for one run, {sum(sizes)} in total",
