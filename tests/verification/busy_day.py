@@ -94,6 +94,7 @@ def busy_day(store: Store, clock: ManualClock) -> OperationsHarness:
     _script(harness)
     harness.advance(minutes=31)
     _people(harness)
+    _workflow(harness)
     harness.advance(minutes=14)
     harness.ask("schedule create", name="dropped", every="1s", catch_up="none", note="many")
     clock.advance(hours=1)  # an outage, over the night in which the clocks go forward
@@ -141,6 +142,20 @@ def _script(harness: OperationsHarness) -> None:
     target.script("vanishing", vanish(), succeed())
     target.script("careful", vanish())
     target.script("laddered", fail(), fail(), succeed())
+
+
+def _workflow(harness: OperationsHarness) -> None:
+    """A workflow that asks a person, who answers."""
+    steps = [
+        {"name": "draft", "target": {"note": "a text"}},
+        {"name": "check", "wait": {"answer": {}}, "needs": ["draft"]},
+        {"name": "publish", "target": {"note": "published"}, "needs": ["check"]},
+    ]
+    harness.ask("workflow put", name="ask", steps=steps)
+    harness.ask("workflow run", workflow="ask")
+    harness.advance(seconds=1)
+    [asked] = harness.ask("approval list")["answers"]
+    harness.ask("run answer", run=asked["run"], answer="yes")
 
 
 def _people(harness: OperationsHarness) -> None:

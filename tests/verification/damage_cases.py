@@ -305,6 +305,11 @@ DAMAGE: dict[str, tuple[str, str, tuple[str, ...]]] = {
             ),
         ),
     ),
+    "a step that starts before what it needs": (
+        "I58",
+        "before check had ended",
+        (f"UPDATE runs SET finished_at = finished_at + {HOUR} WHERE dedupe_scope LIKE '%/check'",),
+    ),
     "an incident that is open twice": (
         "I48",
         "was opened again",

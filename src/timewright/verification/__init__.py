@@ -19,6 +19,7 @@ from timewright.verification.invariants import (
     liveness,
     policies,
     retention,
+    workflows,
 )
 from timewright.verification.report import InvariantResult, Report, Violation
 from timewright.verification.rows import History
@@ -38,4 +39,5 @@ _REGISTERED = (
     liveness,
     policies,
     retention,
+    workflows,
 )

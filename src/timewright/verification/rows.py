@@ -87,6 +87,8 @@ class RunRow(Struct, frozen=True, kw_only=True, gc=False):
     missed: int = 0
     backfill_of: str = ""
     created_by: str = ""
+    workflow: str = ""
+    """`name@version` of the workflow of a step."""
     size: int = 0
 
 
@@ -195,6 +197,7 @@ class SimulationEvent(Struct, frozen=True, kw_only=True):
     previewed  a preview: subject schedule, values = the instants shown, fence = the revision
     work began, work ended    one execution: subject run, fence, detail = the process that ran it
     died       the process of a holder ended: subject holder
+    answered   an answer to a step that waits was accepted: subject run
     output     an attempt with output ended: subject run, fence, value = bytes stored, limit = bytes written
     """
 

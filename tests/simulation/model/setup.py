@@ -11,7 +11,7 @@ from tests.simulation.model.actors import SimulatedInstance
 from tests.simulation.model.backends import StoreBackend
 from tests.simulation.model.external_holders import ExternalClient, QueueWorker, Reaper
 from tests.simulation.model.simulation import Simulation
-from tests.simulation.model.users import IncidentWatcher, PausingUser, SimulatedUser
+from tests.simulation.model.users import Answerer, IncidentWatcher, PausingUser, SimulatedUser
 from tests.simulation.workload.scenarios import GAP_SCHEDULE, NAMESPACES, QUEUES, Scenario
 from timewright.core.moments import format_instant
 
@@ -43,6 +43,8 @@ def new_simulation(scenario: Scenario, base: StoreBackend, **options: Any) -> Si
         for number in range(2):
             name = f"watch-{number}"
             sim.add_actor(IncidentWatcher(sim, name, rng.fork(name)))
+    if scenario.workflows:
+        sim.add_actor(Answerer(sim, "answerer", rng.fork("answerer")))
     for actor in sim.actors:
         actor.start()
     start_faults(sim)
@@ -60,6 +62,8 @@ def create_workload(sim: Simulation) -> None:
         creator.call("limit set", namespace, limit=limit, max=most)
     for namespace, budget, terms in scenario.budgets:
         creator.call("budget set", namespace, budget=budget, **terms)
+    for flow in scenario.workflows:
+        creator.call("workflow put", "default", **flow)
     for namespace, draft in scenario.schedules:
         created = creator.call("schedule create", namespace, **draft)
         sim.add_schedule(namespace, draft["name"])

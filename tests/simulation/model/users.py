@@ -400,3 +400,37 @@ class IncidentWatcher(ExternalClient):
         except TimewrightError as error:
             self.sim.record_error(self, error)
         self.set_alarm("look", self.sim.time.at + MINUTE, self.look)
+
+
+class Answerer(ExternalClient):
+    """A person who answers what waits: sometimes twice, sometimes late, sometimes with an event."""
+
+    is_user = True
+
+    def on_start(self) -> None:
+        """Look at the questions from time to time."""
+        self.set_alarm("answer", self.sim.time.at + self.rng.random_micros(5, 120), self.answer)
+
+    def answer(self) -> None:
+        """Answer a random question, and again if the reply was lost or for no reason."""
+        try:
+            asked = self.call("approval list", "default")["answers"]
+            if asked and self.rng.happens(0.1):
+                for run in self.call("workflow signal", "default", event="go", data={})["runs"]:
+                    self.sim.record_event("answered", run["id"])
+            elif asked:
+                self._answer_often(self.rng.choice(asked)["run"])
+        except TimewrightError as error:
+            self.sim.record_error(self, error)
+        if not self.sim.faults_are_over:
+            self.on_start()
+
+    def _answer_often(self, run: str) -> None:
+        for _ in range(self.rng.choice((1, 1, 2, 3))):
+            try:
+                self.call("run answer", "default", run=run, answer={"go": True})
+            except TimewrightError as error:
+                self.sim.record_error(self, error)
+            else:
+                self.sim.record_event("answered", run)
+                self.sim.count("question answered")

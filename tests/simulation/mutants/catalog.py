@@ -31,6 +31,11 @@ from timewright.ledger import (
 )
 from timewright.ledger.admission_batch import AdmissionBatch
 from timewright.ledger.alerts.alert_checks import AlertInput
+from timewright.ledger.workflow_runs import stepper
+from timewright.ledger.workflow_runs.records import load_plan, workflow_context
+from timewright.ledger.workflow_runs.stepper import WorkflowStepper
+from timewright.ledger.workflow_runs.waits import WaitingStep
+from timewright.operations.workflows import waits
 from timewright.stores.commit_timer import CommitTimer
 from timewright.stores.queries.leases import SqlLeaseQueries
 
@@ -273,6 +278,39 @@ def _live_holders_taken_for_dead() -> Patches:
     return [(DeadHolderCheck, "__init__", init)]
 
 
+def _started_before_its_needs() -> Patches:
+    """A step starts when the first of its needs has ended."""
+    real = WorkflowStepper._count_settled
+
+    def count_settled(self: Any, ends: Any) -> Any:
+        due = set(real(self, ends))
+        after = {later for name, _ in ends for later in self.plan.successors[name]}
+        rows = self._tx.get_steps(self._parent.id, after) if after else {}
+        return sorted(due | {name for name, row in rows.items() if not row.state})
+
+    return [
+        (WorkflowStepper, "_count_settled", count_settled),
+        (stepper, "skip_reason", lambda *_: None),
+    ]
+
+
+def _answered_twice() -> Patches:
+    """Whether a step still waits is not asked, and a stale answer is not refused."""
+    real_settle = original(waits, "settle_results")
+
+    def find(tx: Any, run: Any) -> Any:
+        context = workflow_context(run)
+        assert context is not None
+        plan = load_plan(tx, run.namespace, context)
+        assert plan is not None
+        return WaitingStep(run, context, plan.steps[context.step].wait)
+
+    def settle_results(*arguments: Any, **given: Any) -> Any:
+        return replace(real_settle(*arguments, **given), stale=())
+
+    return [(waits, "find_waiting_step", find), (waits, "settle_results", settle_results)]
+
+
 REPLACE_ATTEMPTS = mutate_sql("insert_attempts", "INSERT INTO", "INSERT OR REPLACE INTO")
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -495,6 +533,18 @@ MUTANTS: tuple[Mutant, ...] = (
         name="a live holder is taken for dead",
         broken_invariants=("I16",),
         patches=_live_holders_taken_for_dead,
+    ),
+    Mutant(
+        name="a step starts after the first of its needs",
+        broken_invariants=("I58",),
+        patches=_started_before_its_needs,
+        size="workflow",
+    ),
+    Mutant(
+        name="an answer is taken twice",
+        broken_invariants=("I59",),
+        patches=_answered_twice,
+        size="workflow",
     ),
     *DEPENDENCY_MUTANTS,
 )

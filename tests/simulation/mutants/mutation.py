@@ -20,7 +20,8 @@ class Mutant(Struct, frozen=True, kw_only=True):
     """A fault in the protocol: replaced functions, and statements or tables without a guard.
 
     `broken_invariants` are those that it violates; one must be detected. `redundant` says why removing this
-    guard alone has no visible effect. With `needs_dependencies`, only scenarios with dependencies are run.
+    guard alone has no visible effect. With `needs_dependencies`, only scenarios with dependencies are run;
+    `size` is that of `draw_scenario`.
     """
 
     name: str

@@ -77,6 +77,8 @@ class Scenario(Struct, frozen=True, kw_only=True):
     with_faults: bool = True
     functions: tuple[str, ...] = ()
     """The functions that schedules call; each instance offers some of them, and others after a restart."""
+    workflows: tuple[dict[str, Any], ...] = ()
+    """Workflows that ask a person; a simulated one answers."""
     fault_rate: float = 1.0
     is_fleet: bool = False
     pauses: bool = False
@@ -95,6 +97,8 @@ def draw_scenario(
     """
     if size == "paused":
         return with_pauses(draw_dense(seed, hours=hours))
+    if size == "workflow":
+        return with_workflows(draw_dense(seed, hours=hours))
     base = draw_dense(seed, hours=hours) if size == "dense" else _draw_base(seed, hours=hours, size=size)
     is_small = size in ("drawn", "dense")
     if is_small and seed % 4 == 2:
@@ -154,6 +158,24 @@ def with_pauses(base: Scenario) -> Scenario:
 
     schedules = tuple((namespace, grouped(draft)) for namespace, draft in base.schedules)
     return replace(base, schedules=schedules, pauses=True)
+
+
+def with_workflows(base: Scenario) -> Scenario:
+    """Two schedules of the same scenario, and one that runs a workflow with a question and a fan-out."""
+    steps: list[dict[str, Any]] = [
+        {"name": "a", "target": {"note": "a"}},
+        {"name": "items", "target": {"note": "{{ item }}"}, "each": {"$from": "input.items"}, "needs": ["a"]},
+        {
+            "name": "check",
+            "needs": ["a"],
+            "wait": {"answer": {"form": {"go": "boolean"}}, "event": {"name": "go"}, "until": "10m"},
+        },
+        {"name": "publish", "target": {"note": "publish"}, "needs": ["check", "items"]},
+        {"name": "tidy", "target": {"note": "tidy"}, "needs": ["publish"], "run_if": "always"},
+    ]
+    flow = {"name": "ask", "steps": steps, "input": {"items": [1, 2, 3]}}
+    every = ("default", {"name": "asks", "every": "3m", "overlap": "allow", "workflow": "ask"})
+    return replace(base, schedules=(*base.schedules[:2], every), workflows=(flow,))
 
 
 def draw_dense(seed: int, *, hours: float) -> Scenario:

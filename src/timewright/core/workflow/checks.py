@@ -9,8 +9,6 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from msgspec.structs import replace
-
 from timewright.core.input.aliases import FIELD_ALIASES
 from timewright.core.input.json_values import check_json
 from timewright.core.input.struct_decoder import read_value, type_info
@@ -33,7 +31,7 @@ from timewright.core.workflow.spec import (
     iter_leaves,
     layers,
 )
-from timewright.core.workflow.step_input import parse_reference, referenced_steps
+from timewright.core.workflow.step_input import parse_reference, with_implied_needs
 from timewright.core.workflow.templates import find_templates, may_have_templates, parse_template
 from timewright.core.workflow.waits import check_wait, expand_wait
 from timewright.errors import InvalidWorkflow, TimewrightError
@@ -85,9 +83,7 @@ def _with_target_or_wait(raw: Any, number: int) -> Any:
     if not isinstance(raw, dict) or "wait" not in raw:
         if isinstance(raw, dict) and "target" not in raw:
             rule = "a step has a target, or a wait"
-            raise _error(
-                f"steps[{number}].target", "target is missing", rule=rule, fix="target: {call: work}"
-            )
+            raise _error(f"steps[{number}].target", "target is missing", rule=rule, fix="target: load")
         return raw
     for name in ("target", "retry", "time_limit", "lease"):
         if name in raw:
@@ -95,20 +91,6 @@ def _with_target_or_wait(raw: Any, number: int) -> Any:
             fix = "wait: {until: 2d}" if name == "time_limit" else f"leave {name} out, or wait"
             raise _error(f"steps[{number}].{name}", f"{name} next to wait", rule=rule, fix=fix)
     return expand_wait(raw)
-
-
-def with_implied_needs(spec: WorkflowSpec) -> WorkflowSpec:
-    """Return the workflow in which every step also needs the steps that it refers to."""
-    known = {step.name for step in spec.steps}
-    steps = []
-    for step in spec.steps:
-        try:
-            named = sorted(referenced_steps(step))
-        except InvalidWorkflow:
-            named = []  # the check that follows reports it with its path
-        new = [name for name in named if name in known and name != step.name and name not in step.needs]
-        steps.append(replace(step, needs=(*step.needs, *new)) if new else step)
-    return replace(spec, steps=tuple(steps))
 
 
 def validate(spec: WorkflowSpec) -> None:

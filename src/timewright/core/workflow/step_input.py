@@ -12,7 +12,14 @@ from timewright.core.input.input_errors import join_path
 from timewright.core.target import AnyTarget, Call, Http, Note, Shell, Workflow
 from timewright.core.workflow.expression import MISSING, ValuePath, iter_paths, resolve_path
 from timewright.core.workflow.grammar import parse_condition, parse_path
-from timewright.core.workflow.spec import DEFAULT_KEY, REFERENCE_KEY, Step, is_reference, iter_leaves
+from timewright.core.workflow.spec import (
+    DEFAULT_KEY,
+    REFERENCE_KEY,
+    Step,
+    WorkflowSpec,
+    is_reference,
+    iter_leaves,
+)
 from timewright.core.workflow.templates import TEMPLATE_ROOTS, find_templates, parse_template
 from timewright.errors import InvalidWorkflow
 
@@ -71,6 +78,20 @@ def each_items(
 def referenced_steps(step: Step) -> frozenset[str]:
     """The steps that a step refers to: in its input, its conditions and the templates of its target."""
     return frozenset(str(path.step) for path in referenced_paths(step) if path.root == "steps")
+
+
+def with_implied_needs(spec: WorkflowSpec) -> WorkflowSpec:
+    """Return the workflow in which every step also needs the steps that it refers to."""
+    known = {step.name for step in spec.steps}
+    steps = []
+    for step in spec.steps:
+        try:
+            named = sorted(referenced_steps(step))
+        except InvalidWorkflow:
+            named = []  # the check that follows reports it with its path
+        new = [name for name in named if name in known and name != step.name and name not in step.needs]
+        steps.append(replace(step, needs=(*step.needs, *new)) if new else step)
+    return replace(spec, steps=tuple(steps))
 
 
 def referenced_paths(step: Step) -> list[ValuePath]:

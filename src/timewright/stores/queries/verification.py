@@ -178,8 +178,16 @@ def _run(row: Row) -> RunRow:
         missed=extra.get("missed", 0),
         backfill_of=extra.get("backfill_of", ""),
         created_by=extra.get("made_by", ""),
+        workflow=_workflow_of(extra) if row[30] else "",
         size=len(row[32]) + len(row[29]) + len(row[28]),
     )
+
+
+def _workflow_of(extra: JsonObject) -> str:
+    payload = extra.get("payload")
+    if not isinstance(payload, dict) or "workflow" not in payload:
+        return ""
+    return intern(f"{payload['workflow']}@{payload.get('version', 0)}")
 
 
 def _attempt(row: Row) -> AttemptRow:

@@ -882,7 +882,7 @@ SELECT limit_key, run_id, fence FROM limit_holds WHERE (limit_key, run_id) > (:a
 -- name: verify_objects
 SELECT kind, namespace, name, revision, body, at FROM objects
 WHERE (kind, namespace, name) > (:after_kind, :after_namespace, :after_name)
-    AND kind IN ('queue', 'limit', 'calendar', 'instance', 'offer')
+    AND kind IN ('queue', 'limit', 'calendar', 'instance', 'offer', 'workflow_version')
     AND (:namespace = '' OR namespace = :namespace OR kind IN ('instance', 'offer'))
 ORDER BY kind, namespace, name LIMIT :limit
 
