@@ -23,6 +23,8 @@ SHOWN = {
     "daily_budget.py": "waiting: budget: inference: 3000 tokens used or held of 3500 tokens",
     "after_another.py": "load succeeded, and report runs after that",
     "workflow.py": "result: {'tell': 'the day is done'}",
+    "nightly_load.py": "{'publish': '2026-03-09: 54 rows', 'tidy': 'stage emptied'}",
+    "ask_a_person.py": "{'publish': 'Clocks: A short text about clocks.'}",
     "secrets_and_keys.py": "recorded: 26 characters: secret://crm-token",
     "watching.py": "ok    nothing is overdue",
     "web_application.py": "the scheduler runs [('refresh', 'every 1s')]",

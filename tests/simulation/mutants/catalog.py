@@ -303,7 +303,9 @@ def _answered_twice() -> Patches:
         assert context is not None
         plan = load_plan(tx, run.namespace, context)
         assert plan is not None
-        return WaitingStep(run, context, plan.steps[context.step].wait)
+        wait = plan.steps[context.step].wait
+        assert wait is not None
+        return WaitingStep(run, context, wait)
 
     def settle_results(*arguments: Any, **given: Any) -> Any:
         return replace(real_settle(*arguments, **given), stale=())

@@ -51,6 +51,7 @@ from timewright.interfaces.python.results import (
 )
 from timewright.interfaces.python.stop_signal import StopSignal, stop_at_exit, stop_previous
 from timewright.interfaces.python.web import WebMethods
+from timewright.interfaces.python.workflow_builder import WorkflowDecorator
 from timewright.operations import operations
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.definitions.programs import EditRule, save_declarations
@@ -74,11 +75,10 @@ if TYPE_CHECKING:
     from timewright.interfaces.python.resource_methods import ScheduleFields
 
 _LOGGER = logging.getLogger("timewright")
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Scheduler(Resources, EventDecorators, WebMethods, TransactionMethods, AgentMethods):
+class Scheduler(Resources, EventDecorators, WorkflowDecorator, WebMethods, TransactionMethods, AgentMethods):
     """A scheduler that runs inside this process, without a server.
 
     Declared schedules belong to the program `name`. With `declares_all`, what no live instance of the program

@@ -1,0 +1,75 @@
+"""Workflows in Python code are the same values as files."""
+
+from __future__ import annotations
+
+import pytest
+
+from timewright import Scheduler
+from timewright.core.workflow import decode_workflow
+from timewright.errors import InvalidInput, InvalidWorkflow
+from timewright.interfaces.python.workflow_builder import WorkflowBuilder
+
+FILE = {
+    "name": "nightly-load",
+    "deadline": "6h",
+    "input": {"day": "today"},
+    "steps": [
+        {"name": "fetch", "target": "fetch", "input": {"day": {"$from": "input.day"}}},
+        {
+            "name": "load",
+            "target": "load",
+            "needs": ["fetch"],
+            "each": {"$from": "steps.fetch.result.rows", "limit": 10_000, "max_running": 3},
+            "input": {"row": {"$from": "item"}},
+        },
+        {
+            "name": "check",
+            "needs": ["load"],
+            "wait": {"answer": {"form": {"ok": "boolean"}}, "until": "2d"},
+            "input": {"rows": {"$from": "steps.load.result"}},
+        },
+        {"name": "say", "target": {"note": "{{ steps.fetch.state }} {{ run.id }}"}, "needs": ["fetch"]},
+    ],
+}
+
+
+def test_the_decorated_function_builds_the_same_value_as_the_file() -> None:
+    app = Scheduler(":memory:")
+
+    @app.workflow(deadline="6h")
+    def nightly_load(wf: WorkflowBuilder, day: str = "today") -> None:
+        fetched = wf.step("fetch", input={"day": day})
+        loaded = wf.step("load", each=fetched.result.rows, max_running=3, input={"row": wf.item})
+        wf.wait("check", answer={"form": {"ok": "boolean"}}, until="2d", input={"rows": loaded})
+        wf.step("say", {"note": f"{fetched.state} {wf.run.id}"})
+
+    assert nightly_load.check() == decode_workflow(FILE)
+    app.stop()
+
+
+def test_a_fault_is_found_without_a_store() -> None:
+    app = Scheduler(":memory:")
+
+    @app.workflow()
+    def wrong(wf: WorkflowBuilder) -> None:
+        wf.step("a", when="steps.b.result ==")
+
+    with pytest.raises(InvalidWorkflow) as error:
+        wrong.check()
+    assert error.value.field == "steps[0].when"
+    app.stop()
+
+
+def test_the_input_has_the_types_of_the_parameters() -> None:
+    app = Scheduler(":memory:")
+
+    @app.workflow()
+    def typed(wf: WorkflowBuilder, count: int, names: list[str] = []) -> None:  # noqa: B006 - read only
+        wf.step("work", input={"count": count, "names": names})
+
+    assert typed.checked_input({"count": 3, "names": ["a"]}) == {"count": 3, "names": ["a"]}
+    for given, field in (({}, "count"), ({"count": "3"}, "count"), ({"count": 3, "more": 1}, "more")):
+        with pytest.raises(InvalidInput) as error:
+            typed.checked_input(given)
+        assert error.value.field == field
+    app.stop()
