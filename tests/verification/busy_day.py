@@ -95,7 +95,9 @@ def busy_day(store: Store, clock: ManualClock) -> OperationsHarness:
     harness.advance(minutes=31)
     _people(harness)
     _workflow(harness)
+    harness.ask("pause", scope="queue", name="mail", reason="maintenance")
     harness.advance(minutes=14)
+    harness.ask("resume", scope="queue", name="mail")
     harness.ask("schedule create", name="dropped", every="1s", catch_up="none", note="many")
     clock.advance(hours=1)  # an outage, over the night in which the clocks go forward
     harness.advance(seconds=3)

@@ -112,4 +112,4 @@ def test_an_empty_store_violates_no_invariant() -> None:
     answer = harness.ask("verify")
     assert answer["holds"]
     assert answer["runs"] == 0
-    assert len(answer["promises"]) == 46
+    assert len(answer["promises"]) == 47
