@@ -101,3 +101,9 @@ def test_no_invariant_is_violated_on_postgresql(first: int, postgres_url: str, w
 def test_no_invariant_is_violated_in_a_shared_file(seed: int, tmp_path: Path, witness: Any) -> None:
     result = simulate(draw_scenario(seed, hours=2, size="dense"), FileBackend(tmp_path))
     witness(result, replay=command(seed, hours=2, size="dense", store="file"))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_invariant_is_violated_in_worlds_with_workflows_that_ask(seed: int, witness: Any) -> None:
+    result = simulate(draw_scenario(seed, hours=2.0, size="workflow"), MemoryBackend())
+    witness(result, replay=command(seed, hours=2.0, size="workflow"))

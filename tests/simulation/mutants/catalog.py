@@ -15,7 +15,7 @@ from timewright.core.policies.policies import CatchUp, Delivery
 from timewright.core.run import admission, due_verdicts, lifecycle
 from timewright.core.run.catch_up import InFlightCounts
 from timewright.core.run.leasing import LimitUsage
-from timewright.core.run.run import Lost, Released
+from timewright.core.run.run import Lost, Released, RunState
 from timewright.engine import in_flight, launch, tick
 from timewright.engine.maintenance import DeadHolderCheck
 from timewright.engine.tick import Tick
@@ -32,7 +32,7 @@ from timewright.ledger import (
 from timewright.ledger.admission_batch import AdmissionBatch
 from timewright.ledger.alerts.alert_checks import AlertInput
 from timewright.ledger.workflow_runs import stepper
-from timewright.ledger.workflow_runs.records import load_plan, workflow_context
+from timewright.ledger.workflow_runs.records import HELD_BY_WAIT, load_plan, workflow_context
 from timewright.ledger.workflow_runs.stepper import WorkflowStepper
 from timewright.ledger.workflow_runs.waits import WaitingStep
 from timewright.operations.workflows import waits
@@ -305,6 +305,8 @@ def _answered_twice() -> Patches:
         assert plan is not None
         wait = plan.steps[context.step].wait
         assert wait is not None
+        at = run.created_at
+        run = replace(run, state=RunState.LEASED, holder=HELD_BY_WAIT, leased_at=at, lease_until=at)
         return WaitingStep(run, context, wait)
 
     def settle_results(*arguments: Any, **given: Any) -> Any:
