@@ -23,7 +23,7 @@ from tests.simulation.verdict import SimulationResult, simulate, sum_counts
 from tests.simulation.workload.scenarios import draw_scenario
 
 STORE_KINDS = ("sqlite", "file", "postgres")
-SIZES = ("drawn", "dense", "paused", "fleet", "full")
+SIZES = ("drawn", "dense", "paused", "workflow", "fleet", "full")
 MAX_SEEDS_PER_MUTANT = 50
 MUTANT_HOURS = 2.0
 BAR_WIDTH = 40
