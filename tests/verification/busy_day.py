@@ -72,6 +72,7 @@ SCHEDULES: tuple[dict[str, Any], ...] = (
         "cadence": {"kind": "ladder", "steps": ["20m"]},
         "retry": {"max_attempts": 1},
     },
+    {"name": "quiet", "every": "11m", "rules": [{"if": "true", "then": "quiet"}]},
     {"name": "by-hand", "cron": "*/30 * * * *"},
     {"name": "spender", "every": "7m", "budgets": ["day"]},
 )

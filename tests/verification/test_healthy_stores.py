@@ -112,4 +112,4 @@ def test_an_empty_store_violates_no_invariant() -> None:
     answer = harness.ask("verify")
     assert answer["holds"]
     assert answer["runs"] == 0
-    assert len(answer["promises"]) == 47
+    assert len(answer["promises"]) == 48

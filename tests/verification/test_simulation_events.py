@@ -260,7 +260,7 @@ def test_every_invariant_has_a_test_that_violates_it() -> None:
 
 
 def test_every_invariant_has_a_name_and_a_sentence() -> None:
-    wanted = {*range(1, 29), 31, 32, 35, 36, 37, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 54, 58, 59}
+    wanted = {*range(1, 29), 31, 32, 35, 36, 37, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 54, 56, 58, 59}
     assert {int(number[1:]) for number in INVARIANTS} == wanted
     for one in INVARIANTS.values():
         assert one.name
