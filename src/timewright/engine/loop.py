@@ -39,9 +39,8 @@ NOT_SLEEPING = datetime.max.replace(tzinfo=UTC)
 class Loop:
     """One instance and its threads: tick, settle, renew leases, stop expired work, listen for changes.
 
-    User code runs on none of them. The thread that stops expired work uses no store, so that a slow store
-    cannot keep it from stopping work whose lease is about to expire. `lead_time` is the store's: how long
-    before an instant the tick decides a number of schedules; without it, the tick begins at the instant.
+    User code runs on none of them. The thread that stops expired work uses no store, which may be slow.
+    `lead_time` is the store's: how long before an instant the tick decides a number of schedules.
     """
 
     def __init__(
@@ -158,8 +157,7 @@ class Loop:
     ) -> ShutdownReport:
         """Lease nothing more, wait for runs in flight, ask the rest to stop, and release their leases.
 
-        Work has its grace before its run is released, so that it does not overlap with the next attempt. If
-        the store is unavailable nothing can be released: the leases expire, and the report says so.
+        Work has its grace before its run is released. Without the store the leases expire instead.
         """
         self.launcher.is_open = False
         self._stopping.set()
