@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Protocol
 
 from timewright.core.budgets.budgets import AccountKey, BudgetCatalog, BudgetUsage, Charge
 from timewright.core.schedule.adjustments import Adjustment
@@ -139,9 +139,9 @@ class ObjectQueries(Protocol):
         """Return a page of store values whose names begin with `prefix`, by name."""
         ...
 
-    def lock(self, name: Literal["links", "budgets", "alerts_checked_at"]) -> None:
-        """Lock all links, budgets or incidents against other writers until the transaction ends.
+    def lock(self, name: str) -> None:
+        """Lock a name against other writers until the transaction ends: `links`, `budgets`, a caller's key.
 
-        With the links locked, two writers cannot form a cycle together.
+        With the links locked, two writers cannot form a cycle together. A new name gets an empty value.
         """
         ...

@@ -17,6 +17,8 @@ OPTION_HELP: dict[str, str] = {
     "horizon": "How far to look ahead.",
     "at": "The instant.",
     "back": "How far to look back.",
+    "unique": "Key of which at most one entry waits.",
+    "on_conflict": "If one waits: keep it, or replace it by this one.",
     "client_key": "Idempotency key: the same key returns the same answer and creates nothing new.",
     "days": "Number of days ahead.",
     "each": "Maximum number per schedule.",

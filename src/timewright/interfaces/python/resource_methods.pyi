@@ -201,7 +201,7 @@ class Runs:
         """Retry a failed or cancelled run: the same run continues with a higher fence."""
 
 class Queues:
-    def add(self, queue: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., payloads: Sequence[Any] = ..., priority: int = ..., not_before: datetime | str | None = ..., client_key: str = ...) -> AddedEntries:
+    def add(self, queue: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., payloads: Sequence[Any] = ..., priority: int = ..., not_before: datetime | str | None = ..., client_key: str = ..., unique: str = ..., on_conflict: str = ...) -> AddedEntries:
         """Add entries to a queue; each waits until a worker leases it."""
     def complete(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., result: Any = ..., cost: Any = ...) -> ReportedRun:
         """Complete a lease as succeeded."""
@@ -507,7 +507,7 @@ class AsyncRuns:
         """Retry a failed or cancelled run: the same run continues with a higher fence."""
 
 class AsyncQueues:
-    async def add(self, queue: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., payloads: Sequence[Any] = ..., priority: int = ..., not_before: datetime | str | None = ..., client_key: str = ...) -> AddedEntries:
+    async def add(self, queue: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., payloads: Sequence[Any] = ..., priority: int = ..., not_before: datetime | str | None = ..., client_key: str = ..., unique: str = ..., on_conflict: str = ...) -> AddedEntries:
         """Add entries to a queue; each waits until a worker leases it."""
     async def complete(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., result: Any = ..., cost: Any = ...) -> ReportedRun:
         """Complete a lease as succeeded."""

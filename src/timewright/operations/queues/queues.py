@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -13,12 +13,13 @@ from timewright.core.input.decode import check_name
 from timewright.core.moments import check_storable, to_micros
 from timewright.core.policies.policies import NORMAL_PRIORITY, Priority, QueuePolicy
 from timewright.core.run.leasing import LimitUsage, WaitingRun
-from timewright.core.run.run import TERMINAL_STATES, Run, RunState
+from timewright.core.run.run import TERMINAL_STATES, Reason, Run, RunState
 from timewright.core.schedule.schedule import queue_limit_key
 from timewright.errors import Conflict, InvalidInput
 from timewright.ledger.lease import MAX_PLANNED_RUNS, plan_queue
 from timewright.ledger.lookups import load_queue_policy
 from timewright.ledger.manual_runs import enqueue
+from timewright.ledger.settle import cancel
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.lookup import not_found
 from timewright.operations.pagination import paginate
@@ -31,7 +32,11 @@ MAX_ADDED = 1000
 
 
 class AddEntries(WriteRequest, frozen=True, kw_only=True):
-    """Entries to add: one payload or several; the same client key returns the same entry."""
+    """Entries to add: one payload or several; the same client key returns the same entry.
+
+    With `unique`, the queue has at most one waiting entry of that key: if there is one, or one is under way,
+    `on_conflict: keep` adds nothing and returns it; `replace` cancels the waiting one and adds this one.
+    """
 
     queue: ObjectName
     payload: Any = None
@@ -39,10 +44,12 @@ class AddEntries(WriteRequest, frozen=True, kw_only=True):
     priority: Priority = NORMAL_PRIORITY
     not_before: datetime | None = None
     client_key: Annotated[str, Meta(max_length=255)] = ""
+    unique: Annotated[str, Meta(max_length=255)] = ""
+    on_conflict: Literal["keep", "replace"] = "keep"
 
 
 class AddedEntries(Struct, frozen=True, kw_only=True):
-    """The entries; `known` means that the client key was used before, and nothing was added."""
+    """The entries; `known` means that the key was used before, and nothing was added."""
 
     queue: str
     entries: tuple[RunSummary, ...]
@@ -128,9 +135,14 @@ def add_entries(context: OperationContext, request: AddEntries) -> AddedEntries:
         check_storable(request.not_before, field="not_before")
 
     def work(nested: OperationContext) -> AddedEntries:
-        known = _find_by_client_key(nested, request, queue)
-        if known is not None:
+        known = _find_by_client_key(nested, request, queue) or _find_unique(nested, request, queue)
+        if known is not None and not (request.unique and request.on_conflict == "replace"):
             return AddedEntries(queue=queue, entries=(summarize_run(known, schedule=""),), known=True)
+        if known is not None and known.state is RunState.READY:
+            by, why = nested.actor_with_reason(request.reason), Reason.SUPERSEDED.value
+            nested.notify(
+                cancel(nested.store, known.id, actor=by.name, origin=by.origin, reason=why, now=now)
+            )
         register_queue(nested, queue, now=now)
         result = enqueue(
             nested.store,
@@ -144,10 +156,8 @@ def add_entries(context: OperationContext, request: AddEntries) -> AddedEntries:
             not_before=request.not_before,
         )
         nested.notify(result.facts)
-        if request.client_key:
-            nested.store.write(
-                lambda tx: tx.put_meta(_client_key_meta(nested, request, queue), result.runs[0].id)
-            )
+        for key in _key_metas(nested, request, queue):
+            nested.store.write(lambda tx, key=key: tx.put_meta(key, result.runs[0].id))
         return AddedEntries(
             queue=queue, entries=tuple(summarize_run(run, schedule="") for run in result.runs)
         )
@@ -251,29 +261,37 @@ def _payloads(request: AddEntries) -> tuple[Any, ...]:
             rule="use `payload` for one entry, `payloads` for several",
             fix="remove one of them",
         )
-    if request.client_key and len(request.payloads) > 1:
+    if (request.client_key or request.unique) and len(request.payloads) > 1:
         raise InvalidInput(
-            "a client key is for one entry only",
-            field="client_key",
-            value=request.client_key,
-            rule="one client key per entry",
+            "a key is for one entry only",
+            field="client_key" if request.client_key else "unique",
+            value=request.client_key or request.unique,
+            rule="one key per entry",
             fix="send one request per entry",
+        )
+    if request.client_key and request.unique:
+        raise InvalidInput(
+            "client_key and unique are both given",
+            field="unique",
+            value=request.unique,
+            rule="a client key repeats a request safely, `unique` limits what waits",
+            fix="remove one of them",
         )
     return request.payloads or (request.payload,)
 
 
-def _client_key_meta(context: OperationContext, request: AddEntries, queue: str) -> str:
-    return f"client:queue:{context.namespace}/{queue}:{request.client_key}"
+def _key_metas(context: OperationContext, request: AddEntries, queue: str) -> list[str]:
+    """The name under which the store keeps the entry of the request's key, if it has one."""
+    keys = {"client": request.client_key, "unique": request.unique}
+    return [f"{kind}:queue:{context.namespace}/{queue}:{key}" for kind, key in keys.items() if key]
 
 
 def _find_by_client_key(context: OperationContext, request: AddEntries, queue: str) -> Run | None:
     """Return the entry that has this client key, if any; another payload is a conflict."""
     if not request.client_key:
         return None
-    # Writing this row serialises requests with client keys: two at once would both find no entry.
-    context.store.write(lambda tx: tx.put_meta(f"client:queue:{context.namespace}/{queue}", "held"))
-    run_id = context.store.read(lambda tx: tx.get_meta(_client_key_meta(context, request, queue)))
-    run = context.store.read(lambda tx: tx.get_runs([run_id])).get(run_id) if run_id is not None else None
+    (key,) = _key_metas(context, request, queue)
+    run = context.store.write(lambda tx: _find_by_key(tx, key))
     if run is None:
         return None
     if run.payload != _payloads(request)[0]:
@@ -285,6 +303,22 @@ def _find_by_client_key(context: OperationContext, request: AddEntries, queue: s
             fix="use another client key",
         )
     return run
+
+
+def _find_unique(context: OperationContext, request: AddEntries, queue: str) -> Run | None:
+    """Return the newest unfinished entry of this key, if any."""
+    if not request.unique:
+        return None
+    (key,) = _key_metas(context, request, queue)
+    run = context.store.write(lambda tx: _find_by_key(tx, key))
+    return run if run is not None and run.state in (RunState.READY, RunState.HELD, RunState.LEASED) else None
+
+
+def _find_by_key(tx: Transaction, key: str) -> Run | None:
+    # Of two requests with one key at the same time, the second waits here and then finds the entry.
+    tx.lock(key)
+    run_id = tx.get_meta(key)
+    return tx.get_runs([run_id], lock=True).get(run_id) if run_id else None
 
 
 def _require_queue(tx: Transaction, namespace: str, queue: str) -> None:

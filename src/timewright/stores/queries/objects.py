@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from timewright.core.budgets.spending import reason_prefix
 from timewright.core.moments import from_micros, to_micros
@@ -179,8 +179,8 @@ class SqlObjectQueries(SqlQueries):
                 last = row[2]
         return AuditCheck(entries, sealed, last + 1 if position < sealed else None)
 
-    def lock(self, name: Literal["links", "budgets", "alerts_checked_at"]) -> None:
-        """Lock all links, budgets or incidents against other writers until the transaction ends."""
+    def lock(self, name: str) -> None:
+        """Lock a name against other writers until the transaction ends."""
         if name == "budgets":
             self._query("lock_budgets", {})
         else:
