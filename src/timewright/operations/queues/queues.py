@@ -156,8 +156,8 @@ def add_entries(context: OperationContext, request: AddEntries) -> AddedEntries:
             not_before=request.not_before,
         )
         nested.notify(result.facts)
-        for key in _key_metas(nested, request, queue):
-            nested.store.write(lambda tx, key=key: tx.put_meta(key, result.runs[0].id))
+        keys = _key_metas(nested, request, queue)
+        nested.store.write(lambda tx: [tx.put_meta(key, result.runs[0].id) for key in keys])
         return AddedEntries(
             queue=queue, entries=tuple(summarize_run(run, schedule="") for run in result.runs)
         )
