@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -156,8 +157,8 @@ def add_entries(context: OperationContext, request: AddEntries) -> AddedEntries:
             not_before=request.not_before,
         )
         nested.notify(result.facts)
-        keys = _key_metas(nested, request, queue)
-        nested.store.write(lambda tx: [tx.put_meta(key, result.runs[0].id) for key in keys])
+        for key in _key_metas(nested, request, queue):
+            nested.store.write(partial(_save_key, key=key, run=result.runs[0]))
         return AddedEntries(
             queue=queue, entries=tuple(summarize_run(run, schedule="") for run in result.runs)
         )
@@ -319,6 +320,10 @@ def _find_by_key(tx: Transaction, key: str) -> Run | None:
     tx.lock(key)
     run_id = tx.get_meta(key)
     return tx.get_runs([run_id], lock=True).get(run_id) if run_id else None
+
+
+def _save_key(tx: Transaction, *, key: str, run: Run) -> None:
+    tx.put_meta(key, run.id)
 
 
 def _require_queue(tx: Transaction, namespace: str, queue: str) -> None:
