@@ -115,8 +115,8 @@ class Pause(Struct, frozen=True, kw_only=True):
         return self.ended_at or self.until
 
     def is_over(self, *, now: datetime) -> bool:
-        """Whether it has reached its end."""
-        return self.end is not None and self.end <= now
+        """Whether it was ended, by whatever clock, or has reached its end."""
+        return self.ended_at is not None or (self.until is not None and self.until <= now)
 
     def covers(self, namespace: str, *, queue: str | None, schedule: Schedule | None) -> bool:
         """Whether it holds for a schedule or a run; `schedule` is that of the run or of its workflow."""
