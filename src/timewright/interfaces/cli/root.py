@@ -36,7 +36,18 @@ FREQUENT_COMMANDS = {
 # Every command under the task that a reader has in mind.
 TASKS: dict[str, tuple[str, ...]] = {
     "Schedules and runs": ("schedule", "run", "explain", "backfill", "reminder", "group", "calendar", "now"),
-    "Processes": ("up", "worker", "serve", "planner", "mcp", "watch", "dashboard", "demo", "instance"),
+    "Processes": (
+        "up",
+        "worker",
+        "serve",
+        "planner",
+        "mcp",
+        "watch",
+        "dashboard",
+        "demo",
+        "instance",
+        "service",
+    ),
     "Files and other schedulers": ("plan", "apply", "diff", "export", "import", "schema"),
     "What would happen": ("simulate", "replay", "forecast", "lint"),
     "Workflows and queues": ("workflow", "queue"),

@@ -15,6 +15,7 @@ from timewright.interfaces.cli.process.demo import demo
 from timewright.interfaces.cli.process.import_command import import_files_command
 from timewright.interfaces.cli.process.mcp_command import mcp
 from timewright.interfaces.cli.process.planner_command import planner
+from timewright.interfaces.cli.process.service_command import service
 from timewright.interfaces.cli.process.simulate_command import simulate
 from timewright.interfaces.cli.process.store_commands import backup, migrate, move, restore
 from timewright.interfaces.cli.session import Session
@@ -99,6 +100,7 @@ PROCESS_COMMANDS: dict[str, Callable[[click.Group], click.Command]] = {
     "backup": backup,
     "restore": restore,
     "move": move,
+    "service": service,
     "completion": completion,
 }
 
