@@ -46,6 +46,7 @@ from timewright.operations.schedules.revisions import RevisionList
 from timewright.operations.schedules.target_test import TargetTestResult
 from timewright.operations.schedules.writes import PutScheduleResult
 from timewright.operations.views import RunDetail, ScheduleDetail
+from timewright.operations.workflows.waits import AnswerLink, SignalResult
 from timewright.operations.workflows.workflow_runs import WorkflowDrawing
 from timewright.operations.workflows.workflows import DeletedWorkflow, DeployedWorkflow, WorkflowDetail, WorkflowList
 
@@ -183,12 +184,16 @@ class Schedules:
         """Change some fields of a schedule; its next occurrence is decided again, past decisions stay."""
 
 class Runs:
+    def answer(self, run: str, *, reason: str = ..., dry_run: bool = ..., answer: Any = ...) -> RunDetail:
+        """Answer a step that waits for a person; agents cannot answer."""
     def cancel(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Cancel a run: at once if it is not leased, otherwise its holder has a grace period to stop."""
     def explain(self, run: str) -> Explanation:
         """Explain why a run was created, and why it ended, waits or never started."""
     def get(self, run: str) -> RunDetail:
         """Show one run with its key, the decision behind it, and every attempt."""
+    def link(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> AnswerLink:
+        """Make a one-time link with which a person without a key answers a step that waits."""
     def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ..., state: str | None = ..., queue: str | None = ..., since: datetime | str | None = ..., until: datetime | str | None = ..., group: str | None = ..., tag: str | None = ..., metadata: Mapping[str, Any] = ..., external_id: str = ...) -> RunList:
         """List runs, newest first, including those that were skipped."""
     def logs(self, run: str, *, attempt: int | None = ..., after: str = ...) -> RunLogs:
@@ -349,7 +354,7 @@ class Workflows:
         """List the workflows of the namespace, each with its newest version and its schedules."""
     def pause(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Pause a workflow run: no further steps start, active ones continue, its time limit stops."""
-    def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., version: int = ..., description: str = ..., steps: Sequence[Any] = ..., input: Mapping[str, Any] = ..., time_limit: timedelta | str | None = ..., executor: Any = ..., schedules: Sequence[Mapping[str, Any]] = ...) -> DeployedWorkflow:
+    def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., version: int = ..., description: str = ..., steps: Sequence[Any] = ..., input: Mapping[str, Any] = ..., time_limit: timedelta | str | None = ..., deadline: timedelta | str | None = ..., executor: Any = ..., schedules: Sequence[Mapping[str, Any]] = ...) -> DeployedWorkflow:
         """Store a new version of a workflow and deploy its schedules; the same again changes nothing."""
     def reject(self, workflow: str, *, reason: str = ..., dry_run: bool = ..., version: int | None = ...) -> DeployedWorkflow:
         """Reject a version that an agent wrote: it stays and never runs; agents cannot."""
@@ -357,6 +362,8 @@ class Workflows:
         """Resume a paused workflow run; one that is not paused does not change."""
     def run(self, workflow: str, *, reason: str = ..., dry_run: bool = ..., version: int | None = ..., input: Mapping[str, Any] = ..., user: str = ..., like: str = ..., client_key: str = ...) -> RunDetail:
         """Run a workflow now; the run stores the version and input it was started with."""
+    def signal(self, event: str, *, reason: str = ..., dry_run: bool = ..., data: Any = ...) -> SignalResult:
+        """Send an event: every step that waits for it ends, with the data as its result."""
 
 class Reminders:
     def cancel(self, reminder: str, *, reason: str = ..., dry_run: bool = ...) -> CancelledReminder:
@@ -372,7 +379,7 @@ class Approvals:
     def approve(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Approve a schedule, so that it starts; agents cannot approve."""
     def list(self, *, limit: int = ..., cursor: str = ...) -> ApprovalList:
-        """List schedules and workflow versions of agents that wait for approval; they do not run until then."""
+        """List what waits for a person: schedules and workflow versions of agents, and steps that ask."""
     def reject(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Reject a schedule: it is archived with the reason; agents cannot reject."""
 
@@ -489,12 +496,16 @@ class AsyncSchedules:
         """Change some fields of a schedule; its next occurrence is decided again, past decisions stay."""
 
 class AsyncRuns:
+    async def answer(self, run: str, *, reason: str = ..., dry_run: bool = ..., answer: Any = ...) -> RunDetail:
+        """Answer a step that waits for a person; agents cannot answer."""
     async def cancel(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Cancel a run: at once if it is not leased, otherwise its holder has a grace period to stop."""
     async def explain(self, run: str) -> Explanation:
         """Explain why a run was created, and why it ended, waits or never started."""
     async def get(self, run: str) -> RunDetail:
         """Show one run with its key, the decision behind it, and every attempt."""
+    async def link(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> AnswerLink:
+        """Make a one-time link with which a person without a key answers a step that waits."""
     async def list(self, *, limit: int = ..., cursor: str = ..., schedule: str = ..., state: str | None = ..., queue: str | None = ..., since: datetime | str | None = ..., until: datetime | str | None = ..., group: str | None = ..., tag: str | None = ..., metadata: Mapping[str, Any] = ..., external_id: str = ...) -> RunList:
         """List runs, newest first, including those that were skipped."""
     async def logs(self, run: str, *, attempt: int | None = ..., after: str = ...) -> RunLogs:
@@ -655,7 +666,7 @@ class AsyncWorkflows:
         """List the workflows of the namespace, each with its newest version and its schedules."""
     async def pause(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Pause a workflow run: no further steps start, active ones continue, its time limit stops."""
-    async def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., version: int = ..., description: str = ..., steps: Sequence[Any] = ..., input: Mapping[str, Any] = ..., time_limit: timedelta | str | None = ..., executor: Any = ..., schedules: Sequence[Mapping[str, Any]] = ...) -> DeployedWorkflow:
+    async def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., version: int = ..., description: str = ..., steps: Sequence[Any] = ..., input: Mapping[str, Any] = ..., time_limit: timedelta | str | None = ..., deadline: timedelta | str | None = ..., executor: Any = ..., schedules: Sequence[Mapping[str, Any]] = ...) -> DeployedWorkflow:
         """Store a new version of a workflow and deploy its schedules; the same again changes nothing."""
     async def reject(self, workflow: str, *, reason: str = ..., dry_run: bool = ..., version: int | None = ...) -> DeployedWorkflow:
         """Reject a version that an agent wrote: it stays and never runs; agents cannot."""
@@ -663,6 +674,8 @@ class AsyncWorkflows:
         """Resume a paused workflow run; one that is not paused does not change."""
     async def run(self, workflow: str, *, reason: str = ..., dry_run: bool = ..., version: int | None = ..., input: Mapping[str, Any] = ..., user: str = ..., like: str = ..., client_key: str = ...) -> RunDetail:
         """Run a workflow now; the run stores the version and input it was started with."""
+    async def signal(self, event: str, *, reason: str = ..., dry_run: bool = ..., data: Any = ...) -> SignalResult:
+        """Send an event: every step that waits for it ends, with the data as its result."""
 
 class AsyncReminders:
     async def cancel(self, reminder: str, *, reason: str = ..., dry_run: bool = ...) -> CancelledReminder:
@@ -678,7 +691,7 @@ class AsyncApprovals:
     async def approve(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Approve a schedule, so that it starts; agents cannot approve."""
     async def list(self, *, limit: int = ..., cursor: str = ...) -> ApprovalList:
-        """List schedules and workflow versions of agents that wait for approval; they do not run until then."""
+        """List what waits for a person: schedules and workflow versions of agents, and steps that ask."""
     async def reject(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Reject a schedule: it is archived with the reason; agents cannot reject."""
 

@@ -1,14 +1,19 @@
-"""Prints the findings of `doctor`, and checks a store for pending migrations without opening it."""
+"""Prints findings, incidents, channels and pauses; checks a store for pending migrations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from timewright.core.alerts.incidents import Incident
+from timewright.core.schedule.pauses import Pause
 from timewright.interfaces.cli.output.errors import EXIT_PENDING
-from timewright.interfaces.cli.output.table import Screen, wrap
+from timewright.interfaces.cli.output.rows import MIN_ID_WIDTH, ROWS, Row
+from timewright.interfaces.cli.output.table import Column, Screen, wrap
+from timewright.interfaces.cli.output.times import clock_time, parse_instant_or_none
 from timewright.interfaces.cli.session import Session, inspect_store, store_path
 from timewright.interfaces.program import with_program
+from timewright.operations.alerts.channels import ChannelDetail
 
 JsonObject = Mapping[str, Any]
 
@@ -56,3 +61,80 @@ def pending_migrations(session: Session) -> dict[str, Any] | None:
         "remedy": "timewright backup FILE, then timewright migrate",
     }
     return {"severity": "fail", "findings": [finding]}
+
+
+def _time(value: str | None, screen: Screen) -> str:
+    moment = parse_instant_or_none(value)
+    return clock_time(moment, now=screen.now, zone=screen.zone) if moment is not None else ""
+
+
+def _incident(row: Row, screen: Screen) -> list[str]:
+    state = "open"
+    if row["closed_at"]:
+        state = "closed"
+    elif row["acknowledged_at"]:
+        state = f"acknowledged by {row['acknowledged_by']}"
+    elif row["snoozed_until"]:
+        state = f"snoozed until {_time(row['snoozed_until'], screen)}"
+    return [
+        _time(row["since"], screen),
+        state,
+        row["sentence"],
+        with_program(row["remedy"]),
+        row["id"],
+    ]
+
+
+def _channel(row: Row, _screen: Screen) -> list[str]:
+    channel = row["channel"]
+    if channel is None:
+        return [row["name"], "unreadable", "", str(row["waiting"]), str(row["parked"])]
+    filters = ("events", "kinds", "severities", "schedules", "groups")
+    gets = ", ".join(word for name in filters for word in channel.get(name, ()))
+    return [row["name"], channel["to"]["kind"], gets, str(row["waiting"]), str(row["parked"])]
+
+
+def _pause(row: Row, screen: Screen) -> list[str]:
+    what = (
+        row["scope"]
+        if row["scope"] == "installation"
+        else f"{row['scope']} {row['name'] or row['namespace']}"
+    )
+    until = _time(row["until"], screen) if row["until"] else "resumed"
+    return [what, row["due"], _time(row["at"], screen), until, row["actor"], row["reason"]]
+
+
+# Registered here, so that every table of these types uses them.
+ROWS |= {
+    Incident: (
+        (
+            Column("SINCE"),
+            Column("STATE"),
+            Column("INCIDENT", 20),
+            Column("TRY", 12),
+            Column("ID", MIN_ID_WIDTH, is_id=True),
+        ),
+        _incident,
+    ),
+    ChannelDetail: (
+        (
+            Column("NAME", 8),
+            Column("SENDS TO"),
+            Column("GETS", 8),
+            Column("WAITING", align_right=True),
+            Column("PARKED", align_right=True),
+        ),
+        _channel,
+    ),
+    Pause: (
+        (
+            Column("PAUSED", 10),
+            Column("DUE"),
+            Column("SINCE"),
+            Column("UNTIL"),
+            Column("BY", 6),
+            Column("REASON", 10),
+        ),
+        _pause,
+    ),
+}
