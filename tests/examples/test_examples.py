@@ -27,6 +27,7 @@ SHOWN = {
     "ask_a_person.py": "{'publish': 'Clocks: A short text about clocks.'}",
     "secrets_and_keys.py": "recorded: 26 characters: secret://crm-token",
     "watching.py": "ok    nothing is overdue",
+    "agent_tools.py": "shop is active, made by shop-helper",
     "web_application.py": "the scheduler runs [('refresh', 'every 1s')]",
     "adaptive_schedule.py": "13:21:15 ai-interval",
     "several_processes.py": "2 processes, True that everything ran, no occurrence twice",

@@ -63,7 +63,7 @@ def test_every_documented_operation_is_registered() -> None:
         " move note health revisions restore feed test outcomes trends",
         "clock": "accept",
         "instance": "list",
-        "run": "list get cancel retry reset explain report logs answer link",
+        "run": "list get wait cancel retry reset explain report logs answer link",
         "queue": "add list show plan lease renew complete release reclaim drain reset import",
         "queue policy": "show set check",
         "hint": "interval once pause clear list",

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from timewright.core.alerts.channels import Message
 from timewright.core.facts import Fact, ScheduleChanged
 from timewright.core.recurrence.triggers import After
 from timewright.core.schedule.decision import Decision, Source
@@ -17,6 +18,7 @@ from timewright.core.schedule.schedule import (
     apply_decision,
     next_schedule_state,
 )
+from timewright.ledger.alerts.deliveries import deliver_messages
 from timewright.ledger.dependencies.links import remove_links
 from timewright.ledger.fact_builders import schedule_moved_fact
 from timewright.ledger.lookups import CalendarLookup, load_calendars
@@ -42,9 +44,25 @@ def hold_for_approval(store: Store, schedule_id: str, *, by: Actor, now: datetim
             source=None,
             trail=(),
         )
+        _ask_for_approval(tx, record, by=by, now=now)
         return _write(tx, record, progress, "hold", by=by, now=now)
 
     return store.write(work)
+
+
+def _ask_for_approval(tx: Transaction, record: ScheduleRecord, *, by: Actor, now: datetime) -> None:
+    """Tell the channels that ask for `approval-wanted`."""
+    name = record.schedule.name
+    message = Message(
+        type="approval-wanted",
+        at=now,
+        namespace=record.schedule.namespace,
+        sentence=f"{name} was created by {by.name or 'an agent'} and waits for approval",
+        schedule=name,
+        group=record.schedule.group or "",
+        remedy=f"timewright approval show {name}",
+    )
+    deliver_messages(tx, [message], identity=f"approval:{record.schedule.id}", now=now)
 
 
 def approve(store: Store, schedule_id: str, *, by: Actor, now: datetime) -> ChangeResult:

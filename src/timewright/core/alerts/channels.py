@@ -37,6 +37,10 @@ EVENTS = (
     "lease-lost",
     "schedule-parked",
     "schedule-finished",
+    "run-missed",
+    "reminder-due",
+    "approval-wanted",
+    "budget-low",
 )
 QUEUE_PREFIX = "channel."
 
@@ -154,7 +158,7 @@ class Channel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     revision: int = 1
 
     def __post_init__(self) -> None:
-        unknown = [one for one in self.events if one not in EVENTS and one != "incident"]
+        unknown = [one for one in self.events if _event(one) not in EVENTS and one != "incident"]
         if unknown:
             raise InvalidInput(
                 f"events {unknown[0]!r} is unknown",
@@ -164,11 +168,13 @@ class Channel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
                 fix="events: incident",
             )
 
+    def wants(self, event: str) -> bool:
+        """Whether the channel asks for an event, whatever it is about; `run.failed` is `run-failed`."""
+        return event in map(_event, self.events) or ("incident" in self.events and event in INCIDENT_EVENTS)
+
     def matches(self, message: Message) -> bool:
         """Whether the channel wants a message."""
-        wanted = message.type in self.events or (
-            "incident" in self.events and message.type in INCIDENT_EVENTS
-        )
+        wanted = self.wants(message.type)
         return (
             wanted
             and (not self.kinds or message.kind in self.kinds)
@@ -176,6 +182,10 @@ class Channel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
             and (not self.groups or message.group in self.groups)
             and (not self.schedules or any(fnmatchcase(message.schedule, one) for one in self.schedules))
         )
+
+
+def _event(name: str) -> str:
+    return name.replace(".", "-")
 
 
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -127,6 +127,8 @@ OPTION_HELP: dict[str, str] = {
     "catch_up_limit": "Maximum number of missed occurrences per pass.",
     "catch_up_window": "Do not catch up occurrences older than this; null for no limit.",
     "alerts": "Its own thresholds for incidents: {failed: 3, late: 10m}; false opens none.",
+    "external_id": "What an outside executor calls the run.",
+    "scope": "The installation, or a namespace, group, owner, queue or provider by its name.",
     "check": "A cheaper target that runs first, as data; its answer decides whether the work starts.",
     "rules": "What answers count as: [{if: status == 404, then: quiet}]; success, failure, quiet or later.",
     "succeed_if": "Count an answer as a success only if this holds: body.rows > 0.",

@@ -44,6 +44,7 @@ CORE_HELP = {
     "cron": "5 fields, e.g. 0 9 * * 1-5",
     "schedule create at": "run once at, e.g. tomorrow 9am, 2026-12-25T09:00Z",
     "at": "instant, e.g. 2026-12-25T09:00Z",
+    "until": "instant, e.g. tomorrow 8am",
     "zone": "time zone, e.g. Europe/Berlin",
     "note": "text that is the result, e.g. water the plants",
     "call": "registered function, e.g. reports.send",

@@ -204,6 +204,8 @@ class Runs:
         """Reset the attempts of a parked run, so that it can start again."""
     def retry(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Retry a failed or cancelled run: the same run continues with a higher fence."""
+    def wait(self, run: str, *, time_limit: timedelta | str = ...) -> RunDetail:
+        """Wait until a run has ended, at most the time limit, and show it as it is then."""
 
 class Queues:
     def add(self, queue: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., payloads: Sequence[Any] = ..., priority: int = ..., not_before: datetime | str | None = ..., client_key: str = ..., unique: str = ..., on_conflict: str = ...) -> AddedEntries:
@@ -516,6 +518,8 @@ class AsyncRuns:
         """Reset the attempts of a parked run, so that it can start again."""
     async def retry(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Retry a failed or cancelled run: the same run continues with a higher fence."""
+    async def wait(self, run: str, *, time_limit: timedelta | str = ...) -> RunDetail:
+        """Wait until a run has ended, at most the time limit, and show it as it is then."""
 
 class AsyncQueues:
     async def add(self, queue: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., payloads: Sequence[Any] = ..., priority: int = ..., not_before: datetime | str | None = ..., client_key: str = ..., unique: str = ..., on_conflict: str = ...) -> AddedEntries:

@@ -21,7 +21,7 @@ from timewright.core.moments import HOUR, MINUTE, SECOND
 from timewright.core.policies.backoff import Ladder
 from timewright.core.policies.policies import Exhausted, LeaseTerms, Retry
 from timewright.core.run.build import build_standalone_run
-from timewright.core.run.run import ExecutionTerms, Run
+from timewright.core.run.run import ExecutionTerms, Reason, Run
 from timewright.core.schedule.schedule import Schedule, queue_limit_key
 from timewright.core.target import Deliver, Note
 from timewright.ids import TimedIds
@@ -102,12 +102,27 @@ def deliver_facts(
         schedule = special.get(getattr(fact, "schedule_id", ""))
         if schedule is not None:
             runs += _special_runs(fact, tag, schedule, now=now)
-        if tag in _SENTENCES and channels and not is_delivery(getattr(fact, "queue", "")):
+        is_silent = is_delivery(getattr(fact, "queue", "")) or getattr(fact, "reason", "") == Reason.QUIET
+        if tag in _SENTENCES and channels and not is_silent:
             known = schedules.get(getattr(fact, "schedule_id", ""))
             message = _fact_message(fact, tag, known)
             identity = f"{tag}:{message.run}:{getattr(fact, 'fence', '')}:{getattr(fact, 'schedule_id', '')}"
-            runs += _runs_for(channels, [message], identity=identity, now=now)
+            runs += _runs_for(channels, [message, *_named(message, known)], identity=identity, now=now)
     return _add(tx, runs, now=now)
+
+
+def _named(message: Message, schedule: Schedule | None) -> list[Message]:
+    """The same fact under the name that subscribers use for it: a missed run, a reminder that is due."""
+    if message.type in ("run-skipped", "occurrences-dropped") and message.reason == Reason.MISSED:
+        return [replace(message, type="run-missed", sentence=f"{message.subject} was missed")]
+    if message.type == "run-succeeded" and schedule is not None and isinstance(schedule.target, Note):
+        return [replace(message, type="reminder-due", sentence=schedule.target.text)]
+    return []
+
+
+def is_wanted(tx: Transaction, event: str) -> bool:
+    """Whether any channel asks for an event; most events are made only then."""
+    return any(one.channel is not None and one.channel.wants(event) for one in tx.read_channels())
 
 
 def deliver_messages(tx: Transaction, messages: Sequence[Message], *, identity: str, now: datetime) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from timewright.core.alerts.channels import Message
 from timewright.core.budgets.budgets import ApplicableBudgets, Budget, BudgetCatalog, Charge, Unit
 from timewright.core.budgets.spending import (
     Deferral,
@@ -19,6 +20,7 @@ from timewright.core.facts import Fact, RunDeferred
 from timewright.core.run.run import Failed, Run
 from timewright.core.schedule.schedule import Schedule
 from timewright.errors import InvalidInput, NotFound
+from timewright.ledger.alerts.deliveries import deliver_messages, is_wanted
 from timewright.ledger.budgets.owners import find_owners
 from timewright.ledger.budgets.provider_windows import EndedLease, close_providers
 from timewright.ledger.fact_builders import run_fields
@@ -28,6 +30,8 @@ from timewright.ports import RunChange, Transaction
 
 BUDGET = "budget"
 MAX_REASON_CHARS = 500
+# A budget is low when this share of it is used or reserved.
+LOW_SHARE = 0.8
 
 
 def select_affordable(
@@ -66,7 +70,30 @@ def defer_runs(tx: Transaction, deferred: Sequence[Deferral], *, now: datetime) 
 def record_charges(tx: Transaction, charges: Iterable[Charge], *, granted: Sequence[Run]) -> None:
     """Write the charges of the leases that were granted."""
     leases = {run.id for run in granted}
-    tx.add_charges([one for one in charges if one.run_id in leases])
+    added = [one for one in charges if one.run_id in leases]
+    tx.add_charges(added)
+    if added and is_wanted(tx, "budget-low"):
+        _tell_low_budgets(tx, added)
+
+
+def _tell_low_budgets(tx: Transaction, added: Sequence[Charge]) -> None:
+    """Tell the channels that ask for `budget-low` when a budget passes four fifths of its limit."""
+    known = {one.account_name: one for found in tx.read_budgets().budgets.values() for one in found}
+    for (account, period), usage in tx.get_accounts({(one.budget, one.period) for one in added}).items():
+        budget = known.get(account)
+        mine = [one for one in added if (one.budget, one.period) == (account, period)]
+        after, new = usage.used + usage.held, sum(one.used + one.held for one in mine)
+        if budget is None or not after - new < LOW_SHARE * budget.limit <= after:
+            continue
+        message = Message(
+            type="budget-low",
+            at=mine[-1].at,
+            namespace=budget.namespace,
+            subject=f"budget {budget.name}",
+            sentence=f"budget {budget.name}: {after} of {budget.limit} {budget.unit} are used or reserved",
+            remedy=f"timewright budget show {budget.name}",
+        )
+        deliver_messages(tx, [message], identity=f"budget:{account}:{period}", now=mine[-1].at)
 
 
 def may_change_budgets(

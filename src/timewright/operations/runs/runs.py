@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
+from timewright.clocks import SystemClock
 from timewright.core.facts import Fact
+from timewright.core.moments import MINUTE, SECOND, ZERO, format_duration
 from timewright.core.run.run import Outcome, Run, RunState, Started
 from timewright.core.schedule.schedule import Schedule
+from timewright.errors import InvalidInput
 from timewright.ledger.settle import cancel, reopen, reset
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.example_ids import FAILED_RUN, LEASED_RUN, PARKED_RUN
@@ -30,6 +33,11 @@ from timewright.ports import ExternalId, Page, RunFilter, Transaction, Unreadabl
 
 ExternalName = Annotated[str, Meta(max_length=255)]
 MAX_EXTERNAL_RUNS = 1000
+
+
+# How long one call may wait for the end of a run, and how often it looks.
+MAX_WAIT = 5 * MINUTE
+WAIT_INTERVAL_S = 0.25
 
 
 class ListRuns(ListRequest, frozen=True, kw_only=True):
@@ -59,6 +67,13 @@ class GetRun(OperationRequest, frozen=True, kw_only=True):
     """Which run."""
 
     run: ObjectName
+
+
+class WaitForRun(OperationRequest, frozen=True, kw_only=True):
+    """Which run, and how long to wait for its end, at most five minutes."""
+
+    run: ObjectName
+    time_limit: timedelta = 30 * SECOND
 
 
 class RunAction(WriteRequest, frozen=True, kw_only=True):
@@ -136,6 +151,27 @@ def list_runs(context: OperationContext, request: ListRuns) -> RunList:
 def get_run(context: OperationContext, request: GetRun) -> RunDetail:
     """Show one run with its key, the decision behind it, and every attempt."""
     return context.store.read(lambda tx: build_run_detail(tx, find_run(tx, context.namespace, request.run)))
+
+
+@operations.add("run", "wait", WaitForRun, scope="read", examples=({"run": FAILED_RUN, "time_limit": "10s"},))
+def wait_for_run(context: OperationContext, request: WaitForRun) -> RunDetail:
+    """Wait until a run has ended, at most the time limit, and show it as it is then."""
+    if not ZERO <= request.time_limit <= MAX_WAIT:
+        raise InvalidInput(
+            "time_limit is out of range",
+            field="time_limit",
+            value=format_duration(request.time_limit),
+            rule="0s to 5m",
+            fix="time_limit: 30s",
+        )
+    clock = SystemClock()
+    until = clock.monotonic() + request.time_limit.total_seconds()
+    while True:
+        found = get_run(context, GetRun(run=request.run))
+        left = until - clock.monotonic()
+        if found.run.finished_at is not None or found.run.state is RunState.PARKED or left <= 0:
+            return found
+        clock.sleep(min(WAIT_INTERVAL_S, left))
 
 
 @operations.add(

@@ -13,6 +13,7 @@ from timewright.operations.explain.reasons import last_audit_entry
 from timewright.operations.health.pauses import check_may_lift
 from timewright.operations.lookup import find_schedule
 from timewright.operations.registry import ObjectName, WriteRequest, operations
+from timewright.operations.schedules.duplicates import remember_removal
 from timewright.operations.schedules.writes import read_schedule_detail
 from timewright.operations.views import ScheduleDetail
 from timewright.ports import Transaction
@@ -111,6 +112,7 @@ def _archive(context: OperationContext, request: ScheduleAction) -> ScheduleDeta
         record = nested.store.read(lambda tx: find_schedule(tx, nested.namespace, request.schedule))
         check_edit_by_hand(nested, record.schedule)
         schedule_id = record.schedule.id
+        remember_removal(nested, record.schedule, reason=request.reason, now=now)
         nested.notify(
             archive(nested.store, schedule_id, by=nested.actor_with_reason(request.reason), now=now).facts
         )

@@ -35,7 +35,7 @@ from timewright.operations.schedules.agent_rules import (
     hold_for_approval_if_required,
     keep_agent_end,
 )
-from timewright.operations.schedules.duplicates import reject_duplicate
+from timewright.operations.schedules.duplicates import reject_duplicate, reject_removed
 from timewright.operations.views import ScheduleDetail, build_schedule_detail
 from timewright.ports import ScheduleRecord, Transaction
 from timewright.ports.schedules import ScheduleSnapshot
@@ -225,8 +225,10 @@ def _create(
     context: OperationContext, schedule: Schedule, request: CreateSchedule | PutSchedule, *, now: datetime
 ) -> ScheduleDetail:
     by = context.actor_with_reason(request.reason)
-    if is_agent(context) and not request.force:
-        reject_duplicate(context, schedule)
+    if is_agent(context):
+        reject_removed(context, schedule, now=now)
+        if not request.force:
+            reject_duplicate(context, schedule)
     release_archived_name(context, schedule.name, now=now)
     (made,) = create(context.store, [schedule], by=by, now=now)
     context.notify(made.facts)

@@ -1,0 +1,190 @@
+"""Twenty requests in words, and the calls that a newcomer writes who sees only `tools/list`.
+
+The calls were written before they were run, from the listing of the toolset `core` alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mcp import Client
+
+from tests.interfaces.mcp.mcp_client import confirmation_token
+from tests.operations.harness import OperationsHarness, sample_harness
+from timewright.interfaces.mcp import make_server
+from timewright.operations.access.authentication import ROLES, Caller, context_for
+
+MIN_RIGHT = 18
+HEALTH = "GET https://example.com/health"
+
+Answer = Mapping[str, Any]
+Request = tuple[str, str, dict[str, Any], Callable[[Answer], bool]]
+
+
+def first_trigger(answer: Answer) -> Any:
+    return answer["schedule"]["trigger"]
+
+
+def planned(answer: Answer) -> set[str]:
+    return {one["planned_at"] for one in answer["next"]}
+
+
+REQUESTS: list[Request] = [
+    (
+        "Remind me tomorrow at 9 to call the bank.",
+        "reminder_set",
+        {"text": "call the bank", "at": "2026-03-11T09:00Z"},
+        lambda a: a["next_at"] == "2026-03-11T09:00:00Z",
+    ),
+    (
+        "Remind me every two hours to stretch.",
+        "reminder_set",
+        {"text": "stretch", "every": "2h"},
+        lambda a: a["next_at"] == "2026-03-10T14:00:00Z",
+    ),
+    (
+        "In 20 minutes, remind me of the pizza.",
+        "reminder_set",
+        {"text": "pizza", "after": "20m"},
+        lambda a: a["next_at"] == "2026-03-10T12:20:00Z",
+    ),
+    (
+        "Call https://example.com/health every 5 minutes.",
+        "schedule_create",
+        {"name": "health-check", "every": "5m", "http": HEALTH},
+        lambda a: first_trigger(a)["interval"] == "5m" and a["schedule"]["target"]["method"] == "GET",
+    ),
+    (
+        "Send the report on weekdays at 9 in the morning, Berlin time.",
+        "schedule_create",
+        {"name": "report", "every": "weekdays at 9am Europe/Berlin", "call": "reports.send"},
+        lambda a: first_trigger(a)["zone"] == "Europe/Berlin",
+    ),
+    (
+        "On the first of every month at 03:30, post to https://example.com/close.",
+        "schedule_create",
+        {"name": "month-close", "cron": "30 3 1 * *", "http": "POST https://example.com/close"},
+        lambda a: a["next"][0]["planned_at"] == "2026-04-01T03:30:00Z",
+    ),
+    (
+        "Wish everybody a merry Christmas on Christmas morning at 8.",
+        "schedule_create",
+        {"name": "christmas", "at": "2026-12-25T08:00Z", "note": "Merry Christmas!"},
+        lambda a: a["next"][0]["planned_at"] == "2026-12-25T08:00:00Z",
+    ),
+    ("What is scheduled?", "schedule_list", {}, lambda a: len(a["schedules"]) >= 5),
+    (
+        "Check the health every minute instead.",
+        "schedule_update",
+        {"schedule": "health-check", "every": "1m", "reason": "requested"},
+        lambda a: first_trigger(a)["interval"] == "1m",
+    ),
+    (
+        "Pause the health check until tomorrow at 8.",
+        "schedule_pause",
+        {"schedule": "health-check", "until": "tomorrow 8am", "reason": "maintenance"},
+        lambda a: a["progress"]["paused_until"] == "2026-03-11T08:00:00Z",
+    ),
+    (
+        "Which schedules are paused?",
+        "schedule_list",
+        {"state": "paused"},
+        lambda a: "health-check" in [one["name"] for one in a["schedules"]],
+    ),
+    (
+        "Go on with the health check.",
+        "schedule_resume",
+        {"schedule": "health-check"},
+        lambda a: a["progress"]["state"] == "active",
+    ),
+    (
+        "Run the report now, for yesterday.",
+        "schedule_run",
+        {"schedule": "report", "payload": {"day": "2026-03-09"}},
+        lambda a: a["run"]["state"] == "ready",
+    ),
+    (
+        "Run the report tonight at ten as well.",
+        "schedule_run",
+        {"schedule": "report", "at": "2026-03-10T22:00Z"},
+        lambda a: a["run"]["fire_at"] == "2026-03-10T22:00:00Z",
+    ),
+    (
+        "Why did the orders poll run, or not run, at noon?",
+        "schedule_explain",
+        {"schedule": "orders-poll", "at": "2026-03-10T12:00:00Z"},
+        lambda a: bool(a["summary"]),
+    ),
+    (
+        "When does the report run next?",
+        "schedule_get",
+        {"schedule": "report"},
+        lambda a: "2026-03-11T08:00:00Z" in planned(a),
+    ),
+    (
+        "What failed since March?",
+        "run_list",
+        {"state": "failed", "since": "2026-03-01T00:00:00Z"},
+        lambda a: len(a["runs"]) >= 1,
+    ),
+    (
+        "Skip the next two reports.",
+        "schedule_skip",
+        {"schedule": "report", "count": 2, "reason": "holiday"},
+        lambda a: not {"2026-03-11T08:00:00Z", "2026-03-12T08:00:00Z"} & planned(a),
+    ),
+    (
+        "Delete the health check.",
+        "schedule_archive",
+        {"schedule": "health-check", "reason": "no longer needed"},
+        lambda a: a["progress"]["state"] == "archived",
+    ),
+    (
+        "A run hangs. How do I cancel it?",
+        "find_operation",
+        {"query": "cancel a run"},
+        lambda a: a["operations"][0]["tool"] == "run_cancel",
+    ),
+]
+
+
+async def ask(client: Client, tool: str, arguments: dict[str, Any]) -> tuple[bool, Any, str]:
+    """Call a tool as its description says: what cannot be undone first with dry_run."""
+    listed = {one.name: one for one in (await client.list_tools()).tools}
+    request = dict(arguments)
+    if "First with dry_run" in str(listed[tool].description):
+        preview = await client.call_tool(tool, {**request, "dry_run": True})
+        if preview.is_error:
+            return False, preview.structured_content, str(preview.content[0])
+        request["confirm"] = confirmation_token(preview)
+    said = await client.call_tool(tool, request)
+    return not said.is_error, said.structured_content, getattr(said.content[0], "text", "")
+
+
+def live(harness: OperationsHarness) -> list[tuple[str, str, dict[str, Any], bool, str]]:
+    caller = Caller(actor="newcomer", origin="agent", scopes=ROLES["editor"])
+    context = context_for(harness.context, caller)
+
+    async def story() -> list[tuple[str, str, dict[str, Any], bool, str]]:
+        told = []
+        async with Client(make_server(lambda _: context)) as client:
+            for words, tool, arguments, is_right in REQUESTS:
+                worked, answer, text = await ask(client, tool, arguments)
+                try:
+                    right = worked and is_right(answer)
+                except (KeyError, IndexError, TypeError):
+                    right = False
+                told.append((words, tool, arguments, right, text))
+        return told
+
+    return asyncio.run(story())
+
+
+def test_at_least_eighteen_of_twenty_requests_are_right_at_the_first_try(record_property: Any) -> None:
+    told = live(sample_harness())
+    wrong = [(*one[:3], one[4][:300]) for one in told if not one[3]]
+    record_property("right", f"{len(told) - len(wrong)} of {len(told)}")
+    assert len(told) == 20
+    assert len(told) - len(wrong) >= MIN_RIGHT, wrong
