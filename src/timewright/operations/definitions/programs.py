@@ -71,6 +71,8 @@ def save_declarations(
     owner = DefinitionOwner(name=program.owner, edits=program.edits, takes_over=frozenset({UNNAMED_APP}))
 
     def work(nested: OperationContext) -> list[ScheduleChange]:
+        # Instances that start together wait here; the second finds what the first has created.
+        nested.store.write(lambda tx: tx.lock(f"declarations:{nested.namespace}"))
         changes = apply_schedules(nested, owner, drafts, now=now)
         names = frozenset(requests)
         nested.store.write(
