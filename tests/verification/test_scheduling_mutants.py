@@ -9,10 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from tests.simulation.mutants.mutation import Mutant, Patches, applied, original
+from timewright.core.moments import HOUR
 from timewright.core.run import admission, due_verdicts, schedule_end
 from timewright.core.schedule import due
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.hints import Hints
+from timewright.core.schedule.pauses import Pauses
 from timewright.ledger import manual_runs, replan, run_ends
 from timewright.ports import ProgressUpdate
 from timewright.testing.bench import Bench
@@ -96,6 +98,11 @@ def _skipped_again() -> Patches:
     ]
 
 
+def _backlog_lost_to_hint() -> Patches:
+    """An interval hint replaces the trigger also for instants that came due before it."""
+    return [(module, "replaced_at", lambda *_: None) for module in (admission, due)]
+
+
 def _outage_under(clamp: dict[str, str]) -> Callable[[Bench], None]:
     def story(bench: Bench) -> None:
         bench.call("schedule create", name="j", note="x", cron="* * * * *", catch_up="all", clamp=clamp)
@@ -109,6 +116,21 @@ def _hinted(bench: Bench) -> None:
     bench.call("schedule create", name="j", note="x", every="5m", adaptive=True)
     bench.call("hint interval", schedule="j", interval="1000d", ttl="6m")
     bench.advance("1h")
+
+
+def _hinted_in_a_pause(bench: Bench) -> None:
+    bench.call("schedule create", name="j", note="x", every="5m", adaptive=True)
+    bench.call("schedule pause", schedule="j", until=bench.now + HOUR)
+    bench.advance("22m")
+    bench.call("hint interval", schedule="j", interval="2m", ttl="10m")
+    bench.advance("2h")
+
+
+def _paused(bench: Bench) -> None:
+    bench.call("schedule create", name="j", note="x", every="5m", catch_up="all")
+    bench.advance("5m")
+    bench.call("schedule pause", schedule="j", until=bench.now + HOUR)
+    bench.advance("2h")
 
 
 def _streak(bench: Bench) -> None:
@@ -165,6 +187,12 @@ CASES: dict[str, tuple[str, Callable[[], Patches], Callable[[Bench], None]]] = {
         _hinted,
     ),
     "the instant of an expired hint stays": ("I25", _hint_kept_after_expiry, _hinted),
+    "a hint in a pause hides instants before it": ("I3", _backlog_lost_to_hint, _hinted_in_a_pause),
+    "instants of a pause with an end run after it": (
+        "I23",
+        lambda: [(Pauses, "contains", lambda *_: False)],
+        _paused,
+    ),
     "the end of a streak hides instants": ("I3", _streak_ends_from_now, _streak),
     "missed occurrences are superseded": ("I22", _replaced_while_catching_up, _replacing),
     "a manual run moves the next time": ("I24", _manual_run_moves_next_time, _run_by_hand),
