@@ -165,12 +165,15 @@ class Simulation:
         `changes` are made at their instants.
         """
         since, left = self._clock.now(), sorted(changes, key=lambda one: one[0])
+        # A run that ends before a change is settled before it.
+        self._ends_matter = self._ends_matter or bool(left)
         until -= _NOT_STEPPED
         while self._clock.now() < until:
             while left and left[0][0] <= self._clock.now():
                 left.pop(0)[1]()
             self._step()
-            upcoming = self._next_instant(min(until, left[0][0]) if left else until)
+            limit = min(until, left[0][0]) if left else until
+            upcoming = min(self._next_instant(limit), max(limit, self._clock.now() + _NOT_STEPPED))
             self._clock.move_to(_after_outages(upcoming, outages, until=until))
             if progress is not None:
                 share = (self._clock.now() - since) / (until - since)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -47,29 +47,18 @@ def copy_fleet(
     With `restart` they begin at `now` as if just created; otherwise with their progress and unfinished runs.
     """
 
-    def read(
-        tx: Transaction,
-    ) -> tuple[list[ScheduleRecord], list[Run], dict[str, list[StoredObject]], dict[str, int]]:
+    def read(tx: Transaction) -> tuple[list[ScheduleRecord], list[Run]]:
         records = [one for one in read_fleet(tx, namespace) if one.schedule.name not in without]
         ids = [one.schedule.id for one in records]
-        runs = [] if restart else list(tx.live_runs(ids)) if ids else []
-        objects = {kind: tx.get_objects(kind, namespace=namespace) for kind in COPIED_OBJECTS}
-        keys = {key for one in records for key in one.schedule.limit_keys}
-        limits = {key: usage.capacity for key, usage in tx.get_limits(sorted(keys)).items()}
-        return records, runs, objects, limits
+        return records, list(tx.live_runs(ids)) if ids and not restart else []
 
-    records, runs, objects, limits = source.read(read)
+    records, runs = source.read(read)
     if restart:
         records = [replace(one, schedule=replace(one.schedule, created_at=now)) for one in records]
     schedules = [one.schedule for one in records]
+    copy_objects(source, into, namespace=namespace, schedules=schedules)
 
     def write(tx: Transaction) -> None:
-        for rows in objects.values():
-            if rows:
-                tx.put_objects(rows)
-        if objects[BUDGET] or objects[PROVIDER]:
-            tx.mark_budgets_changed()
-        tx.set_limits(limits)
         calendars = load_calendars(tx, schedules)
         tx.put_schedules(
             [
@@ -84,13 +73,34 @@ def copy_fleet(
             ]
         )
         write_links(tx, schedules)
-        tx.add_runs([_unleased(run) for run in runs])
+        tx.add_runs([unleased(run) for run in runs])
 
     into.write(write)
     return schedules
 
 
-def _unleased(run: Run) -> Run:
+def copy_objects(source: Store, into: Store, *, namespace: str, schedules: Sequence[Schedule]) -> None:
+    """Copy calendars, queues, budgets and workflows, and the limits that the schedules name."""
+    keys = sorted({key for one in schedules for key in one.limit_keys})
+
+    def read(tx: Transaction) -> tuple[dict[str, list[StoredObject]], dict[str, int]]:
+        objects = {kind: tx.get_objects(kind, namespace=namespace) for kind in COPIED_OBJECTS}
+        return objects, {key: usage.capacity for key, usage in tx.get_limits(keys).items()}
+
+    objects, limits = source.read(read)
+
+    def write(tx: Transaction) -> None:
+        for rows in objects.values():
+            if rows:
+                tx.put_objects(rows)
+        if objects[BUDGET] or objects[PROVIDER]:
+            tx.mark_budgets_changed()
+        tx.set_limits(limits)
+
+    into.write(write)
+
+
+def unleased(run: Run) -> Run:
     """Return a run as ready: work in flight is started again in a simulation."""
     if run.state is not RunState.LEASED:
         return run

@@ -7,8 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from timewright.core.definitions import Definition
+from timewright.core.facts import Fact
 from timewright.core.run.simulation import Outages, SimulationRecorder, SimulationReport, WorkModel
 from timewright.engine.simulate import Simulation, VirtualClock
 from timewright.ids import TimedIds
@@ -53,11 +55,15 @@ def what_if(
     question: WhatIf,
     *,
     source: Store | None = None,
+    load: Callable[[Store], object] | None = None,
     namespace: str = "default",
     settings: Settings = Settings(),  # noqa: B008 - a frozen value
     progress: Callable[[float, str], None] | None = None,
 ) -> SimulationReport:
-    """Copy the fleet of a store into memory, change it, and run the engine on a virtual clock."""
+    """Copy the fleet of a store into memory, change it, and run the engine on a virtual clock.
+
+    With `load`, that function fills the store instead.
+    """
     from timewright.stores.sqlite.store import SqliteStore
 
     clock = VirtualClock(question.since)
@@ -75,6 +81,8 @@ def what_if(
                 restart=question.restart,
                 without=question.without,
             )
+        if load is not None:
+            load(store)
         for one in question.add:
             if one.name not in question.without:
                 put_definition(context, one)
@@ -139,7 +147,14 @@ def _simulate(
         workers=question.workers,
         schedules=schedules,
     )
-    changes = [(at, lambda change=change: change(context)) for at, change in question.changes]
+
+    def record_facts(facts: Iterable[Fact]) -> None:
+        for fact in facts:
+            simulation.notify(fact)
+
+    # A change may decide occurrences too.
+    changing = replace(context, notify=record_facts)
+    changes = [(at, lambda change=change: change(changing)) for at, change in question.changes]
     simulation.run(question.until, outages=question.outages, changes=changes, progress=progress)
     return recorder.report()
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.interfaces.terminal import invoke
+from timewright.stores.sqlite.store import SqliteStore
+from timewright.testing.bench import Bench
+from timewright.testing.clock import ManualClock
+from timewright.testing.targets import succeed
 
 FLEET = """
 limits: [{name: api, max_running: 1}]
@@ -69,6 +74,40 @@ def test_simulate_reads_a_store_and_leaves_it_alone(tmp_path: Path) -> None:
     )
     assert {one["schedule"]: one["runs"] for one in done.data["schedules"]} == {"b": 6, "c": 1}
     assert invoke(None, "run", "list", "--store", store, "--json").data["runs"] == []
+
+
+def test_replay_finds_no_difference_and_lists_what_another_policy_changes(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.db")
+    clock = ManualClock(datetime.now(UTC) - timedelta(hours=2))
+    store = SqliteStore(path, clock=clock)
+    bench = Bench(store=store, clock=clock)
+    bench.schedule("slow", "every 5m")
+    bench.target.script("slow", *[succeed(after=timedelta(minutes=7))] * 30)
+    bench.advance(hours=1)
+    store.close()
+    same = invoke(None, "replay", "--since", "3 hours ago", "--store", path)
+    assert (same.code, same.lines[0].split(": ")[-1]) == (0, "12 decisions again, 0 of them differ"), same.err
+    other = invoke(
+        None,
+        "replay",
+        "slow",
+        "--since",
+        "3 hours ago",
+        "--set",
+        "overlap=allow",
+        "--store",
+        path,
+        "-o",
+        "json",
+    )
+    assert other.code == 3
+    assert {(one["recorded"], one["replayed"]) for one in other.data["differences"]} == {
+        ("skipped: overlap", "run")
+    }
+    for words in (["missing"], ["--without-hint", "slow@x"], ["--set", "overlap"]):
+        refused = invoke(None, "replay", *words, "--store", path)
+        assert refused.code == 1
+        assert "try" in refused.err
 
 
 def test_bad_spans_and_outages_are_refused_with_a_remedy(tmp_path: Path) -> None:

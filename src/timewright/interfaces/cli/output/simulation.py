@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 from html import escape
+from typing import Any
 
+from timewright.core.moments import parse_instant
 from timewright.core.run.simulation import SimulatedSchedule, SimulationReport
 from timewright.interfaces.cli.output.table import Column, Screen, table
 from timewright.interfaces.cli.output.times import format_duration, full_time
@@ -59,6 +61,35 @@ def report_lines(report: SimulationReport, screen: Screen) -> list[str]:
         lines += ["", *table(screen, titles, rows)]
     if report.rows:
         lines += ["", *_run_lines(report, screen)]
+    return lines
+
+
+def replay_lines(report: Mapping[str, Any], screen: Screen) -> list[str]:
+    """Return what a replay decided differently, and the hints of the span with the ids that it takes."""
+    found = report["differences"]
+    since, until = (full_time(parse_instant(report[name]), zone=screen.zone) for name in ("since", "until"))
+    lines = [f"{since} to {until}: {report['decisions']} decisions again, {len(found)} of them differ"]
+    rows = [
+        (
+            one["schedule"],
+            full_time(parse_instant(one["planned_at"]), zone=screen.zone),
+            one["recorded"] or "nothing",
+            one["replayed"] or "nothing",
+        )
+        for one in found[:MAX_SHOWN]
+    ]
+    if rows:
+        columns = [Column("schedule"), Column("planned"), Column("recorded"), Column("decided now")]
+        lines += ["", *table(screen, columns, rows)]
+    if len(found) > MAX_SHOWN:
+        lines.append(f"… and {len(found) - MAX_SHOWN} more; -o json has all")
+    hints = [
+        (one["id"], one["kind"], one["actor"], "left out" if one["left_out"] else "", one["reason"])
+        for one in report["hints"][:MAX_SHOWN]
+    ]
+    if hints:
+        names = ("hint", "kind", "by", "replay", "reason")
+        lines += ["", *table(screen, [Column(name) for name in names], hints)]
     return lines
 
 

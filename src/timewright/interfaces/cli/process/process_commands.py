@@ -16,7 +16,7 @@ from timewright.interfaces.cli.process.import_command import import_files_comman
 from timewright.interfaces.cli.process.mcp_command import mcp
 from timewright.interfaces.cli.process.planner_command import planner
 from timewright.interfaces.cli.process.service_command import service
-from timewright.interfaces.cli.process.simulate_command import simulate
+from timewright.interfaces.cli.process.simulate_command import replay, simulate
 from timewright.interfaces.cli.process.store_commands import backup, migrate, move, restore
 from timewright.interfaces.cli.session import Session
 from timewright.interfaces.cli.settings import SERVER_DEFAULTS
@@ -96,6 +96,7 @@ PROCESS_COMMANDS: dict[str, Callable[[click.Group], click.Command]] = {
     "demo": demo,
     "import": import_files_command,
     "simulate": simulate,
+    "replay": replay,
     "migrate": migrate,
     "backup": backup,
     "restore": restore,

@@ -1,4 +1,4 @@
-"""`timewright simulate`: runs the fleet of a store or of files on a virtual clock."""
+"""`timewright simulate` and `replay`: what would happen, and whether the past would happen again."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from timewright.core.input.input_errors import input_error
 from timewright.core.input.instant_text import read_instant_text
 from timewright.core.moments import as_duration, parse_instant
 from timewright.interfaces.cli.commands import Option, SectionedCommand, global_options
-from timewright.interfaces.cli.data_input import MAX_FILE_BYTES, read_text
+from timewright.interfaces.cli.data_input import MAX_FILE_BYTES, read_data_or_text, read_text
+from timewright.interfaces.cli.output.errors import EXIT_PENDING
 from timewright.interfaces.cli.output.progress import progress_bar
-from timewright.interfaces.cli.output.simulation import html_report, report_lines
+from timewright.interfaces.cli.output.simulation import html_report, replay_lines, report_lines
 from timewright.interfaces.cli.output.table import current_screen
 from timewright.interfaces.cli.output.times import local_zone, today_at
 from timewright.interfaces.cli.session import Session, inspect_store, serialize
@@ -105,6 +106,68 @@ def _simulate(session: Session, /, files: tuple[str, ...], **values: Any) -> Non
     session.print(report_lines(report, current_screen(now)))
     if values["html"] is not None:
         session.print_note(f"report: {values['html']}")
+
+
+def replay(_: click.Group) -> click.Command:
+    """Decide recorded occurrences again, and list what comes out differently; exit code 3 if anything does.
+
+    Edits, hints, pauses, outages, durations and outcomes are as recorded. Nothing in the store changes.
+    """
+    text = str(replay.__doc__)
+    params: list[click.Parameter] = [
+        click.Argument(["schedules"], nargs=-1, metavar="[SCHEDULE]..."),
+        Option(
+            ["--since"], default="24 hours ago", metavar="INSTANT", help="Where it begins.  [24 hours ago]"
+        ),
+        Option(["--until"], metavar="INSTANT", help="Where it ends.  [now]"),
+        Option(["--file"], multiple=True, metavar="FILE", help="Use the definitions of a file instead."),
+        Option(["--set"], multiple=True, metavar="FIELD=VALUE", help="Change a field of every schedule."),
+        Option(["--without-hint"], multiple=True, metavar="ID", help="Leave a hint out; the list names it."),
+    ]
+    return SectionedCommand(
+        "replay",
+        params=[*params, *global_options()],
+        callback=_replay,
+        help=text,
+        short_help=text.splitlines()[0],
+    )
+
+
+@click.pass_obj
+def _replay(session: Session, /, schedules: tuple[str, ...], **values: Any) -> int:
+    from timewright.wiring.replay import Replay
+    from timewright.wiring.replay import replay as decide_again
+
+    with _source(session, is_needed=True) as store:
+        assert store is not None
+        now = store.now()
+        since, until = (
+            _instant(text, now=now, zone=local_zone(now)) if text is not None else now
+            for text in (values["since"], values["until"])
+        )
+        question = Replay(
+            since=since,
+            until=min(until, now),
+            schedules=schedules,
+            definitions=tuple(one for name in values["file"] for one in _definitions(name)),
+            fields=dict(_field_value(text) for text in values["set"]),
+            without_hints=values["without_hint"],
+        )
+        with progress_bar() as progress:
+            report = decide_again(question, source=store, namespace=session.namespace, progress=progress)
+    answer = encode(report)
+    screen = current_screen(now)
+    session.print(
+        replay_lines(answer, screen) if session.output == "table" else [serialize(answer, session.output)]
+    )
+    return EXIT_PENDING if report.differences else 0
+
+
+def _field_value(text: str) -> tuple[str, Any]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise input_error("set", text, "has no value", rule="FIELD=VALUE", fix="--set overlap=allow")
+    return name, read_data_or_text(value, field=name)
 
 
 @contextmanager
