@@ -338,13 +338,18 @@ def _put(definition: Definition) -> Change:
 def _outcomes(
     histories: Iterable[_History], question: Replay
 ) -> dict[tuple[str, datetime], tuple[timedelta, bool]]:
-    """How long each run took and whether it failed; one under way at the start takes what was left."""
+    """How long each run took and whether it failed; one under way at the start takes what was left.
+
+    One that has not ended takes the rest of the span.
+    """
     found = {}
     for one in histories:
         for run in one.runs:
             if run.started_at is not None and run.finished_at is not None:
                 began = max(run.started_at, question.since)
                 found[one.name, run.planned_at] = (run.finished_at - began, run.state is RunState.FAILED)
+            elif run.state is RunState.LEASED:
+                found[one.name, run.planned_at] = (question.until - run.planned_at, False)
     return found
 
 
