@@ -187,6 +187,8 @@ def _read_histories(tx: Transaction, *, namespace: str, question: Replay) -> lis
         if question.schedules and schedule.name not in question.schedules:
             continue
         revisions = tx.list_revisions(schedule.id, limit=MAX_REVISIONS)
+        if revisions[-1][1] >= question.until:
+            continue
         histories.append(
             _History(
                 record=record,
@@ -261,19 +263,23 @@ def _write_start(tx: Transaction, histories: Sequence[_History], question: Repla
 
 
 def _changes(histories: Sequence[_History], question: Replay) -> Iterator[tuple[datetime, Change]]:
-    """The edits and adjustments of the span, and at its start what was in force and what is different."""
+    """The edits and adjustments of the span, and at its start and after edits what is different this time."""
+    written = {one.name: one for one in question.definitions}
     for one in histories:
-        left_out = {_hint_id(one, hint) for hint in one.adjustments} & set(question.without_hints)
-        for at, definition in one.revisions:
-            if question.since < at < question.until:
-                yield at, _edit(definition)
-        for adjustment in one.adjustments:
-            if _hint_id(one, adjustment) not in left_out and adjustment.at < question.until:
-                yield from _adjust(one.name, adjustment, question)
+        edits = [(at, edit) for at, edit in one.revisions if question.since < at < question.until]
+        begins = question.since if one.definition_at(question.since) else edits[0][0]
+        if one.name in written:
+            yield begins, _put(written.pop(one.name))
+        else:
+            yield from ((at, _edit(definition)) for at, definition in edits)
         if question.fields:
-            yield question.since, _call("schedule update", schedule=one.name, **question.fields)
-    for written in question.definitions:
-        yield question.since, _put(written)
+            for at in sorted({begins, *(at for at, _ in edits)}):
+                yield at + _INSTANT, _call("schedule update", schedule=one.name, **question.fields)
+        for adjustment in one.adjustments:
+            is_left_out = _hint_id(one, adjustment) in question.without_hints
+            if not is_left_out and adjustment.at < question.until:
+                yield from _adjust(one.name, adjustment, question)
+    yield from ((question.since, _put(definition)) for definition in written.values())
 
 
 def _adjust(name: str, one: Adjustment, question: Replay) -> Iterator[tuple[datetime, Change]]:
