@@ -71,7 +71,6 @@ class ReplayedHint(Struct, frozen=True, kw_only=True):
     id: str
     schedule: str
     kind: AdjustmentKind
-    at: datetime
     actor: str
     reason: str
     left_out: bool
@@ -137,15 +136,11 @@ def replay(
     recorded = dict(_recorded_decisions(histories, question))
     replayed = dict(_replayed_decisions(report.rows, histories, question))
     keys = sorted({*recorded, *replayed}, key=lambda key: (key[1], key[0]))
+    pairs = [(key, recorded.get(key, ""), replayed.get(key, "")) for key in keys]
     differences = tuple(
-        DecisionDifference(
-            schedule=name,
-            planned_at=planned_at,
-            recorded=recorded.get((name, planned_at), ""),
-            replayed=replayed.get((name, planned_at), ""),
-        )
-        for name, planned_at in keys
-        if recorded.get((name, planned_at)) != replayed.get((name, planned_at))
+        DecisionDifference(schedule=name, planned_at=at, recorded=then, replayed=now)
+        for (name, at), then, now in pairs
+        if then != now
     )
     return ReplayReport(
         since=question.since,
@@ -218,21 +213,12 @@ def _read_runs(tx: Transaction, schedule_id: str, question: Replay) -> list[Run]
 
 def _check_names(question: Replay, histories: Sequence[_History]) -> None:
     known = {one.name for one in histories}
-    for name in question.schedules:
-        if name not in known:
-            raise NotFound(
-                f"no schedule {name}", field="schedule", value=name, fix="timewright schedule list"
-            )
+    for name in sorted(set(question.schedules) - known):
+        raise NotFound(f"no schedule {name}", field="schedule", value=name, fix="timewright schedule list")
     hints = [one.id for one in _hints(histories, question)]
-    for hint in question.without_hints:
-        if hint not in hints:
-            raise NotFound(
-                f"no hint {hint} in the span",
-                field="without_hint",
-                value=hint,
-                rule="the name of the schedule, @, and when the hint was made",
-                fix=hints[0] if hints else "a span that has hints",
-            )
+    for hint in sorted(set(question.without_hints) - set(hints)):
+        rule, fix = "SCHEDULE@INSTANT of a hint in the span", (hints or ["a span that has hints"])[0]
+        raise NotFound(f"no hint {hint} in the span", field="without_hint", value=hint, rule=rule, fix=fix)
 
 
 def _write_start(tx: Transaction, histories: Sequence[_History], question: Replay) -> None:
@@ -243,12 +229,10 @@ def _write_start(tx: Transaction, histories: Sequence[_History], question: Repla
     for one, definition in there:
         before = [run for run in one.runs if run.planned_at < question.since]
         last = before[-1] if before else None
-        progress = replace(
-            initial_progress(definition),
-            state=ScheduleState.ACTIVE,
-            last_started_at=last.started_at if last is not None else None,
-            last_finished_at=last.finished_at if last is not None else None,
-        )
+        progress = replace(initial_progress(definition), state=ScheduleState.ACTIVE)
+        if last is not None:
+            ended = last.finished_at
+            progress = replace(progress, last_started_at=last.started_at, last_finished_at=ended)
         record = replace(one.record, schedule=definition, progress=progress)
         cursor = question.since - _INSTANT
         if definition.created_at >= question.since:
@@ -269,7 +253,7 @@ def _changes(histories: Sequence[_History], question: Replay) -> Iterator[tuple[
         edits = [(at, edit) for at, edit in one.revisions if question.since < at < question.until]
         begins = question.since if one.definition_at(question.since) else edits[0][0]
         if one.name in written:
-            yield begins, _put(written.pop(one.name))
+            yield begins, partial(put_definition, definition=written.pop(one.name))
         else:
             yield from ((at, _edit(definition)) for at, definition in edits)
         if question.fields:
@@ -279,7 +263,8 @@ def _changes(histories: Sequence[_History], question: Replay) -> Iterator[tuple[
             is_left_out = _hint_id(one, adjustment) in question.without_hints
             if not is_left_out and adjustment.at < question.until:
                 yield from _adjust(one.name, adjustment, question)
-    yield from ((question.since, _put(definition)) for definition in written.values())
+    for definition in written.values():
+        yield question.since, partial(put_definition, definition=definition)
 
 
 def _adjust(name: str, one: Adjustment, question: Replay) -> Iterator[tuple[datetime, Change]]:
@@ -335,10 +320,6 @@ def _edit(definition: Schedule) -> Change:
             create(context.store, [definition], by=by, now=now)
 
     return change
-
-
-def _put(definition: Definition) -> Change:
-    return lambda context: put_definition(context, definition)
 
 
 def _outcomes(
@@ -410,7 +391,6 @@ def _hints(histories: Iterable[_History], question: Replay) -> Iterator[Replayed
                     id=name,
                     schedule=one.name,
                     kind=hint.kind,
-                    at=hint.at,
                     actor=hint.actor,
                     reason=hint.reason,
                     left_out=name in question.without_hints,
