@@ -30,7 +30,6 @@ from timewright.settings import Settings
 from timewright.wiring.what_if import Change, WhatIf, merge_outages, put_definition, what_if
 
 PAGE_ROWS = 1000
-MAX_REVISIONS = 1000
 # A decision later than this after its instant means that no engine decided in between.
 PROMPT = SECOND
 MAX_EXTENSIONS = 100
@@ -181,7 +180,7 @@ def _read_histories(tx: Transaction, *, namespace: str, question: Replay) -> lis
         schedule = record.schedule
         if question.schedules and schedule.name not in question.schedules:
             continue
-        revisions = tx.list_revisions(schedule.id, limit=MAX_REVISIONS)
+        revisions = tx.list_revisions(schedule.id, limit=PAGE_ROWS)
         if revisions[-1][1] >= question.until:
             continue
         histories.append(
