@@ -230,6 +230,25 @@ def test_a_schedule_of_an_agent_starts_after_approval(page: Page, site: Site) ->
 
 
 @ONE_STORE
+def test_a_question_of_a_workflow_is_answered_with_its_form(page: Page, site: Site) -> None:
+    name = new_name("ask")
+    form = {"approved": "boolean", "copies": "number"}
+    check = {"name": "check", "wait": {"answer": {"form": form}}, "description": f"Print {name}?"}
+    site.api("PUT", f"workflows/{name}", {"steps": [{**check, "input": {"draft": "a text"}}]})
+    run = site.api("POST", f"workflows/{name}/run", {})["run"]["id"]
+    go(page, "/overview")
+    asked = page.get_by_label("Questions").locator("li", has_text=f"Print {name}?")
+    asked.get_by_role("button", name="answer").click()
+    expect(page.locator("dialog pre")).to_contain_text("a text")
+    page.locator("dialog").get_by_role("button", name="yes").click()
+    page.locator("dialog input[name=answer_copies]").fill("2")
+    confirm(page, "answer")
+    expect(page.locator("#toasts")).to_contain_text("answered")
+    result = site.api("GET", f"runs/{run}")["attempts"][-1]["result"]
+    assert result == {"check": {"approved": True, "copies": 2}}
+
+
+@ONE_STORE
 def test_budgets_show_their_limit_and_a_closed_provider_is_opened(page: Page, site: Site) -> None:
     budget, provider = new_name("tokens"), new_name("model")
     site.api("PUT", f"budgets/{budget}", {"unit": "tokens", "limit": 1000})

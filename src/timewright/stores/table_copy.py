@@ -96,13 +96,14 @@ class TableAccess(ABC):
         where = f" WHERE name NOT IN ({not_copied})" if table.name == "meta" else ""
         return int(self.query(f"SELECT count(*) FROM {table.name}{where}")[0][0])
 
-    def count_running(self, *, now: int, without_holder: str) -> int:
-        """Return how many leases are live at an instant in microseconds, without those of one holder."""
+    def count_running(self, *, now: int, without_holders: Sequence[str]) -> int:
+        """Return how many leases are live at an instant in microseconds, without those of some holders."""
+        marks = ", ".join(self.mark for _ in without_holders)
         return int(
             self.query(
                 "SELECT count(*) FROM runs WHERE state = 'leased'"
-                f" AND lease_until > {self.mark} AND holder <> {self.mark}",
-                (now, without_holder),
+                f" AND lease_until > {self.mark} AND holder NOT IN ({marks})",
+                (now, *without_holders),
             )[0][0]
         )
 

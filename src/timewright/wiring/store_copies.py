@@ -23,7 +23,7 @@ from timewright.core.sensitive_keys import redact_store_url
 from timewright.errors import Conflict, NotFound, StoreError
 from timewright.ids import TimedIds
 from timewright.ledger.replan import Actor
-from timewright.ledger.workflow_runs.records import HELD_BY_WORKFLOW
+from timewright.ledger.workflow_runs.records import HELD_BY_WAIT, HELD_BY_WORKFLOW
 from timewright.operations import OperationContext
 from timewright.operations.health.pauses import add_installation_pause, audit_pause, new_pause
 from timewright.operations.health.verify import read_history
@@ -239,8 +239,8 @@ class StoreCopier:
 
 
 def _running(source: Store, tables: TableAccess) -> int:
-    """Count live leases; an expired one is reclaimed by the new store. Steps of a workflow move with it."""
-    return tables.count_running(now=to_micros(source.now()), without_holder=HELD_BY_WORKFLOW)
+    """Count live leases; an expired one is reclaimed by the new store. Workflows and what waits move."""
+    return tables.count_running(now=to_micros(source.now()), without_holders=(HELD_BY_WORKFLOW, HELD_BY_WAIT))
 
 
 def _violations(store: Store, now: datetime) -> dict[str, int]:

@@ -12,12 +12,13 @@ import { button, commandBlock, confirmDialog, emptyState, fixHint, link, counter
 let charts = null;
 let instances = null;
 let approvals = []; // schedules created by agents that wait for approval
+let answers = []; // steps of workflows that wait for a person
 let incidents = []; // open ones
 async function loadDetails() {
   loadChecks();
   const first = !charts;
-  const [chartModule, instancePage, approvalPage, incidentPage] = await Promise.all([import("../charts.js"), get(["instances"]).catch(() => ({ instances: instances || [] })), get(["approvals"]).catch(() => ({ approvals: [] })), get(["incidents"]).catch(() => ({ incidents: [] }))]);
-  [charts, instances, approvals, incidents] = [chartModule, instancePage.instances, approvalPage.approvals, incidentPage.incidents];
+  const [chartModule, instancePage, approvalPage, incidentPage] = await Promise.all([import("../charts.js"), get(["instances"]).catch(() => ({ instances: instances || [] })), get(["approvals"]).catch(() => ({ approvals: [], answers: [] })), get(["incidents"]).catch(() => ({ incidents: [] }))]);
+  [charts, instances, approvals, answers, incidents] = [chartModule, instancePage.instances, approvalPage.approvals, approvalPage.answers, incidentPage.incidents];
   first ? refresh() : requestPaint();
 }
 
@@ -59,7 +60,7 @@ export default {
       ]),
       idle ? emptyState(["No runs in the last hour and none due in the next. ", link("/schedules", "Show all schedules"), ", or create one:"], "timewright schedule create hello --every 5s --note 'hello'") : null,
       h("div", { class: "columns" },
-        h("div", null, approvals.length ? panel("Pending approvals", approvalList(), { note: "schedules created by agents; they run after approval" }) : null, panel("Running", running(data), { more: can("write") ? button("pause all", pauseAll, { kind: "quiet" }) : null }), panel("Upcoming", upcoming(data), { more: link("/forecast", "forecast") }), instances ? panel("Health", health(late), { more: link("/instances", "instances") }) : null),
+        h("div", null, answers.length ? panel("Questions", answerList(), { note: "workflows that wait for an answer" }) : null, approvals.length ? panel("Pending approvals", approvalList(), { note: "schedules created by agents; they run after approval" }) : null, panel("Running", running(data), { more: can("write") ? button("pause all", pauseAll, { kind: "quiet" }) : null }), panel("Upcoming", upcoming(data), { more: link("/forecast", "forecast") }), instances ? panel("Health", health(late), { more: link("/instances", "instances") }) : null),
         !data.whole ? null : h("div", null,
           panel("Recent runs", h("div", null, charts.stackedBars(data.behind, { label: "Runs of the last hour by result" }), legend(data)), { note: data.more ? "last hour, newest 1000 runs" : "last hour" }),
           panel("Start delay", h("div", null, charts.delayChart(data.behind, { label: "Start delay over the last hour" }), h("p", { class: "mute" }, data.delay.median === null ? "no run has started" : `median ${formatDuration(parseDuration(data.delay.median))}, p95 ${formatDuration(parseDuration(data.delay.p95))}, max ${formatDuration(parseDuration(data.delay.longest))}`))),
@@ -67,6 +68,21 @@ export default {
           data.parked.length ? panel("Parked runs (need attention)", runTable(data.parked), { more: link("/runs?state=parked", "all") }) : null)));
   },
 };
+
+function answerList() {
+  return h("ul", { class: "lines" }, answers.map((one) => h("li", { key: one.run, class: "line" }, h("span", { class: "grow" }, link(`/runs/${one.run}`, one.question), h("span", { class: "mute" }, ` ${one.workflow}.${one.step}${one.to ? ` for ${one.to}` : ""}`)), one.until ? time(one.until, undefined, "away") : null, can("trigger") ? button("answer", () => giveAnswer(one), { kind: "main" }) : null)));
+}
+
+const YES_NO = [["yes", "yes"], ["no", "no"]];
+async function giveAnswer(one) {
+  const form = Object.entries(one.form);
+  const fields = form.map(([name, field]) => ({ name: `answer_${name}`, label: field.label || name, required: field.required, ...(field.type === "boolean" ? { choices: YES_NO } : field.choices.length ? { choices: field.choices.map((choice) => [choice, choice]) } : {}) }));
+  const given = await confirmDialog({ title: one.question, act: "answer", reason: true, body: Object.keys(one.payload).length ? h("pre", null, JSON.stringify(one.payload, null, 2)) : null, fields: form.length ? fields : [{ name: "answer_", label: "Answer", required: true }], command: `timewright run answer ${one.run} --answer …` });
+  if (!given) return;
+  const typed = (field, text) => (field.type === "boolean" ? text === "yes" : field.type === "number" ? Number(text) : text);
+  const answer = form.length ? Object.fromEntries(form.filter(([name]) => given[`answer_${name}`]).map(([name, field]) => [name, typed(field, given[`answer_${name}`])])) : given.answer_;
+  if (await tryAction(() => post(["runs", one.run, "answer"], { answer, ...(given.reason ? { reason: given.reason } : {}) }), "answered")) refresh();
+}
 
 function overdue(late) {
   const alive = instances && instances.some((one) => one.state === "alive");
