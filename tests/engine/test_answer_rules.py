@@ -100,6 +100,8 @@ def test_a_quiet_stretch_is_one_row_however_long_it_is() -> None:
     bench = live(Program({"v": 1}, watch={"changed": "result.v"}), 3600)
     (row,) = bench.runs("job")
     assert (row.state, row.reason, row.dropped) == (RunState.SKIPPED, "quiet", 360)
+    explained = bench.call("run explain", run=row.id)
+    assert explained["because"] == ["it looked, and result.v had not changed; that uses no attempt"]
     assert len(bench.attempts("job")) == 1
 
 

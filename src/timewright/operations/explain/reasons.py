@@ -246,6 +246,13 @@ def _clamped(schedule: Schedule) -> ExplanationPart:
     return ExplanationPart(because=(because,), policy=("clamp",))
 
 
+def _quiet(schedule: Schedule) -> ExplanationPart:
+    because, policy = "a rule counts its answer as nothing new", "rules"
+    if schedule.watch is not None:
+        because, policy = f"it looked, and {schedule.watch.changed} had not changed", "watch"
+    return ExplanationPart(because=(f"{because}; that uses no attempt",), policy=(policy,))
+
+
 def exclusion_reason(calendar: Calendar, at: datetime) -> str:
     """Return which calendar excludes an instant, and the name of the day."""
     called = calendar.name_at(at) if calendar.covers(at) else ""
@@ -283,6 +290,7 @@ _BY_POLICY: Mapping[str, Callable[[Schedule], ExplanationPart]] = {
     Reason.SUPERSEDED.value: _superseded,
     Reason.DEADLINE.value: _deadline,
     Reason.CLAMPED.value: _clamped,
+    Reason.QUIET.value: _quiet,
 }
 _BY_RUN: Mapping[str, Callable[[RunContext, Schedule], ExplanationPart]] = {
     Reason.OVERLAP.value: _overlap,
