@@ -38,6 +38,7 @@ from timewright.ledger.workflow_runs.waits import WaitingStep
 from timewright.operations.workflows import waits
 from timewright.stores.commit_timer import CommitTimer
 from timewright.stores.queries.leases import SqlLeaseQueries
+from timewright.verification.invariants import leases
 
 NO_FENCE = (r"runs\.fence = (\S+)", r"\1 IS NOT NULL")
 _ONCE = r"ON CONFLICT \([^)]*\) WHERE dedupe_scope <> id DO NOTHING"
@@ -404,6 +405,12 @@ MUTANTS: tuple[Mutant, ...] = (
         redundant="the lease plan takes only ready runs, whatever the statements allow",
     ),
     Mutant(name="no charge on expiry", broken_invariants=("I18",), patches=_uncharged),
+    Mutant(
+        name="refunds without a cap",
+        broken_invariants=("I18",),
+        # Few runs are released more than ten times, so the checker allows only one release.
+        patches=lambda: [(lifecycle, "MAX_REFUNDS", 10_000), (leases, "MAX_REFUNDS", 1)],
+    ),
     Mutant(name="a crash is refunded", broken_invariants=("I18",), patches=_refunded),
     Mutant(
         name="the budget is ignored",
