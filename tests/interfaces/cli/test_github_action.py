@@ -40,7 +40,7 @@ def run_script(here: Path, event: str, ref: str = "refs/heads/main") -> tuple[in
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     outputs, summary = (here / "output").read_text(), (here / "summary").read_text()
     return done.returncode, done.stdout + done.stderr, outputs, summary
