@@ -13,7 +13,7 @@ from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import InvalidInput
 from timewright.ledger.records.schedule_states import STATE_CHANGED
 from timewright.testing.bench import Bench
-from timewright.testing.targets import ScriptedOutcome
+from timewright.testing.targets import ScriptedOutcome, succeed
 from timewright.wiring import new_registry
 
 
@@ -157,6 +157,16 @@ def test_a_change_whose_work_failed_is_seen_again() -> None:
         "succeeded",
         "skipped quiet",
     ]
+
+
+def test_an_old_answer_that_arrives_late_is_no_change() -> None:
+    bench = Bench()
+    bench.schedule("job", "every 10s", watch={"changed": "result.v"}, overlap="allow")
+    answers = [succeed({"v": 1}), succeed({"v": 1}, after="15s"), succeed({"v": 2})]
+    bench.target.script("job", *answers)
+    bench.advance(seconds=60)
+    ends = [(one.result["v"], one.outcome_label) for one in bench.attempts("job")]
+    assert [one for one in ends if one[1] != "noop"] == [(2, "")]
 
 
 def test_nothing_follows_a_quiet_run() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -65,17 +64,12 @@ def forget_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settle, "save_states", save)
 
 
-def take_old_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the answer of work that began before the last change for another change."""
-    monkeypatch.setattr(schedule_states, "_began", lambda result: datetime.max.replace(tzinfo=UTC))
-
-
 def fold_over_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count quiet runs in one row although something else was between them."""
     monkeypatch.setattr(schedule_states, "_follows", lambda row, run, schedule: True)
 
 
-MUTANTS = [ignore_the_fence, write_the_state_first, forget_the_state, fold_over_gaps, take_old_answers]
+MUTANTS = [ignore_the_fence, write_the_state_first, forget_the_state, fold_over_gaps]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
