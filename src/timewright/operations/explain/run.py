@@ -123,7 +123,8 @@ def _held(run_context: RunContext) -> ExplanationPart:
 def _leased(run_context: RunContext) -> ExplanationPart:
     run = run_context.run
     if run.holder == HELD_BY_WAIT:
-        remedies = (remedy("run answer", ("run", run.id)), remedy("run cancel", ("run", run.id)))
+        # `run get` shows the question and the form that `run answer` takes.
+        remedies = (remedy("run get", ("run", run.id)), remedy("run cancel", ("run", run.id)))
         return ExplanationPart(because=(), policy=("wait",), remedies=remedies)
     since = format_instant(run.leased_at) if run.leased_at else "an unknown time"
     until = format_instant(run.lease_until) if run.lease_until else "its end"
