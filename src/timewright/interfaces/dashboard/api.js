@@ -1,6 +1,14 @@
 // Requests to /api/v1, and the event stream.
 
-export const session = { actor: "", scopes: [], namespaces: [], csrf: "", program: "timewright", store_option: "", sign_in_url: "" };
+export const session = {
+  actor: "",
+  scopes: [],
+  namespaces: [],
+  csrf: "",
+  program: "timewright",
+  store_option: "",
+  sign_in_url: "",
+};
 // The path below which everything is mounted; empty when it is served alone.
 const root = new URL(import.meta.url).pathname.replace(/(\/v\/[^/]+)?\/[^/]*$/, "");
 let namespace = "";
@@ -22,7 +30,10 @@ export function loadSession() {
 // The session ends for all tabs of this browser, since they share its cookie.
 const otherTabs = new BroadcastChannel("timewright-session");
 let onSessionEnd = () => {};
-export function watchSession(call) { onSessionEnd = call; otherTabs.onmessage = call; }
+export function watchSession(call) {
+  onSessionEnd = call;
+  otherTabs.onmessage = call;
+}
 
 export async function endSession() {
   await request("DELETE", "/session");
@@ -33,16 +44,21 @@ export async function endSession() {
 export const currentUser = () => session;
 export const can = (scope) => session.scopes.includes(scope);
 export const currentNamespace = () => namespace;
-export function setNamespace(name) { namespace = name || ""; }
+export function setNamespace(name) {
+  namespace = name || "";
+}
 
 // Take a response that preload.js has already requested; each is used once.
 function preloaded(method, path) {
   const { answers, namespace: of } = window.preloaded || {};
-  const found = method === "GET" && answers && (path === "/session" || of === namespace) ? answers.get(path) : null;
+  const found =
+    method === "GET" && answers && (path === "/session" || of === namespace) ? answers.get(path) : null;
   if (found) answers.delete(path);
   return found;
 }
-export const dropPreloaded = () => { if (window.preloaded) window.preloaded.answers.clear(); };
+export const dropPreloaded = () => {
+  if (window.preloaded) window.preloaded.answers.clear();
+};
 
 async function request(method, path, body, headers = {}) {
   if (method !== "GET") await sessionLoaded;
@@ -57,11 +73,19 @@ async function request(method, path, body, headers = {}) {
   try {
     answer = await (preloaded(method, path) || fetch(root + path, init));
   } catch {
-    throw new Problem(0, { code: "unreachable", detail: "The server does not respond. This page retries until it is back.", fix: "timewright up" });
+    throw new Problem(0, {
+      code: "unreachable",
+      detail: "The server does not respond. This page retries until it is back.",
+      fix: "timewright up",
+    });
   }
   const text = await answer.text();
   let data = {};
-  try { data = text ? JSON.parse(text) : {}; } catch { data = { detail: text.slice(0, 200) }; }
+  try {
+    data = text ? JSON.parse(text) : {};
+  } catch {
+    data = { detail: text.slice(0, 200) };
+  }
   if (answer.status === 401) onSessionEnd();
   if (!answer.ok) throw new Problem(answer.status, data);
   return data;
@@ -82,7 +106,8 @@ const apiPath = (...parts) => "/api/v1/" + parts.map(encodeURIComponent).join("/
 export const get = (parts, query) => request("GET", apiPath(...parts) + queryString(query));
 // A read whose request does not fit into a query string is sent as a POST body; it changes nothing.
 export const query = (parts, body) => request("POST", apiPath(...parts), body);
-export const post = (parts, body) => request("POST", apiPath(...parts), body || {}, { "idempotency-key": crypto.randomUUID() });
+export const post = (parts, body) =>
+  request("POST", apiPath(...parts), body || {}, { "idempotency-key": crypto.randomUUID() });
 export const patchJson = (parts, body) => request("PATCH", apiPath(...parts), body);
 export const put = (parts, body) => request("PUT", apiPath(...parts), body);
 export const remove = (parts, query) => request("DELETE", apiPath(...parts) + queryString(query));
@@ -98,23 +123,61 @@ export function subscribeToEvents(onEvent, onConnection) {
     source.onopen = () => onConnection(true);
     source.onerror = () => {
       onConnection(false);
-      if (source && source.readyState === EventSource.CLOSED) { source = null; clearTimeout(timer); timer = setTimeout(open, 5000); }
+      if (source && source.readyState === EventSource.CLOSED) {
+        source = null;
+        clearTimeout(timer);
+        timer = setTimeout(open, 5000);
+      }
     };
     source.addEventListener("bye", (event) => {
-      if (JSON.parse(event.data).reason === "unauthorized") { close(); onSessionEnd(); }
+      if (JSON.parse(event.data).reason === "unauthorized") {
+        close();
+        onSessionEnd();
+      }
     });
     for (const kind of EVENTS) source.addEventListener(kind, (event) => onEvent(kind, event.data));
   };
-  const close = () => { if (source) source.close(); source = null; clearTimeout(timer); };
+  const close = () => {
+    if (source) source.close();
+    source = null;
+    clearTimeout(timer);
+  };
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   addEventListener("pagehide", close);
   open();
-  return { end: () => { ended = true; close(); }, reconnect: () => { close(); open(); } };
+  return {
+    end: () => {
+      ended = true;
+      close();
+    },
+    reconnect: () => {
+      close();
+      open();
+    },
+  };
 }
 
 const EVENTS = [
-  "run-admitted", "run-skipped", "occurrences-dropped", "run-leased", "attempt-started", "run-succeeded",
-  "run-will-retry", "run-released", "run-failed", "run-parked", "run-cancelled", "cancel-requested", "run-freed",
-  "run-reset", "lease-lost", "answer-stale", "schedule-moved", "schedule-parked", "schedule-finished",
-  "schedule-changed", "clock-stepped", "changed",
+  "run-admitted",
+  "run-skipped",
+  "occurrences-dropped",
+  "run-leased",
+  "attempt-started",
+  "run-succeeded",
+  "run-will-retry",
+  "run-released",
+  "run-failed",
+  "run-parked",
+  "run-cancelled",
+  "cancel-requested",
+  "run-freed",
+  "run-reset",
+  "lease-lost",
+  "answer-stale",
+  "schedule-moved",
+  "schedule-parked",
+  "schedule-finished",
+  "schedule-changed",
+  "clock-stepped",
+  "changed",
 ];

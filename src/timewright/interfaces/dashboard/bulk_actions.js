@@ -14,13 +14,28 @@ export class BulkActions {
   }
 
   get selection() {
-    return { selected: this.rows, onSelect: (key) => { if (!this.rows.delete(key)) this.rows.set(key, null); refresh(); }, onSelectAll: (keys, on) => { for (const key of keys) on ? this.rows.set(key, null) : this.rows.delete(key); refresh(); } };
+    return {
+      selected: this.rows,
+      onSelect: (key) => {
+        if (!this.rows.delete(key)) this.rows.set(key, null);
+        refresh();
+      },
+      onSelectAll: (keys, on) => {
+        for (const key of keys) on ? this.rows.set(key, null) : this.rows.delete(key);
+        refresh();
+      },
+    };
   }
 
   // Update the selected rows with their current data.
-  update(rows) { for (const row of rows) if (this.rows.has(row.id)) this.rows.set(row.id, row); }
+  update(rows) {
+    for (const row of rows) if (this.rows.has(row.id)) this.rows.set(row.id, row);
+  }
 
-  clear() { this.rows.clear(); this.moreMatch = false; }
+  clear() {
+    this.rows.clear();
+    this.moreMatch = false;
+  }
 
   // Rows that a new filter or namespace hides must not be changed unseen.
   clearIfChanged(filters) {
@@ -42,9 +57,29 @@ export class BulkActions {
     this.update(rows);
     if (!this.rows.size) return null;
     const allSelected = rows.length && rows.every((row) => this.rows.has(row.id)) && more;
-    return h("div", { class: "bulk", role: "toolbar", "aria-label": "Bulk actions" }, h("strong", null, `${this.rows.size} selected${this.moreMatch ? `, more match: one action changes at most ${MAX_ROWS}` : ""}`),
-      allSelected && !this.moreMatch && this.rows.size < MAX_ROWS ? button(`select all matching, up to ${MAX_ROWS}`, () => this.selectAll(filters), { kind: "quiet" }) : null,
-      Object.keys(this.verbs).map((verb) => button(this.verbs[verb].label || verb, () => this.confirmAndRun(verb))), button("clear selection", () => { this.clear(); refresh(); }, { kind: "quiet" }));
+    return h(
+      "div",
+      { class: "bulk", role: "toolbar", "aria-label": "Bulk actions" },
+      h(
+        "strong",
+        null,
+        `${this.rows.size} selected${this.moreMatch ? `, more match: one action changes at most ${MAX_ROWS}` : ""}`,
+      ),
+      allSelected && !this.moreMatch && this.rows.size < MAX_ROWS
+        ? button(`select all matching, up to ${MAX_ROWS}`, () => this.selectAll(filters), { kind: "quiet" })
+        : null,
+      Object.keys(this.verbs).map((verb) =>
+        button(this.verbs[verb].label || verb, () => this.confirmAndRun(verb)),
+      ),
+      button(
+        "clear selection",
+        () => {
+          this.clear();
+          refresh();
+        },
+        { kind: "quiet" },
+      ),
+    );
   }
 
   async confirmAndRun(verb) {
@@ -53,12 +88,25 @@ export class BulkActions {
     const fit = rows.filter(([, row]) => fits(row));
     const left = this.rows.size - fit.length;
     const names = fit.map(([id, row]) => shellQuote(row.name || id));
-    const shown = names.length > 1 ? `for it in ${names.slice(0, 20).join(" ")}${names.length > 20 ? " …" : ""}; do ${command} "$it"; done` : `${command} ${names[0] || this.noun.toUpperCase()}`;
-    const answer = await confirmDialog({ title: `${label} ${fit.length} ${this.noun}s?`, act: label, reason: true, danger, text: `${text} ${left ? `${left} of the selected cannot be changed this way and stay as they are.` : "Each is changed separately; the first error stops the rest."}`.trim(), command: () => shown });
+    const shown =
+      names.length > 1
+        ? `for it in ${names.slice(0, 20).join(" ")}${names.length > 20 ? " …" : ""}; do ${command} "$it"; done`
+        : `${command} ${names[0] || this.noun.toUpperCase()}`;
+    const answer = await confirmDialog({
+      title: `${label} ${fit.length} ${this.noun}s?`,
+      act: label,
+      reason: true,
+      danger,
+      text: `${text} ${left ? `${left} of the selected cannot be changed this way and stay as they are.` : "Each is changed separately; the first error stops the rest."}`.trim(),
+      command: () => shown,
+    });
     if (!answer) return;
     const body = answer.reason ? { reason: answer.reason } : {};
     let done = 0;
-    for (const [id] of fit) { if ((await tryAction(() => post(path(id), body))) === null) break; done += 1; }
+    for (const [id] of fit) {
+      if ((await tryAction(() => post(path(id), body))) === null) break;
+      done += 1;
+    }
     this.clear();
     await tryAction(refresh, `${label}: ${done} done`);
   }

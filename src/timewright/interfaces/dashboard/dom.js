@@ -15,9 +15,20 @@ export function h(tag, props, ...children) {
 function set(node, name, value) {
   if (value === null || value === undefined || value === false) return;
   if (name.startsWith("on")) return listen(node, name.slice(2), value);
-  if (name === "key") { node.__key = String(value); return; }
-  if (name === "value" || name === "checked") { node[name] = value; node.__own = { ...(node.__own || {}), [name]: value }; return; }
-  if (name === "style") { node.setAttribute("data-style", JSON.stringify(value)); Object.assign(node.style, value); return; }
+  if (name === "key") {
+    node.__key = String(value);
+    return;
+  }
+  if (name === "value" || name === "checked") {
+    node[name] = value;
+    node.__own = { ...(node.__own || {}), [name]: value };
+    return;
+  }
+  if (name === "style") {
+    node.setAttribute("data-style", JSON.stringify(value));
+    Object.assign(node.style, value);
+    return;
+  }
   node.setAttribute(name, value === true ? "" : String(value));
 }
 
@@ -57,9 +68,12 @@ export function patch(old, fresh) {
 }
 
 function attributes(old, fresh) {
-  for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && name !== "open" && name !== "style") old.removeAttribute(name);
-  for (const { name, value } of fresh.attributes) if (name !== "style" && old.getAttribute(name) !== value) old.setAttribute(name, value);
-  if (fresh.style && fresh.hasAttribute("data-style")) Object.assign(old.style, JSON.parse(fresh.getAttribute("data-style")));
+  for (const { name } of [...old.attributes])
+    if (!fresh.hasAttribute(name) && name !== "open" && name !== "style") old.removeAttribute(name);
+  for (const { name, value } of fresh.attributes)
+    if (name !== "style" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  if (fresh.style && fresh.hasAttribute("data-style"))
+    Object.assign(old.style, JSON.parse(fresh.getAttribute("data-style")));
   // Keep what the user is typing; only take over a value that the page itself has changed.
   for (const [name, value] of Object.entries(fresh.__own || {})) {
     if (document.activeElement !== old && (!old.__own || old.__own[name] !== value)) old[name] = value;
@@ -69,7 +83,8 @@ function attributes(old, fresh) {
 
 function handlers(old, fresh) {
   for (const [kind, call] of Object.entries(fresh.__on || {})) listen(old, kind, call);
-  for (const kind of Object.keys(old.__on || {})) if (!fresh.__on || !(kind in fresh.__on)) old.__on[kind] = null;
+  for (const kind of Object.keys(old.__on || {}))
+    if (!fresh.__on || !(kind in fresh.__on)) old.__on[kind] = null;
 }
 
 function childrenOf(old, fresh) {
@@ -77,7 +92,12 @@ function childrenOf(old, fresh) {
   for (const child of old.childNodes) if (child.__key !== undefined) keyed.set(child.__key, child);
   let place = old.firstChild;
   for (const wanted of [...fresh.childNodes]) {
-    const kept = wanted.__key !== undefined ? keyed.get(wanted.__key) : place && place.__key === undefined ? place : null;
+    const kept =
+      wanted.__key !== undefined
+        ? keyed.get(wanted.__key)
+        : place && place.__key === undefined
+          ? place
+          : null;
     if (kept) {
       if (kept !== place) old.insertBefore(kept, place);
       else place = place.nextSibling;

@@ -1,13 +1,30 @@
 // The application shell: session, routing, navigation and refresh. Each screen module is loaded when it is first opened.
 
-import { loadSession, currentNamespace, setNamespace, dropPreloaded, get, endSession, subscribeToEvents, currentUser, can, watchSession, Problem } from "./api.js";
+import {
+  loadSession,
+  currentNamespace,
+  setNamespace,
+  dropPreloaded,
+  get,
+  endSession,
+  subscribeToEvents,
+  currentUser,
+  can,
+  watchSession,
+  Problem,
+} from "./api.js";
 import { h, replace } from "./dom.js";
 import { tryAction, commandBlock, problemBox, routeTo, showAllZones, updateTimes, toast } from "./widgets.js";
 import { localZone, clockOffset } from "./times.js";
 
 const SCREENS = [
   ["overview", "Overview", "./screens/overview.js"],
-  ["schedules", "Schedules", ([name, edit]) => `./screens/${!name ? "schedule_list" : edit === "edit" ? "edit_schedule" : "schedule"}.js`],
+  [
+    "schedules",
+    "Schedules",
+    ([name, edit]) =>
+      `./screens/${!name ? "schedule_list" : edit === "edit" ? "edit_schedule" : "schedule"}.js`,
+  ],
   ["runs", "Runs", ([id]) => `./screens/${id ? "run" : "run_list"}.js`],
   ["queues", "Queues", "./screens/queues.js"],
   ["workflows", "Workflows", "./screens/workflows.js"],
@@ -36,11 +53,17 @@ function screenFile({ name: wanted, path }) {
 function parseHash() {
   const [path, query] = location.hash.replace(/^#/, "").split("?");
   const parts = path.split("/").filter(Boolean).map(decodeURIComponent);
-  return { name: parts[0] || "overview", path: parts.slice(1), params: Object.fromEntries(new URLSearchParams(query || "")) };
+  return {
+    name: parts[0] || "overview",
+    path: parts.slice(1),
+    params: Object.fromEntries(new URLSearchParams(query || "")),
+  };
 }
 
 export function go(params) {
-  const kept = Object.fromEntries(Object.entries(params).filter(([, v]) => v !== "" && v !== undefined && v !== null));
+  const kept = Object.fromEntries(
+    Object.entries(params).filter(([, v]) => v !== "" && v !== undefined && v !== null),
+  );
   const query = new URLSearchParams(kept).toString();
   const path = "/" + [current.name, ...current.path].map(encodeURIComponent).join("/");
   location.hash = path + (query ? `?${query}` : "");
@@ -52,7 +75,12 @@ async function route() {
   const before = document.activeElement;
   const file = screenFile(next);
   const fresh = next.name !== current.name || next.path.join("/") !== current.path.join("/");
-  if (!file) return show({ ...next, screen: null, problem: { message: `no screen named ${next.name}`, fix: "choose a screen in the navigation" } });
+  if (!file)
+    return show({
+      ...next,
+      screen: null,
+      problem: { message: `no screen named ${next.name}`, fix: "choose a screen in the navigation" },
+    });
   const module = await import(file).catch(() => null);
   if (!module) return retryRoute(next);
   const screen = module.pick ? module.pick(next.path) : module.default;
@@ -62,19 +90,52 @@ async function route() {
   const waiting = setTimeout(requestPaint, 60);
   await refresh();
   clearTimeout(waiting);
-  if (fresh) { const item = document.querySelector(".side [aria-current]"); if (item) item.scrollIntoView({ block: "nearest", inline: "center" }); scrollTo(0, 0); const main = document.getElementById("main"); if (main && focusUnchanged(before)) main.focus({ preventScroll: true }); }
+  if (fresh) {
+    const item = document.querySelector(".side [aria-current]");
+    if (item) item.scrollIntoView({ block: "nearest", inline: "center" });
+    scrollTo(0, 0);
+    const main = document.getElementById("main");
+    if (main && focusUnchanged(before)) main.focus({ preventScroll: true });
+  }
 }
 
 // A screen that was never opened cannot be loaded while the server is unreachable.
 function retryRoute(next) {
-  show({ ...next, screen: null, data: null, problem: new Problem(0, { code: "unreachable", detail: "The server does not respond. This page retries until it is back.", fix: "timewright up" }) });
+  show({
+    ...next,
+    screen: null,
+    data: null,
+    problem: new Problem(0, {
+      code: "unreachable",
+      detail: "The server does not respond. This page retries until it is back.",
+      fix: "timewright up",
+    }),
+  });
   clearTimeout(timer);
   timer = setTimeout(route, 3000);
 }
 
 // Load the other screens when the browser is idle, so that they open while the server is unreachable.
-const SCREEN_FILES = ["overview", "schedule_list", "schedule", "edit_schedule", "run_list", "run", "queues", "workflows", "forecast", "planner", "instances", "audit", "settings", "incidents"];
-const loadAllScreens = () => requestIdleCallback(() => { for (const name of SCREEN_FILES) import(`./screens/${name}.js`).catch(() => {}); });
+const SCREEN_FILES = [
+  "overview",
+  "schedule_list",
+  "schedule",
+  "edit_schedule",
+  "run_list",
+  "run",
+  "queues",
+  "workflows",
+  "forecast",
+  "planner",
+  "instances",
+  "audit",
+  "settings",
+  "incidents",
+];
+const loadAllScreens = () =>
+  requestIdleCallback(() => {
+    for (const name of SCREEN_FILES) import(`./screens/${name}.js`).catch(() => {});
+  });
 
 // Whether the focus stayed where it was while the screen loaded; do not take it from someone who started typing.
 const focusUnchanged = (before) => [before, document.body].includes(document.activeElement);
@@ -83,26 +144,39 @@ const focusUnchanged = (before) => [before, document.body].includes(document.act
 function syncNamespace(asked) {
   const before = currentNamespace();
   if (asked !== undefined) setNamespace(asked === "default" ? "" : asked);
-  if (asked === undefined && currentNamespace()) history.replaceState(null, "", `${location.hash}${location.hash.includes("?") ? "&" : "?"}namespace=${encodeURIComponent(currentNamespace())}`);
+  if (asked === undefined && currentNamespace())
+    history.replaceState(
+      null,
+      "",
+      `${location.hash}${location.hash.includes("?") ? "&" : "?"}namespace=${encodeURIComponent(currentNamespace())}`,
+    );
   if (before !== currentNamespace()) events.reconnect();
 }
 
-function show(next) { current = { ...current, ...next }; paint(); }
+function show(next) {
+  current = { ...current, ...next };
+  paint();
+}
 
 // One refresh at a time; a request during a refresh causes one more refresh after it.
 let refreshing = false;
 let refreshAgain = false;
 export async function refresh() {
   if (signedOut) return;
-  if (refreshing) { refreshAgain = true; return; }
+  if (refreshing) {
+    refreshAgain = true;
+    return;
+  }
   refreshing = true;
   clearTimeout(eventTimer);
   eventTimer = 0;
   [loadingSince, waitingSince] = [waitingSince, 0];
-  const at = current, startedAt = Date.now();
+  const at = current,
+    startedAt = Date.now();
   try {
     const data = at.screen && at.screen.load ? await at.screen.load(at.path, at.params) : {};
-    if (current.screen === at.screen && current.name === at.name) current = { ...current, data, problem: null };
+    if (current.screen === at.screen && current.name === at.name)
+      current = { ...current, data, problem: null };
   } catch (problem) {
     waitingSince = loadingSince || waitingSince;
     if (current.screen === at.screen) current = { ...current, problem };
@@ -112,8 +186,14 @@ export async function refresh() {
   }
   paint();
   scheduleRefresh();
-  if (refreshAgain) { refreshAgain = false; refresh(); }
-  else if (waitingSince) eventTimer = setTimeout(refresh, Math.min(MAX_EVENT_DELAY_MS, Math.max(EVENT_DELAY_MS, Date.now() - startedAt)));
+  if (refreshAgain) {
+    refreshAgain = false;
+    refresh();
+  } else if (waitingSince)
+    eventTimer = setTimeout(
+      refresh,
+      Math.min(MAX_EVENT_DELAY_MS, Math.max(EVENT_DELAY_MS, Date.now() - startedAt)),
+    );
 }
 
 function scheduleRefresh() {
@@ -147,7 +227,8 @@ function secondsBehind() {
 }
 
 // Run work after the browser has painted the page.
-export const afterPaint = (work) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(work, 0)));
+export const afterPaint = (work) =>
+  requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(work, 0)));
 
 // Paint once per frame, however often a paint is requested.
 let frame = 0;
@@ -160,37 +241,113 @@ export function paint() {
   frame = 0;
   if (signedOut) return;
   const app = document.getElementById("app");
-  const title = (current.screen && current.screen.title(current.path, current.data)) || (SCREENS.find(([name]) => name === current.name) || [])[1] || "Timewright";
+  const title =
+    (current.screen && current.screen.title(current.path, current.data)) ||
+    (SCREENS.find(([name]) => name === current.name) || [])[1] ||
+    "Timewright";
   document.title = `${title} · Timewright`;
   let body;
   try {
-    body = current.screen && current.data ? current.screen.view(current.data, current.path, current.params, go) : h("p", { class: "boot" }, current.problem ? "" : "Loading…");
+    body =
+      current.screen && current.data
+        ? current.screen.view(current.data, current.path, current.params, go)
+        : h("p", { class: "boot" }, current.problem ? "" : "Loading…");
   } catch (problem) {
     body = problemBox(problem);
   }
   const atEnd = scrolledToEnd();
-  replace(app, h("div", { class: "shell" }, navigation(), h("main", { id: "main", tabindex: "-1", "data-at": current.data || current.problem ? routeTo(current.name, ...current.path) : null },
-    h("header", { class: "top" }, h("h1", null, title), h("span", { class: "grow" }), status()),
-    current.problem ? problemBox(current.problem) : null, body)));
+  replace(
+    app,
+    h(
+      "div",
+      { class: "shell" },
+      navigation(),
+      h(
+        "main",
+        {
+          id: "main",
+          tabindex: "-1",
+          "data-at": current.data || current.problem ? routeTo(current.name, ...current.path) : null,
+        },
+        h("header", { class: "top" }, h("h1", null, title), h("span", { class: "grow" }), status()),
+        current.problem ? problemBox(current.problem) : null,
+        body,
+      ),
+    ),
+  );
   updateTimes(app);
   highlightRow();
-  for (const node of document.querySelectorAll("pre.tail")) if (atEnd.has(node) ? atEnd.get(node) : node.classList.contains("live")) node.scrollTop = node.scrollHeight;
+  for (const node of document.querySelectorAll("pre.tail"))
+    if (atEnd.has(node) ? atEnd.get(node) : node.classList.contains("live"))
+      node.scrollTop = node.scrollHeight;
 }
 
 // Output that is scrolled to its end stays at the end; output scrolled up keeps its position.
-const scrolledToEnd = () => new Map([...document.querySelectorAll("pre.tail")].map((node) => [node, node.scrollHeight - node.scrollTop - node.clientHeight < 24]));
+const scrolledToEnd = () =>
+  new Map(
+    [...document.querySelectorAll("pre.tail")].map((node) => [
+      node,
+      node.scrollHeight - node.scrollTop - node.clientHeight < 24,
+    ]),
+  );
 
 // The row selected with j and k stays selected across refreshes.
 let picked = "";
 const tableRows = () => [...document.querySelectorAll("tr.row[data-to]")];
-function highlightRow() { for (const row of tableRows()) row.classList.toggle("picked", row.dataset.to === picked); }
+function highlightRow() {
+  for (const row of tableRows()) row.classList.toggle("picked", row.dataset.to === picked);
+}
 
 function navigation() {
-  const items = SCREENS.map(([name, text]) => h("li", { key: name }, h("a", { href: `#/${name}`, "aria-current": current.name === name ? "page" : null }, text)));
-  return h("nav", { class: "side", "aria-label": "Screens" }, h("a", { class: "brand", href: "#/overview" }, icon(), "Timewright"),
-    h("ul", null, items), can("write") ? h("a", { class: "create", href: "#/create" }, "New schedule") : null,
-    h("div", { class: "who" }, h("span", { class: "name" }, currentUser().actor || "…"), h("span", { class: "mute" }, can("write") ? "editor" : can("trigger") ? "operator" : "viewer", currentUser().sign_in_url ? null : [" · ", h("button", { type: "button", class: "plain", onclick: signOut }, "sign out")]),
-      namespaces.length > 1 ? h("label", null, h("span", { class: "hidden" }, "namespace"), h("select", { name: "namespace", value: currentNamespace() || "default", onchange: (e) => { location.hash = `#/overview?namespace=${encodeURIComponent(e.target.value)}`; } }, namespaces.map((name) => h("option", { value: name, selected: name === (currentNamespace() || "default") }, name)))) : currentNamespace() ? h("span", { class: "mute" }, `in ${currentNamespace()}`) : null));
+  const items = SCREENS.map(([name, text]) =>
+    h(
+      "li",
+      { key: name },
+      h("a", { href: `#/${name}`, "aria-current": current.name === name ? "page" : null }, text),
+    ),
+  );
+  return h(
+    "nav",
+    { class: "side", "aria-label": "Screens" },
+    h("a", { class: "brand", href: "#/overview" }, icon(), "Timewright"),
+    h("ul", null, items),
+    can("write") ? h("a", { class: "create", href: "#/create" }, "New schedule") : null,
+    h(
+      "div",
+      { class: "who" },
+      h("span", { class: "name" }, currentUser().actor || "…"),
+      h(
+        "span",
+        { class: "mute" },
+        can("write") ? "editor" : can("trigger") ? "operator" : "viewer",
+        currentUser().sign_in_url
+          ? null
+          : [" · ", h("button", { type: "button", class: "plain", onclick: signOut }, "sign out")],
+      ),
+      namespaces.length > 1
+        ? h(
+            "label",
+            null,
+            h("span", { class: "hidden" }, "namespace"),
+            h(
+              "select",
+              {
+                name: "namespace",
+                value: currentNamespace() || "default",
+                onchange: (e) => {
+                  location.hash = `#/overview?namespace=${encodeURIComponent(e.target.value)}`;
+                },
+              },
+              namespaces.map((name) =>
+                h("option", { value: name, selected: name === (currentNamespace() || "default") }, name),
+              ),
+            ),
+          )
+        : currentNamespace()
+          ? h("span", { class: "mute" }, `in ${currentNamespace()}`)
+          : null,
+    ),
+  );
 }
 
 // End the session of this browser; signing in again needs a new link.
@@ -212,24 +369,83 @@ function showSignIn(title) {
   };
   document.title = `${title} · Timewright`;
   const page = currentUser().sign_in_url;
-  if (page) return void replace(document.getElementById("app"), h("main", { id: "main", class: "closed", tabindex: "-1" }, h("h1", null, title), h("p", null, h("a", { href: page }, "Sign in again"))));
-  replace(document.getElementById("app"), h("main", { id: "main", class: "closed", tabindex: "-1" }, h("h1", null, title), h("p", null, "Run this command for a new sign-in link. Each link works once."), commandBlock("timewright dashboard"),
-    h("form", { class: "filters", onsubmit: signIn }, h("label", null, h("span", null, "Sign-in link"), h("input", { name: "link", required: true, autocomplete: "off" })), h("button", { type: "submit", class: "main" }, "sign in"))));
+  if (page)
+    return void replace(
+      document.getElementById("app"),
+      h(
+        "main",
+        { id: "main", class: "closed", tabindex: "-1" },
+        h("h1", null, title),
+        h("p", null, h("a", { href: page }, "Sign in again")),
+      ),
+    );
+  replace(
+    document.getElementById("app"),
+    h(
+      "main",
+      { id: "main", class: "closed", tabindex: "-1" },
+      h("h1", null, title),
+      h("p", null, "Run this command for a new sign-in link. Each link works once."),
+      commandBlock("timewright dashboard"),
+      h(
+        "form",
+        { class: "filters", onsubmit: signIn },
+        h(
+          "label",
+          null,
+          h("span", null, "Sign-in link"),
+          h("input", { name: "link", required: true, autocomplete: "off" }),
+        ),
+        h("button", { type: "submit", class: "main" }, "sign in"),
+      ),
+    ),
+  );
 }
 
 // Inline SVG: an image file would be requested again on every paint.
-const icon = () => h("svg", { viewBox: "0 0 32 32", width: 22, height: 22, class: "icon", "aria-hidden": "true" }, h("rect", { width: 32, height: 32, rx: 7 }), h("path", { d: "M16 7v9l6 4" }), h("circle", { cx: 16, cy: 16, r: 10.5 }));
+const icon = () =>
+  h(
+    "svg",
+    { viewBox: "0 0 32 32", width: 22, height: 22, class: "icon", "aria-hidden": "true" },
+    h("rect", { width: 32, height: 32, rx: 7 }),
+    h("path", { d: "M16 7v9l6 4" }),
+    h("circle", { cx: 16, cy: 16, r: 10.5 }),
+  );
 
 function status() {
-  const drift = Math.abs(clockOffset()) > 2000 ? h("span", { class: "warn" }, `clocks differ by ${Math.round(Math.abs(clockOffset()) / 1000)} s`) : null;
-  return h("div", { class: "status" }, drift, h("span", { class: "mute", title: "time zone of this page; hover over a time for other zones" }, painted ? localZone() : ""),
-    isUnreachable() ? h("span", { class: "warn" }, "✖ server unreachable, retrying") : liveStatus());
+  const drift =
+    Math.abs(clockOffset()) > 2000
+      ? h("span", { class: "warn" }, `clocks differ by ${Math.round(Math.abs(clockOffset()) / 1000)} s`)
+      : null;
+  return h(
+    "div",
+    { class: "status" },
+    drift,
+    h(
+      "span",
+      { class: "mute", title: "time zone of this page; hover over a time for other zones" },
+      painted ? localZone() : "",
+    ),
+    isUnreachable() ? h("span", { class: "warn" }, "✖ server unreachable, retrying") : liveStatus(),
+  );
 }
 
 function liveStatus() {
   const behind = secondsBehind();
-  if (live && behind) return h("span", { class: "warn", title: "events arrived that this page does not show yet" }, `● live, ${behind} s behind`);
-  return h("span", { class: live ? "live" : "polling", title: live ? "updates arrive as they happen" : "no event stream; the page polls" }, live ? "● live" : "○ polling");
+  if (live && behind)
+    return h(
+      "span",
+      { class: "warn", title: "events arrived that this page does not show yet" },
+      `● live, ${behind} s behind`,
+    );
+  return h(
+    "span",
+    {
+      class: live ? "live" : "polling",
+      title: live ? "updates arrive as they happen" : "no event stream; the page polls",
+    },
+    live ? "● live" : "○ polling",
+  );
 }
 
 function keys(event) {
@@ -243,31 +459,69 @@ function keys(event) {
   if (typing) return;
   const rows = tableRows();
   const at = rows.findIndex((row) => row.dataset.to === picked);
-  const pick = (n) => { if (!rows[n]) return; picked = rows[n].dataset.to; highlightRow(); rows[n].scrollIntoView({ block: "nearest" }); };
-  if (event.key === "/") { const box = document.querySelector("input[data-search], input[type=search]"); if (box) { event.preventDefault(); box.focus(); box.select(); } }
-  else if (event.key === "j") pick(Math.min(rows.length - 1, at + 1));
+  const pick = (n) => {
+    if (!rows[n]) return;
+    picked = rows[n].dataset.to;
+    highlightRow();
+    rows[n].scrollIntoView({ block: "nearest" });
+  };
+  if (event.key === "/") {
+    const box = document.querySelector("input[data-search], input[type=search]");
+    if (box) {
+      event.preventDefault();
+      box.focus();
+      box.select();
+    }
+  } else if (event.key === "j") pick(Math.min(rows.length - 1, at + 1));
   else if (event.key === "k") pick(Math.max(0, at - 1));
-  else if (event.key === "x" && at >= 0) { const box = rows[at].querySelector("input[type=checkbox]"); if (box) box.click(); }
-  else if (event.key === "Enter" && at >= 0) location.hash = rows[at].dataset.to;
+  else if (event.key === "x" && at >= 0) {
+    const box = rows[at].querySelector("input[type=checkbox]");
+    if (box) box.click();
+  } else if (event.key === "Enter" && at >= 0) location.hash = rows[at].dataset.to;
   else if (event.key === "?") help();
   else if (event.key === "c" && can("write")) location.hash = "#/create";
-  else if (/^[1-9]$/.test(event.key) && SCREENS[Number(event.key) - 1]) location.hash = `#/${SCREENS[Number(event.key) - 1][0]}`;
+  else if (/^[1-9]$/.test(event.key) && SCREENS[Number(event.key) - 1])
+    location.hash = `#/${SCREENS[Number(event.key) - 1][0]}`;
 }
 
 function help() {
-  const rows = [["/", "search"], ["j / k", "next or previous row"], ["Enter", "open the row"], ["x", "select the row, for bulk actions"], ["1 … 9", "open a screen by its position"], ["c", "new schedule"], ["?", "show this list"], ["Esc", "leave a field or a dialog"]];
-  const dialog = h("dialog", { "aria-label": "Keyboard shortcuts", onclose: () => dialog.remove() }, h("h2", null, "Keyboard shortcuts"),
-    h("dl", { class: "facts" }, rows.map(([key, text]) => [h("dt", null, h("kbd", null, key)), h("dd", null, text)])),
-    h("form", { method: "dialog", class: "buttons" }, h("button", { class: "main" }, "close")));
+  const rows = [
+    ["/", "search"],
+    ["j / k", "next or previous row"],
+    ["Enter", "open the row"],
+    ["x", "select the row, for bulk actions"],
+    ["1 … 9", "open a screen by its position"],
+    ["c", "new schedule"],
+    ["?", "show this list"],
+    ["Esc", "leave a field or a dialog"],
+  ];
+  const dialog = h(
+    "dialog",
+    { "aria-label": "Keyboard shortcuts", onclose: () => dialog.remove() },
+    h("h2", null, "Keyboard shortcuts"),
+    h(
+      "dl",
+      { class: "facts" },
+      rows.map(([key, text]) => [h("dt", null, h("kbd", null, key)), h("dd", null, text)]),
+    ),
+    h("form", { method: "dialog", class: "buttons" }, h("button", { class: "main" }, "close")),
+  );
   document.body.append(dialog);
   dialog.showModal();
 }
 
 async function start() {
   // The first screen's data is already being fetched (preload.js), so waiting for the session costs nothing.
-  document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); document.getElementById("main").focus(); });
-  try { await loadSession(); } catch (problem) {
-    return problem.status === 401 ? showSignIn("Sign in") : replace(document.getElementById("app"), h("div", { class: "closed" }, problemBox(problem)));
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    document.getElementById("main").focus();
+  });
+  try {
+    await loadSession();
+  } catch (problem) {
+    return problem.status === 401
+      ? showSignIn("Sign in")
+      : replace(document.getElementById("app"), h("div", { class: "closed" }, problemBox(problem)));
   }
   watchSession(() => showSignIn("You were signed out"));
   addEventListener("hashchange", route);
@@ -276,18 +530,39 @@ async function start() {
     const row = event.target.closest("tr.row[data-to]");
     if (row && !event.target.closest("a, button, input, label")) location.hash = row.dataset.to;
   });
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
-  setInterval(() => { if (!document.hidden) { updateTimes(document); if (secondsBehind()) requestPaint(); } }, 1000);
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) refresh();
+  });
+  setInterval(() => {
+    if (!document.hidden) {
+      updateTimes(document);
+      if (secondsBehind()) requestPaint();
+    }
+  }, 1000);
   document.addEventListener("mousemove", showAllZones, { passive: true });
   await route();
   dropPreloaded();
   afterPaint(() => {
     painted = true;
     loadAllScreens();
-    get(["namespaces"]).then((page) => { namespaces = [...new Set(["default", ...page.namespaces.map((one) => one.name)])]; requestPaint(); }, () => {});
-    events = subscribeToEvents(onEvent, (connected) => { if (live !== connected) { live = connected; requestPaint(); scheduleRefresh(); } });
+    get(["namespaces"]).then(
+      (page) => {
+        namespaces = [...new Set(["default", ...page.namespaces.map((one) => one.name)])];
+        requestPaint();
+      },
+      () => {},
+    );
+    events = subscribeToEvents(onEvent, (connected) => {
+      if (live !== connected) {
+        live = connected;
+        requestPaint();
+        scheduleRefresh();
+      }
+    });
   });
 }
 
-addEventListener("unhandledrejection", (event) => toast(String(event.reason && event.reason.message || event.reason), "bad"));
+addEventListener("unhandledrejection", (event) =>
+  toast(String((event.reason && event.reason.message) || event.reason), "bad"),
+);
 start();

@@ -15,13 +15,18 @@ let timer = 0;
 export function fetchOutput(run) {
   if (received.run !== run) received = emptyOutput(run);
   const mine = received;
-  mine.request = mine.request || fetchMore(mine).finally(() => { mine.request = null; });
+  mine.request =
+    mine.request ||
+    fetchMore(mine).finally(() => {
+      mine.request = null;
+    });
   return mine.request;
 }
 
 async function fetchMore(mine) {
   const output = await get(["runs", mine.run, "logs"], { after: mine.cursor });
-  for (const one of output.attempts) mine.attempts.set(one.fence, appended(mine.attempts.get(one.fence), one, mine.cursor));
+  for (const one of output.attempts)
+    mine.attempts.set(one.fence, appended(mine.attempts.get(one.fence), one, mine.cursor));
   Object.assign(mine, { cursor: output.cursor, state: output.state });
   return { state: mine.state, attempts: [...mine.attempts.values()] };
 }

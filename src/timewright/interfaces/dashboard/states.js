@@ -34,22 +34,46 @@ const STATES = {
 
 // What triggered an occurrence.
 const SOURCES = {
-  "baseline-cron": "cron expression", "baseline-interval": "interval", "baseline-once": "one-time schedule", "baseline-after": "end of another schedule", "ai-interval": "interval hint",
-  "ai-oneshot": "one-time hint", "clamped-min": "minimum interval", "clamped-max": "maximum interval", paused: "pause", manual: "manual",
-  backfill: "backfill", retry: "retry",
+  "baseline-cron": "cron expression",
+  "baseline-interval": "interval",
+  "baseline-once": "one-time schedule",
+  "baseline-after": "end of another schedule",
+  "ai-interval": "interval hint",
+  "ai-oneshot": "one-time hint",
+  "clamped-min": "minimum interval",
+  "clamped-max": "maximum interval",
+  paused: "pause",
+  manual: "manual",
+  backfill: "backfill",
+  retry: "retry",
 };
 export const sourceText = (source) => SOURCES[source] || String(source || "");
 
 // Why a run was skipped, ended or has not started. Other reasons are shown as the server sends them.
 const REASONS = {
-  overlap: "the previous run was still in progress", missed: "no instance was running at its time", paused: "the schedule was paused", queue_full: "the queue was full",
-  superseded: "replaced by a newer occurrence", deadline: "could not start before its deadline", budget: "the budget was used up", provider: "the provider was closed",
-  excluded: "excluded by a calendar", clamped: "too soon after the previous occurrence", replaced: "replaced by a newer run", exhausted: "all attempts used", lost: "its process or its lease was lost too often", unknown: "the result is unknown",
-  unresolved: "a referenced object is missing", unreadable: "the row could not be read", by_hand: "by a person", needs: "a dependency had not succeeded",
+  overlap: "the previous run was still in progress",
+  missed: "no instance was running at its time",
+  paused: "the schedule was paused",
+  queue_full: "the queue was full",
+  superseded: "replaced by a newer occurrence",
+  deadline: "could not start before its deadline",
+  budget: "the budget was used up",
+  provider: "the provider was closed",
+  excluded: "excluded by a calendar",
+  clamped: "too soon after the previous occurrence",
+  replaced: "replaced by a newer run",
+  exhausted: "all attempts used",
+  lost: "its process or its lease was lost too often",
+  unknown: "the result is unknown",
+  unresolved: "a referenced object is missing",
+  unreadable: "the row could not be read",
+  by_hand: "by a person",
+  needs: "a dependency had not succeeded",
 };
 export const reasonText = (reason) => REASONS[reason] || String(reason || "").replaceAll("_", " ");
 // What a run belongs to; workflow steps and manual runs have no schedule.
-export const runLabel = (run) => run.schedule || run.queue || (run.holder === "workflow" ? "workflow" : "workflow step or manual run");
+export const runLabel = (run) =>
+  run.schedule || run.queue || (run.holder === "workflow" ? "workflow" : "workflow step or manual run");
 export const isPlanned = (source) => String(source || "").startsWith("baseline");
 
 export const stateInfo = (state) => STATES[state] || ["·", "mute", String(state || "").replaceAll("_", " ")];
@@ -59,7 +83,12 @@ export const stateSign = (state) => stateInfo(state)[0];
 
 export function badge(state, title) {
   const [mark, kind, text] = stateInfo(state);
-  return h("span", { class: `badge ${kind}`, title }, h("span", { class: "sign", "aria-hidden": "true" }, mark), text);
+  return h(
+    "span",
+    { class: `badge ${kind}`, title },
+    h("span", { class: "sign", "aria-hidden": "true" }, mark),
+    text,
+  );
 }
 
 // The status dot of a schedule: active, failing, paused or parked.
@@ -67,5 +96,9 @@ export function stateDot(row) {
   const state = row.state === "active" && row.failures > 0 ? "failed" : row.state;
   const [mark, kind, text] = stateInfo(state);
   const label = row.state === "active" && row.failures > 0 ? `${row.failures} failed in a row` : text;
-  return h("span", { class: `dot ${kind}`, role: "img", "aria-label": label, title: row.reason || label }, mark);
+  return h(
+    "span",
+    { class: `dot ${kind}`, role: "img", "aria-label": label, title: row.reason || label },
+    mark,
+  );
 }

@@ -4,7 +4,12 @@ import { h } from "./dom.js";
 import { definitionList, jsonBlock, link, routeTo, shellQuote, time } from "./widgets.js";
 
 const code = (text) => h("code", { class: "break" }, String(text));
-const isEmpty = (value) => value === null || value === undefined || value === "" || value === false || (typeof value === "object" && !Object.keys(value).length);
+const isEmpty = (value) =>
+  value === null ||
+  value === undefined ||
+  value === "" ||
+  value === false ||
+  (typeof value === "object" && !Object.keys(value).length);
 
 // The first row of each kind: what is executed. The other fields follow generically, so none is left out.
 const MAIN_ROWS = {
@@ -17,18 +22,43 @@ const MAIN_ROWS = {
   handoff: (rest) => [["handoff", "an external worker leases the run"], rest],
 };
 
-const FIELD_NAMES = { env: "environment", cwd: "working directory", args: "arguments", sign_with: "signed with" };
+const FIELD_NAMES = {
+  env: "environment",
+  cwd: "working directory",
+  args: "arguments",
+  sign_with: "signed with",
+};
 const fieldName = (name) => FIELD_NAMES[name] || name.replaceAll("_", " ");
 
 export function targetDetails({ kind, ...fields }) {
   const [main, rest] = (MAIN_ROWS[kind] || ((all) => [["kind", code(kind)], all]))(fields);
   const rows = Object.entries(rest).filter(([, value]) => !isEmpty(value));
-  return definitionList([main, ...rows.map(([name, value]) => [fieldName(name), typeof value === "object" ? jsonBlock(value) : code(value)])]);
+  return definitionList([
+    main,
+    ...rows.map(([name, value]) => [
+      fieldName(name),
+      typeof value === "object" ? jsonBlock(value) : code(value),
+    ]),
+  ]);
 }
 
 // What a person decides on: the whole target, its budgets, and when it runs if it is approved now.
 export function approvalDetails({ target, budgets = [], next = [], end_at: end }) {
-  const times = next.length ? h("ol", { class: "next" }, next.map((at) => h("li", null, time(at)))) : "not at planned times";
-  return h("div", null, targetDetails(target),
-    definitionList([["budgets", budgets.length ? budgets.join(", ") : "none"], ["next runs if approved", times], ["ends", end ? time(end) : ""]]));
+  const times = next.length
+    ? h(
+        "ol",
+        { class: "next" },
+        next.map((at) => h("li", null, time(at))),
+      )
+    : "not at planned times";
+  return h(
+    "div",
+    null,
+    targetDetails(target),
+    definitionList([
+      ["budgets", budgets.length ? budgets.join(", ") : "none"],
+      ["next runs if approved", times],
+      ["ends", end ? time(end) : ""],
+    ]),
+  );
 }

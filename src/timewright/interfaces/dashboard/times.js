@@ -2,7 +2,9 @@
 
 let ahead = 0; // milliseconds that the server's clock is ahead of this browser's
 
-export const syncClock = (iso) => { if (iso) ahead = Date.parse(iso) - Date.now(); };
+export const syncClock = (iso) => {
+  if (iso) ahead = Date.parse(iso) - Date.now();
+};
 export const now = () => Date.now() + ahead;
 export const clockOffset = () => ahead;
 
@@ -19,14 +21,26 @@ function formatter(of, options) {
 
 const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-const NUMBERS = { year: "numeric", month: "numeric", day: "numeric", hour: "numeric", minute: "numeric", second: "numeric", hourCycle: "h23" };
+const NUMBERS = {
+  year: "numeric",
+  month: "numeric",
+  day: "numeric",
+  hour: "numeric",
+  minute: "numeric",
+  second: "numeric",
+  hourCycle: "h23",
+};
 const two = (number) => String(number).padStart(2, "0");
 
 // A date whose UTC fields show the wall clock of a zone, or of the browser without a zone.
 function wallClock(iso, of) {
   const at = new Date(iso);
   if (!of) return new Date(at.getTime() - at.getTimezoneOffset() * 60_000);
-  const part = Object.fromEntries(formatter(of, NUMBERS).formatToParts(at).map(({ type, value }) => [type, Number(value)]));
+  const part = Object.fromEntries(
+    formatter(of, NUMBERS)
+      .formatToParts(at)
+      .map(({ type, value }) => [type, Number(value)]),
+  );
   return new Date(Date.UTC(part.year, part.month - 1, part.day, part.hour, part.minute, part.second));
 }
 
@@ -39,26 +53,48 @@ export const day = (iso, of) => dayOf(wallClock(iso, of));
 // The time alone for today, otherwise with the date.
 export function formatTime(iso, of) {
   if (!iso) return "";
-  const at = wallClock(iso, of), today = wallClock(now(), of);
+  const at = wallClock(iso, of),
+    today = wallClock(now(), of);
   const year = at.getUTCFullYear() !== today.getUTCFullYear() ? ` ${at.getUTCFullYear()}` : "";
   return !year && dayOf(at) === dayOf(today) ? clockOf(at) : `${dayOf(at)}${year} ${clockOf(at)}`;
 }
 
-const offsetAt = (ms, zone) => formatter(zone, { timeZoneName: "longOffset" }).formatToParts(new Date(ms)).find((part) => part.type === "timeZoneName").value;
+const offsetAt = (ms, zone) =>
+  formatter(zone, { timeZoneName: "longOffset" })
+    .formatToParts(new Date(ms))
+    .find((part) => part.type === "timeZoneName").value;
 
 // The next daylight-saving change of a zone within a year, or null.
 export function nextClockChange(zone, from = now()) {
   let low = from;
   const began = offsetAt(low, zone);
   let high = low;
-  do { low = high; high += 7 * 86_400_000; if (high > from + 370 * 86_400_000) return null; } while (offsetAt(high, zone) === began);
-  while (high - low > 60_000) { const middle = (low + high) / 2; if (offsetAt(middle, zone) === began) low = middle; else high = middle; }
+  do {
+    low = high;
+    high += 7 * 86_400_000;
+    if (high > from + 370 * 86_400_000) return null;
+  } while (offsetAt(high, zone) === began);
+  while (high - low > 60_000) {
+    const middle = (low + high) / 2;
+    if (offsetAt(middle, zone) === began) low = middle;
+    else high = middle;
+  }
   // The change is at a whole minute after `low` and not after `high`, which lies less than a minute later.
   const at = Math.floor(high / 60_000) * 60_000;
   return { at: new Date(at).toISOString(), from: began, to: offsetAt(at + 60_000, zone) };
 }
 
-const WHOLE = { weekday: "short", day: "2-digit", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "shortOffset" };
+const WHOLE = {
+  weekday: "short",
+  day: "2-digit",
+  month: "short",
+  year: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hourCycle: "h23",
+  timeZoneName: "shortOffset",
+};
 export function fullTime(iso, of) {
   if (!iso) return "";
   const zones = [...new Set([localZone(), of || localZone(), "UTC"])];
@@ -66,7 +102,12 @@ export function fullTime(iso, of) {
   return zones.map(format).join("\n");
 }
 
-const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+const UNITS = [
+  ["d", 86400],
+  ["h", 3600],
+  ["m", 60],
+  ["s", 1],
+];
 
 export function formatDuration(seconds) {
   if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return "";
@@ -96,7 +137,9 @@ export function shortDuration(seconds) {
 // "4h" means four hours from now; an instant stays as it is.
 export function toInstant(text) {
   const ahead = /^(\d+(\.\d+)?(ms|w|d|h|m|s))+$/.test(text.trim()) ? parseDuration(text) : null;
-  return ahead === null ? text : new Date(Math.round(now() / 1000 + ahead) * 1000).toISOString().replace(".000Z", "Z");
+  return ahead === null
+    ? text
+    : new Date(Math.round(now() / 1000 + ahead) * 1000).toISOString().replace(".000Z", "Z");
 }
 
 export const secondsUntil = (iso) => (Date.parse(iso) - now()) / 1000;
@@ -110,8 +153,10 @@ export function relativeTime(iso) {
 export const secondsBetween = (from, to) => (from && to ? (Date.parse(to) - Date.parse(from)) / 1000 : null);
 
 // From the planned time to the first start, and from there to the end: retries lengthen a run but do not delay it.
-export const startDelay = (run) => formatDuration(secondsBetween(run.planned_at, run.first_started_at)) || "—";
-export const totalDuration = (run) => formatDuration(secondsBetween(run.first_started_at, run.finished_at)) || "—";
+export const startDelay = (run) =>
+  formatDuration(secondsBetween(run.planned_at, run.first_started_at)) || "—";
+export const totalDuration = (run) =>
+  formatDuration(secondsBetween(run.first_started_at, run.finished_at)) || "—";
 
 // Parse a duration of the API, such as 1h30m or 1.5s, into seconds.
 export function parseDuration(text) {
@@ -119,7 +164,8 @@ export function parseDuration(text) {
   if (!text) return null;
   let total = 0;
   for (const [, number, unit] of String(text).matchAll(/([\d.]+)(us|µs|ms|w|d|h|m|s)/g)) {
-    total += Number(number) * { us: 1e-6, "µs": 1e-6, ms: 1e-3, s: 1, m: 60, h: 3600, d: 86400, w: 604800 }[unit];
+    total +=
+      Number(number) * { us: 1e-6, µs: 1e-6, ms: 1e-3, s: 1, m: 60, h: 3600, d: 86400, w: 604800 }[unit];
   }
   return total;
 }

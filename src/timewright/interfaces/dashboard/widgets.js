@@ -10,12 +10,23 @@ export const routeTo = (...parts) => "/" + parts.map(encodeURIComponent).join("/
 export function time(iso, zone, mode = "when") {
   if (!iso) return h("span", { class: "mute" }, "—");
   if (mode === "when") return h("time", { datetime: iso, "data-zone": zone }, formatTime(iso));
-  return h("time", { datetime: iso, "data-zone": zone, "data-away": mode, class: isLate(iso, mode) ? "warn" : null }, distance(iso, mode));
+  return h(
+    "time",
+    { datetime: iso, "data-zone": zone, "data-away": mode, class: isLate(iso, mode) ? "warn" : null },
+    distance(iso, mode),
+  );
 }
 
 // A time that has passed is shown as late after 5 s, which allows for the delay of an update.
 const isLate = (iso, mode) => mode === "due" && secondsUntil(iso) < -5;
-const distance = (iso, mode) => (mode === "for" ? formatDuration(Math.max(0, -secondsUntil(iso))) : isLate(iso, mode) ? `late by ${formatDuration(-secondsUntil(iso))}` : mode === "due" && secondsUntil(iso) < 0 ? "now" : relativeTime(iso));
+const distance = (iso, mode) =>
+  mode === "for"
+    ? formatDuration(Math.max(0, -secondsUntil(iso)))
+    : isLate(iso, mode)
+      ? `late by ${formatDuration(-secondsUntil(iso))}`
+      : mode === "due" && secondsUntil(iso) < 0
+        ? "now"
+        : relativeTime(iso);
 
 // Show a time in all relevant zones as its tooltip, computed only when the pointer is over it.
 export function showAllZones({ target }) {
@@ -29,17 +40,52 @@ export function showAllZones({ target }) {
 const LINKED = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))|(run_[0-9A-Z]{26})/g;
 export function linkedText(text, zone) {
   const parts = String(text || "").split(LINKED);
-  return parts.map((part, n) => (part === undefined ? "" : n % 3 === 1 ? time(part, zone) : n % 3 === 2 ? link(routeTo("runs", part), `${/\brun $/.test(parts[n - 2] || "") ? "" : "run "}…${part.slice(-6)}`) : part));
+  return parts.map((part, n) =>
+    part === undefined
+      ? ""
+      : n % 3 === 1
+        ? time(part, zone)
+        : n % 3 === 2
+          ? link(
+              routeTo("runs", part),
+              `${/\brun $/.test(parts[n - 2] || "") ? "" : "run "}…${part.slice(-6)}`,
+            )
+          : part,
+  );
 }
 
-export const timeWithDistance = (iso, zone, mode = "away") => !iso ? time(iso) : h("span", { class: "both" }, time(iso, zone), " ", h("span", { class: "mute" }, time(iso, zone, mode)), zoneTime(iso, zone));
+export const timeWithDistance = (iso, zone, mode = "away") =>
+  !iso
+    ? time(iso)
+    : h(
+        "span",
+        { class: "both" },
+        time(iso, zone),
+        " ",
+        h("span", { class: "mute" }, time(iso, zone, mode)),
+        zoneTime(iso, zone),
+      );
 
 // The time in the zone of a schedule, where it differs from the browser's.
-const zoneTime = (iso, zone) => (!zone || clock(iso, zone) === clock(iso) ? null : h("span", { class: "mute zone" }, ` ${minute(iso, zone)} ${zone}`));
+const zoneTime = (iso, zone) =>
+  !zone || clock(iso, zone) === clock(iso)
+    ? null
+    : h("span", { class: "mute zone" }, ` ${minute(iso, zone)} ${zone}`);
 
 export function panel(title, body, { more, id, note } = {}) {
-  return h("section", { class: "panel", "aria-label": title, id },
-    h("header", null, h("h2", null, title), note ? h("span", { class: "mute" }, note) : null, h("span", { class: "grow" }), more || null), body);
+  return h(
+    "section",
+    { class: "panel", "aria-label": title, id },
+    h(
+      "header",
+      null,
+      h("h2", null, title),
+      note ? h("span", { class: "mute" }, note) : null,
+      h("span", { class: "grow" }),
+      more || null,
+    ),
+    body,
+  );
 }
 
 export function emptyState(text, command) {
@@ -49,36 +95,105 @@ export function emptyState(text, command) {
 // A command as it can be typed: this installation's program and this server's store, or its address.
 function runnable(command) {
   const starts = /^timewright (up|serve|worker|dashboard)\b/.test(command);
-  const option = session.store_option === null ? (starts ? "" : `--server ${location.origin}`) : session.store_option;
-  const [words, ...rest] = command.replace(/^timewright /, `${session.program || "timewright"} `).split(" -- ");
+  const option =
+    session.store_option === null ? (starts ? "" : `--server ${location.origin}`) : session.store_option;
+  const [words, ...rest] = command
+    .replace(/^timewright /, `${session.program || "timewright"} `)
+    .split(" -- ");
   return [`${words} ${option}`.trim(), ...rest].join(" -- ");
 }
 
 // A command line with a copy button.
 export function commandBlock(given) {
   const command = runnable(given);
-  return h("div", { class: "command" }, h("code", null, unbrokenWords(command)),
-    h("button", { type: "button", class: "quiet", "aria-label": `Copy: ${command}`, onclick: () => copy(command) }, "copy"));
+  return h(
+    "div",
+    { class: "command" },
+    h("code", null, unbrokenWords(command)),
+    h(
+      "button",
+      { type: "button", class: "quiet", "aria-label": `Copy: ${command}`, onclick: () => copy(command) },
+      "copy",
+    ),
+  );
 }
 
 // A fix: a command gets a copy button, other text is shown as it is.
-export const fixHint = (fix) => (!fix ? null : /^timewright [^,;]+$/.test(fix) ? commandBlock(fix) : h("div", { class: "mute" }, fix));
+export const fixHint = (fix) =>
+  !fix ? null : /^timewright [^,;]+$/.test(fix) ? commandBlock(fix) : h("div", { class: "mute" }, fix);
 
 // Do not break a word at its dashes unless it is longer than a line.
-const unbrokenWords = (command) => command.split(/( +)/).map((word) => (word.length > 1 && word.length < 36 ? h("span", { class: "word" }, word) : word));
+const unbrokenWords = (command) =>
+  command
+    .split(/( +)/)
+    .map((word) => (word.length > 1 && word.length < 36 ? h("span", { class: "word" }, word) : word));
 
 async function copy(text) {
-  try { await navigator.clipboard.writeText(text); toast("copied"); } catch { toast("could not copy; select the text and copy it"); }
+  try {
+    await navigator.clipboard.writeText(text);
+    toast("copied");
+  } catch {
+    toast("could not copy; select the text and copy it");
+  }
 }
 
 export function table(caption, columns, rows, { selected, onSelect, onSelectAll } = {}) {
   const all = rows.length > 0 && selected && rows.every((row) => selected.has(row.key));
-  const head = h("tr", null, onSelect ? h("th", { scope: "col", class: "narrow" }, h("input", { type: "checkbox", "aria-label": "Select all on this page", checked: all, onchange: () => onSelectAll(rows.map((row) => row.key), !all) })) : null,
-    columns.map((c) => h("th", { scope: "col", class: c.kind || null }, c.name || h("span", { class: "hidden" }, c.label))));
-  const body = rows.map((row) => h("tr", { key: row.key, class: "row", "data-to": row.to || null, "data-tone": row.tone || null },
-    onSelect ? h("td", { class: "narrow" }, h("input", { type: "checkbox", "aria-label": `Select ${row.label || row.key}`, checked: selected.has(row.key), onchange: () => onSelect(row.key) })) : null,
-    columns.map((c, n) => h("td", { class: row.cells[n] === "—" ? `${c.kind || ""} none` : c.kind || null, "data-name": c.name }, row.cells[n]))));
-  const node = h("table", { class: columns.length <= 3 ? "few" : null }, h("caption", { class: "hidden" }, caption), h("thead", null, head), h("tbody", null, body));
+  const head = h(
+    "tr",
+    null,
+    onSelect
+      ? h(
+          "th",
+          { scope: "col", class: "narrow" },
+          h("input", {
+            type: "checkbox",
+            "aria-label": "Select all on this page",
+            checked: all,
+            onchange: () =>
+              onSelectAll(
+                rows.map((row) => row.key),
+                !all,
+              ),
+          }),
+        )
+      : null,
+    columns.map((c) =>
+      h("th", { scope: "col", class: c.kind || null }, c.name || h("span", { class: "hidden" }, c.label)),
+    ),
+  );
+  const body = rows.map((row) =>
+    h(
+      "tr",
+      { key: row.key, class: "row", "data-to": row.to || null, "data-tone": row.tone || null },
+      onSelect
+        ? h(
+            "td",
+            { class: "narrow" },
+            h("input", {
+              type: "checkbox",
+              "aria-label": `Select ${row.label || row.key}`,
+              checked: selected.has(row.key),
+              onchange: () => onSelect(row.key),
+            }),
+          )
+        : null,
+      columns.map((c, n) =>
+        h(
+          "td",
+          { class: row.cells[n] === "—" ? `${c.kind || ""} none` : c.kind || null, "data-name": c.name },
+          row.cells[n],
+        ),
+      ),
+    ),
+  );
+  const node = h(
+    "table",
+    { class: columns.length <= 3 ? "few" : null },
+    h("caption", { class: "hidden" }, caption),
+    h("thead", null, head),
+    h("tbody", null, body),
+  );
   return scrollArea(node);
 }
 
@@ -89,8 +204,17 @@ export function scrollArea(node) {
 }
 
 export function counters(items) {
-  return h("ul", { class: "numbers" }, items.map(([name, value, to, kind]) =>
-    h("li", { class: kind || null }, h("a", { href: `#${to}` }, h("strong", null, value), h("span", null, name)))));
+  return h(
+    "ul",
+    { class: "numbers" },
+    items.map(([name, value, to, kind]) =>
+      h(
+        "li",
+        { class: kind || null },
+        h("a", { href: `#${to}` }, h("strong", null, value), h("span", null, name)),
+      ),
+    ),
+  );
 }
 
 export function toast(text, kind = "") {
@@ -108,30 +232,99 @@ export function problemLines(problem) {
 }
 
 export function problemBox(problem) {
-  const { fix = "", ...shown } = problem instanceof Problem ? { ...problem, message: problem.message } : { message: String(problem.message || problem), fix: problem.fix };
+  const { fix = "", ...shown } =
+    problem instanceof Problem
+      ? { ...problem, message: problem.message }
+      : { message: String(problem.message || problem), fix: problem.fix };
   const [first, ...more] = problemLines(shown);
-  return h("div", { class: "failure", role: "alert" }, h("strong", null, first), more.map((line) => h("div", { class: "mute" }, line)), fix.startsWith("timewright ") ? fixHint(fix) : fix ? h("div", { class: "mute" }, `try: ${fix}`) : null);
+  return h(
+    "div",
+    { class: "failure", role: "alert" },
+    h("strong", null, first),
+    more.map((line) => h("div", { class: "mute" }, line)),
+    fix.startsWith("timewright ") ? fixHint(fix) : fix ? h("div", { class: "mute" }, `try: ${fix}`) : null,
+  );
 }
 
 // Confirm an action: what will happen, the equivalent command, and a cancel button. Resolves to the values or null.
-export function confirmDialog({ title, text, body, command, act = "confirm", reason = false, fields = [], danger = false }) {
+export function confirmDialog({
+  title,
+  text,
+  body,
+  command,
+  act = "confirm",
+  reason = false,
+  fields = [],
+  danger = false,
+}) {
   return new Promise((done) => {
     const values = {};
     const commandFor = typeof command === "function" ? command : () => command;
     const same = h("div", null);
-    const showCommand = () => { const text = commandFor(values); same.replaceChildren(...(text ? [h("span", { class: "mute" }, "Equivalent command:"), commandBlock(text + reasonOption(values))] : [])); };
-    const input = (name, props) => h("input", { ...props, name, oninput: (e) => { values[name] = e.target.value; showCommand(); } });
-    const reasonOption = (given) => (typeof command === "string" && reason && given.reason ? ` --reason ${shellQuote(given.reason)}` : "");
-    const form = h("form", { method: "dialog", onsubmit: (e) => { e.preventDefault(); close(values); } },
-      h("h2", null, title), text ? h("p", null, text) : null, body || null,
-      fields.map((f) => { values[f.name] = f.value || ""; const box = input(f.name, { type: f.type || "text", value: f.value || "", placeholder: f.placeholder || "", required: f.required }); return [h("label", null, f.label, box), f.choices ? choiceButtons(f, box) : null]; }),
-      reason ? h("label", null, "Reason (stored with the change)", input("reason", { type: "text", maxlength: 2000 })) : null,
+    const showCommand = () => {
+      const text = commandFor(values);
+      same.replaceChildren(
+        ...(text
+          ? [h("span", { class: "mute" }, "Equivalent command:"), commandBlock(text + reasonOption(values))]
+          : []),
+      );
+    };
+    const input = (name, props) =>
+      h("input", {
+        ...props,
+        name,
+        oninput: (e) => {
+          values[name] = e.target.value;
+          showCommand();
+        },
+      });
+    const reasonOption = (given) =>
+      typeof command === "string" && reason && given.reason ? ` --reason ${shellQuote(given.reason)}` : "";
+    const form = h(
+      "form",
+      {
+        method: "dialog",
+        onsubmit: (e) => {
+          e.preventDefault();
+          close(values);
+        },
+      },
+      h("h2", null, title),
+      text ? h("p", null, text) : null,
+      body || null,
+      fields.map((f) => {
+        values[f.name] = f.value || "";
+        const box = input(f.name, {
+          type: f.type || "text",
+          value: f.value || "",
+          placeholder: f.placeholder || "",
+          required: f.required,
+        });
+        return [h("label", null, f.label, box), f.choices ? choiceButtons(f, box) : null];
+      }),
+      reason
+        ? h(
+            "label",
+            null,
+            "Reason (stored with the change)",
+            input("reason", { type: "text", maxlength: 2000 }),
+          )
+        : null,
       same,
-      h("div", { class: "buttons" }, h("button", { type: "button", class: "quiet", onclick: () => close(null) }, "close"),
-        h("button", { type: "submit", class: danger ? "danger" : "main" }, act)));
+      h(
+        "div",
+        { class: "buttons" },
+        h("button", { type: "button", class: "quiet", onclick: () => close(null) }, "close"),
+        h("button", { type: "submit", class: danger ? "danger" : "main" }, act),
+      ),
+    );
     const dialog = h("dialog", { "aria-label": title, oncancel: () => close(null) }, form);
     showCommand();
-    const close = (value) => { dialog.close(); dialog.remove(); done(value); };
+    const close = (value) => {
+      dialog.close();
+      dialog.remove();
+      done(value);
+    };
     document.body.append(dialog);
     dialog.showModal();
     const first = dialog.querySelector("input, button.main, button.danger");
@@ -141,12 +334,20 @@ export function confirmDialog({ title, text, body, command, act = "confirm", rea
 
 // Buttons that fill in the usual values of a field.
 function choiceButtons({ label, choices }, box) {
-  const take = (value) => { box.value = value; box.dispatchEvent(new Event("input")); };
-  return h("div", { class: "chips", role: "group", "aria-label": label }, choices.map(([value, text]) => button(text, () => take(value), { kind: "chip" })));
+  const take = (value) => {
+    box.value = value;
+    box.dispatchEvent(new Event("input"));
+  };
+  return h(
+    "div",
+    { class: "chips", role: "group", "aria-label": label },
+    choices.map(([value, text]) => button(text, () => take(value), { kind: "chip" })),
+  );
 }
 
 // Quote one argument for a POSIX shell.
-export const shellQuote = (text) => (/^[\w.,:/@%+=-]+$/.test(text) ? String(text) : `'${String(text).replaceAll("'", "'\\''")}'`);
+export const shellQuote = (text) =>
+  /^[\w.,:/@%+=-]+$/.test(text) ? String(text) : `'${String(text).replaceAll("'", "'\\''")}'`;
 
 export async function tryAction(work, message) {
   try {
@@ -159,24 +360,34 @@ export async function tryAction(work, message) {
   }
 }
 
-export const button = (text, onclick, { kind = "", title, disabled } = {}) => h("button", { type: "button", class: kind, title, disabled, onclick }, text);
+export const button = (text, onclick, { kind = "", title, disabled } = {}) =>
+  h("button", { type: "button", class: kind, title, disabled, onclick }, text);
 
 export function pager(data, params, go) {
   if (!data.cursor && !params.cursor) return null;
-  return h("nav", { class: "pager", "aria-label": "Pages" },
+  return h(
+    "nav",
+    { class: "pager", "aria-label": "Pages" },
     params.cursor ? button("first page", () => go({ ...params, cursor: "" }), { kind: "quiet" }) : null,
-    data.cursor ? button("next page", () => go({ ...params, cursor: data.cursor })) : h("span", { class: "mute" }, "last page"));
+    data.cursor
+      ? button("next page", () => go({ ...params, cursor: data.cursor }))
+      : h("span", { class: "mute" }, "last page"),
+  );
 }
 
 // Update countdowns between two refreshes.
 export function updateTimes(root) {
   for (const node of root.querySelectorAll("time[data-away]")) {
-    const iso = node.getAttribute("datetime"), text = distance(iso, node.dataset.away);
+    const iso = node.getAttribute("datetime"),
+      text = distance(iso, node.dataset.away);
     node.classList.toggle("warn", isLate(iso, node.dataset.away));
     if (node.firstChild && node.firstChild.data !== text) node.firstChild.data = text;
   }
   for (const node of root.querySelectorAll("[data-since]")) {
-    const share = Math.min(1, Math.max(0, -secondsUntil(node.dataset.since) / Number(node.dataset.limit || 300)));
+    const share = Math.min(
+      1,
+      Math.max(0, -secondsUntil(node.dataset.since) / Number(node.dataset.limit || 300)),
+    );
     node.style.setProperty("width", `${(share * 100).toFixed(1)}%`);
   }
 }
@@ -185,7 +396,9 @@ export function updateTimes(root) {
 export function differences(before, after) {
   const rows = [];
   const walk = (was, is, path) => {
-    if (isObject(was) && isObject(is)) for (const key of new Set([...Object.keys(was), ...Object.keys(is)])) walk(was[key], is[key], path ? `${path}.${key}` : key);
+    if (isObject(was) && isObject(is))
+      for (const key of new Set([...Object.keys(was), ...Object.keys(is)]))
+        walk(was[key], is[key], path ? `${path}.${key}` : key);
     else if (JSON.stringify(was) !== JSON.stringify(is)) rows.push([path, was, is]);
   };
   walk(before, after, "");
@@ -199,14 +412,43 @@ export function diff(before, after) {
   const rows = differences(before, after);
   if (!rows.length) return h("p", { class: "mute" }, "no differences");
   const gone = (value) => value === undefined || value === null || value === "";
-  return h("ul", { class: "diff" }, rows.map(([path, was, is]) => h("li", { key: path }, h("code", null, path || "value"), gone(was) ? null : h("del", null, text(was)), gone(is) ? (gone(was) ? null : h("span", { class: "mute" }, "removed")) : h("ins", null, text(is)))));
+  return h(
+    "ul",
+    { class: "diff" },
+    rows.map(([path, was, is]) =>
+      h(
+        "li",
+        { key: path },
+        h("code", null, path || "value"),
+        gone(was) ? null : h("del", null, text(was)),
+        gone(is) ? (gone(was) ? null : h("span", { class: "mute" }, "removed")) : h("ins", null, text(is)),
+      ),
+    ),
+  );
 }
 
-export const jsonBlock = (value) => h("pre", { class: "json", tabindex: "0" }, typeof value === "string" ? value : JSON.stringify(value, null, 2));
-export const definitionList = (pairs) => h("dl", { class: "facts" }, pairs.filter(([, v]) => v !== null && v !== undefined && v !== "").map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+export const jsonBlock = (value) =>
+  h(
+    "pre",
+    { class: "json", tabindex: "0" },
+    typeof value === "string" ? value : JSON.stringify(value, null, 2),
+  );
+export const definitionList = (pairs) =>
+  h(
+    "dl",
+    { class: "facts" },
+    pairs
+      .filter(([, v]) => v !== null && v !== undefined && v !== "")
+      .map(([name, value]) => [h("dt", null, name), h("dd", null, value)]),
+  );
 
 const STATUSES = { ok: ["✔", "good"], warn: ["!", "warn"], fail: ["✖", "bad"], failed: ["✖", "bad"] };
 export function statusBadge(text) {
   const [mark, kind] = STATUSES[text] || ["·", "mute"];
-  return h("span", { class: `badge ${kind}` }, h("span", { class: "sign", "aria-hidden": "true" }, mark), text || "");
+  return h(
+    "span",
+    { class: `badge ${kind}` },
+    h("span", { class: "sign", "aria-hidden": "true" }, mark),
+    text || "",
+  );
 }

@@ -6,8 +6,36 @@ import { refresh } from "../main.js";
 import { clock, day, localZone, nextClockChange } from "../times.js";
 import { tryAction, commandBlock, problemBox, panel, routeTo, shellQuote, table, time } from "../widgets.js";
 
-const EXAMPLES = [["*/5 * * * *", "every 5 minutes"], ["0 9 * * mon-fri", "9:00 on weekdays"], ["0 0 1 * *", "first day of the month"], ["0 3 * * sun#1", "3:00 on the first Sunday"], ["0 18 L * *", "18:00 on the last day of the month"]];
-const blank = () => ({ name: "", when: "every", every: "5m", cron: "0 9 * * mon-fri", once: "", delay: "15m", after: "", zone: localZone(), what: "note", note: "", http: "POST https://", call: "", handoff: "", overlap: "skip", catch_up: "last", max_attempts: "3", jitter: "", group: "", tags: "", description: "", reason: "" });
+const EXAMPLES = [
+  ["*/5 * * * *", "every 5 minutes"],
+  ["0 9 * * mon-fri", "9:00 on weekdays"],
+  ["0 0 1 * *", "first day of the month"],
+  ["0 3 * * sun#1", "3:00 on the first Sunday"],
+  ["0 18 L * *", "18:00 on the last day of the month"],
+];
+const blank = () => ({
+  name: "",
+  when: "every",
+  every: "5m",
+  cron: "0 9 * * mon-fri",
+  once: "",
+  delay: "15m",
+  after: "",
+  zone: localZone(),
+  what: "note",
+  note: "",
+  http: "POST https://",
+  call: "",
+  handoff: "",
+  overlap: "skip",
+  catch_up: "last",
+  max_attempts: "3",
+  jitter: "",
+  group: "",
+  tags: "",
+  description: "",
+  reason: "",
+});
 
 let draft = blank();
 let editing = null; // the name of the schedule that is edited
@@ -31,72 +59,258 @@ export default {
     return {};
   },
   view() {
-    return h("form", { class: "screen columns", onsubmit: (e) => { e.preventDefault(); save(); } },
-      h("div", null, editing ? null : panel("Name", h("div", { class: "fields" }, field("name", "Name", { required: true, maxlength: 255, autofocus: true, placeholder: "nightly-report" }), field("description", "Description"))), panel("Trigger", triggerFields()), panel("Target", targetFields()), panel("Policies", policyFields()), panel("Organization", organizationFields())),
-      h("div", { class: "stay" }, panel("Preview", previewPanel()), panel("Equivalent command", commandBlock(command())),
-        h("div", { class: "buttons" }, h("button", { type: "submit", class: "main" }, editing ? "save" : "create"), h("a", { class: "button quiet", href: editing ? `#${routeTo("schedules", editing)}` : "#/schedules" }, "cancel"))));
+    return h(
+      "form",
+      {
+        class: "screen columns",
+        onsubmit: (e) => {
+          e.preventDefault();
+          save();
+        },
+      },
+      h(
+        "div",
+        null,
+        editing
+          ? null
+          : panel(
+              "Name",
+              h(
+                "div",
+                { class: "fields" },
+                field("name", "Name", {
+                  required: true,
+                  maxlength: 255,
+                  autofocus: true,
+                  placeholder: "nightly-report",
+                }),
+                field("description", "Description"),
+              ),
+            ),
+        panel("Trigger", triggerFields()),
+        panel("Target", targetFields()),
+        panel("Policies", policyFields()),
+        panel("Organization", organizationFields()),
+      ),
+      h(
+        "div",
+        { class: "stay" },
+        panel("Preview", previewPanel()),
+        panel("Equivalent command", commandBlock(command())),
+        h(
+          "div",
+          { class: "buttons" },
+          h("button", { type: "submit", class: "main" }, editing ? "save" : "create"),
+          h(
+            "a",
+            { class: "button quiet", href: editing ? `#${routeTo("schedules", editing)}` : "#/schedules" },
+            "cancel",
+          ),
+        ),
+      ),
+    );
   },
 };
 
 function draftOf(schedule) {
   const { trigger, target } = schedule;
-  const made = { ...blank(), name: schedule.name, zone: trigger.zone || localZone(), overlap: schedule.overlap, catch_up: schedule.catch_up, max_attempts: String(schedule.retry.max_attempts), jitter: schedule.jitter === "0s" ? "" : schedule.jitter, group: schedule.group || "", tags: schedule.tags.join(", "), description: schedule.description };
-  Object.assign(made, trigger.kind === "cron" ? { when: "cron", cron: trigger.expression } : trigger.kind === "every" ? { when: "every", every: trigger.interval } : trigger.kind === "once" ? { when: "once", once: trigger.at } : trigger.kind === "manual" ? { when: "manual" } : { when: "" });
-  const values = { note: () => target.text, http: () => `${target.method} ${target.url}`, call: () => target.function || target.name, handoff: () => "" };
-  if (values[target.kind]) Object.assign(made, { what: target.kind, [target.kind]: values[target.kind]() || "" });
+  const made = {
+    ...blank(),
+    name: schedule.name,
+    zone: trigger.zone || localZone(),
+    overlap: schedule.overlap,
+    catch_up: schedule.catch_up,
+    max_attempts: String(schedule.retry.max_attempts),
+    jitter: schedule.jitter === "0s" ? "" : schedule.jitter,
+    group: schedule.group || "",
+    tags: schedule.tags.join(", "),
+    description: schedule.description,
+  };
+  Object.assign(
+    made,
+    trigger.kind === "cron"
+      ? { when: "cron", cron: trigger.expression }
+      : trigger.kind === "every"
+        ? { when: "every", every: trigger.interval }
+        : trigger.kind === "once"
+          ? { when: "once", once: trigger.at }
+          : trigger.kind === "manual"
+            ? { when: "manual" }
+            : { when: "" },
+  );
+  const values = {
+    note: () => target.text,
+    http: () => `${target.method} ${target.url}`,
+    call: () => target.function || target.name,
+    handoff: () => "",
+  };
+  if (values[target.kind])
+    Object.assign(made, { what: target.kind, [target.kind]: values[target.kind]() || "" });
   else made.what = "";
   return made;
 }
 
-const field = (name, label, props = {}) => h("label", { class: "field" }, h("span", null, label), h("input", { name, value: draft[name], ...props, oninput: (e) => change(name, e.target.value) }));
-const choice = (name, label, options) => h("label", { class: "field" }, h("span", null, label), h("select", { name, value: draft[name], onchange: (e) => change(name, e.target.value) }, options.map(([value, text]) => h("option", { value, selected: draft[name] === value }, text))));
+const field = (name, label, props = {}) =>
+  h(
+    "label",
+    { class: "field" },
+    h("span", null, label),
+    h("input", { name, value: draft[name], ...props, oninput: (e) => change(name, e.target.value) }),
+  );
+const choice = (name, label, options) =>
+  h(
+    "label",
+    { class: "field" },
+    h("span", null, label),
+    h(
+      "select",
+      { name, value: draft[name], onchange: (e) => change(name, e.target.value) },
+      options.map(([value, text]) => h("option", { value, selected: draft[name] === value }, text)),
+    ),
+  );
 
-function change(name, value) { draft[name] = value; updatePreview(true); }
+function change(name, value) {
+  draft[name] = value;
+  updatePreview(true);
+}
 
-const KINDS = [["every", "interval"], ["cron", "cron expression"], ["once", "once"], ["delay", "delay after its last run"], ["after", "after another schedule succeeds"], ["manual", "manual only"]];
+const KINDS = [
+  ["every", "interval"],
+  ["cron", "cron expression"],
+  ["once", "once"],
+  ["delay", "delay after its last run"],
+  ["after", "after another schedule succeeds"],
+  ["manual", "manual only"],
+];
 
 function triggerFields() {
   if (!draft.when) return h("p", { class: "mute" }, "the trigger stays as it is");
-  return h("div", { class: "fields" }, choice("when", "Type", KINDS),
+  return h(
+    "div",
+    { class: "fields" },
+    choice("when", "Type", KINDS),
     draft.when === "every" ? field("every", "Interval", { placeholder: "90s, 15m, 1h30m, 7d" }) : null,
-    draft.when === "cron" ? h("div", null, field("cron", "Cron expression", { class: "mono", spellcheck: "false" }), cronParts(), h("p", { class: "examples" }, EXAMPLES.map(([text, label]) => h("button", { type: "button", class: "quiet", onclick: () => { change("cron", text); refresh(); } }, text, h("span", null, label))))) : null,
+    draft.when === "cron"
+      ? h(
+          "div",
+          null,
+          field("cron", "Cron expression", { class: "mono", spellcheck: "false" }),
+          cronParts(),
+          h(
+            "p",
+            { class: "examples" },
+            EXAMPLES.map(([text, label]) =>
+              h(
+                "button",
+                {
+                  type: "button",
+                  class: "quiet",
+                  onclick: () => {
+                    change("cron", text);
+                    refresh();
+                  },
+                },
+                text,
+                h("span", null, label),
+              ),
+            ),
+          ),
+        )
+      : null,
     draft.when === "delay" ? field("delay", "Delay", { placeholder: "90s, 15m, 1h30m, 7d" }) : null,
     draft.when === "after" ? field("after", "Upstream schedule", { placeholder: "nightly-report" }) : null,
-    draft.when === "once" ? field("once", "Time, with UTC offset", { placeholder: "2026-12-24T18:00:00+01:00" }) : null,
-    draft.when === "cron" ? field("zone", "Time zone", { list: "zones" }) : null, zones());
+    draft.when === "once"
+      ? field("once", "Time, with UTC offset", { placeholder: "2026-12-24T18:00:00+01:00" })
+      : null,
+    draft.when === "cron" ? field("zone", "Time zone", { list: "zones" }) : null,
+    zones(),
+  );
 }
 
 // The five or six fields of the expression, each with its name.
 function cronParts() {
   const words = draft.cron.trim().split(/\s+/);
-  const names = words.length === 6 ? ["second", "minute", "hour", "day", "month", "weekday"] : ["minute", "hour", "day", "month", "weekday"];
-  return h("div", { class: "cronparts", "aria-hidden": "true" }, names.map((name, n) => h("span", null, h("b", null, words[n] || "?"), name)));
+  const names =
+    words.length === 6
+      ? ["second", "minute", "hour", "day", "month", "weekday"]
+      : ["minute", "hour", "day", "month", "weekday"];
+  return h(
+    "div",
+    { class: "cronparts", "aria-hidden": "true" },
+    names.map((name, n) => h("span", null, h("b", null, words[n] || "?"), name)),
+  );
 }
 
 function zones() {
   const names = Intl.supportedValuesOf ? Intl.supportedValuesOf("timeZone") : [localZone(), "UTC"];
-  return h("datalist", { id: "zones" }, names.map((value) => h("option", { value })));
+  return h(
+    "datalist",
+    { id: "zones" },
+    names.map((value) => h("option", { value })),
+  );
 }
 
 function targetFields() {
-  const kinds = [["note", "note: the text is the result"], ["http", "HTTP request"], ["call", "function of the app"], ["handoff", "external worker (queue lease)"]];
+  const kinds = [
+    ["note", "note: the text is the result"],
+    ["http", "HTTP request"],
+    ["call", "function of the app"],
+    ["handoff", "external worker (queue lease)"],
+  ];
   if (editing && !draft.what) return h("p", { class: "mute" }, "the target stays as it is");
-  return h("div", { class: "fields" }, choice("what", "Type", kinds), draft.what === "handoff" ? null : field(draft.what, { note: "Text", http: "Method and URL", call: "Function name" }[draft.what]));
+  return h(
+    "div",
+    { class: "fields" },
+    choice("what", "Type", kinds),
+    draft.what === "handoff"
+      ? null
+      : field(draft.what, { note: "Text", http: "Method and URL", call: "Function name" }[draft.what]),
+  );
 }
 
 function policyFields() {
-  return h("div", { class: "fields two" },
-    choice("overlap", "Overlap: if the previous run is still in progress", [["skip", "skip"], ["queue", "queue"], ["replace", "cancel the previous run"], ["allow", "run in parallel"]]),
-    choice("catch_up", "Catch-up after an outage", [["none", "none"], ["last", "run the last one"], ["all", "run all"], ["spread", "run all, spread out"]]),
-    field("max_attempts", "Maximum attempts", { type: "number", min: 1, max: 100 }), field("jitter", "Jitter", { placeholder: "30s" }));
+  return h(
+    "div",
+    { class: "fields two" },
+    choice("overlap", "Overlap: if the previous run is still in progress", [
+      ["skip", "skip"],
+      ["queue", "queue"],
+      ["replace", "cancel the previous run"],
+      ["allow", "run in parallel"],
+    ]),
+    choice("catch_up", "Catch-up after an outage", [
+      ["none", "none"],
+      ["last", "run the last one"],
+      ["all", "run all"],
+      ["spread", "run all, spread out"],
+    ]),
+    field("max_attempts", "Maximum attempts", { type: "number", min: 1, max: 100 }),
+    field("jitter", "Jitter", { placeholder: "30s" }),
+  );
 }
 
 function organizationFields() {
-  return h("div", { class: "fields two" }, field("group", "Group"), field("tags", "Tags, separated by commas"), editing ? field("description", "Description") : null, editing ? field("reason", "Reason (stored with the change)") : null);
+  return h(
+    "div",
+    { class: "fields two" },
+    field("group", "Group"),
+    field("tags", "Tags, separated by commas"),
+    editing ? field("description", "Description") : null,
+    editing ? field("reason", "Reason (stored with the change)") : null,
+  );
 }
 
 function request() {
-  const made = { overlap: draft.overlap, catch_up: draft.catch_up, max_attempts: Number(draft.max_attempts) || 1, description: draft.description, tags: draft.tags.split(",").map((tag) => tag.trim()).filter(Boolean) };
+  const made = {
+    overlap: draft.overlap,
+    catch_up: draft.catch_up,
+    max_attempts: Number(draft.max_attempts) || 1,
+    description: draft.description,
+    tags: draft.tags
+      .split(",")
+      .map((tag) => tag.trim())
+      .filter(Boolean),
+  };
   if (draft.when === "cron") Object.assign(made, { cron: draft.cron, zone: draft.zone });
   else if (draft.when === "every") made.every = draft.every;
   else if (draft.when === "once") made.once = draft.once;
@@ -126,12 +340,18 @@ function changes() {
 
 function trigger() {
   const { cron, zone, every, once, manual } = request();
-  return Object.fromEntries(Object.entries({ cron, zone, every, once, manual }).filter(([, value]) => value !== undefined));
+  return Object.fromEntries(
+    Object.entries({ cron, zone, every, once, manual }).filter(([, value]) => value !== undefined),
+  );
 }
 
 async function updatePreview(redraw) {
   const mine = ++requestNumber;
-  const description = { delay: `${draft.delay} after its last run ends`, after: `each time ${draft.after || "the upstream schedule"} succeeds`, "": "unchanged" }[draft.when];
+  const description = {
+    delay: `${draft.delay} after its last run ends`,
+    after: `each time ${draft.after || "the upstream schedule"} succeeds`,
+    "": "unchanged",
+  }[draft.when];
   if (description) {
     // These times depend on when other runs end, so there is nothing to preview.
     preview = { trigger: description, next: [], problem: null, change: null };
@@ -155,36 +375,96 @@ async function clockChange(zone) {
   const after = new Date(Date.parse(change.at) - 26 * 3_600_000).toISOString();
   const until = new Date(Date.parse(change.at) + 26 * 3_600_000).toISOString();
   const answer = await query(["schedules", "-", "next"], { ...trigger(), count: 100, after, until });
-  const near = answer.next.filter((one) => Math.abs(Date.parse(one.planned_at) - Date.parse(change.at)) <= 90_000_000);
+  const near = answer.next.filter(
+    (one) => Math.abs(Date.parse(one.planned_at) - Date.parse(change.at)) <= 90_000_000,
+  );
   const at = near.findIndex((one) => Date.parse(one.planned_at) >= Date.parse(change.at));
-  return { ...change, zone, next: near.slice(Math.max(0, (at < 0 ? near.length : at) - 2), (at < 0 ? near.length : at) + 2) };
+  return {
+    ...change,
+    zone,
+    next: near.slice(Math.max(0, (at < 0 ? near.length : at) - 2), (at < 0 ? near.length : at) + 2),
+  };
 }
 
 const utcOffset = (text) => text.replace("GMT", "UTC").replace(/:00$/, "");
 function clockChangeTable({ change }) {
   if (!change) return null;
-  const rows = change.next.map((one) => ({ key: one.planned_at, cells: [Date.parse(one.planned_at) < Date.parse(change.at) ? "before" : "after", localTime(one.local), time(one.planned_at, change.zone)] }));
-  return h("div", null, h("h3", null, `Clock change in ${change.zone} on ${day(change.at, change.zone)} ${change.at.slice(0, 4)}, ${utcOffset(change.from)} to ${utcOffset(change.to)}`), rows.length ? table("Occurrences around the clock change", [{ name: "Side" }, { name: "Schedule time" }, { name: "Your time" }], rows) : h("p", { class: "mute" }, "no occurrence within a day of the change"));
+  const rows = change.next.map((one) => ({
+    key: one.planned_at,
+    cells: [
+      Date.parse(one.planned_at) < Date.parse(change.at) ? "before" : "after",
+      localTime(one.local),
+      time(one.planned_at, change.zone),
+    ],
+  }));
+  return h(
+    "div",
+    null,
+    h(
+      "h3",
+      null,
+      `Clock change in ${change.zone} on ${day(change.at, change.zone)} ${change.at.slice(0, 4)}, ${utcOffset(change.from)} to ${utcOffset(change.to)}`,
+    ),
+    rows.length
+      ? table(
+          "Occurrences around the clock change",
+          [{ name: "Side" }, { name: "Schedule time" }, { name: "Your time" }],
+          rows,
+        )
+      : h("p", { class: "mute" }, "no occurrence within a day of the change"),
+  );
 }
 
-const localTime = (local) => (local ? local.replace("T", " ").replace(/\.\d+/, "").replace(/([+-]\d\d:\d\d)$/, " $1").replace(/([+-]\d\d):00$/, "$1") : "");
+const localTime = (local) =>
+  local
+    ? local
+        .replace("T", " ")
+        .replace(/\.\d+/, "")
+        .replace(/([+-]\d\d:\d\d)$/, " $1")
+        .replace(/([+-]\d\d):00$/, "$1")
+    : "";
 
 function previewPanel() {
   if (preview.problem) return problemBox(preview.problem);
-  return h("div", null, h("p", null, preview.trigger), (preview.warnings || []).map((text) => h("p", { class: "warn" }, String(text.message || text))),
-    !preview.next.length ? null : table("Next occurrences", [{ name: "Your time" }, { name: preview.zone || "UTC" }, { name: "In" }], preview.next.map((one) => ({ key: one.planned_at, cells: [h("span", null, day(one.planned_at), " ", clock(one.planned_at)), localTime(one.local), time(one.planned_at, preview.zone, "away")] }))), clockChangeTable(preview));
+  return h(
+    "div",
+    null,
+    h("p", null, preview.trigger),
+    (preview.warnings || []).map((text) => h("p", { class: "warn" }, String(text.message || text))),
+    !preview.next.length
+      ? null
+      : table(
+          "Next occurrences",
+          [{ name: "Your time" }, { name: preview.zone || "UTC" }, { name: "In" }],
+          preview.next.map((one) => ({
+            key: one.planned_at,
+            cells: [
+              h("span", null, day(one.planned_at), " ", clock(one.planned_at)),
+              localTime(one.local),
+              time(one.planned_at, preview.zone, "away"),
+            ],
+          })),
+        ),
+    clockChangeTable(preview),
+  );
 }
 
 function command() {
   const made = changes();
-  const words = [editing ? `timewright schedule update ${shellQuote(editing)}` : `timewright schedule create ${shellQuote(draft.name || "NAME")}`];
+  const words = [
+    editing
+      ? `timewright schedule update ${shellQuote(editing)}`
+      : `timewright schedule create ${shellQuote(draft.name || "NAME")}`,
+  ];
   for (const [name, value] of Object.entries(made)) {
     if (!editing && (value === "" || (Array.isArray(value) && !value.length))) continue;
     const flag = `--${name.replaceAll("_", "-")}`;
     if (value === null) words.push(flag, "null");
-    else if (name === "http" && typeof value === "string") words.push(flag, ...String(value).split(/\s+/).map(shellQuote));
+    else if (name === "http" && typeof value === "string")
+      words.push(flag, ...String(value).split(/\s+/).map(shellQuote));
     else if (value === true) words.push(flag);
-    else if (Array.isArray(value)) words.push(...value.map((one) => `${flag.replace(/s$/, "")} ${shellQuote(one)}`));
+    else if (Array.isArray(value))
+      words.push(...value.map((one) => `${flag.replace(/s$/, "")} ${shellQuote(one)}`));
     else if (typeof value === "object") words.push(flag, shellQuote(JSON.stringify(value)));
     else words.push(flag, shellQuote(String(value)));
   }
@@ -195,7 +475,9 @@ async function save() {
   const made = changes();
   if (editing && !Object.keys(made).length) return void (location.hash = `#${routeTo("schedules", editing)}`);
   if (draft.reason) made.reason = draft.reason;
-  const work = editing ? () => patchJson(["schedules", editing], made) : () => post(["schedules"], { ...made, name: draft.name });
+  const work = editing
+    ? () => patchJson(["schedules", editing], made)
+    : () => post(["schedules"], { ...made, name: draft.name });
   const answer = await tryAction(work, editing ? "saved" : "created");
   if (!answer) return;
   const name = editing || draft.name;
@@ -203,4 +485,3 @@ async function save() {
   draft = blank();
   location.hash = `#${routeTo("schedules", name)}`;
 }
-

@@ -16,16 +16,103 @@ export default {
   title: () => "Planner",
   every: 15,
   async load(_path, params) {
-    const [page, hints] = await Promise.all([get(["analyses"], { cursor: params.cursor }), activeHints().catch(() => [])]);
+    const [page, hints] = await Promise.all([
+      get(["analyses"], { cursor: params.cursor }),
+      activeHints().catch(() => []),
+    ]);
     return { ...page, hints };
   },
   view(data, _path, params, go) {
-    const rows = data.analyses.map((one) => ({ key: one.id, cells: [time(one.at), link(routeTo("schedules", one.schedule), one.schedule), h("span", { class: "names" }, one.advisor, one.model ? h("span", { class: "tag" }, one.model) : null), h("div", null, one.reasoning, analysisDetails(one)), one.tokens ? String(one.tokens) : "—"] }));
-    const hintRows = data.hints.flatMap((answer) => Object.entries(answer.hints).filter(([, hint]) => hint).map(([kind, hint]) => ({ key: answer.schedule + kind, cells: [link(routeTo("schedules", answer.schedule), answer.schedule), hint.interval ? `every ${hint.interval}` : kind.replace("_", " "), h("span", null, hint.reason, hint.actor ? h("span", { class: "mute" }, ` by ${hint.actor}`) : ""), time(hint.expires_at || hint.until, undefined, "away"), time(answer.next_at, undefined, "away"), time(answer.without_hints, undefined, "away")] })));
-    return h("div", { class: "screen" },
-      hintRows.length ? panel("Active hints", table("Hints", [{ name: "Schedule" }, { name: "Hint", kind: "tight" }, { name: "Reason" }, { name: "Expires", kind: "tight" }, { name: "Next", kind: "tight" }, { name: "Next without hint", kind: "tight" }], hintRows)) : null,
-      rows.length ? panel("Analyses", table("Analyses", [{ name: "Time", kind: "tight" }, { name: "Schedule" }, { name: "Advisor" }, { name: "Reasoning" }, { name: "Tokens", kind: "tight" }], rows), { note: `${data.spent.tokens ?? 0} tokens this month` }) : emptyState(hintRows.length ? "No analyses; these hints were set manually." : "No analyses yet. You can set a hint manually:", HINT), pager(data, params, go));
+    const rows = data.analyses.map((one) => ({
+      key: one.id,
+      cells: [
+        time(one.at),
+        link(routeTo("schedules", one.schedule), one.schedule),
+        h("span", { class: "names" }, one.advisor, one.model ? h("span", { class: "tag" }, one.model) : null),
+        h("div", null, one.reasoning, analysisDetails(one)),
+        one.tokens ? String(one.tokens) : "—",
+      ],
+    }));
+    const hintRows = data.hints.flatMap((answer) =>
+      Object.entries(answer.hints)
+        .filter(([, hint]) => hint)
+        .map(([kind, hint]) => ({
+          key: answer.schedule + kind,
+          cells: [
+            link(routeTo("schedules", answer.schedule), answer.schedule),
+            hint.interval ? `every ${hint.interval}` : kind.replace("_", " "),
+            h("span", null, hint.reason, hint.actor ? h("span", { class: "mute" }, ` by ${hint.actor}`) : ""),
+            time(hint.expires_at || hint.until, undefined, "away"),
+            time(answer.next_at, undefined, "away"),
+            time(answer.without_hints, undefined, "away"),
+          ],
+        })),
+    );
+    return h(
+      "div",
+      { class: "screen" },
+      hintRows.length
+        ? panel(
+            "Active hints",
+            table(
+              "Hints",
+              [
+                { name: "Schedule" },
+                { name: "Hint", kind: "tight" },
+                { name: "Reason" },
+                { name: "Expires", kind: "tight" },
+                { name: "Next", kind: "tight" },
+                { name: "Next without hint", kind: "tight" },
+              ],
+              hintRows,
+            ),
+          )
+        : null,
+      rows.length
+        ? panel(
+            "Analyses",
+            table(
+              "Analyses",
+              [
+                { name: "Time", kind: "tight" },
+                { name: "Schedule" },
+                { name: "Advisor" },
+                { name: "Reasoning" },
+                { name: "Tokens", kind: "tight" },
+              ],
+              rows,
+            ),
+            { note: `${data.spent.tokens ?? 0} tokens this month` },
+          )
+        : emptyState(
+            hintRows.length
+              ? "No analyses; these hints were set manually."
+              : "No analyses yet. You can set a hint manually:",
+            HINT,
+          ),
+      pager(data, params, go),
+    );
   },
 };
 
-const analysisDetails = (one) => h("details", null, h("summary", null, one.proposals.length ? `${one.proposals.length} proposals` : "no proposals"), one.proposals.length ? h("ul", { class: "reasons" }, one.proposals.map((text) => h("li", null, String(text)))) : null, definitionList([["confidence", one.confidence], ["tools", one.tools.join(", ")], ["duration", one.took], ["cost", one.cost ? String(one.cost) : ""], ["warnings", one.warnings.join("; ")], ["next analysis", one.look_again_at ? time(one.look_again_at, undefined, "away") : ""]]));
+const analysisDetails = (one) =>
+  h(
+    "details",
+    null,
+    h("summary", null, one.proposals.length ? `${one.proposals.length} proposals` : "no proposals"),
+    one.proposals.length
+      ? h(
+          "ul",
+          { class: "reasons" },
+          one.proposals.map((text) => h("li", null, String(text))),
+        )
+      : null,
+    definitionList([
+      ["confidence", one.confidence],
+      ["tools", one.tools.join(", ")],
+      ["duration", one.took],
+      ["cost", one.cost ? String(one.cost) : ""],
+      ["warnings", one.warnings.join("; ")],
+      ["next analysis", one.look_again_at ? time(one.look_again_at, undefined, "away") : ""],
+    ]),
+  );

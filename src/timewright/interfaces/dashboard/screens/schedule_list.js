@@ -7,20 +7,74 @@ import { afterPaint, requestPaint } from "../main.js";
 import { searchBar } from "../search_bar.js";
 import { badge, stateDot } from "../states.js";
 import { shortDuration, parseDuration } from "../times.js";
-import { timeWithDistance, emptyState, link, pager, panel, routeTo, linkedText, table, time } from "../widgets.js";
+import {
+  timeWithDistance,
+  emptyState,
+  link,
+  pager,
+  panel,
+  routeTo,
+  linkedText,
+  table,
+  time,
+} from "../widgets.js";
 
-const STATES = [["", "all"], ["active", "active"], ["paused", "paused"], ["parked", "parked"], ["pending_approval", "pending approval"], ["finished", "finished"], ["archived", "archived"]];
-const QUALIFIERS = { state: { hint: "schedule state", values: STATES.slice(1).map(([value]) => value) }, group: { hint: "group name" }, tag: { hint: "tag" } };
-const verb = (name, more = {}) => ({ path: (id) => ["schedules", id, name], command: `timewright schedule ${name}`, ...more });
-const bulk = new BulkActions({ noun: "schedule", path: ["schedules"], field: "schedules", verbs: { pause: verb("pause", { text: "They do not run until resumed.", fits: (row) => row.state === "active" }), resume: verb("resume", { text: "They continue with their next occurrences; each applies its catch-up policy.", fits: (row) => ["paused", "parked"].includes(row.state) }), run: verb("run", { label: "run now", text: "Starts one manual run of each. The planned occurrences do not change." }), archive: verb("archive", { danger: true, text: "They stop running and cannot be restored. Their history is kept and their names can be reused.", fits: (row) => row.state !== "archived" }) } });
-const filters = (params) => ({ state: params.state, name_starts: params.q, group: params.group, tag: params.tag });
+const STATES = [
+  ["", "all"],
+  ["active", "active"],
+  ["paused", "paused"],
+  ["parked", "parked"],
+  ["pending_approval", "pending approval"],
+  ["finished", "finished"],
+  ["archived", "archived"],
+];
+const QUALIFIERS = {
+  state: { hint: "schedule state", values: STATES.slice(1).map(([value]) => value) },
+  group: { hint: "group name" },
+  tag: { hint: "tag" },
+};
+const verb = (name, more = {}) => ({
+  path: (id) => ["schedules", id, name],
+  command: `timewright schedule ${name}`,
+  ...more,
+});
+const bulk = new BulkActions({
+  noun: "schedule",
+  path: ["schedules"],
+  field: "schedules",
+  verbs: {
+    pause: verb("pause", { text: "They do not run until resumed.", fits: (row) => row.state === "active" }),
+    resume: verb("resume", {
+      text: "They continue with their next occurrences; each applies its catch-up policy.",
+      fits: (row) => ["paused", "parked"].includes(row.state),
+    }),
+    run: verb("run", {
+      label: "run now",
+      text: "Starts one manual run of each. The planned occurrences do not change.",
+    }),
+    archive: verb("archive", {
+      danger: true,
+      text: "They stop running and cannot be restored. Their history is kept and their names can be reused.",
+      fits: (row) => row.state !== "archived",
+    }),
+  },
+});
+const filters = (params) => ({
+  state: params.state,
+  name_starts: params.q,
+  group: params.group,
+  tag: params.tag,
+});
 
 // The recent runs are painted when they have loaded.
 let outcomes = new Map();
 let charts = null;
 async function loadHistory(ids) {
   if (!ids.length) return;
-  const [chartModule, page] = await Promise.all([import("../charts.js"), query(["schedules", "outcomes"], { schedules: ids }).catch(() => ({ outcomes: [] }))]);
+  const [chartModule, page] = await Promise.all([
+    import("../charts.js"),
+    query(["schedules", "outcomes"], { schedules: ids }).catch(() => ({ outcomes: [] })),
+  ]);
   charts = chartModule;
   outcomes = new Map(page.outcomes.map((one) => [one.schedule_id, one]));
   requestPaint();
@@ -36,23 +90,85 @@ export default {
   },
   view(data, _path, params, go) {
     const rows = data.schedules.map((row) => scheduleRow(row, outcomes.get(row.id)));
-    const bar = searchBar({ qualifiers: QUALIFIERS, free: "q", hint: "press / to search: name, group:billing, tag:finance …", states: STATES, params, go });
-    const none = Object.keys(params).some((name) => name !== "namespace") ? emptyState(["No matching schedules. ", link("/schedules", "Show all schedules")]) : emptyState("No schedules yet. Create one:", "timewright schedule create hello --every 5s --note 'hello'");
-    return h("div", { class: "screen" }, bar, bulk.toolbar(data.schedules, { filters: filters(params), more: Boolean(data.cursor || params.cursor) }),
-      rows.length ? panel("Schedules", table("Schedules", COLUMNS, rows, can("write") ? bulk.selection : {}), { note: "recent runs: a tall mark ran, a short one did not" }) : none, pager(data, params, go));
+    const bar = searchBar({
+      qualifiers: QUALIFIERS,
+      free: "q",
+      hint: "press / to search: name, group:billing, tag:finance …",
+      states: STATES,
+      params,
+      go,
+    });
+    const none = Object.keys(params).some((name) => name !== "namespace")
+      ? emptyState(["No matching schedules. ", link("/schedules", "Show all schedules")])
+      : emptyState(
+          "No schedules yet. Create one:",
+          "timewright schedule create hello --every 5s --note 'hello'",
+        );
+    return h(
+      "div",
+      { class: "screen" },
+      bar,
+      bulk.toolbar(data.schedules, { filters: filters(params), more: Boolean(data.cursor || params.cursor) }),
+      rows.length
+        ? panel("Schedules", table("Schedules", COLUMNS, rows, can("write") ? bulk.selection : {}), {
+            note: "recent runs: a tall mark ran, a short one did not",
+          })
+        : none,
+      pager(data, params, go),
+    );
   },
 };
 
-const COLUMNS = [{ name: "", label: "Status", kind: "narrow" }, { name: "Name", kind: "main" }, { name: "Trigger" }, { name: "Next", kind: "tight" }, { name: "Recent runs", kind: "wide" }, { name: "Duration", kind: "tight" }];
+const COLUMNS = [
+  { name: "", label: "Status", kind: "narrow" },
+  { name: "Name", kind: "main" },
+  { name: "Trigger" },
+  { name: "Next", kind: "tight" },
+  { name: "Recent runs", kind: "wide" },
+  { name: "Duration", kind: "tight" },
+];
 
 // The trigger text contains the zone, if the trigger has one.
 
 function scheduleRow(row, history) {
-  const took = history && history.duration.median !== null ? h("span", { title: "median and p95" }, shortDuration(parseDuration(history.duration.median)), h("span", { class: "mute" }, ` – ${shortDuration(parseDuration(history.duration.p95))}`)) : "—";
-  const next = row.state === "active" ? timeWithDistance(row.next_at, row.zone, "due") : h("span", { class: "both" }, badge(row.state, row.reason), row.state === "paused" && row.paused_until ? h("span", { class: "mute" }, "until ", time(row.paused_until, row.zone)) : null, row.reason ? h("span", { class: "mute ellipsis short", title: row.reason }, row.reason) : null);
+  const took =
+    history && history.duration.median !== null
+      ? h(
+          "span",
+          { title: "median and p95" },
+          shortDuration(parseDuration(history.duration.median)),
+          h("span", { class: "mute" }, ` – ${shortDuration(parseDuration(history.duration.p95))}`),
+        )
+      : "—";
+  const next =
+    row.state === "active"
+      ? timeWithDistance(row.next_at, row.zone, "due")
+      : h(
+          "span",
+          { class: "both" },
+          badge(row.state, row.reason),
+          row.state === "paused" && row.paused_until
+            ? h("span", { class: "mute" }, "until ", time(row.paused_until, row.zone))
+            : null,
+          row.reason ? h("span", { class: "mute ellipsis short", title: row.reason }, row.reason) : null,
+        );
   return {
-    key: row.id, label: row.name, to: routeTo("schedules", row.name),
-    cells: [stateDot(row), h("span", { class: "names" }, link(routeTo("schedules", row.name), row.name), row.group ? h("span", { class: "tag" }, row.group) : null, row.tags.map((tag) => h("span", { class: "tag" }, tag))),
-      h("span", null, linkedText(row.trigger), h("span", { class: "mute" }, ` · ${row.target}`)), next, history ? charts.outcomeStrip(history.marks, { label: row.name }) : null, took],
+    key: row.id,
+    label: row.name,
+    to: routeTo("schedules", row.name),
+    cells: [
+      stateDot(row),
+      h(
+        "span",
+        { class: "names" },
+        link(routeTo("schedules", row.name), row.name),
+        row.group ? h("span", { class: "tag" }, row.group) : null,
+        row.tags.map((tag) => h("span", { class: "tag" }, tag)),
+      ),
+      h("span", null, linkedText(row.trigger), h("span", { class: "mute" }, ` · ${row.target}`)),
+      next,
+      history ? charts.outcomeStrip(history.marks, { label: row.name }) : null,
+      took,
+    ],
   };
 }

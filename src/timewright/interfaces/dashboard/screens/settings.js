@@ -3,7 +3,21 @@
 import { get, can, currentUser, post } from "../api.js";
 import { h } from "../dom.js";
 import { refresh, signOut } from "../main.js";
-import { tryAction, button, confirmDialog, emptyState, definitionList, jsonBlock, panel, linkedText, shellQuote, fixHint, table, time, statusBadge } from "../widgets.js";
+import {
+  tryAction,
+  button,
+  confirmDialog,
+  emptyState,
+  definitionList,
+  jsonBlock,
+  panel,
+  linkedText,
+  shellQuote,
+  fixHint,
+  table,
+  time,
+  statusBadge,
+} from "../widgets.js";
 
 const orNull = (work) => work.catch(() => null);
 const RANK = { fail: 0, warn: 1, ok: 2 };
@@ -13,45 +27,199 @@ export default {
   every: 15,
   async load() {
     const [keys, limits, calendars, namespaces, doctor, reminders] = await Promise.all([
-      can("admin") ? orNull(get(["keys"])) : null, orNull(get(["limits"])), orNull(get(["calendars"])), orNull(get(["namespaces"])), orNull(get(["doctor"])), orNull(get(["reminders"])),
+      can("admin") ? orNull(get(["keys"])) : null,
+      orNull(get(["limits"])),
+      orNull(get(["calendars"])),
+      orNull(get(["namespaces"])),
+      orNull(get(["doctor"])),
+      orNull(get(["reminders"])),
     ]);
     return { keys, limits, calendars, namespaces, doctor, reminders };
   },
   view({ keys, limits, calendars, namespaces, doctor, reminders }) {
-    return h("div", { class: "screen columns" },
-      h("div", null, doctor ? panel("Health", checks(doctor), { note: summary(doctor) }) : null, namespaces && namespaces.namespaces.length ? panel("Namespaces", h("div", null, namespaces.namespaces.map((one) => h("details", { key: one.name }, h("summary", null, one.name), definitionList(Object.entries(one).filter(([name]) => name !== "name").map(([name, value]) => [name.replaceAll("_", " "), typeof value === "object" ? JSON.stringify(value) : String(value)])))))) : null),
-      h("div", null, panel("Your session", definitionList([["name", currentUser().actor], ["scopes", currentUser().scopes.join(", ")], ["namespaces", currentUser().namespaces.join(", ").replace("*", "all")]]), { more: button("sign out", signOut, { kind: "quiet" }) }), keys ? panel("Keys", keyTable(keys), { more: button("new key", newKey) }) : null,
-        panel("Named limits", limits && limits.limits.length ? table("Named limits", [{ name: "Limit" }, { name: "Max" }, { name: "In use" }], limits.limits.map((one) => ({ key: one.limit, cells: [one.limit, String(one.max), String(one.in_flight)] }))) : emptyState("No limits. Set one for a shared service:", "timewright limit set crm-api --max 5")),
-        panel("Calendars", calendars && calendars.calendars.length ? h("div", null, calendars.calendars.map((one) => h("details", { key: one.name }, h("summary", null, one.name), jsonBlock(one)))) : emptyState("No calendars. Define days on which nothing runs:", "timewright calendar put holidays --yearly 12-25")),
-        panel("Reminders", reminders && reminders.reminders.length ? table("Reminders", [{ name: "Text" }, { name: "Trigger" }, { name: "Next", kind: "tight" }], reminders.reminders.map((one) => ({ key: one.id, cells: [one.text, linkedText(one.when), time(one.next_at, undefined, "away")] }))) : emptyState("No reminders. Set one:", "timewright reminder set 'call the bank' --after 2h"))));
+    return h(
+      "div",
+      { class: "screen columns" },
+      h(
+        "div",
+        null,
+        doctor ? panel("Health", checks(doctor), { note: summary(doctor) }) : null,
+        namespaces && namespaces.namespaces.length
+          ? panel(
+              "Namespaces",
+              h(
+                "div",
+                null,
+                namespaces.namespaces.map((one) =>
+                  h(
+                    "details",
+                    { key: one.name },
+                    h("summary", null, one.name),
+                    definitionList(
+                      Object.entries(one)
+                        .filter(([name]) => name !== "name")
+                        .map(([name, value]) => [
+                          name.replaceAll("_", " "),
+                          typeof value === "object" ? JSON.stringify(value) : String(value),
+                        ]),
+                    ),
+                  ),
+                ),
+              ),
+            )
+          : null,
+      ),
+      h(
+        "div",
+        null,
+        panel(
+          "Your session",
+          definitionList([
+            ["name", currentUser().actor],
+            ["scopes", currentUser().scopes.join(", ")],
+            ["namespaces", currentUser().namespaces.join(", ").replace("*", "all")],
+          ]),
+          { more: button("sign out", signOut, { kind: "quiet" }) },
+        ),
+        keys ? panel("Keys", keyTable(keys), { more: button("new key", newKey) }) : null,
+        panel(
+          "Named limits",
+          limits && limits.limits.length
+            ? table(
+                "Named limits",
+                [{ name: "Limit" }, { name: "Max" }, { name: "In use" }],
+                limits.limits.map((one) => ({
+                  key: one.limit,
+                  cells: [one.limit, String(one.max), String(one.in_flight)],
+                })),
+              )
+            : emptyState("No limits. Set one for a shared service:", "timewright limit set crm-api --max 5"),
+        ),
+        panel(
+          "Calendars",
+          calendars && calendars.calendars.length
+            ? h(
+                "div",
+                null,
+                calendars.calendars.map((one) =>
+                  h("details", { key: one.name }, h("summary", null, one.name), jsonBlock(one)),
+                ),
+              )
+            : emptyState(
+                "No calendars. Define days on which nothing runs:",
+                "timewright calendar put holidays --yearly 12-25",
+              ),
+        ),
+        panel(
+          "Reminders",
+          reminders && reminders.reminders.length
+            ? table(
+                "Reminders",
+                [{ name: "Text" }, { name: "Trigger" }, { name: "Next", kind: "tight" }],
+                reminders.reminders.map((one) => ({
+                  key: one.id,
+                  cells: [one.text, linkedText(one.when), time(one.next_at, undefined, "away")],
+                })),
+              )
+            : emptyState("No reminders. Set one:", "timewright reminder set 'call the bank' --after 2h"),
+        ),
+      ),
+    );
   },
 };
 
 function summary(doctor) {
   const bad = doctor.findings.filter((one) => one.severity !== "ok").length;
-  return bad ? `${bad} of ${doctor.findings.length} checks need attention` : `all ${doctor.findings.length} checks ok`;
+  return bad
+    ? `${bad} of ${doctor.findings.length} checks need attention`
+    : `all ${doctor.findings.length} checks ok`;
 }
 
 // Findings that need attention come first.
 function checks(doctor) {
-  const rows = doctor.findings.map((one, n) => [one, n]).sort(([a, n], [b, m]) => RANK[a.severity] - RANK[b.severity] || n - m);
-  return table("Checks", [{ name: "Status", kind: "tight" }, { name: "Check", kind: "tight" }, { name: "Finding" }], rows.map(([one, n]) => ({ key: one.kind + n, cells: [statusBadge(one.severity), one.kind, h("div", null, one.sentence, fixHint(one.remedy))] })));
+  const rows = doctor.findings
+    .map((one, n) => [one, n])
+    .sort(([a, n], [b, m]) => RANK[a.severity] - RANK[b.severity] || n - m);
+  return table(
+    "Checks",
+    [{ name: "Status", kind: "tight" }, { name: "Check", kind: "tight" }, { name: "Finding" }],
+    rows.map(([one, n]) => ({
+      key: one.kind + n,
+      cells: [statusBadge(one.severity), one.kind, h("div", null, one.sentence, fixHint(one.remedy))],
+    })),
+  );
 }
 
 function keyTable(keys) {
-  if (!keys.keys.length) return emptyState("No keys. Create one:", "timewright key create NAME --role viewer");
-  const rows = keys.keys.map((key) => ({ key: key.id, cells: [h("span", { class: "names" }, key.name, h("span", { class: "tag" }, key.origin)), h("span", { title: key.scopes.join(", ") }, key.role || key.scopes.join(", ")), key.namespaces.join(", ").replace("*", "all"), key.used_at ? time(key.used_at, undefined, "away") : "never", key.state === "active" ? (key.expires_at ? time(key.expires_at, undefined, "away") : "never") : key.state, key.state === "active" ? button("revoke", () => revoke(key), { kind: "quiet" }) : null] }));
-  return table("Keys", [{ name: "Key" }, { name: "Role", kind: "tight" }, { name: "Namespaces" }, { name: "Last used", kind: "tight" }, { name: "Expires", kind: "tight" }, { name: "", label: "Actions", kind: "tight" }], rows);
+  if (!keys.keys.length)
+    return emptyState("No keys. Create one:", "timewright key create NAME --role viewer");
+  const rows = keys.keys.map((key) => ({
+    key: key.id,
+    cells: [
+      h("span", { class: "names" }, key.name, h("span", { class: "tag" }, key.origin)),
+      h("span", { title: key.scopes.join(", ") }, key.role || key.scopes.join(", ")),
+      key.namespaces.join(", ").replace("*", "all"),
+      key.used_at ? time(key.used_at, undefined, "away") : "never",
+      key.state === "active"
+        ? key.expires_at
+          ? time(key.expires_at, undefined, "away")
+          : "never"
+        : key.state,
+      key.state === "active" ? button("revoke", () => revoke(key), { kind: "quiet" }) : null,
+    ],
+  }));
+  return table(
+    "Keys",
+    [
+      { name: "Key" },
+      { name: "Role", kind: "tight" },
+      { name: "Namespaces" },
+      { name: "Last used", kind: "tight" },
+      { name: "Expires", kind: "tight" },
+      { name: "", label: "Actions", kind: "tight" },
+    ],
+    rows,
+  );
 }
 
 async function newKey() {
-  const answer = await confirmDialog({ title: "New key", act: "create", fields: [{ name: "key", label: "Name", required: true }, { name: "role", label: "Role: viewer, operator, editor or admin", value: "viewer" }], command: (v) => `timewright key create ${shellQuote(v.key || "NAME")} --role ${shellQuote(v.role)}` });
+  const answer = await confirmDialog({
+    title: "New key",
+    act: "create",
+    fields: [
+      { name: "key", label: "Name", required: true },
+      { name: "role", label: "Role: viewer, operator, editor or admin", value: "viewer" },
+    ],
+    command: (v) => `timewright key create ${shellQuote(v.key || "NAME")} --role ${shellQuote(v.role)}`,
+  });
   if (!answer) return;
   const made = await tryAction(() => post(["keys"], { key: answer.key, role: answer.role }));
-  if (made) { await confirmDialog({ title: "Your new key", text: "Copy it now. It is shown only once.", act: "done", command: () => made.token }); refresh(); }
+  if (made) {
+    await confirmDialog({
+      title: "Your new key",
+      text: "Copy it now. It is shown only once.",
+      act: "done",
+      command: () => made.token,
+    });
+    refresh();
+  }
 }
 
 async function revoke(key) {
-  const sure = await confirmDialog({ title: `Revoke ${key.name}?`, act: "revoke", danger: true, reason: true, text: "Requests with this key are refused from now on.", command: `timewright key revoke ${shellQuote(key.id)}` });
-  if (sure && (await tryAction(() => post(["keys", key.id, "revoke"], sure.reason ? { reason: sure.reason } : {}), "revoked"))) refresh();
+  const sure = await confirmDialog({
+    title: `Revoke ${key.name}?`,
+    act: "revoke",
+    danger: true,
+    reason: true,
+    text: "Requests with this key are refused from now on.",
+    command: `timewright key revoke ${shellQuote(key.id)}`,
+  });
+  if (
+    sure &&
+    (await tryAction(
+      () => post(["keys", key.id, "revoke"], sure.reason ? { reason: sure.reason } : {}),
+      "revoked",
+    ))
+  )
+    refresh();
 }
