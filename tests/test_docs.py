@@ -146,7 +146,7 @@ def test_a_name_without_a_description_fails_the_build() -> None:
 
 
 def test_every_test_named_on_the_promise_page_exists() -> None:
-    named = TEST.findall(text_of(DOCS / "promise.md"))
+    named = TEST.findall(text_of(DOCS / "test" / "promises.md"))
     ours = "".join(text_of(path) for path in (ROOT / "tests").rglob("test_*.py"))
     known = set(re.findall(r"^ *def (test_\w+)\(", ours, re.MULTILINE))
     assert len(named) > 30
