@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import secrets
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,6 +27,7 @@ STORE_KINDS = ("sqlite", "file", "postgres")
 SIZES = ("drawn", "dense", "paused", "workflow", "fleet", "full")
 MAX_SEEDS_PER_MUTANT = 50
 MUTANT_HOURS = 2.0
+MAX_FRESH_SEEDS = 100_000
 BAR_WIDTH = 40
 
 
@@ -85,6 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _simulate(asked: argparse.Namespace, *, server: str) -> int:
+    if asked.fresh:
+        asked.first, asked.seeds = secrets.randbelow(10**9), MAX_FRESH_SEEDS
+        _print(f"new seeds from {asked.first} on, until Ctrl-C")
     seeds = [asked.seed] if asked.seed is not None else range(asked.first, asked.first + asked.seeds)
     work = partial(
         simulate_seed,
@@ -95,11 +100,14 @@ def _simulate(asked: argparse.Namespace, *, server: str) -> int:
         without_dependencies=asked.no_dependencies,
     )
     began, results = time.monotonic(), list[SimulationResult]()
-    for result in _spread(work, seeds, jobs=min(asked.jobs, len(seeds))):
-        results.append(result)
-        _bar(len(results), len(seeds), broken=sum(not r.holds for r in results))
-        if not result.holds:
-            _print_failure(result, asked)
+    with suppress(KeyboardInterrupt):
+        for result in _spread(work, seeds, jobs=min(asked.jobs, len(seeds))):
+            results.append(result)
+            _bar(len(results), len(seeds), broken=sum(not r.holds for r in results))
+            if not result.holds:
+                _print_failure(result, asked)
+    if not results:
+        return 1
     seconds, replay = time.monotonic() - began, asked.seed is not None
     _print_summary(results, size=asked.size, seconds=seconds, replay=replay)
     return int(any(not result.holds for result in results))
@@ -209,6 +217,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="dev.py simulate", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="number of simulations")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--fresh", action="store_true", help="new random seeds, until Ctrl-C")
     parser.add_argument("--seed", type=int, help="replay this seed")
     parser.add_argument("--hours", type=float, default=24.0, help="simulated hours of each")
     parser.add_argument(
