@@ -63,7 +63,7 @@ class Session:
         named: str | None = self.given.get("server")
         default = "" if self.given.get("store") else os.environ.get("TIMEWRIGHT_SERVER", "")
         server = named or default
-        if server and not re.match(r"https?://[^/\s]", server):
+        if server and not re.match(r"https?://[^/\s]", server, re.IGNORECASE):
             raise InvalidInput(
                 f"--server {server[:255]!r} is not a URL",
                 field="server",

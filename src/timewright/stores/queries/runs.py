@@ -196,6 +196,7 @@ class SqlRunQueries(SqlQueries):
         unreadable: list[Unreadable] = []
         schedule_id = which.schedule_id or ""
         start, walked = which.cursor or self._newest_run(schedule_id), 0
+        oldest = start
         while start and len(found) <= limit and walked < MAX_WALK_ROWS:
             step = self._follow_history(start, max_rows=limit + 1)
             if step and step[0][_SCHEDULE_ID] != schedule_id:
@@ -204,8 +205,10 @@ class SqlRunQueries(SqlQueries):
             found += [run for run in runs if _matches(run, which)]
             unreadable += skipped
             walked += len(step) or 1
+            # After a step of the clock, a run may have a smaller id than the one before it.
+            oldest = min(oldest, start, *(row[0] for row in step))
             # The history before a pruned run continues at the newest older run that is unfinished.
-            start = step[-1][_PREVIOUS] if step else self._newest_unfinished(schedule_id, start)
+            start = step[-1][_PREVIOUS] if step else self._newest_unfinished(schedule_id, oldest)
         if start and len(found) <= limit:
             return Page(tuple(found), start, tuple(unreadable))
         cursor = found[limit].id if len(found) > limit else ""
