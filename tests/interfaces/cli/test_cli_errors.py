@@ -118,7 +118,7 @@ def test_every_command_is_listed_under_a_task_of_the_help() -> None:
         (["queue", "policy", "sho", "x"], "timewright queue policy show"),
         (["list"], "timewright schedule list or timewright analysis list or timewright approval list"),
         (["reclaim"], "timewright queue reclaim"),
-        (["explian", "x"], "timewright explain or timewright plan"),
+        (["explian", "x"], "timewright explain or timewright plan or timewright replay"),
         (["xyzzy"], "timewright --help"),
         (["schedule", "xyzzy"], "timewright schedule --help"),
     ],

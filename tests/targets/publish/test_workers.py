@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import signal
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -23,6 +24,8 @@ from timewright import Publish, Scheduler, Settings
 from timewright.core.run.run import Cancelled, Failed, Succeeded, TimedOut
 from timewright.engine import in_flight as engine
 from timewright.targets.publish import target as publishing
+from timewright.targets.publish.brokers import rq as rq_broker
+from timewright.targets.publish.message import BrokerMessage
 from timewright.targets.publish.target import PublishTarget
 
 CELERY = ("celery", "-A", "tests.targets.publish.tasks", "worker", "--pool", "prefork", "--concurrency", "2")
@@ -206,6 +209,44 @@ def test_a_job_whose_rq_worker_was_killed_is_run_again_by_the_next_attempt(
     with Server(argv, ready=lambda: "istening on" in again_log.read_text(), log=again_log):
         again = outcome_of(target, what, key=who, limit=60, fence=2)
     assert (again.result["value"], again.result["duplicate"]) == ("the second time", False)
+
+
+class EndsBetweenTwoReads:
+    """Redis with a job that ends after its status was read and before its executions are."""
+
+    status = b"started"
+
+    def hget(self, name: str, field: str) -> bytes:
+        return self.status
+
+    def zrange(self, name: str, first: int, last: int) -> list[bytes]:
+        self.status = b"finished"
+        return []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_a_job_that_ends_while_it_is_looked_at_is_not_taken_for_abandoned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rq_broker, "redis_client", lambda address: EndsBetweenTwoReads())
+    options = rq_broker.RqOptions()
+    broker = rq_broker.RqBroker(cast("Any", None), options)
+    message = BrokerMessage(
+        key="k",
+        name="tasks.add",
+        payload=None,
+        body=b"",
+        headers={},
+        schedule_id="s",
+        time_limit=60,
+        wait=True,
+        options=options,
+    )
+    assert asyncio.run(broker.read_outcome(message, "k")) is None
+    assert isinstance(asyncio.run(broker.read_outcome(message, "k")), Succeeded)
+    asyncio.run(broker.close())
 
 
 def forget_heartbeats(url: str, who: str) -> None:

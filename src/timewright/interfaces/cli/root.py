@@ -58,7 +58,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     ),
     "Agents and the planner": ("approval", "request", "hint", "analysis"),
     "Keys and tenants": ("key", "secret", "namespace"),
-    "Stores": ("backup", "restore", "move", "adopt", "migrate", "service"),
+    "Stores": ("backup", "restore", "move", "adopt", "migrate"),
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.interfaces.terminal import invoke
 from tests.operations.harness import OperationsHarness, sample_harness
-from timewright.errors import StoreUnavailable
+from timewright.errors import InvalidInput, StoreUnavailable
 from timewright.interfaces.cli.process.server_file import RunningServer, write_server_file
 from timewright.interfaces.http.client import ApiClient, check_answer
 from timewright.operations import operations
@@ -185,5 +185,7 @@ def test_an_answer_without_a_field_of_its_type_is_refused(harness: OperationsHar
 
 def test_an_invalid_server_url_is_still_refused_by_its_form() -> None:
     said = invoke(None, "--server", "nonsense", "schedule", "list", TIMEWRIGHT_KEY="tw_mine")
-    assert (said.code, "is not a server URL" in said.err) == (1, True)
+    assert (said.code, "'nonsense' is not a URL" in said.err) == (1, True)
+    with pytest.raises(InvalidInput, match="is not a server URL"):
+        ApiClient("nonsense", key="k")
     assert ApiClient("http://x", key="k").url == "http://x"

@@ -105,7 +105,10 @@ class RqBroker(BlockingBroker):
             return False
         executions = self._client.zrange(f"rq:executions:{key}", 0, -1)
         # A worker renews this name every 30 s; without it, Redis removes it after 90 s.
-        return not any(self._client.exists(f"rq:execution:{key}:{one.decode()}") for one in executions)
+        if any(self._client.exists(f"rq:execution:{key}:{one.decode()}") for one in executions):
+            return False
+        # A job that ended since the first look has no executions either.
+        return self._status(message) == "started"
 
     def _forget(self, message: BrokerMessage) -> None:
         """Delete the job ourselves, because the library would unpickle it first."""
