@@ -15,7 +15,7 @@ from timewright.testing.postgres import fresh_database
 
 # Use other seeds: TIMEWRIGHT_SEEDS=20260310 python3 dev.py test tests/simulation
 BASE = int(os.environ.get("TIMEWRIGHT_SEEDS", "10000"))
-FRESH = 200 if os.environ.get("TIMEWRIGHT_FULL") else 100
+FRESH = 200 if os.environ.get("TIMEWRIGHT_FULL") else 50
 AT_ONCE = 5
 HOURS = 12.0
 
