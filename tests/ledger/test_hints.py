@@ -205,6 +205,22 @@ def test_at_its_expiry_a_hint_ends_and_the_trigger_decides_again(bench: LedgerHa
     assert bench.progress(job).hints == NO_HINTS
 
 
+def test_under_a_clamp_no_instant_of_a_pause_runs_after_a_hint_that_expired_in_it(
+    bench: LedgerHarness,
+) -> None:
+    every = Every(10 * MINUTE, at(0))
+    job = bench.schedule(trigger=every, adaptive=True, clamp=Clamp(min=2 * MINUTE))
+    bench.move_to(5)
+    bench.pause(job)
+    bench.move_to(29)
+    bench.hint(job, often(180, expires=31))
+    bench.move_to(33)
+    bench.resume(job)
+    bench.admit()
+    assert bench.outcomes_of(job) == [(10, "paused"), (20, "paused")]
+    assert next_at(bench, job) == (at(40), "baseline-interval")
+
+
 def test_clearing_a_hint_while_its_instant_is_due_hides_no_later_instant(bench: LedgerHarness) -> None:
     job = bench.schedule(adaptive=True, catch_up=CatchUp.NONE)
     bench.hint(job, often(0.5))

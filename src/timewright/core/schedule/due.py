@@ -199,10 +199,10 @@ def _due_with_hints(
     """
     hint, one_shot = progress.hints.interval, progress.hints.one_shot
     by_trigger = hint is None and is_planned_by_trigger(progress)
+    after = max(progress.cursor, hint.expires_at - _MICROSECOND) if hint is not None else progress.cursor
     if by_trigger:
         due = _due_by_trigger(schedule, progress, until=until, calendars=calendars)
     else:
-        after = max(progress.cursor, hint.expires_at - _MICROSECOND) if hint is not None else progress.cursor
         due = _list_trigger(schedule, progress, after, until=until, calendars=calendars)
         due = _add_before_hint(schedule, progress, due, calendars=calendars)
     requested: list[Decision] = []
@@ -218,8 +218,11 @@ def _due_with_hints(
         schedule, progress, due, requested, until=until, calendars=calendars, is_ahead=is_ahead
     )
     if schedule.clamp.min and due.last is not None and due.last in due.decisions and not due.more:
-        # The last occurrence may be a requested one, from which the clamp counts.
-        following = plan_step(schedule, progress, after=due.last, base=due.last, calendars=calendars)
+        # The last occurrence may be a requested one, from which the clamp counts. What the trigger has until
+        # the interval hint expired is replaced by the hint.
+        following = plan_step(
+            schedule, progress, after=max(due.last, after), base=due.last, calendars=calendars
+        )
         due = replace(due, following=following)
     waits = one_shot is not None and one_shot.expires_at > now and one_shot.at > until
     return replace(due, following=None) if waits and not due.more else due
