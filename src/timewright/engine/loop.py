@@ -83,7 +83,7 @@ class Loop:
             launcher,
             clock=clock,
             notify=self._notify_settled,
-            on_capacity=waker.wake,
+            on_capacity=lambda: self.waker.wake(),  # noqa: PLW0108  tests replace the waker
             on_new_work=self._on_new_work,
         )
         self._lock = threading.Lock()

@@ -43,6 +43,7 @@ class ProbeMemory(Struct, frozen=True):
 
     since: int = 0
     until: float = 0.0
+    slow_in_a_row: int = 0
     lease_end: int | None = None
     lease_end_until: float = 0.0
 

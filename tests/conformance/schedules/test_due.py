@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from math import inf
 from typing import Any
 
 import psycopg
@@ -323,6 +324,7 @@ def probe(store: Store, now: datetime, *, with_lease_end: bool = False) -> Pendi
 def slow_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every complete probe counts as slow, and the next one is due in a long time."""
     monkeypatch.setattr("timewright.stores.queries.pending_work.SLOW_PROBE_S", 0.0)
+    monkeypatch.setattr("timewright.stores.queries.pending_work.SLOW_PROBES", 1)
     monkeypatch.setattr("timewright.stores.queries.pending_work.PROBE_PAUSE_FACTOR", 1e6)
 
 
@@ -341,6 +343,23 @@ def test_after_a_slow_probe_the_next_ones_begin_at_recent_instants_and_say_so(da
     # What this process writes itself is seen at once.
     put(store, waking("older", NOON - 2 * HOUR))
     assert probe(store, NOON).wake_at == NOON - 2 * HOUR
+
+
+@pytest.mark.usefixtures("slow_probes")
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_only_several_slow_probes_in_a_row_make_the_next_one_partial(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_partial(*, next_is_slow: bool) -> bool:
+        slow = 0.0 if next_is_slow else inf
+        monkeypatch.setattr("timewright.stores.queries.pending_work.SLOW_PROBE_S", slow)
+        return probe(store, NOON).complete_in is not None
+
+    monkeypatch.setattr("timewright.stores.queries.pending_work.SLOW_PROBES", 3)
+    put(store, waking("first", NOON + HOUR))
+    slow_ones = [True, True, False, True, True, True]
+    assert not any(is_partial(next_is_slow=slow) for slow in slow_ones)
+    assert is_partial(next_is_slow=True)
 
 
 @pytest.mark.usefixtures("slow_probes")

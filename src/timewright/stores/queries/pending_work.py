@@ -20,8 +20,9 @@ from timewright.stores.rows import Row, to_instant
 # The column of `pending_work` that says whether a run is ready.
 _READY = 2
 _LEASE_END = 4
-# A complete probe that took at least this long is repeated only after this many times as long.
-SLOW_PROBE_S, PROBE_PAUSE_FACTOR = 0.001, 50
+# After this many complete probes in a row that took at least this long, the next complete one waits this many
+# times as long. One slow probe says nothing: the machine may only have been busy.
+SLOW_PROBES, SLOW_PROBE_S, PROBE_PAUSE_FACTOR = 3, 0.02, 50
 # Instants are written at most this long before their commit.
 RECENT_MICROS = 1_000_000
 
@@ -84,7 +85,11 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
         since = memory.since if is_partial else 0
         row = self._probe({**parameters, "since": since, "with_lease_end": int(reads_end)}, offer)
         took = monotonic() - began
-        until = began + took * PROBE_PAUSE_FACTOR if took >= SLOW_PROBE_S else 0.0
+        is_slow = took >= SLOW_PROBE_S
+        if not is_partial:
+            memory = replace(memory, slow_in_a_row=memory.slow_in_a_row + 1 if is_slow else 0)
+        is_repeated = is_slow and memory.slow_in_a_row >= SLOW_PROBES
+        until = began + took * PROBE_PAUSE_FACTOR if is_repeated else 0.0
         # Between `since` and the first instant found there is nothing; what others write lies after `now`.
         earliest = min([micros, *(at for at in row[:_READY] if at is not None)])
         memory = replace(memory, since=earliest - RECENT_MICROS, until=memory.until if is_partial else until)

@@ -178,7 +178,7 @@ class SqlScheduleQueries(SqlQueries):
             progress.wake_at is not None and to_micros(progress.wake_at) < cache.probe.since
             for progress in written
         ):
-            cache.probe = ProbeMemory()
+            cache.probe = ProbeMemory(slow_in_a_row=cache.probe.slow_in_a_row)
 
     def clear_failure_streaks(self, schedule_ids: Iterable[str]) -> None:
         """Reset the failure count of schedules; those without failures are not written."""
