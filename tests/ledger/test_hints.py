@@ -221,6 +221,20 @@ def test_under_a_clamp_no_instant_of_a_pause_runs_after_a_hint_that_expired_in_i
     assert next_at(bench, job) == (at(40), "baseline-interval")
 
 
+def test_clearing_hints_in_a_hinted_pause_keeps_the_instants_before_the_interval_hint(
+    bench: LedgerHarness,
+) -> None:
+    job = bench.schedule(adaptive=True)
+    bench.hint(job, PauseHint(until=at(20)))
+    bench.move_to(3.5)
+    bench.hint(job, often(30))
+    bench.move_to(5.5)
+    clear_hints(bench.store, job.id, by=ADA, now=bench.now)
+    bench.admit()
+    assert bench.outcomes_of(job) == [(1, "paused"), (2, "paused"), (3, "paused")]
+    assert next_at(bench, job) == (at(6), "baseline-interval")
+
+
 def test_clearing_a_hint_while_its_instant_is_due_hides_no_later_instant(bench: LedgerHarness) -> None:
     job = bench.schedule(adaptive=True, catch_up=CatchUp.NONE)
     bench.hint(job, often(0.5))

@@ -13,6 +13,7 @@ from timewright.core.recurrence.triggers import After, Manual
 from timewright.core.run.admission import InFlightCounts
 from timewright.core.schedule.adjustments import AdjustmentKind
 from timewright.core.schedule.decision import Decision, Source
+from timewright.core.schedule.due import replaced_at
 from timewright.core.schedule.governor import (
     is_trigger_only,
     last_base,
@@ -243,10 +244,15 @@ def progress_without_hints(
         is_timed = progress.paused_until is not None
         return _plan(record.schedule, progress, calendars, now=now) if is_timed else progress
     interval = record.progress.hints.interval
-    if _is_due(progress, now=now):
+    is_due = _is_due(progress, now=now)
+    if is_due or replaced_at(record.schedule, record.progress) is not None:
         # The next admission needs to know until when the interval hint replaced the trigger.
         ended = replace(interval, expires_at=min(interval.expires_at, now)) if interval is not None else None
-        return replace(progress, hints=replace(progress.hints, interval=ended))
+        progress = replace(progress, hints=replace(progress.hints, interval=ended))
+        if is_due:
+            return progress
+        # Instants before the interval hint are undecided because of the hinted pause, which ends now.
+        return apply_decision(record.schedule, progress, Decision(now, Source.PAUSED))
     if interval is not None:
         # The hint replaced the trigger's instants before now. A clamp counts from now.
         replaced_to = now if record.schedule.clamp.min else min(interval.expires_at, now) - _MICROSECOND
