@@ -24,11 +24,13 @@ from tests.promises.parser_steps import MAX_STEPS, CountedText, count_steps
 from timewright.core.input.decode import decode_schedule
 from timewright.core.moments import EPOCH
 from timewright.core.policies.policies import QueuePolicy
+from timewright.core.workflow.waits import FormField
 from timewright.errors import InvalidInput
 from timewright.interfaces.cli.fields import OptionField
 from timewright.interfaces.http.api.operation_routes import routes_of
 from timewright.operations import operations
 from timewright.operations.calendars.sources import read_ical
+from timewright.operations.workflows.waits import PendingAnswer
 from timewright.settings import Settings
 
 # Ten times the input may take at most this many times the steps: linear, with some room for allocation.
@@ -138,6 +140,18 @@ def type_of(into: Any) -> Any:
 SCHEDULE = decode_schedule(schedule(), id="schedule-1", now=NOW)
 LITERAL: Any = next(
     field.type for field in type_of(Settings).fields if isinstance(field.type, msgspec.inspect.LiteralType)
+)
+QUESTION = PendingAnswer(
+    run="run-1",
+    workflow="ask",
+    step="check",
+    workflow_run="run-2",
+    question="Send it?",
+    to="ops",
+    form={"approved": FormField(type="boolean"), "amount": FormField(type="number"), "note": FormField()},
+    payload={},
+    since=NOW,
+    until=None,
 )
 ROUTE = next(routes_of(operations["run list"]))
 JSON_TEXTS = (
@@ -404,11 +418,25 @@ PARSERS: dict[str, Text | Data] = {
     ),
     # Expressions
     "core.workflow.grammar:parse_condition": Text(CONDITIONS, limit=500),
+    "core.workflow.templates:parse_template": Text(("run.planned_at", *CONDITIONS), limit=500),
+    "core.workflow.step_input:parse_reference": Text(('steps.fetch.result["a b"][0].c',), limit=500),
+    "core.workflow.waits:expand_wait": Data(
+        (
+            lambda n: {"wait": {"answer": {"form": {key(i): "boolean" for i in range(n)}}}},
+            lambda n: {"wait": {"answer": {"form": {"a": [key(i) for i in range(n)]}}}},
+            lambda n: {"wait": wide(n)},
+        )
+    ),
     "core.workflow.grammar:parse_path": Text(('steps.fetch.result["a b"][0].c',), limit=500),
     # Requests: queries with filters, cursors, headers
     "interfaces.http.requests.parsing:read_query": Text(
         ("state=failed&schedule=a%20b&limit=10", 'since=2026-03-10T12:00:00Z&a=[1, {"b": 2}]'),
         lambda read: lambda text: read(text, ROUTE),
+    ),
+    "interfaces.http.endpoints.answer_page:read_answer": Text(
+        ("approved=yes&amount=12.5&note=a%20b", "answer=a+b"),
+        lambda read: lambda text: read(QUESTION, text, "application/x-www-form-urlencoded"),
+        max_inflations=20,
     ),
     "interfaces.http.requests.parsing:split_query": Text(("state=failed&schedule=a%20b&limit=10",)),
     "operations.pagination:decode_cursor": Text(
@@ -447,6 +475,8 @@ EXEMPT = {
     "core.alerts.channels:expand_sender": "calls parse_sender once",
     "core.imports.celery_schedules:read_expression": "a syntax tree that `ast` made of a bounded file",
     "interfaces.cli.data_input:read_texts": "reads bounded files",
+    "interfaces.cli.schedule_files:read_schedules": "reads a bounded file with read_data",
+    "wiring.process_identity:read_own_identity": "/proc",
     "ledger.alerts.alert_checks:read_schedules": "rows of the store",
     "ledger.snapshot:read_fleet": "rows of the store",
     "operations.definitions.plan:read_files": "calls read_definitions for each file",

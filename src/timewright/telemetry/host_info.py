@@ -34,6 +34,8 @@ EXTRA_MODULES = {
     "temporal": "temporalio",
     "sqs": "boto3",
     "kubernetes": "kubernetes_asyncio",
+    "flask": "flask",
+    "django": "django",
 }
 _VERSION = re.compile(r"\b(20\d\d[a-z]+)\b")
 

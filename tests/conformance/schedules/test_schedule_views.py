@@ -121,7 +121,7 @@ def test_rolled_back_rows_are_not_cached(store: Store) -> None:
 def test_a_snapshot_says_which_related_rows_exist(store: Store) -> None:
     one, other = make_schedule("one"), make_schedule("other")
     put(store, schedule_write(one), schedule_write(other))
-    nothing = {"has_downstream": False, "has_manual_runs": False, "has_notes": False}
+    nothing = dict.fromkeys(("has_downstream", "has_manual_runs", "has_notes", "has_skips"), False)
     assert look(store, "one") == ScheduleSnapshot(look(store, "one").record, **nothing)
     link = Link(upstream=one.id, downstream=other.id, kind="after", on=EndKind.SUCCESS)
     store.write(lambda tx: tx.replace_links(other.id, [link]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -110,7 +111,7 @@ def test_every_operation_is_a_method_of_its_noun(app: Scheduler) -> None:
     named = [operation for operation in operations if operation.noun in PLURALS]
     assert len(named) > 40
     for operation in named:
-        noun, method = getattr(app, PLURALS[operation.noun]), operation.verb.replace(" ", "_")
+        noun, method = getattr(app, PLURALS[operation.noun]), re.sub("[ -]", "_", operation.verb)
         assert getattr(noun, method).__doc__.startswith(f"{operation.summary}\n")
         assert method in dir(noun)
 

@@ -205,7 +205,9 @@ def test_a_role_permits_exactly_the_routes_of_its_scopes(
         answer = anonymous.request(
             route.method, path_of(route) + "?dry_run=true" * (not route.operation.read_only), body, headers
         )
-        allowed = route.operation.scope in ROLES[role]  # type: ignore[index]
+        # Without a scope in the body, these two pause and resume the whole installation.
+        needed = "admin" if route.operation.name in ("pause", "resume") else route.operation.scope
+        allowed = needed in ROLES[role]  # type: ignore[index]
         assert (answer.status != 403) is allowed, (route.operation.name, answer.data)
 
 

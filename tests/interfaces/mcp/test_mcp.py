@@ -102,7 +102,7 @@ def count_tokens(text: str) -> int:
 
 @pytest.mark.parametrize(
     ("toolsets", "max_tools", "max_tokens"),
-    [("core", 15, 4_000), ("operate", 85, 30_000), ("plan", 40, 9_000), ("admin", 30, 7_000)],
+    [("core", 15, 4_000), ("operate", 80, 30_000), ("plan", 40, 9_000), ("admin", 30, 7_000)],
 )
 def test_the_tool_list_stays_small(
     toolsets: str, max_tools: int, max_tokens: int, record_property: Callable[[str, object], None]

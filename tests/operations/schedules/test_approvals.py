@@ -239,6 +239,9 @@ def test_a_finished_schedule_is_no_duplicate_and_a_person_may_create_duplicates(
     bot = agent(harness)
     make(bot, "first", call="sync")
     harness.ask("schedule archive", schedule="first")
+    with pytest.raises(NotAllowed, match="removed first"):
+        make(bot, "second", call="sync")
+    harness.sleep(days=30, seconds=1)
     make(bot, "second", call="sync")
     make(harness, "third", call="sync")
     with pytest.raises(Conflict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,7 +49,8 @@ def read_schedules(name: str) -> list[dict[str, Any]]:
     names = [one.get("name") for one in found if isinstance(one, dict)]
     if len(names) < len(found):
         raise _not_schedules(name, "something other than a mapping")
-    if twice := next((one for one in names if len(names) > 1 and names.count(one) > 1), None):
+    counts = Counter(str(one) for one in names if one is not None)
+    if twice := next((one for one, count in counts.items() if count > 1), None):
         raise _not_schedules(name, f"the name {twice!r} twice")
     return [dict(one) for one in sort_by_dependency(found)] if len(found) > 1 else found
 

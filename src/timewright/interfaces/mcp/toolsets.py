@@ -93,7 +93,11 @@ def is_listed(operation: Operation[Any], caller: Caller, toolsets: frozenset[str
 def _never(operation: Operation[Any]) -> bool:
     """Whether an agent is refused always: these decide in the place of a person, or give access."""
     refused = AGENT_RULES.get(operation.name) is AgentRule.REFUSED
-    return not operation.read_only and refused and operation.verb.split()[-1] in ("approve", "reject")
+    return (
+        not operation.read_only
+        and refused
+        and operation.verb.split()[-1] in ("approve", "reject", "answer", "link")
+    )
 
 
 def find_operations(query: str) -> list[dict[str, str]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from timewright.core.input.names import check_name
+from timewright.core.input.strict_json import read_json
 from timewright.errors import InvalidInput, TimewrightError
 from timewright.interfaces.mcp.calls import ToolCalls
 from timewright.interfaces.mcp.confirm import Confirmations
@@ -77,7 +77,7 @@ class AgentTools(list[dict[str, Any]]):
     def call(self, name: str, arguments: Mapping[str, Any] | str = "") -> str:
         """Run a tool; arguments are a mapping, or JSON as a model wrote it. Errors are told as text."""
         try:
-            given = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
+            given = read_json(arguments or "{}") if isinstance(arguments, str) else arguments
             if not isinstance(given, Mapping):
                 raise TypeError("not an object")
         except (ValueError, TypeError, RecursionError) as error:

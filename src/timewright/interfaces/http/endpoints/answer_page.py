@@ -14,6 +14,7 @@ from timewright.errors import InvalidInput
 from timewright.operations.workflows.waits import PendingAnswer
 
 MAX_BODY_CHARS = 100_000
+MAX_FIELDS = 100
 _YES_NO = {"yes": True, "no": False, "true": True, "false": False}
 
 
@@ -43,7 +44,12 @@ def read_answer(asked: PendingAnswer, body: str, content_type: str) -> Any:
             return msgspec.json.decode(body)
         except msgspec.DecodeError as error:
             raise InvalidInput(f"the body is not JSON: {error}", field="body", rule="JSON") from None
-    given = dict(parse_qsl(body, max_num_fields=100))
+    try:
+        given = dict(parse_qsl(body, max_num_fields=MAX_FIELDS))
+    except ValueError:
+        raise InvalidInput(
+            "the answer has too many fields", field="body", rule=f"at most {MAX_FIELDS} fields"
+        ) from None
     if not asked.form:
         return given.get("answer", "")
     known = {name: text for name, text in given.items() if text}
