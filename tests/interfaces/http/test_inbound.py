@@ -86,6 +86,7 @@ def test_a_link_shows_the_question_and_takes_one_answer(
         return client.send("POST", link, body, [*client.headers.items(), *kind]).status
 
     assert send(b"approved=perhaps&copies=2") == 422
+    assert send(b"a=1&" * 101) == 422
     assert send(b"approved=yes&copies=2&why=") == 200
     run = harness.ask("run get", run=question)
     assert run["run"]["state"] == "succeeded"

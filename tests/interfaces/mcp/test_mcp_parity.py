@@ -26,7 +26,14 @@ EXAMPLES = [
     for number, example in enumerate(one.examples)
 ]
 # What an agent is always refused is not listed.
-PERSONS = {"approval approve", "approval reject", "workflow approve", "workflow reject"}
+PERSONS = {
+    "approval approve",
+    "approval reject",
+    "run answer",
+    "run link",
+    "workflow approve",
+    "workflow reject",
+}
 EVERY = [pytest.param(one, id=one.name) for one in operations]
 
 
