@@ -37,6 +37,11 @@ LONG_COMMANDS = {
     "faults": "tests.faults",
     "soak": "benchmarks.soak",
 }
+# What checks the dashboard's scripts and the MCP server; nothing of it is shipped.
+NODE_TOOLS = ("typescript@7.0.2", "prettier@3.10.1", "@modelcontextprotocol/conformance@0.2.0-alpha.12")
+NODE_PROGRAMS = ("tsc", "prettier", "conformance")
+MISSING_NODE = "the checks of the dashboard's scripts and the MCP conformance suite (no npm: apt install npm)"
+SCRIPTS = "src/timewright/interfaces/dashboard"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 RESOLVE = ["pip", "compile", "--universal", "--python-version", "3.11", "--all-extras", "--quiet"]
 NAMES_ONLY = ["--no-emit-index-url", "--no-header", "--no-annotate"]
@@ -67,11 +72,16 @@ def test(arguments: list[str]) -> int:
     # One worker more than cores, because many tests wait for a server or another process.
     shared = ["-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal"]
     workers = [] if any(sets_workers(argument) for argument in chosen) else shared
+    node_tools = find_node_tools()
     say("pytest")
     code = call(python(), "-m", "pytest", *workers, *chosen, environment=environment)
     missing = [] if has_browser else ["the dashboard tests (no Chromium: apt install chromium)"]
     if not any(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")):
         missing.append("clocks of real processes (no libfaketime: apt install libfaketime)")
+    if not Path("/usr/lib/rabbitmq/bin/rabbitmq-server").exists():
+        missing.append("RabbitMQ (apt install rabbitmq-server)")
+    if not node_tools:
+        missing.append(MISSING_NODE)
     say(f"not run for want of a tool: {', '.join(missing) or 'nothing'}")
     return code
 
@@ -90,10 +100,12 @@ def pythons(arguments: list[str]) -> int:
 
 
 def check(arguments: list[str]) -> int:
-    """Check format, lint, types and import contracts."""
+    """Check format, lint, types and import contracts, and the dashboard's scripts if npm is installed."""
     refuse_arguments(arguments, command="check")
     prepare("test")
-    return run_checks()
+    code = run_checks()
+    say(f"not run for want of a tool: {'nothing' if find_node_tools() else MISSING_NODE}")
+    return code
 
 
 def bench(arguments: list[str]) -> int:
@@ -288,6 +300,20 @@ def find_browser() -> bool:
     return False
 
 
+def find_node_tools() -> Path | None:
+    """Return the folder of the checkers in Node; install them once if there is npm."""
+    folder = VENV / "node"
+    programs = folder / "node_modules" / ".bin"
+    npm = shutil.which("npm")
+    is_complete = all((programs / name).exists() for name in NODE_PROGRAMS)
+    if not is_complete and npm is not None:
+        say("installing the checkers of the dashboard's scripts and of the MCP server")
+        folder.mkdir(parents=True, exist_ok=True)
+        quick = ["--silent", "--no-save", "--fetch-retries=0", "--fetch-timeout=30000"]
+        run_quietly(npm, "install", *quick, "--prefix", str(folder), *NODE_TOOLS)
+    return programs if all((programs / name).exists() for name in NODE_PROGRAMS) else None
+
+
 def pip() -> list[str]:
     """The pip inside `.venv`, or else this Python's pip with --python, which pip has since 22.3."""
     if run_quietly(str(python()), "-m", "pip", "--version"):
@@ -319,13 +345,23 @@ def tool(name: str) -> Path:
 
 
 def run_checks() -> int:
-    """Run the four checks, one line each; show only the output of failures, return the worst exit code."""
+    """Run the checks, one line each; show only the output of failures, return the worst exit code."""
     steps: dict[str, list[str | Path]] = {
         "format": [python(), "-m", "ruff", "format", "--check", "."],
         "lint": [python(), "-m", "ruff", "check", "."],
         "types": [python(), "-m", "mypy"],
         "imports": [tool("lint-imports"), "--no-logo"],
     }
+    node = find_node_tools()
+    if node is not None:
+        steps["scripts"] = [node / "tsc", "--project", "jsconfig.json"]
+        steps["script format"] = [
+            node / "prettier",
+            "--print-width",
+            "110",
+            "--check",
+            f"{SCRIPTS}/**/*.{{js,css}}",
+        ]
     return max(run_check(name, command) for name, command in steps.items())
 
 
@@ -334,7 +370,7 @@ def run_check(name: str, command: Sequence[str | Path]) -> int:
     done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         print(done.stdout + done.stderr, end="", flush=True)
-    say(f"{name:<7} {'FAILED' if done.returncode else 'ok'}  {time.monotonic() - started:.1f} s")
+    say(f"{name:<13} {'FAILED' if done.returncode else 'ok'}  {time.monotonic() - started:.1f} s")
     return abs(done.returncode)
 
 

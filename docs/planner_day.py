@@ -1,4 +1,4 @@
-# ruff: noqa: INP001, T201 - pages are no package; whoever draws the picture is told the figures
+# ruff: noqa: INP001, T201 - docs is not a package; the script prints its figures
 """A day of a queue that grows and drains, lived twice: at its own pace, and with the heuristic planner.
 
 `python -m docs.planner_day` draws `docs/learn/planner-day.svg` from the two days. Everything is decided by

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,8 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 SCREENS = {
-    "now": "/now",
+    "now": "/overview",
+    "grid": "/grid",
     "schedules": "/schedules",
     "schedule": "/schedules/orders-poll",
     "edit": "/schedules/nightly-report/edit",
@@ -42,8 +44,8 @@ SCREENS = {
     "create": "/create",
 }
 OTHERS: tuple[tuple[str, str, Any, Any], ...] = (
-    ("now", "now-dark", WIDE, "dark"),
-    ("now", "now-phone", PHONE, "light"),
+    ("overview", "now-dark", WIDE, "dark"),
+    ("overview", "now-phone", PHONE, "light"),
     ("schedules", "schedules-phone", PHONE, "light"),
     ("schedules/orders-poll", "schedule-phone", PHONE, "dark"),
 )
@@ -54,10 +56,11 @@ PRESSED = {"run": "tbody tr a", "audit": "summary"}
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """A demo and a server in front of it; gives the link that lets a browser in."""
-    program = [sys.executable, "-m", "timewright"]
-    subprocess.run([*program, "demo"], cwd=folder, check=True)
-    command = [*program, "serve", "--port", "0", "--store", "demo.db"]
-    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as server:
+    # Found by the shell, so that the pages show `timewright` and not the path of this Python.
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run(["timewright", "demo"], cwd=folder, env=environment, check=True)
+    command = ["timewright", "serve", "--port", "0", "--store", "demo.db"]
+    with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         link = ""
         for line in server.stderr:

@@ -45,7 +45,7 @@ def text() -> str:
 
 def _answer_imports() -> str:
     """Import the answer types, by module."""
-    types = {one.answer_type for one in operations if one.noun}
+    types = {one.answer_type for one in operations if one.noun.partition(" ")[0] in PLURALS}
     modules = sorted({one.__module__ for one in types})
     names = {module: sorted(one.__name__ for one in types if one.__module__ == module) for module in modules}
     return "\n" + "".join(f"from {module} import {', '.join(names[module])}\n" for module in modules)

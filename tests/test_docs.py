@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -85,6 +86,33 @@ def test_every_link_in_a_page_has_a_target(page: Path) -> None:
 def test_every_page_is_linked_from_the_index() -> None:
     linked = {link.partition("#")[0] for link in LINK.findall(text_of(DOCS / "index.md"))}
     assert {below(page) for page in PAGES} - linked == {"index.md"}
+
+
+def reference_pages() -> list[str]:
+    """The pages of the part Reference, which people look things up in and do not read through."""
+    part = re.search(
+        r"^  - Reference:\n((?:      - .+\n)+)", text_of(DOCS.parent / "mkdocs.yml"), re.MULTILINE
+    )
+    assert part is not None
+    return re.findall(r"- (\S+\.md)", part[1])
+
+
+def sentence_lengths(page: Path) -> list[int]:
+    """Words of each sentence outside code, tables and headings; code in a sentence is one word."""
+    prose = re.sub(r"^[|#].*$", "", FENCED.sub("", text_of(page)), flags=re.MULTILINE)
+    plain = re.sub(r"`[^`]*`", "code", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", prose))
+    blocks = re.split(r"\n\s*\n|\n(?=[*-] |\d+\. )", plain)
+    sentences = (one for block in blocks for one in re.split(r"(?<=[.!?])\s+", " ".join(block.split())))
+    return [length for one in sentences if (length := len(one.split())) > 2]
+
+
+def test_a_page_has_at_most_1500_words_unless_it_is_reference() -> None:
+    read_through = [page for page in PAGES if below(page) not in reference_pages()]
+    assert [below(page) for page in read_through if len(text_of(page).split()) > 1500] == []
+
+
+def test_half_of_the_sentences_have_at_most_18_words() -> None:
+    assert median(length for page in PAGES for length in sentence_lengths(page)) <= 18
 
 
 def test_every_page_is_in_the_navigation_once() -> None:

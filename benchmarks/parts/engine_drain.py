@@ -85,9 +85,9 @@ def timewright_async(runs: int, store_url: str) -> Timings:
 
 def _in_bulk(runs: int, store_url: str, noop: Callable[[], object], ran: Sized) -> Timings:
     with build_instance(store_url, {"noop": noop}, awaited=runs) as (instance, ends):
-        lane = create_paused_schedule(instance.store, "lane")
+        backlog = create_paused_schedule(instance.store, "backlog")
         watch = Stopwatch()
-        enqueue_backfill(instance.store, lane, runs)
+        enqueue_backfill(instance.store, backlog, runs)
         watch.mark()
         instance.start()
         ends.wait()

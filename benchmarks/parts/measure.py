@@ -239,13 +239,13 @@ def schedule(
 
 def enqueue_runs(store: Store, count: int, *, target: AnyTarget | None = None) -> None:
     """Create ready runs in bulk, by backfills of ten paused schedules."""
-    lanes = [
-        create_paused_schedule(store, f"lane-{number}", target=target) for number in range(SCHEDULE_COUNT)
+    schedules = [
+        create_paused_schedule(store, f"queue-{number}", target=target) for number in range(SCHEDULE_COUNT)
     ]
-    for number, lane in enumerate(lanes):
+    for number, schedule in enumerate(schedules):
         enqueue_backfill(
             store,
-            lane,
+            schedule,
             count // SCHEDULE_COUNT + (count % SCHEDULE_COUNT if number == SCHEDULE_COUNT - 1 else 0),
         )
 
@@ -260,10 +260,10 @@ def create_paused_schedule(store: Store, name: str, *, target: AnyTarget | None 
     return one
 
 
-def enqueue_backfill(store: Store, lane: Schedule, count: int) -> None:
+def enqueue_backfill(store: Store, schedule: Schedule, count: int) -> None:
     """Add ready runs of a paused schedule, in transactions of at most 10,000."""
     now = store.now()
-    record = store.read(lambda tx: tx.get_schedules([lane.id]))[lane.id]
+    record = store.read(lambda tx: tx.get_schedules([schedule.id]))[schedule.id]
     fire = Fire(planned_at=now, fire_at=now, source=Source.MANUAL)
     while count:
         part = min(count, 10_000)

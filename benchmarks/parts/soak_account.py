@@ -204,9 +204,9 @@ def _attempts(shown: StoreSnapshot, world: SoakWorkload) -> list[str]:
         kept = world.tracked.get(run.schedule_id)
         if kept is None:
             continue
-        most = kept.schedule.retry.max_attempts
-        if run.attempts > most:
-            found.append(f"run {run_id} of {kept.name}: {run.attempts} attempts, at most {most}")
+        allowed = kept.schedule.retry.max_attempts
+        if run.attempts > allowed:
+            found.append(f"run {run_id} of {kept.name}: {run.attempts} attempts, at most {allowed}")
         if kept.schedule.delivery is Delivery.AT_MOST_ONCE and run.id not in world.restarted:
             started = [attempt for attempt in attempts if attempt.outcome != "released"]
             if len(started) > 1:
@@ -225,22 +225,22 @@ def _calls(shown: StoreSnapshot, world: SoakWorkload, calls: Sequence[LoggedCall
         kept = world.tracked.get(run.schedule_id)
         if kept is not None and run.exclusive and kept.schedule.overlap is not Overlap.ALLOW:
             groups[kept.name, 1].append(call)
-        for gate in run.limit_keys:
-            groups[gate, max(most for _, most in world.limit_history[gate])].append(call)
-    for (name, most), several in groups.items():
-        found += _together(name, several, most=most)
+        for key in run.limit_keys:
+            groups[key, max(capacity for _, capacity in world.limit_history[key])].append(call)
+    for (name, capacity), several in groups.items():
+        found += _together(name, several, capacity=capacity)
     return found
 
 
-def _together(name: str, calls: Sequence[LoggedCall], *, most: int) -> list[str]:
-    """Whether more than `most` ran at the same time for longer than the tolerance."""
+def _together(name: str, calls: Sequence[LoggedCall], *, capacity: int) -> list[str]:
+    """Whether more than `capacity` ran at the same time for longer than the tolerance."""
     ends: list[float] = []
     found: list[str] = []
     for call in sorted(calls, key=lambda call: call.began):
         ends = [end for end in ends if end > call.began + TOLERANCE_S]
-        if len(ends) >= most:
+        if len(ends) >= capacity:
             found.append(
-                f"{name}: {len(ends) + 1} calls at once at {call.began:.3f}, at most {most}: {call.run_id}"
+                f"{name}: {len(ends) + 1} calls at once at {call.began:.3f}, limit {capacity}: {call.run_id}"
             )
         ends.append(call.ended)
     return found
@@ -276,7 +276,7 @@ def _name(world: SoakWorkload, run: Run) -> str:
     return kept.name if kept is not None else f"queue {run.queue}"
 
 
-# --------------------------------------------------------------------------------------------------- gates
+# --------------------------------------------------------------------------------------------------- limits
 
 
 class LimitMonitor:
@@ -293,24 +293,24 @@ class LimitMonitor:
 
         After a limit was lowered, earlier leases may exceed it; then no new one is granted.
         """
-        leased, gates, now = self._world.store.read(
+        leased, limits, now = self._world.store.read(
             lambda tx: (tx.leased_runs(), tx.get_limits(self._world.limit_history), self._world.store.now())
         )
         self.checks += 1
-        counts = Counter(gate for run in leased for gate in run.limit_keys)
-        for gate, ceiling in gates.items():
-            if counts[gate] != ceiling.held:
-                self.found.append(f"{gate}: {counts[gate]} live leases, {ceiling.held} counted at {now}")
-            allowed = max(ceiling.capacity, self._allowed_before(gate, now))
-            if counts[gate] > allowed:
-                self.found.append(f"{gate}: {counts[gate]} live leases at {now}, at most {allowed}")
+        counts = Counter(key for run in leased for key in run.limit_keys)
+        for key, ceiling in limits.items():
+            if counts[key] != ceiling.held:
+                self.found.append(f"{key}: {counts[key]} live leases, {ceiling.held} counted at {now}")
+            allowed = max(ceiling.capacity, self._allowed_before(key, now))
+            if counts[key] > allowed:
+                self.found.append(f"{key}: {counts[key]} live leases at {now}, at most {allowed}")
 
-    def _allowed_before(self, gate: str, now: datetime) -> int:
+    def _allowed_before(self, key: str, now: datetime) -> int:
         """The highest capacity within the longest life of a lease that is not renewed."""
         recent = now - timedelta(seconds=10)
-        history = self._world.limit_history[gate]
+        history = self._world.limit_history[key]
         first = max(bisect_right([at for at, _ in history], recent) - 1, 0)
-        return max(most for _, most in history[first:])
+        return max(capacity for _, capacity in history[first:])
 
 
 def find_leaks(name: str, before: Mapping[str, list[str]], after: Mapping[str, list[str]]) -> list[str]:

@@ -22,7 +22,7 @@ from typing import Any, TextIO
 
 from benchmarks.parts.measure import percentile, print_answer, rss_mb, wait_for_parent
 from timewright.core.facts import Fact
-from timewright.core.policies.jitter import hash_fraction
+from timewright.core.policies.backoff import hash_fraction
 from timewright.settings import Settings
 from timewright.wiring import Instance, new_registry, open_store
 
@@ -151,12 +151,12 @@ def children_of(pid: int) -> list[int]:
 def engine(store_url: str, log: str) -> None:
     """Run until the parent closes standard input, then stop gracefully and report the remaining resources."""
     before = open_resources()
-    book, tally = CallLog(log), FactCounter()
+    calls, tally = CallLog(log), FactCounter()
     registry = new_registry()
-    for name, function in work_functions(book).items():
+    for name, function in work_functions(calls).items():
         registry.add(function, name=name)
     registry.add(isolated, isolation="process")
-    house = Instance(
+    instance = Instance(
         open_store(store_url),
         settings=Settings(
             capacity=64, threads=THREADS, workers=2, shell=True, max_sleep=timedelta(seconds=1)
@@ -164,34 +164,34 @@ def engine(store_url: str, log: str) -> None:
         registry=registry,
         observers=(tally,),
     )
-    house.start()
-    print_answer(pid=os.getpid(), instance=house.instance_id)
+    instance.start()
+    print_answer(pid=os.getpid(), instance=instance.instance_id)
     over = threading.Event()
-    reporter = threading.Thread(target=_report, args=(house, book, tally, over), daemon=True)
+    reporter = threading.Thread(target=_report, args=(instance, calls, tally, over), daemon=True)
     reporter.start()
     wait_for_parent()
     over.set()
     reporter.join()
-    house.stop(wait=timedelta(seconds=20))
-    instance, pulse = house.instance_id, house.loop.health
-    house.close()
-    book.close()
-    del house
+    instance.stop(wait=timedelta(seconds=20))
+    instance_id, health = instance.instance_id, instance.loop.health
+    instance.close()
+    calls.close()
+    del instance
     print_answer(
         ended=True,
-        instance=instance,
+        instance=instance_id,
         before=before,
         after=open_resources(),
-        errors=pulse.errors,
-        last_error=pulse.last_error,
+        errors=health.errors,
+        last_error=health.last_error,
         counts=dict(tally.counts),
     )
 
 
-def _report(house: Instance, book: CallLog, tally: FactCounter, over: threading.Event) -> None:
+def _report(instance: Instance, calls: CallLog, tally: FactCounter, over: threading.Event) -> None:
     """Print a report every few seconds for the parent."""
     while not over.wait(REPORT_INTERVAL_S):
-        lates, book.delays = book.delays, []
+        lates, calls.delays = calls.delays, []
         print_answer(
             counts=dict(tally.counts),
             p50=percentile(lates, 0.5) if lates else 0.0,
@@ -200,10 +200,10 @@ def _report(house: Instance, book: CallLog, tally: FactCounter, over: threading.
             files=len(list(Path("/proc/self/fd").iterdir())),
             children=len(children_of(os.getpid())),
             rss_mb=rss_mb(),
-            ticks=house.loop.health.ticks,
-            errors=house.loop.health.errors,
-            last_error=house.loop.health.last_error,
-            under_way=len(house.launcher),
+            ticks=instance.loop.health.ticks,
+            errors=instance.loop.health.errors,
+            last_error=instance.loop.health.last_error,
+            under_way=len(instance.launcher),
         )
 
 

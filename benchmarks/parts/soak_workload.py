@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from benchmarks.parts.measure import IDS
 from timewright.core.policies.backoff import Constant, Stretch
+from timewright.core.policies.limits import named_limit_key
 from timewright.core.policies.policies import (
     CatchUp,
     Delivery,
@@ -28,7 +29,7 @@ from timewright.core.policies.policies import (
 from timewright.core.recurrence.triggers import After, AnyTrigger, Cron, Every, Manual, Once
 from timewright.core.run.run import Failed, Released, RunState, Succeeded
 from timewright.core.schedule.hints import IntervalHint, OneShotHint, PauseHint
-from timewright.core.schedule.schedule import Schedule, ScheduleState, named_limit_key, queue_limit_key
+from timewright.core.schedule.schedule import Schedule, ScheduleState, queue_limit_key
 from timewright.core.target import AnyTarget, Call, Http, Note, Shell
 from timewright.errors import StoreError, TimewrightError
 from timewright.ledger.backfills.start import BackfillTerms, start_backfill

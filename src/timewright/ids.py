@@ -25,6 +25,7 @@ _PREFIXES = {
     "pause": "pause",
     "incident": "inc",
     "backfill": "bf",
+    "outbox": "out",
 }
 
 

@@ -146,6 +146,22 @@ class AdvisorTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     price_out: Annotated[float, Meta(ge=0, le=100_000)] = 0.0
 
 
+class OpenIdTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Sign-in to the dashboard with an OpenID Connect provider; off without an `issuer`.
+
+    `client_secret` names a variable as `env:NAME`; a public client has none. `roles` gives each group a role,
+    with namespaces after `@`: `{ops: admin, dev: editor@team-a}`. The first group of a person decides; `*` is
+    everybody. A person in none of them may not sign in.
+    """
+
+    issuer: Annotated[str, Meta(pattern=r"^(https?://[^\s@?#]+)?$", max_length=2000)] = ""
+    client_id: Annotated[str, Meta(max_length=255)] = ""
+    client_secret: Annotated[str, Meta(pattern=r"^(env:\w{1,200})?$")] = ""
+    scopes: Annotated[str, Meta(max_length=1000)] = "openid email profile"
+    groups_claim: Annotated[str, Meta(min_length=1, max_length=255)] = "groups"
+    roles: dict[str, Annotated[str, Meta(pattern=r"^(viewer|operator|editor|admin)(@[^@\s]{1,2000})?$")]] = {}
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of one instance. Settings of one schedule are fields of `Schedule`."""
 
@@ -187,6 +203,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Maximum number of finished runs; the oldest are deleted first."""
     keep_bytes: Annotated[int, Meta(ge=1_000_000, le=1_000_000_000_000_000)] | None = None
     """Maximum size of the store in bytes; above it, the oldest finished runs are deleted."""
+    artifacts: Annotated[str, Meta(max_length=4096)] = ""
+    """Folder or object store URL for large data of runs; by default a folder next to a SQLite file."""
     environment: EnvironmentRules = EnvironmentRules()
     """Variables of this process that functions in worker processes get: `pass`, `deny`, such as `AWS_*`."""
     shell: bool = False
@@ -243,6 +261,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Required audience of JWTs."""
     jwt_issuer: Annotated[str, Meta(max_length=255)] = ""
     """Required issuer of JWTs; empty accepts any issuer."""
+    oidc: OpenIdTerms = OpenIdTerms()
+    """OpenID Connect provider for signing in: `issuer`, `client_id`, `client_secret`, `roles` by group."""
     tls_client_ca: Annotated[str, Meta(max_length=4096)] = ""
     """PEM file with certificate authorities; if set, clients of the HTTP server need a certificate."""
     planner: Literal["off", "heuristic", "llm"] = "off"

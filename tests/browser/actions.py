@@ -14,6 +14,7 @@ SCREENS = (
     "overview",
     "schedules",
     "runs",
+    "grid",
     "queues",
     "workflows",
     "forecast",

@@ -76,6 +76,22 @@ def flaky():
 
 
 @scheduler.task()
+def flaky_step(context: Context):
+    """Fail the first time in each workflow."""
+    mark = pathlib.Path(f"failed-{context.payload['workflow']}")
+    if not mark.exists():
+        mark.touch()
+        raise RuntimeError("not yet")
+
+
+@scheduler.task()
+def levels(context: Context):
+    context.log.info("all is well")
+    print("a \x1b[31mred\x1b[0m word")
+    context.log.warning("the disk is nearly full")
+
+
+@scheduler.task()
 def counted(context: Context):
     return {"rows": context.payload}
 
@@ -127,13 +143,13 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp(f"site-{request.param}")
     (folder / "handlers.py").write_text(APP)
     if request.param == "sqlite":
-        yield from _serving(folder, "timewright.db")
+        yield from serve(folder, "timewright.db")
         return
     with fresh_database(request.getfixturevalue("postgres_url")) as place:
-        yield from _serving(folder, place)
+        yield from serve(folder, place)
 
 
-def _serving(folder: Path, store: str) -> Iterator[Site]:
+def serve(folder: Path, store: str) -> Iterator[Site]:
     command = [sys.executable, "-m", "timewright", "up", "--port", "0", "--store", store]
     command += ["--app", "handlers:scheduler", "--log", "off"]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:

@@ -22,13 +22,37 @@ def test_the_form_previews_the_next_occurrences_of_a_new_schedule(page: Page, si
     page.locator("input[name=zone]").fill("Europe/Berlin")
     page.locator("input[name=note]").fill("good morning")
     expect(page.get_by_text("at 09:00 on Monday through Friday")).to_be_visible()
-    expect(page.locator("table tbody tr")).to_have_count(10)
+    coming = page.get_by_role("table", name="Next occurrences")
+    expect(coming.locator("tbody tr")).to_have_count(10)
+    around = page.get_by_role("table", name="Occurrences around the clock change")
+    expect(around.locator("tbody tr")).to_have_count(4)
     page.get_by_role("button", name="create", exact=True).click()
     expect(page.locator("h1")).to_have_text(name)
     assert site.api("GET", f"schedules/{name}")["schedule"]["trigger"]["zone"] == "Europe/Berlin"
     expect(page.get_by_text("09:00 Europe/Berlin").first).to_be_visible()
     go(page, "/schedules")
     expect(page.locator(".zone", has_text="09:00 Europe/Berlin").first).to_be_visible()
+
+
+@ONE_STORE
+def test_a_phrase_is_read_while_it_is_typed_and_shows_both_sides_of_a_clock_change(
+    page: Page, site: Site
+) -> None:
+    name = new_name("spoken")
+    go(page, "/create")
+    page.locator("input[name=name]").fill(name)
+    page.locator("input[name=words]").fill("every blue moon")
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.locator("input[name=words][aria-invalid]")).to_be_visible()
+    page.locator("input[name=words]").fill("weekdays at 9am")
+    page.locator("input[name=zone]").fill("Europe/Berlin")
+    expect(page.get_by_text("at 09:00 on Monday through Friday")).to_be_visible()
+    expect(page.locator("input[aria-invalid]")).to_have_count(0)
+    expect(page.get_by_role("table", name="Occurrences around the clock change")).to_contain_text("before")
+    page.locator("input[name=note]").fill("good morning")
+    page.get_by_role("button", name="create", exact=True).click()
+    expect(page.locator("h1")).to_have_text(name)
+    assert site.api("GET", f"schedules/{name}")["schedule"]["trigger"]["zone"] == "Europe/Berlin"
 
 
 @ONE_STORE

@@ -36,7 +36,7 @@ def test_a_mounted_dashboard_reads_and_writes_below_its_prefix(browser: Browser,
             expect(page.locator(".status .live")).to_be_visible()
             expect(page.locator(".who .name")).to_have_text("anna")
             expect(page.get_by_role("button", name="sign out")).to_have_count(0)
-            page.get_by_role("button", name="run now").click()
+            page.get_by_role("button", name="run now", exact=True).click()
             confirm(page, "run now")
             expect(page.locator("tr.row", has_text="succeeded").first).to_be_visible()
         finally:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.actions import SCREENS, go, make, new_name
+from tests.browser.actions import SCREENS, confirm, go, make, new_name
 from tests.browser.conftest import ONE_STORE, open_page
 
 if TYPE_CHECKING:
@@ -34,10 +34,27 @@ def test_an_expired_session_leads_back_to_the_same_page(page: Page, site: Site) 
     page.context.clear_cookies()
     go_without_data(page, f"/runs?schedule={name}")
     expect(page.get_by_role("heading", name="You were signed out")).to_be_visible()
-    page.get_by_label("Sign-in link").fill(site.link())
     page.get_by_role("button", name="sign in").click()
+    page.get_by_label("API key or sign-in link").fill("tw_wrong")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_have_text("API key missing or invalid.")
+    page.get_by_label("API key or sign-in link").fill(site.key)
+    page.get_by_role("button", name="Sign in").click()
     expect(page.locator("h1")).to_have_text("Runs")
     assert f"schedule={name}" in page.url
+
+
+def test_sessions_are_listed_and_ended(browser: Browser, page: Page, site: Site) -> None:
+    for other in open_page(browser, site):
+        go(page, "/settings")
+        rows = page.get_by_label("Sessions", exact=True).locator("tbody tr")
+        expect(rows.filter(has_text="this browser")).to_have_count(1)
+        before = rows.count()
+        rows.filter(has_not_text="this browser").first.get_by_role("button", name="end").click()
+        confirm(page, "end")
+        expect(rows).to_have_count(before - 1)
+        other.reload()
+        expect(other.get_by_label("API key or sign-in link")).to_be_visible()
 
 
 def go_without_data(page: Page, to: str) -> None:

@@ -124,7 +124,10 @@ def requests_of(page: Page, site: Site, screen: str) -> list[str]:
 
 @ONE_STORE
 def test_the_first_screen_requests_its_data_once_and_files_are_cached(page: Page, site: Site) -> None:
-    for screen, wanted in (("overview", "/api/v1/now?back=1m"), ("schedules", "/api/v1/schedules?limit=50")):
+    for screen, wanted in (
+        ("overview", "/api/v1/now"),
+        ("schedules", "/api/v1/schedules?limit=50&count=true"),
+    ):
         asked = requests_of(page, site, screen)
         assert [asked.count(wanted), asked.count("/session")] == [1, 1], screen
     (main,) = [path for path in asked if path.endswith("/main.js")]
@@ -187,7 +190,7 @@ def test_the_workflow_graph_shows_the_states_of_a_run(page: Page, site: Site) ->
     page.get_by_role("button", name="run now").click()
     confirm(page, "run now")
     expect(drawn).to_contain_text("succeeded")
-    expect(page.get_by_label("Step details").locator("tbody tr")).to_have_count(2)
+    expect(page.get_by_label("Timeline", exact=True).locator("li")).to_have_count(2)
 
 
 @ONE_STORE

@@ -22,6 +22,8 @@ TABLES: tuple[str, ...] = (
     "runs",
     "attempts",
     "attempt_output",
+    "run_progress",
+    "artifacts",
     "external_ids",
     "schedules",
     "revisions",
@@ -37,6 +39,8 @@ TABLES += (
     "adjustments",
     "ready_buckets",
     "incidents",
+    "run_counts",
+    "run_recounts",
 )
 
 

@@ -16,7 +16,7 @@ from timewright.testing.clock import ManualClock
 from timewright.testing.targets import ScriptedTarget
 
 T = TypeVar("T")
-PATIENCE = 60.0
+TIMEOUT_S = 60.0
 
 
 class FaultyStore:
@@ -36,11 +36,11 @@ class FaultyStore:
 
     def now(self) -> datetime:
         self.asked += 1
-        assert self.open.wait(PATIENCE)
+        assert self.open.wait(TIMEOUT_S)
         return self._store.now()
 
     def write(self, work: Callable[[Transaction], T], *, commit_at: datetime | None = None) -> T:
-        assert self.open.wait(PATIENCE)
+        assert self.open.wait(TIMEOUT_S)
         if self.failing_writes:
             self.failing_writes -= 1
             raise self.error
@@ -52,7 +52,7 @@ class FaultyStore:
         return answer
 
     def read(self, work: Callable[[Transaction], T]) -> T:
-        assert self.open.wait(PATIENCE)
+        assert self.open.wait(TIMEOUT_S)
         if self.failing_reads:
             self.failing_reads -= 1
             raise self.error
@@ -71,14 +71,14 @@ class PacedWaker:
 
     def wait(self, seconds: float) -> bool:
         self._rests.put(seconds)
-        return self._end.acquire(timeout=PATIENCE)
+        return self._end.acquire(timeout=TIMEOUT_S)
 
     def wake(self) -> None:
         self._end.release()
 
     def next_rest(self) -> float:
         """Wait until the engine sleeps, return the length of the sleep, and wake it."""
-        seconds = self._rests.get(timeout=PATIENCE)
+        seconds = self._rests.get(timeout=TIMEOUT_S)
         self._end.release()
         return seconds
 

@@ -109,7 +109,7 @@ def test_a_run_that_waits_for_capacity_does_not_make_the_loop_spin() -> None:
     bench.clock.advance(seconds=5)
     assert the_run(bench, "again").state is RunState.READY
     assert len(bench.loop.launcher) == 1
-    assert bench.loop.step() == 1.0, "whoever ends wakes it; until then there is nothing to look at"
+    assert bench.loop.step() == 1.0, "a run that ends wakes the loop; until then there is nothing to do"
 
 
 def test_a_wake_up_ends_a_sleep_even_before_it_begins() -> None:
@@ -166,6 +166,7 @@ def test_an_outcome_wakes_the_loop_so_that_it_is_written_at_once(bench: Bench) -
 def test_an_unavailable_store_is_retried_with_backoff(faulty: FaultyBench) -> None:
     faulty.schedule("a", every("1h"))
     faulty.clock.advance(hours=1)
+    faulty.loop.run_counter.run(now=faulty.now)  # so that only the tick meets the faults
     faulty.faults.failing_writes = 7
     faulty.loop.waker = waker = PacedWaker()
     faulty.loop.start()
@@ -174,12 +175,13 @@ def test_an_unavailable_store_is_retried_with_backoff(faulty: FaultyBench) -> No
     assert sleeps[7] > 0
     wait_until(lambda: the_run(faulty, "a").state is RunState.SUCCEEDED, "the run to be done")
     faulty.loop.stop(wait=timedelta(0))
-    pulse = faulty.loop.health
-    assert (pulse.errors, pulse.errors_in_a_row) == (7, 0)
-    assert pulse.last_error == "StoreUnavailable: the store is unavailable"
+    health = faulty.loop.health
+    assert (health.errors, health.errors_in_a_row) == (7, 0)
+    assert health.last_error == "StoreUnavailable: the store is unavailable"
 
 
 def test_an_unexpected_error_does_not_end_the_loop(faulty: FaultyBench) -> None:
+    faulty.loop.run_counter.run(now=faulty.now)  # so that only the tick meets the faults
     faulty.faults.error = ZeroDivisionError("a bug")
     faulty.faults.failing_reads = 2
     faulty.loop.waker = waker = PacedWaker()

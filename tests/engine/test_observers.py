@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.engine.fakes import PATIENCE
+from tests.engine.fakes import TIMEOUT_S
 from tests.faults.tools.worker_fleet import wait_until
 from timewright import Scheduler, every
 from timewright.core.facts import Fact, FactsLost, RunFreed, RunReset, RunSucceeded
@@ -28,16 +28,16 @@ def nothing_left() -> Iterator[None]:
 class RecordingObserver:
     """Records facts; it blocks while its event is cleared."""
 
-    def __init__(self, *, open_door: bool = True) -> None:
+    def __init__(self, *, released: bool = True) -> None:
         self.facts: list[Fact] = []
-        self.door = threading.Event()
+        self.release = threading.Event()
         self.began = threading.Event()
-        if open_door:
-            self.door.set()
+        if released:
+            self.release.set()
 
     def notify(self, fact: Fact) -> None:
         self.began.set()
-        assert self.door.wait(PATIENCE)
+        assert self.release.wait(TIMEOUT_S)
         self.facts.append(fact)
 
 
@@ -55,33 +55,33 @@ def opened(*observers: RecordingObserver, most: int = 100) -> ObserverDispatcher
     return dispatcher
 
 
-def closed(dispatcher: ObserverDispatcher, *, seconds: float = PATIENCE) -> int:
+def closed(dispatcher: ObserverDispatcher, *, seconds: float = TIMEOUT_S) -> int:
     return dispatcher.close(seconds_left=lambda: seconds)
 
 
 def test_a_slow_observer_delays_neither_the_sender_nor_other_observers() -> None:
-    slow, quick = RecordingObserver(open_door=False), RecordingObserver()
+    slow, quick = RecordingObserver(released=False), RecordingObserver()
     dispatcher = opened(slow, quick)
     for number in range(5):
         dispatcher.dispatch([freed(number)])
-    wait_until(lambda: len(quick.facts) == 5, "the quick one to hear all")
+    wait_until(lambda: len(quick.facts) == 5, "all facts at the quick one")
     assert slow.facts == []
-    slow.door.set()
+    slow.release.set()
     assert closed(dispatcher) == 0
     assert numbers(slow) == numbers(quick) == ["0", "1", "2", "3", "4"]
 
 
 def test_dropped_facts_are_counted_and_reported_to_all_observers() -> None:
-    slow, quick = RecordingObserver(open_door=False), RecordingObserver()
+    slow, quick = RecordingObserver(released=False), RecordingObserver()
     dispatcher = opened(slow, quick, most=3)
     told: list[int] = []
     for number in range(5):
         dispatcher.dispatch([freed(number)])
         told.append(number)
-        wait_until(lambda: len(numbers(quick)) == len(told), "the quick one to hear")
+        wait_until(lambda: len(numbers(quick)) == len(told), "the facts at the quick one")
     assert dispatcher.lost_facts == 2
-    slow.door.set()
-    wait_until(lambda: len(slow.facts) == 3, "room again")
+    slow.release.set()
+    wait_until(lambda: len(slow.facts) == 3, "a free place in the queue")
     dispatcher.dispatch([freed(5)])
     assert closed(dispatcher) == 0
     assert numbers(slow) == ["0", "1", "2", "5"]
@@ -92,13 +92,13 @@ def test_dropped_facts_are_counted_and_reported_to_all_observers() -> None:
 
 
 def test_a_listener_that_never_ends_delays_the_end_by_its_limit_and_is_counted() -> None:
-    stuck = RecordingObserver(open_door=False)
+    stuck = RecordingObserver(released=False)
     dispatcher = opened(stuck)
     dispatcher.dispatch([freed(1), freed(2)])
-    assert stuck.began.wait(PATIENCE)
+    assert stuck.began.wait(TIMEOUT_S)
     assert closed(dispatcher, seconds=0.01) == 2
     assert dispatcher.lost_facts == 2
-    stuck.door.set()
+    stuck.release.set()
     wait_until(lambda: len(stuck.facts) == 2, "the thread to go")
 
 
@@ -127,22 +127,22 @@ def test_a_closed_dispatcher_calls_observers_directly() -> None:
 
 
 def test_a_listener_that_takes_long_delays_no_run(file: str) -> None:
-    door, ran = threading.Event(), threading.Semaphore(0)
+    release, ran = threading.Event(), threading.Semaphore(0)
     app = Scheduler(file)
 
     @app.schedule(every("1s"), overlap="allow")
     def steady() -> None:
         ran.release()
 
-    app.on_completed(lambda fact: door.wait(PATIENCE))
+    app.on_completed(lambda fact: release.wait(TIMEOUT_S))
     with app:
         for _ in range(3):
-            assert ran.acquire(timeout=PATIENCE)
-        door.set()
+            assert ran.acquire(timeout=TIMEOUT_S)
+        release.set()
 
 
 def test_leaving_the_with_block_delivers_all_queued_facts(file: str) -> None:
-    heard: list[str] = []
+    received: list[str] = []
     pause = threading.Event()
     app = Scheduler(file)
     app.task("work")(lambda: None)
@@ -151,24 +151,24 @@ def test_leaving_the_with_block_delivers_all_queued_facts(file: str) -> None:
     def slowly(fact: Fact) -> None:
         assert isinstance(fact, RunSucceeded)
         pause.wait(0.02)
-        heard.append(fact.run_id)
+        received.append(fact.run_id)
 
     with app:
         app.schedules.create(name="a", manual={}, call="work", overlap="allow")
         ids = [app.schedules.run(schedule="a").run.id for _ in range(10)]
         wait_until(lambda: len(app.runs.list(state="succeeded").runs) == 10, "all to end")
-    assert sorted(heard) == sorted(ids)
+    assert sorted(received) == sorted(ids)
 
 
 def test_facts_of_a_schedule_keep_their_order_for_every_listener(file: str) -> None:
-    heard: list[str] = []
+    received: list[str] = []
     app = Scheduler(file)
     app.schedule(every("1s"), name="a", max_runs=2)(lambda: None)
-    app.on("started")(lambda fact: heard.append("started"))
-    app.on("completed")(lambda fact: heard.append("completed"))
+    app.on("started")(lambda fact: received.append("started"))
+    app.on("completed")(lambda fact: received.append("completed"))
     with app:
-        wait_until(lambda: len(heard) == 4, "both runs")
-    assert heard == ["started", "completed"] * 2
+        wait_until(lambda: len(received) == 4, "both runs")
+    assert received == ["started", "completed"] * 2
 
 
 def test_a_listener_can_read_the_number_of_lost_facts(file: str) -> None:

@@ -185,7 +185,7 @@ def test_a_backlog_is_leased_in_halves(bench: CountedBench) -> None:
     bench.step()
     assert len(bench.loop.launcher) == 20
     bench.step()
-    assert len(bench.loop.launcher) == 20, "no more than are taken ahead"
+    assert len(bench.loop.launcher) == 20, "at most 20 are prefetched"
 
 
 # What must not be overlooked.
@@ -276,7 +276,7 @@ def test_without_capacity_an_ended_run_wakes_the_tick_even_if_none_waited(place:
     bench.loop.waker = waker = CountingWaker()
     run_now(bench.store, made.id, ids=bench.ids, by=BY, now=bench.now)
     bench.loop.on_external_change()
-    assert waker.woken == 0, "there is no room for it"
+    assert waker.woken == 0, "no slot is free for it"
     bench.target.under_way[0].end(Succeeded())
     bench.loop.settle_thread.settle_results()
     assert waker.woken == 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.fakes import PATIENCE, CountingWaker, PassingWaker
+from tests.engine.fakes import TIMEOUT_S, CountingWaker, PassingWaker
 from tests.faults.tools.worker_fleet import wait_until
 from timewright import Context, Manual, Scheduler
 from timewright.core.facts import AttemptStarted, RunSucceeded
@@ -328,7 +328,7 @@ def test_a_run_that_waits_for_a_limit_starts_when_the_previous_one_ends(file: st
 
     def work(ctx: Context) -> None:
         order.append(ctx.schedule_name)
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(TIMEOUT_S)
 
     for name in ("first", "second"):
         app.schedule(Manual(), name=name, limits=["crm"])(work)

@@ -70,14 +70,14 @@ def test_targets_are_built_during_the_sleep() -> None:
     bench = Bench()
     built: list[str] = []
 
-    class Workshop(dict[str, Target]):
+    class FailingTargets(dict[str, Target]):
         def get(self, kind: str, default: Any = None) -> Any:
             built.append(kind)
             if kind == "http":
                 raise MissingExtra("HTTP is not installed")
             return super().get(kind, default)
 
-    bench.loop.launcher._targets = Workshop(bench.loop.launcher._targets)
+    bench.loop.launcher._targets = FailingTargets(bench.loop.launcher._targets)
     bench.schedule("a", every("1m"))
     bench.schedule("b", every("1m"), target=Http(url="https://example.org/"))
     bench.schedule("c", every("9h"), target=Call(name="never"))

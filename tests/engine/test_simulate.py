@@ -19,7 +19,7 @@ from timewright.ports import RunFilter
 from timewright.testing.bench import Bench
 from timewright.testing.targets import succeed
 from timewright.wiring import open_store
-from timewright.wiring.what_if import WhatIf, measured_durations, merge_outages, what_if
+from timewright.wiring.what_if import WhatIf, measured_durations, merge_outages, put_definition, what_if
 
 SINCE = datetime(2026, 3, 10, 8, tzinfo=UTC)
 
@@ -83,6 +83,47 @@ schedules:
     assert [(one.limit, one.capacity, one.peak, one.delayed) for one in report.limits] == [
         ("limit:default/api", 1, 1, 1)
     ]
+
+
+@pytest.mark.parametrize("field", ["max_running", "max"])
+def test_the_limits_of_files_have_the_present_and_the_former_field(field: str) -> None:
+    text = f"""
+limits: [{{name: api, {field}: 1}}]
+schedules:
+  - {{name: a, cron: '0 * * * *', limits: [api], note: hi}}
+  - {{name: b, cron: '0 * * * *', limits: [api], note: hi}}
+"""
+    report = simulate(text, hours=1.5, work=durations(300))
+    assert sorted(one.delay for one in report.rows) == [timedelta(0), timedelta(minutes=5)]
+
+
+def test_a_limit_that_a_schedule_defines_itself_holds_for_all_that_name_it() -> None:
+    text = """
+schedules:
+  - {name: a, cron: '0 * * * *', limits: [{name: api, max_running: 2}], note: hi}
+  - {name: b, cron: '0 * * * *', limits: [api], note: hi}
+  - {name: c, cron: '0 * * * *', limits: [api], note: hi}
+"""
+    report = simulate(text, hours=1.5, work=durations(300))
+    assert sorted(one.delay for one in report.rows) == [timedelta(0), timedelta(0), timedelta(minutes=5)]
+    assert [(one.limit, one.capacity, one.peak) for one in report.limits] == [("limit:default/api", 2, 2)]
+
+
+def test_the_rate_of_a_limit_of_a_store_holds_in_its_simulation() -> None:
+    text = """
+limits: [{name: api, rate: 1/m}]
+schedules:
+  - {name: a, cron: '0 9 * * *', limits: [api], note: hi}
+  - {name: b, cron: '0 9 * * *', limits: [api], note: hi}
+"""
+    source = open_store(":memory:")
+    context = OperationContext(store=source, ids=TimedIds(), notify=lambda _: None)
+    for one in read_definitions(text, name="fleet.yaml").definitions:
+        put_definition(context, one)
+    asked = WhatIf(since=SINCE, until=at(9, 30), restart=True, work=durations(1), max_rows=100)
+    started = sorted(one.started_at for one in what_if(asked, source=source).rows if one.started_at)
+    assert started[1] - started[0] >= timedelta(minutes=1)
+    source.close()
 
 
 def test_runs_wait_for_a_free_worker() -> None:

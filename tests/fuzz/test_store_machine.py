@@ -25,7 +25,7 @@ from timewright.core.run.run import TERMINAL_STATES, Run, RunState
 from timewright.ports import PruneRequest, Renewal, RunChange, Store, Transaction
 from timewright.testing.clock import ManualClock
 
-GATE = "limit:default/api"
+LIMIT_KEY = "limit:default/api"
 LEASE = 5 * MINUTE
 ENDS = (RunState.SUCCEEDED, RunState.FAILED, RunState.READY, RunState.PARKED)
 
@@ -64,11 +64,11 @@ class StoreMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.clock.advance(seconds=seconds)
 
-    @rule(count=st.integers(1, 3), gated=st.booleans())
-    def add(self, count: int, gated: bool) -> None:
-        gates = (GATE,) if gated else ()
+    @rule(count=st.integers(1, 3), limited=st.booleans())
+    def add(self, count: int, limited: bool) -> None:
+        keys = (LIMIT_KEY,) if limited else ()
         scopes = [f"scope of {new_id()}" for _ in range(count)]
-        runs = [make_run(planned_at=self.now, limit_keys=gates, dedupe_scope=scope) for scope in scopes]
+        runs = [make_run(planned_at=self.now, limit_keys=keys, dedupe_scope=scope) for scope in scopes]
         assert self.write(lambda tx: tx.add_runs(runs)) == {run.id for run in runs}
         assert self.write(lambda tx: tx.add_runs(runs)) == set(), "the same twice is a no-op"
         self.known |= {run.id: run for run in runs}
@@ -156,14 +156,14 @@ class StoreMachine(RuleBasedStateMachine):
             return (
                 tx.get_runs(self.known),
                 {run.id for run in tx.leased_runs()},
-                tx.get_limits([GATE])[GATE].held,
+                tx.get_limits([LIMIT_KEY])[LIMIT_KEY].held,
                 {run_id: len(rows) for run_id, rows in tx.get_attempts(self.known).items() if rows},
             )
 
         runs, leased, held, attempts = self.store.read(look)
         assert runs == self.known
         assert leased == {run.id for run in self.of(RunState.LEASED)}
-        assert held == sum(GATE in run.limit_keys for run in self.of(RunState.LEASED))
+        assert held == sum(LIMIT_KEY in run.limit_keys for run in self.of(RunState.LEASED))
         assert attempts == self.attempts
 
     @invariant()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -284,7 +285,9 @@ def test_drivers_that_cannot_share_their_transaction_are_refused_with_the_remedy
     other.stop()
 
 
-def test_the_blocks_of_the_page_do_what_it_says(app: Scheduler, url: str) -> None:
+def test_the_blocks_of_the_page_do_what_it_says(
+    app: Scheduler, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = (DOCS / "how-to/transactions.md").read_text("utf-8")
     names: dict[str, Any] = {"DATABASE_URL": url, "ALCHEMY_URL": alchemy(url)}
     before = rows(url)
@@ -295,6 +298,7 @@ def test_the_blocks_of_the_page_do_what_it_says(app: Scheduler, url: str) -> Non
             await names["save"](connection, other)
             await other.stop()
 
+    monkeypatch.chdir(tmp_path)
     for kind, _, block in GUIDE_BLOCK.findall(page):
         assert kind == "py"
         exec(block, names)
@@ -304,6 +308,8 @@ def test_the_blocks_of_the_page_do_what_it_says(app: Scheduler, url: str) -> Non
     after = rows(url)
     assert after["public.orders"] - before["public.orders"] == 3
     assert after["timewright.runs"] - before["timewright.runs"] == 3
+    with closing(sqlite3.connect("shop.db")) as shop:
+        assert shop.execute("SELECT operation FROM timewright_outbox").fetchall() == [("schedule run",)]
 
 
 class FakeAsync(psycopg.AsyncConnection[Any]):

@@ -19,12 +19,12 @@ from tests.interfaces.terminal import invoke
 from tests.operations.harness import dump, sample_harness
 from timewright.interfaces.cli.options import command_words
 from timewright.operations import Operation, operations
-from timewright.operations.subjects import subject_of
+from timewright.operations.registry import subject_of
 
 UNKNOWN_NAME = "nobody-has-this-name"
 # Their answers contain generated ids or tokens.
 RANDOM_ANSWERS = {"key create", "key rotate", "queue add", "schedule create", "schedule put", "workflow put"}
-# A word that each of these types refuses, and that every door can say.
+# A value that each of these types refuses and that every interface can send.
 WRONG = {
     mi.IntType: "many",
     mi.FloatType: "much",

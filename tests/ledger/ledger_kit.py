@@ -33,7 +33,7 @@ ADA = Actor(name="ada", reason="because")
 
 
 def at(minutes: float) -> datetime:
-    """The instant so many minutes after noon."""
+    """The instant this number of minutes after noon."""
     return NOON + minutes * MINUTE
 
 

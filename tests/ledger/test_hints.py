@@ -183,7 +183,7 @@ def test_every_hint_has_an_audit_entry(bench: LedgerHarness) -> None:
     assert [e.action for e in bench.audit()] == ["schedule.create", "schedule.hint", "schedule.clear_hints"]
 
 
-def test_what_came_due_before_an_interval_hint_is_decided_before_it(bench: LedgerHarness) -> None:
+def test_occurrences_due_before_an_interval_hint_are_decided_before_it(bench: LedgerHarness) -> None:
     job = bench.schedule(adaptive=True, catch_up=CatchUp.NONE)
     bench.move_to(3.5)
     changed = bench.hint(job, often(30))
@@ -245,7 +245,7 @@ def test_clearing_a_hint_while_its_instant_is_due_hides_no_later_instant(bench: 
     assert [planned for planned, _ in bench.outcomes_of(job)] == [0.5, 4, 5]
 
 
-def test_what_a_clamp_displaced_is_recorded_before_an_edit_and_before_a_skip(bench: LedgerHarness) -> None:
+def test_a_displacement_by_a_clamp_is_recorded_before_an_edit_and_before_a_skip(bench: LedgerHarness) -> None:
     job = bench.schedule(clamp=Clamp(min=3 * MINUTE))
     bench.move_to(2.5)
     bench.revise(replace(job, description="edited"))

@@ -12,6 +12,7 @@ from tests.conformance.support.concurrency import all_at_once
 from tests.conformance.support.databases import Database
 from tests.ledger.ledger_kit import ADA, LedgerHarness, at, kinds
 from timewright.core.moments import HOUR, MINUTE, SECOND
+from timewright.core.policies.limits import Limit
 from timewright.core.policies.policies import CatchUp, LeaseTerms, Overlap, QueuePolicy, Retry
 from timewright.core.recurrence.triggers import After, Once
 from timewright.core.run.leasing import WaitReason
@@ -20,7 +21,8 @@ from timewright.core.schedule.schedule import ScheduleState
 from timewright.core.target import Handoff
 from timewright.errors import UnreadableRow
 from timewright.ledger.lease import lease_ready, plan_queue, renew_leases
-from timewright.ledger.queues.policies import set_limit, set_queue_policy
+from timewright.ledger.queues.limits import set_limit
+from timewright.ledger.queues.policies import set_queue_policy
 from timewright.ports import Renewal, StoredObject
 
 
@@ -32,7 +34,7 @@ def ceiling(
 
 
 def limit(bench: LedgerHarness, most: int, *, name: str = "api") -> None:
-    set_limit(bench.store, namespace="default", name=name, capacity=most, by=ADA, now=bench.now)
+    set_limit(bench.store, Limit(name=name, max_running=most), namespace="default", by=ADA, now=bench.now)
 
 
 def drain(bench: LedgerHarness, **options: Any) -> list[Any]:

@@ -27,7 +27,7 @@ from timewright.ledger.settle import settle_results
 from timewright.ledger.workflow_runs.records import HELD_BY_WAIT, HeldVersion, WorkflowContext, find_header
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.auth_cache import AuthCache
-from timewright.operations.example_ids import (
+from timewright.operations.registry import (
     ANALYSIS,
     BACKFILL,
     FAILED_RUN,
@@ -114,12 +114,13 @@ def fill_with_samples(*, store: Store | None = None, clock: ManualClock | None =
     )
     harness.advance(days=9, hours=11, minutes=58)
     harness.ask("schedule create", name="orders-poll", every="5m", call="orders.poll", adaptive=True)
-    harness.ask("schedule create", name="paused-export", every="1h", call="export", group="exports")
+    kept = {"group": "exports", "keep_state": True}
+    harness.ask("schedule create", kept, name="paused-export", every="1h", call="export")
     harness.ask("schedule pause", schedule="paused-export", reason="the disk is full")
     harness.ask("calendar put", name="holidays", yearly=["12-25"])
     harness.ask("calendar put", name="germany", holidays="DE", years="2026-2027")
     harness.ask("calendar put", name="old-office", weekly=[{"days": [0, 1, 2, 3, 4]}])
-    harness.ask("limit set", limit="crm-api", max=2)
+    harness.ask("limit set", limit="crm-api", max_running=2)
     harness.ask("budget set", budget="inference", unit="tokens", limit=1_000_000)
     harness.ask("budget set", budget="old-trial", unit="requests", limit=100, period="month")
     harness.ask("provider close", provider="mail-api", until=(NOON + 10 * MINUTE).isoformat())

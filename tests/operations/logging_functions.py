@@ -11,15 +11,15 @@ from timewright import Context
 LOGGER = logging.getLogger("tests.chatter")
 
 
-def log_twice(context: Context, gate: str) -> int:
+def log_twice(context: Context, pipe: str) -> int:
     context.log.info("halfway through %d", 2)
-    Path(gate).read_text(encoding="utf-8")
+    Path(pipe).read_text(encoding="utf-8")
     LOGGER.warning("done")
     return 5
 
 
-async def log_twice_async(context: Context, gate: str) -> int:
+async def log_twice_async(context: Context, pipe: str) -> int:
     context.log.info("halfway through %d", 2)
-    await asyncio.to_thread(Path(gate).read_text)
+    await asyncio.to_thread(Path(pipe).read_text)
     LOGGER.warning("done")
     return 5

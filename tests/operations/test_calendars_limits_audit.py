@@ -66,7 +66,7 @@ def test_calendars_belong_to_one_namespace(harness: OperationsHarness) -> None:
 
 
 def test_a_limit_holds_across_schedules_and_shows_its_use(harness: OperationsHarness) -> None:
-    assert harness.ask("limit set", limit="crm-api", max=1)["revision"] == 2
+    assert harness.ask("limit set", limit="crm-api", max_running=1)["revision"] == 2
     for name in ("crm one", "crm two"):
         harness.ask("schedule create", name=name, every="10m", handoff=True, queue=name, limits=["crm-api"])
         harness.ask("schedule run", schedule=name)
@@ -75,14 +75,14 @@ def test_a_limit_holds_across_schedules_and_shows_its_use(harness: OperationsHar
     (waiting,) = harness.ask("queue plan", queue="crm two")["waiting"]
     assert (waiting["reason"], waiting["blocked_by"]) == ("limit", "limit:default/crm-api")
     (limit,) = harness.ask("limit list")["limits"]
-    assert (limit["max"], limit["in_flight"], limit["available"]) == (1, 1, 0)
+    assert (limit["max_running"], limit["in_flight"], limit["available"]) == (1, 1, 0)
 
 
 @pytest.mark.parametrize("most", [0, -1, 100_001, "5", 1.5, None, True])
 def test_a_limit_is_a_whole_number_from_one_up(harness: OperationsHarness, most: object) -> None:
     with pytest.raises(InvalidInput) as error:
-        harness.ask("limit set", limit="crm-api", max=most)
-    assert error.value.field == "max"
+        harness.ask("limit set", limit="crm-api", max_running=most)
+    assert error.value.field == ("limit" if most is None else "max_running")
 
 
 def test_the_audit_log_shows_who_did_what_and_why(harness: OperationsHarness) -> None:

@@ -15,8 +15,8 @@ from tests.operations.harness import OperationsHarness, dump
 from timewright.core.run.run import Succeeded
 from timewright.errors import InvalidInput, InvalidZone, OverQuota, TimewrightError
 from timewright.operations import OperationContext, operations
+from timewright.operations.access.auth_cache import RateLimit, RateLimiter, TokenBucket
 from timewright.operations.access.authentication import ALL_SCOPES, Caller, context_for
-from timewright.operations.access.rate_limiter import RateLimit, RateLimiter, TokenBucket
 from timewright.operations.quotas import charge_request
 from timewright.ports import Launch
 from timewright.settings import Settings

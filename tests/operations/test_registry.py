@@ -18,7 +18,9 @@ from timewright.operations.registry import ListRequest, WriteRequest
 # Request fields that name an existing object; an unknown queue is an empty one, so it is not here.
 OBJECTS = ("schedule", "run", "analysis", "workflow", "lease", "group", "calendar", "key", "secret", "budget")
 # Operations that create an object by name, so nothing of another namespace can be found.
-MAKES = frozenset({"alert get", "alert set", "budget set", "channel create", "key create", "secret set"})
+MAKES = frozenset(
+    {"alert get", "alert set", "budget set", "channel create", "key create", "limit set", "secret set"}
+)
 
 
 def each(*, when: Callable[[Operation[Any]], bool] = lambda one: True) -> list[Any]:
@@ -58,18 +60,20 @@ def own_fields(one: Operation[Any]) -> list[str]:
 
 def test_every_documented_operation_is_registered() -> None:
     promised = {
-        "schedule": "create put put-many get list update delete pause resume archive run run-many next"
+        "schedule": "grid finish set-state"
+        " create put put-many get list update delete pause resume archive run run-many next"
         " explain backfill skip"
         " move note health revisions restore feed test outcomes trends",
         "clock": "accept",
         "instance": "list",
-        "run": "list get wait cancel retry reset explain report logs answer link",
-        "queue": "add list show plan lease renew complete release reclaim drain reset import",
+        "run": "list get wait cancel retry reset explain report logs answer link artifacts"
+        " counts failures retry-failures",
+        "queue": "add list show plan lease renew complete release reclaim drain reset import purge",
         "queue policy": "show set check",
         "hint": "interval once pause clear list",
         "analysis": "list get due submit",
         "approval": "list approve reject",
-        "limit": "set list",
+        "limit": "set get list delete",
         "budget": "set get list usage delete",
         "provider": "close open list",
         "calendar": "put get list refresh delete",
@@ -78,6 +82,7 @@ def test_every_documented_operation_is_registered() -> None:
         "audit": "list verify",
         "key": "create list get revoke rotate",
         "secret": "set bind list delete rotate",
+        "session": "list end",
         "namespace": "create list get set",
         "workflow": "put get list delete graph run pause resume approve reject signal",
         "incident": "list get acknowledge snooze",
@@ -85,7 +90,8 @@ def test_every_documented_operation_is_registered() -> None:
         "channel": "create list test delete",
         "ping": "create list delete send",
         "backfill": "list get pause resume cancel",
-        "": "health doctor now forecast overdue verify pause resume lint plan apply diff export schema",
+        "": "health doctor now forecast overdue verify pause resume lint plan apply diff export"
+        " schema search",
     }
     names = {f"{noun} {verb}".strip() for noun, verbs in promised.items() for verb in verbs.split()}
     assert {one.name for one in operations} == names

@@ -162,6 +162,7 @@ class Life:
     base: int = 0
     decided_at: int = 0
     edited_at: int = 0
+    overflowed: bool = False
 
     def __post_init__(self) -> None:
         self.cursor = self.base = self.now
@@ -375,6 +376,7 @@ class Life:
             return
         if row.caught_up and overlap in ("skip", "replace"):
             row.state = "held"
+            self.overflowed |= sum(other.state == "held" for other in self.rows) > self.terms.catch_up_limit
         elif overlap == "skip":
             row.state, row.reason, row.finished = "skipped", "overlap", self.now
         elif overlap == "queue":
@@ -385,10 +387,13 @@ class Life:
         else:
             row.state = "held"
             backlog = any(other.state == "held" and other.caught_up for other in live)
-            for other in live:
-                waits = other.caught_up or (backlog and other.by_hand)
-                if not (waits if other.state == "held" else backlog):
-                    self._cancel(other)
+            replaced = [
+                other
+                for other in live
+                if not (other.caught_up or (backlog and other.by_hand) if other.state == "held" else backlog)
+            ]
+            for other in sorted(replaced, key=lambda other: other.state != "held"):
+                self._cancel(other)  # held ones first: the end of another would release them
 
     def _cancel(self, row: Row) -> None:
         """Cancel a run for its successor; work that is under way stops at once."""
@@ -484,13 +489,15 @@ class Life:
         if request == "run":
             backlog = terms.overlap == "replace" and terms.catch_up in ("all", "spread")
             again = any(row.by_hand and row.planned == self.now for row in self.rows)
-            return not (again or backlog or (streak and terms.disable_after))
+            counted = bool(self.pauses) and (bool(terms.ladder) or terms.stretch)
+            return not (again or backlog or counted or (streak and terms.disable_after))
         if request in ("pause", "pause_hint"):
             busy = bool(self.works) and (bool(terms.ladder) or terms.from_now)
             return not (busy or self.pauses or (ahead and (hinted or terms.from_now)))
         return {
             "skip": not ((streak or hinted) and any(row.state in LIVE for row in self.rows)),
             "interval": not self.pauses,
+            "clear": not (hinted and "person" in self.pauses),
             "once": self.state == "active" and not (self.pauses and ahead),
             "edit": not (ahead or (self.pauses and (skipped or self.state == "parked")))
             and not (streak and self.works)

@@ -92,3 +92,22 @@ def test_the_planner_sees_the_sale_sooner_and_its_recovery_never_later(
     assert planned.critical_gap * 5 <= alone.critical_gap
     assert planned.recovery_seen_after <= alone.recovery_seen_after
     assert len(planned.looks) <= 2 * len(alone.looks)
+
+
+@pytest.mark.parametrize(("every", "maximum"), CASES)
+def test_whenever_the_outage_ends_its_end_is_seen_sooner_on_average_and_at_most_one_look_later(
+    every: int, maximum: int | None
+) -> None:
+    # The look after an end was planned before it, so one outage stands for every shorter one.
+    ends = [OUTAGE_FROM + 5 * MINUTE + timedelta(seconds=2 * n) for n in range(210)]
+    alone, planned = live(every, maximum, planned=False), live(every, maximum, planned=True)
+    delays = [(_seen_after(alone, end), _seen_after(planned, end)) for end in ends]
+    assert sum(late for _, late in delays) < sum(late for late, _ in delays)
+    during = [at for at in planned.looks if OUTAGE_FROM <= at <= OUTAGE_TO + every * MINUTE]
+    longest = max(b - a for a, b in pairwise(during)) / MINUTE
+    assert longest <= every
+    assert all(with_planner <= without + longest for without, with_planner in delays)
+
+
+def _seen_after(sale: Sale, end: datetime) -> float:
+    return (next(at for at in sale.looks if at >= end) - end) / MINUTE

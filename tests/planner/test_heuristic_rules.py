@@ -121,7 +121,7 @@ def test_an_answer_that_asks_for_nothing_changes_nothing(body: Any) -> None:
 
 
 def failing(minutes: float, **fields: Any) -> Advice:
-    """Advice after an outage of so many minutes, seen at its begin and now."""
+    """Advice after an outage of this number of minutes, seen at its begin and now."""
     instants = (NOON - minutes * MINUTE, NOON)
     responses = tuple(ParsedResponse(at=at, ok=False, fields={}) for at in instants)
     return apply_rules(

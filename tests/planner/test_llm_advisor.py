@@ -10,7 +10,7 @@ import pytest
 from tests.operations.harness import OperationsHarness
 from tests.planner.model_endpoint import SUBMIT, ModelEndpoint, ToolCallSpec, model_reply
 from timewright.errors import InvalidInput, NotFound
-from timewright.operations.hints.advisor_key import read_advisor_key
+from timewright.operations.hints.analyses import read_advisor_key
 from timewright.planner.api_dialects import parse_tool_call
 from timewright.planner.factory import build_advisor, build_planner
 from timewright.planner.llm_advisor import LlmAdvisor

@@ -195,13 +195,13 @@ def test_there_are_exactly_the_promised_tools_and_their_schemas_are_closed() -> 
         assert tool_schema(name)["additionalProperties"] is False
 
 
-def desk(harness: OperationsHarness) -> ToolSession:
+def tool_session(harness: OperationsHarness) -> ToolSession:
     return ToolSession(context_for(harness.context, PLANNER_CALLER, "default"), schedule="orders", group=None)
 
 
 def test_hints_last_an_hour_or_half_an_hour_by_default(harness: OperationsHarness) -> None:
     orders(harness, 1)
-    at = desk(harness)
+    at = tool_session(harness)
     at.call_tool("propose_interval", {"interval_seconds": 60})
     at.call_tool("propose_next_time", {"at": "2026-03-10T12:40:00Z"})
     hints = harness.ask("hint list", schedule="orders")["hints"]
@@ -251,7 +251,7 @@ def test_a_refused_tool_call_is_recorded_and_changes_nothing(
 ) -> None:
     orders(harness, 1)
     before = harness.ask("hint list", schedule="orders")
-    at = desk(harness)
+    at = tool_session(harness)
     answer = at.call_tool(tool, arguments)
     assert answer["refused"]
     assert at.calls[0]["refused"] == answer["refused"]
@@ -262,13 +262,13 @@ def test_a_refused_tool_call_is_recorded_and_changes_nothing(
 def test_an_hour_has_twelve_changes_also_for_an_advisor(harness: OperationsHarness) -> None:
     orders(harness, 1)
     wishes = [{"interval_seconds": 60 + number} for number in range(14)]
-    answers = [desk(harness).call_tool("propose_interval", wish) for wish in wishes]
+    answers = [tool_session(harness).call_tool("propose_interval", wish) for wish in wishes]
     assert ["refused" in one for one in answers] == [False] * 12 + [True] * 2
 
 
 def test_after_fifteen_steps_only_the_end_is_left(harness: OperationsHarness) -> None:
     orders(harness, 1)
-    at = desk(harness)
+    at = tool_session(harness)
     for _ in range(MAX_TOOL_CALLS):
         assert at.call_tool("get_latest_response", {})["found"]
     assert (
@@ -285,7 +285,7 @@ def test_responses_are_given_newest_first_two_unless_asked_and_bodies_are_cut(
     harness: OperationsHarness,
 ) -> None:
     orders(harness, 1, 2, 3)
-    at = desk(harness)
+    at = tool_session(harness)
     found = at.call_tool("get_response_history", {})
     assert [one["body"]["queue_depth"] for one in found["responses"]] == [3, 2]
     assert found["has_more"]

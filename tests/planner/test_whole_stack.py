@@ -46,9 +46,11 @@ def test_the_next_run_carries_the_governors_reason(
     at, source, lost = chosen
     trigger = {} if "cron" in fields else {"every": "5m"}
     harness.ask("schedule create", {"name": "poll", "call": "x", "adaptive": True, **trigger, **fields})
-    desk = ToolSession(context_for(harness.context, PLANNER_CALLER, "default"), schedule="poll", group=None)
+    session = ToolSession(
+        context_for(harness.context, PLANNER_CALLER, "default"), schedule="poll", group=None
+    )
     for tool, arguments in wishes:
-        assert "refused" not in desk.call_tool(tool, arguments)
+        assert "refused" not in session.call_tool(tool, arguments)
     harness.bench.advance(timedelta(minutes=31))
     rows = harness.ask("run list", schedule="poll", state="succeeded", limit=1000)["runs"]
     first = harness.ask("run get", run=rows[-1]["id"])

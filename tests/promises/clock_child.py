@@ -1,4 +1,7 @@
-"""A scheduler process for the test of a clock that is set while it runs: `clock_child.py STORE JOURNAL`."""
+"""A scheduler process for the test of a clock that is set while it runs: `clock_child.py STORE JOURNAL`.
+
+The hour after which a clock that was set is used lasts `CONFIRMED_AFTER_S` here.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ import threading
 from pathlib import Path
 
 from timewright import Context, Scheduler
+from timewright.stores import clock_guard
 
+CONFIRMED_AFTER_S = 5.0
+clock_guard.CONFIRMED_AFTER_S = CONFIRMED_AFTER_S
 store, journal = Path(sys.argv[1]), Path(sys.argv[2])
 app = Scheduler(store)
 

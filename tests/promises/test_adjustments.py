@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from tests.promises.schedule_fates import alarms, at, fates, skipped_at_ten_past
+from tests.promises.schedule_outcomes import alarms, at, outcomes, skipped_at_ten_past
 from timewright.core.schedule.adjustments import Adjustment
 from timewright.ledger.replan import Actor
 from timewright.testing.bench import Bench
@@ -39,7 +39,7 @@ class TestWhatWasSkippedIsNotShownAsNext:
 
         assert bench.progress("j").next_at == at("12:20:00")
         bench.advance("20m")
-        assert fates(bench) == [(at("12:10:00"), "by_hand"), (at("12:20:00"), "succeeded")]
+        assert outcomes(bench) == [(at("12:10:00"), "by_hand"), (at("12:20:00"), "succeeded")]
         assert alarms(bench) == []
 
 

@@ -107,7 +107,7 @@ class TestNothingIsAdmittedEarly:
         assert bench.planned() == []
 
     @pytest.mark.parametrize("path", PATHS)
-    def test_what_is_decided_ahead_is_committed_at_its_instant_by_a_right_clock(self, path: str) -> None:
+    def test_an_admission_decided_ahead_is_committed_at_its_instant_by_a_right_clock(self, path: str) -> None:
         bench = DecidingAhead()
         bench.schedule_minutely(path)
 

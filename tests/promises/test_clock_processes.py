@@ -18,8 +18,11 @@ from timewright import Scheduler
 
 LIBRARY = next((str(path) for path in sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), "")
 EVERY_STEP = ["-3", "+3", "-1h", "-2d", "-40d", "+2d", "+40d", "@2999-01-01 00:00:00"]
-STEPS = EVERY_STEP if os.environ.get("TIMEWRIGHT_FULL") else ["+40d", "@2999-01-01 00:00:00"]
+FULL = bool(os.environ.get("TIMEWRIGHT_FULL"))
+STEPS = EVERY_STEP if FULL else ["+40d", "@2999-01-01 00:00:00"]
 WRONG_S = 3.0
+# Twice as long as the process waits until it uses a clock that was set: two hours, if that is an hour.
+LASTING_S = 10.0
 CHILD = Path(__file__).with_name("clock_child.py")
 
 if not LIBRARY:
@@ -52,8 +55,12 @@ def test_a_process_whose_clock_is_wrong_for_three_seconds_goes_on_and_repeats_no
             set_wrong(offset, step)
             expected = len(lines(journal)) + 2
             wait_until(partial(has_lines, journal, expected), f"runs after {step}")
+        if FULL:
+            check_lasting_year(journal, offset)
         (tmp_path / "finish").touch()
         check(store)
+        if FULL:
+            check_hour(store, journal, offset)
     finally:
         assert process.stdin is not None
         process.stdin.close()
@@ -62,10 +69,29 @@ def test_a_process_whose_clock_is_wrong_for_three_seconds_goes_on_and_repeats_no
     assert len(keys) == len(set(keys)), "no occurrence ran twice"
 
 
-def set_wrong(offset: Path, step: str) -> None:
-    """Set the clock of the process, and set it right after three seconds."""
+def check_lasting_year(journal: Path, offset: Path) -> None:
+    """A year that no instant may have is not used, however long it lasts."""
+    before = len(lines(journal))
+    set_wrong(offset, "@2999-01-01 00:00:00", for_s=LASTING_S)
+    assert len(lines(journal)) <= before + 2, "nothing is started while the clock is in doubt"
+    wait_until(partial(has_lines, journal, before + 4), "runs after two hours in 2999")
+
+
+def check_hour(store: Path, journal: Path, offset: Path) -> None:
+    """An hour ahead is used as an outage is: the newest instant runs, and the clock of a file stays there."""
+    before = len(lines(journal))
+    set_wrong(offset, "+1h")
+    assert len(lines(journal)) > before, "the hour is caught up"
+    with Scheduler(store) as app:
+        next_at = app.schedules.get(schedule="tick").progress.next_at
+        assert next_at is not None
+        assert timedelta(minutes=50) < next_at - datetime.now(UTC) < timedelta(minutes=65)
+
+
+def set_wrong(offset: Path, step: str, *, for_s: float = WRONG_S) -> None:
+    """Set the clock of the process, and set it right after some seconds."""
     offset.write_text(f"{step}\n")
-    time.sleep(WRONG_S)
+    time.sleep(for_s)
     offset.write_text("+0\n")
 
 

@@ -41,7 +41,7 @@ def test_supersets_of_what_the_seeds_write_are_read(fields: dict[str, str], firs
         ("schedule create", {"name": "job", "call": "x", "every": "5m", "anchor": "1960-01-01T00:00:00Z"}),
     ],
 )
-def test_what_the_seeds_repair_in_silence_is_refused(operation: str, fields: dict[str, Any]) -> None:
+def test_input_that_the_seeds_repair_in_silence_is_refused(operation: str, fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         Bench().call(operation, **fields)
 

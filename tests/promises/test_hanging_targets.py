@@ -43,7 +43,7 @@ def starts(capacity: int, *hosts: str, priority: int = NORMAL_PRIORITY, per_host
     return Counter(host for host in hosts if slots.take(needs(host), priority=priority))
 
 
-def test_one_host_takes_at_most_a_share_and_several_leave_room_for_another() -> None:
+def test_one_host_takes_at_most_a_share_and_several_leave_slots_for_another() -> None:
     assert starts(100, *["a"] * 200) == {"a": 72}
     assert starts(100, *["a"] * 200, *["b"] * 200, *["c"] * 200)["c"] > 0
     many = starts(100, *[f"host-{n}" for n in range(300)])
@@ -74,7 +74,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 @pytest.mark.parametrize("per_host", [0, 4])
-def test_200_targets_that_never_answer_leave_room_for_a_healthy_schedule(
+def test_200_targets_that_never_answer_leave_slots_for_a_healthy_schedule(
     tmp_path: Path, silent: int, per_host: int
 ) -> None:
     app = Scheduler(tmp_path / "app.db", settings=Settings(egress=EgressRules(per_host=per_host)))

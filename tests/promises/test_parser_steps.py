@@ -33,7 +33,7 @@ from timewright.operations.calendars.sources import read_ical
 from timewright.operations.workflows.waits import PendingAnswer
 from timewright.settings import Settings
 
-# Ten times the input may take at most this many times the steps: linear, with some room for allocation.
+# Ten times the input may take at most this many times the steps: linear, with some tolerance for allocation.
 MAX_GROWTH = 12
 SMALL = 400
 # A parser that refuses long input may take this many steps at most, whatever the input: some milliseconds.
@@ -232,7 +232,7 @@ PARSERS: dict[str, Text | Data] = {
     ),
     "interfaces.cli.data_input:parse_number": Text(("-12.5e-10",), limit=40),
     "interfaces.cli.options:read_field": Text(("team=finance", '{"team": "a"}'), option("pairs")),
-    "ledger.queues.policy_file:parse_policy_file": Text(
+    "ledger.queues.policies:parse_policy_file": Text(
         (
             '{"mail": {"max_concurrent": 5}, "reports": {"max_attempts": 1}}',
             '{"mail": {"max_concurrent": "x"}}',
@@ -240,7 +240,7 @@ PARSERS: dict[str, Text | Data] = {
         lambda read: lambda text: read(text, path="queues.json").check(),
         shapes=(with_duplicate_key,),
     ),
-    "ledger.queues.policy_file:decode_policies": Data((lambda n: {key(i): {} for i in range(n)}, wide)),
+    "ledger.queues.policies:decode_policies": Data((lambda n: {key(i): {} for i in range(n)}, wide)),
     "planner.api_dialects:parse_tool_call": Text(('{"tool": "x", "arguments": {"a": [1, 2]}}', "{{{{")),
     "planner.response_metrics:parse_fields": Text(
         ('{"cpu": 1.5, "a": {"b": "x"}, "ok": true, "t": "', '"a": 1, ')
@@ -433,7 +433,7 @@ PARSERS: dict[str, Text | Data] = {
         ("state=failed&schedule=a%20b&limit=10", 'since=2026-03-10T12:00:00Z&a=[1, {"b": 2}]'),
         lambda read: lambda text: read(text, ROUTE),
     ),
-    "interfaces.http.endpoints.answer_page:read_answer": Text(
+    "interfaces.http.endpoints.probes:read_answer": Text(
         ("approved=yes&amount=12.5&note=a%20b", "answer=a+b"),
         lambda read: lambda text: read(QUESTION, text, "application/x-www-form-urlencoded"),
         max_inflations=20,
@@ -466,16 +466,19 @@ PARSERS: dict[str, Text | Data] = {
     "core.budgets.costs:parse_tokens": Text((" 12 ",)),
     "core.budgets.costs:parse_money": Text(("12.50", "1e-5")),
     "core.schedule.shards:parse_shard": Text(("2/4",)),
+    "core.policies.limits:parse_rate": Text(("10/s", "100/m burst 20", "5 per 10 seconds, burst 3")),
 }
 
 # Functions with the name of a parser that read no outside input, or only what a listed parser gives them.
 EXEMPT = {
     "core.run.due_verdicts:split_skipped": "instants that we planned",
     "access.key_records:read_keys": "rows of the store",
+    "access.session_records:read_sessions": "rows of the store",
+    "core.policies.limits:decode_limit": "rows of the store",
     "core.alerts.channels:expand_sender": "calls parse_sender once",
     "core.imports.celery_schedules:read_expression": "a syntax tree that `ast` made of a bounded file",
     "interfaces.cli.data_input:read_texts": "reads bounded files",
-    "interfaces.cli.schedule_files:read_schedules": "reads a bounded file with read_data",
+    "interfaces.cli.options:read_schedules": "reads a bounded file with read_data",
     "wiring.process_identity:read_own_identity": "/proc",
     "ledger.alerts.alert_checks:read_schedules": "rows of the store",
     "ledger.snapshot:read_fleet": "rows of the store",
@@ -494,9 +497,13 @@ EXEMPT = {
     "operations.calendars.ical_import:read_events": "the second half of read_ical",
     "operations.calendars.sources:read_holidays": "a country code, looked up in a table",
     "operations.health.verify:read_history": "rows of the store",
-    "operations.hints.advisor_key:read_advisor_key": "looks up a secret by name",
+    "operations.hints.analyses:read_advisor_key": "looks up a secret by name",
+    "operations.queues.activity:read_activity": "rows of the store",
+    "operations.runs.artifacts:read_parts": "yields the bytes of an artifact, and parses nothing",
     "operations.schedules.writes:read_schedule_detail": "rows of the store",
     "ports.attempt_output:read_output": "the output of our own targets",
+    "ports.attempt_output:read_report": "the reports of our own targets",
+    "access.run_tokens:read_run_token": "one pattern of fixed length over a header of limited length",
     "targets.call.messages:decode_for_worker": "messages of our own processes, decoded by msgspec",
     "targets.call.messages:decode_from_worker": "messages of our own processes, decoded by msgspec",
     "targets.call.signature:read_signature": "a Python function",
@@ -529,12 +536,13 @@ LIBRARY_PARSER_MODULES = {
     "interfaces.cli.process.server_file": "a private file that we wrote",
     "interfaces.cli.settings": "the operator's settings, at most 64 KiB",
     "interfaces.http.client": "answers of our own server",
+    "interfaces.http.requests.openid": "answers of the operator's sign-in provider, at most 1 MiB",
     "interfaces.mcp.server": "JSON that we wrote",
     "ledger.queues.policies": "rows of the store",
     "operations.access.service_tokens": "the operator's key file",
     "planner.api_dialects": "parse_tool_call",
     "planner.model_client": "answers of the operator's model endpoint, at most 2 MB",
-    "targets.shell.limits": "arguments that we wrote",
+    "targets.shell.target": "arguments that we wrote",
 }
 
 

@@ -7,15 +7,18 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from tests.promises.schedule_fates import alarms, at, fates, minutes, skipped_at_ten_past
+from tests.promises.schedule_outcomes import alarms, at, minutes, outcomes, skipped_at_ten_past
 from timewright.core.facts import RunAdmitted, RunSkipped
+from timewright.core.run.run import RunState
+from timewright.core.run.schedule_end import settle_schedule
 from timewright.testing.bench import Bench
 from timewright.testing.targets import fail, succeed
 
 
-def all_of(instants: list[datetime], fate: str) -> list[tuple[datetime, str]]:
-    return [(instant, fate) for instant in instants]
+def all_of(instants: list[datetime], outcome: str) -> list[tuple[datetime, str]]:
+    return [(instant, outcome) for instant in instants]
 
 
 def previewed(bench: Bench, name: str = "j") -> list[datetime]:
@@ -30,12 +33,12 @@ class TestAClampThatMovesNothing:
     def test_a_clamp_that_moves_nothing_leaves_out_no_instant_of_an_outage(self) -> None:
         bench = made_before_an_outage(catch_up="all")
 
-        assert fates(bench) == all_of(minutes(1, 5), "succeeded")
+        assert outcomes(bench) == all_of(minutes(1, 5), "succeeded")
 
     def test_under_a_clamp_that_moves_nothing_the_newest_instant_of_an_outage_runs(self) -> None:
         bench = made_before_an_outage(catch_up="last")
 
-        assert fates(bench) == [*all_of(minutes(1, 4), "missed"), *all_of(minutes(5, 5), "succeeded")]
+        assert outcomes(bench) == [*all_of(minutes(1, 4), "missed"), *all_of(minutes(5, 5), "succeeded")]
 
     def test_a_clamp_that_moves_nothing_leaves_out_no_instant_when_the_engine_is_a_little_late(self) -> None:
         bench = Bench()
@@ -69,7 +72,7 @@ class TestAHintEnds:
 
         bench.advance("1h")
 
-        assert fates(bench) == all_of(minutes(5, 60, step=5), "succeeded")
+        assert outcomes(bench) == all_of(minutes(5, 60, step=5), "succeeded")
 
     def test_no_instant_that_an_interval_hint_asked_for_stands_after_the_hint_expired(self) -> None:
         bench = Bench()
@@ -88,7 +91,7 @@ class TestTheEndOfAStreakOfFailures:
     """Ruling 23: what came due while the run that ended the streak was under way has a row each."""
 
     @pytest.mark.parametrize("under_way", ["5m30s", "5m"], ids=["between instants", "exactly on an instant"])
-    def test_what_came_due_during_the_run_that_ends_a_streak_of_failures_is_caught_up(
+    def test_occurrences_during_the_run_that_ends_a_streak_of_failures_are_caught_up(
         self, under_way: str
     ) -> None:
         bench = Bench()
@@ -99,7 +102,7 @@ class TestTheEndOfAStreakOfFailures:
         bench.clock.advance(under_way)
         bench.advance("1s")
 
-        assert fates(bench) == [(at("12:01:00"), "failed"), *all_of(minutes(2, 7), "succeeded")]
+        assert outcomes(bench) == [(at("12:01:00"), "failed"), *all_of(minutes(2, 7), "succeeded")]
 
 
 class TestCatchingUpUnderReplace:
@@ -114,7 +117,7 @@ class TestCatchingUpUnderReplace:
         bench.clock.advance("10m30s")
         bench.advance("10s")
 
-        assert fates(bench) == all_of(minutes(1, 10), "succeeded")
+        assert outcomes(bench) == all_of(minutes(1, 10), "succeeded")
 
 
 class TestAlignmentFromNow:
@@ -165,7 +168,7 @@ class TestTheCheckerRaisesNoFalseAlarm:
         bench.call("schedule resume", schedule="j")
         bench.advance("1s")
 
-        assert fates(bench) == [*all_of(minutes(1, 5), "succeeded"), *all_of(minutes(6, 8), "paused")]
+        assert outcomes(bench) == [*all_of(minutes(1, 5), "succeeded"), *all_of(minutes(6, 8), "paused")]
         assert alarms(bench) == []
 
 
@@ -198,7 +201,7 @@ class TestWhatWasSkippedByHandStaysSkipped:
 
         bench.call("schedule skip", schedule="j")
 
-        assert fates(bench) == [(at("12:10:00"), "by_hand"), (at("12:20:00"), "by_hand")]
+        assert outcomes(bench) == [(at("12:10:00"), "by_hand"), (at("12:20:00"), "by_hand")]
 
     def test_every_run_that_is_named_has_a_row(self) -> None:
         bench = skipped_at_ten_past()
@@ -239,7 +242,7 @@ class TestWhatTheModelFound:
         bench.advance("1m30s")
 
         at_once = [(at("12:05:00"), "succeeded"), (at("12:07:00"), "succeeded")]
-        assert fates(bench) == [*at_once, (at("13:00:00"), "by_hand")]
+        assert outcomes(bench) == [*at_once, (at("13:00:00"), "by_hand")]
         assert alarms(bench) == []
 
     @pytest.mark.parametrize(
@@ -280,7 +283,7 @@ class TestWhatTheModelFound:
 
         assert [run.planned_at for run in bench.runs("j")] == minutes(1, 5)
 
-    def test_what_falls_into_a_pause_during_a_streak_of_failures_has_a_row(self) -> None:
+    def test_an_occurrence_in_a_pause_during_a_streak_of_failures_has_a_row(self) -> None:
         bench = Bench()
         bench.call("schedule create", name="j", call="x", preset="desktop", every="90s")
         bench.target.script("j", fail())
@@ -290,8 +293,73 @@ class TestWhatTheModelFound:
         bench.advance("4m")
 
         rows = [(at("12:01:30"), "failed"), (at("12:03:00"), "paused"), (at("12:04:30"), "failed")]
-        assert fates(bench) == rows
+        assert outcomes(bench) == rows
         assert alarms(bench) == []
+
+    def test_an_instant_in_a_pause_before_a_run_by_hand_failed_has_a_row(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", call="x", preset="desktop", every="90s")
+        bench.target.script("j", fail())
+        bench.call("schedule pause", schedule="j", until=at("12:08:20"))
+        bench.advance("95s")
+
+        bench.call("schedule run", schedule="j")
+        bench.advance("10m")
+
+        assert (at("12:01:30"), "paused") in outcomes(bench)
+        assert alarms(bench) == []
+
+    def test_a_failure_leaves_no_instant_out_that_was_carried_over_under_a_clamp(self) -> None:
+        bench = Bench()
+        policies: dict[str, Any] = {"catch_up": "all", "catch_up_limit": 2, "clamp": {"max": "1h"}}
+        policies["cadence"] = {"stretch": {}}
+        bench.call("schedule create", name="j", call="x", every="60s", **policies)
+        bench.target.script("j", fail(after="5s"), succeed(after="20s"))
+
+        bench.clock.advance("10m30s")
+        bench.advance("20m")
+
+        assert [planned for planned, _ in outcomes(bench)][:10] == minutes(1, 10)
+        assert alarms(bench) == []
+
+    def test_a_run_from_before_an_edit_ends_the_streak_under_the_new_definition(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", call="x", every="60s", overlap="queue")
+        bench.target.script("j", fail(after="70s"), succeed(after="70s"))
+        bench.advance("2m30s")
+
+        bench.call("schedule update", schedule="j", cadence={"stretch": {}})
+        bench.advance("10m")
+
+        assert [planned for planned, _ in outcomes(bench)][:8] == minutes(1, 8)
+        assert alarms(bench) == []
+
+    def test_a_skip_records_what_the_clamp_moved_also_beside_a_later_hint(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", call="x", every="60s", adaptive=True, clamp={"min": "5m"})
+        bench.call("hint once", schedule="j", at=at("12:09:30"), ttl="30m")
+        bench.advance("7m10s")
+
+        bench.call("schedule skip", schedule="j")
+        bench.advance("20m")
+
+        assert alarms(bench) == []
+
+    def test_a_failure_leaves_no_instant_out_that_came_due_since_a_hint_expired(self) -> None:
+        bench = Bench()
+        policies: dict[str, Any] = {"overlap": "queue", "adaptive": True}
+        policies["cadence"] = {"ladder": {"steps": ["60s", "600s"]}}
+        bench.call("schedule create", name="j", call="x", every="60s", **policies)
+        bench.advance("90s")
+        bench.call("hint interval", schedule="j", interval="3h", ttl="5m")
+        bench.advance("40s")
+        run = replace(bench.runs("j")[-1], state=RunState.FAILED)
+        record = bench.store.read(lambda tx: tx.get_schedules([run.schedule_id]))[run.schedule_id]
+
+        # A lease that was lost during an outage is settled before the next admission.
+        progress, _ = settle_schedule(record.schedule, record.progress, run, now=at("12:11:30"))
+
+        assert progress.next_at == at("12:07:00")
 
     def test_an_occurrence_that_was_skipped_by_hand_replaces_nothing(self) -> None:
         bench = Bench()
@@ -307,7 +375,7 @@ class TestWhatTheModelFound:
             (at("12:06:00"), "succeeded"),
             (at("12:07:00"), "by_hand"),
         ]
-        assert fates(bench) == rows
+        assert outcomes(bench) == rows
 
     def test_a_cleared_hint_does_not_prolong_a_pause_by_hand(self) -> None:
         bench = Bench()
@@ -319,7 +387,7 @@ class TestWhatTheModelFound:
         bench.call("hint clear", schedule="j")
         bench.advance("7m")
 
-        assert fates(bench) == [*all_of(minutes(1, 5), "paused"), *all_of(minutes(6, 7), "succeeded")]
+        assert outcomes(bench) == [*all_of(minutes(1, 5), "paused"), *all_of(minutes(6, 7), "succeeded")]
 
 
 class TestAHintDuringAPause:
@@ -352,7 +420,7 @@ class TestAHintDuringAPause:
 
         before = all_of([at("12:10:00"), at("12:20:00")], "paused")
         then = (at("12:30:00"), "paused") if ttl == "2m" else (at("12:37:00"), "succeeded")
-        assert fates(bench) == [*before, then]
+        assert outcomes(bench) == [*before, then]
         assert alarms(bench) == []
 
     def test_the_pause_goes_on_after_the_hint_as_it_was(self) -> None:

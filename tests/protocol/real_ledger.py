@@ -27,6 +27,7 @@ from tests.protocol.model import (
 )
 from timewright.core.moments import MINUTE
 from timewright.core.policies.backoff import Constant
+from timewright.core.policies.limits import Limit
 from timewright.core.policies.policies import CatchUp, Overlap, Retry
 from timewright.core.recurrence.triggers import Every
 from timewright.core.run.run import Failed, Run, Succeeded
@@ -38,7 +39,7 @@ from timewright.ledger.admission_batch import LocalCapacity
 from timewright.ledger.admit import admit_due
 from timewright.ledger.lease import lease_ready, renew_leases
 from timewright.ledger.manual_runs import skip_next
-from timewright.ledger.queues.policies import set_limit
+from timewright.ledger.queues.limits import set_limit
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import reclaim, settle_results
 from timewright.ports import Renewal, RunFilter, Transaction
@@ -93,7 +94,7 @@ class RealLedger:
         self.memory: list[tuple[str, dict[Token, Run]]] = [
             (f"instance-{i}", {}) for i in range(size.instances)
         ]
-        set_limit(self.store, namespace="default", name="api", capacity=LIMIT, by=ADA, now=NOON)
+        set_limit(self.store, Limit(name="api", max_running=LIMIT), namespace="default", by=ADA, now=NOON)
         common: dict[str, Any] = {
             "created_at": NOON,
             "trigger": Every(MINUTE, NOON),

@@ -24,7 +24,7 @@ from tests.simulation.verdict import SimulationResult, simulate, sum_counts
 from tests.simulation.workload.scenarios import draw_scenario
 
 STORE_KINDS = ("sqlite", "file", "postgres")
-SIZES = ("drawn", "dense", "paused", "workflow", "fleet", "full")
+SIZES = ("drawn", "dense", "paused", "workflow", "limits", "fleet", "full")
 MAX_SEEDS_PER_MUTANT = 50
 MUTANT_HOURS = 2.0
 MAX_FRESH_SEEDS = 100_000

@@ -107,3 +107,9 @@ def test_no_invariant_is_violated_in_a_shared_file(seed: int, tmp_path: Path, wi
 def test_no_invariant_is_violated_in_worlds_with_workflows_that_ask(seed: int, witness: Any) -> None:
     result = simulate(draw_scenario(seed, hours=2.0, size="workflow"), MemoryBackend())
     witness(result, replay=command(seed, hours=2.0, size="workflow"))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_invariant_is_violated_in_worlds_with_limits_by_key_and_rate(seed: int, witness: Any) -> None:
+    result = simulate(draw_scenario(seed, hours=2.0, size="limits"), MemoryBackend())
+    witness(result, replay=command(seed, hours=2.0, size="limits"))

@@ -15,9 +15,9 @@ from timewright.ledger import settle
 from timewright.ledger.records import schedule_states
 
 IS_FULL = bool(os.environ.get("TIMEWRIGHT_FULL"))
-WORLDS = 2000 if IS_FULL else 60
+WORLDS = 2000 if IS_FULL else 200
 MUTANT_WORLDS = 200
-AT_ONCE = 10
+AT_ONCE = 20
 
 
 def live(seed: int) -> SimulationResult:

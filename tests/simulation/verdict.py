@@ -21,8 +21,7 @@ from timewright.core.moments import format_instant, from_micros, to_micros
 from timewright.ids import TimedIds
 from timewright.operations import OperationContext
 from timewright.operations.health.verify import read_history
-from timewright.verification.checker import DEFAULT_GRACE_US, DEFAULT_SKEW_US, check
-from timewright.verification.report import Violation
+from timewright.verification.checker import DEFAULT_GRACE_US, DEFAULT_SKEW_US, Violation, check
 from timewright.verification.rows import History
 
 MAX_FACTS_SHOWN = 50

@@ -32,7 +32,7 @@ from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.clock import ManualClock
 
 TRANSACTIONS = 200
-GATE = "limit:default/crash"
+LIMIT_KEY = "limit:default/crash"
 
 
 def moment(number: int) -> datetime:
@@ -56,9 +56,9 @@ def perform(tx: Transaction, seed: str, number: int) -> None:
     at = moment(number)
     text = "x" * chance.choice([10, 10, 10, 20_000])
     payloads = [{"tx": number, "text": text} for _ in range(size(seed, number))]
-    tx.add_runs([make_run(planned_at=at, limit_keys=(GATE,), payload=payload) for payload in payloads])
+    tx.add_runs([make_run(planned_at=at, limit_keys=(LIMIT_KEY,), payload=payload) for payload in payloads])
     if chance.random() < 0.6:
-        tx.get_limits([GATE], lock=True)
+        tx.get_limits([LIMIT_KEY], lock=True)
         tx.lease_runs([grant(run, at=at) for run in tx.ready_runs(now=at, limit=3)])
     if chance.random() < 0.6:
         tx.settle_runs([ended(run, at=at) for run in tx.leased_runs()])
@@ -92,7 +92,7 @@ def _check_whole(tx: Transaction, seed: str, done: int) -> None:
     schedule_id = tx.find_schedule_id("default", "crash")
     assert schedule_id is not None
     assert tx.get_schedules([schedule_id])[schedule_id].progress.runs == done
-    held = tx.get_limits([GATE])[GATE].held
+    held = tx.get_limits([LIMIT_KEY])[LIMIT_KEY].held
     assert held == len(tx.leased_runs()) == states[RunState.LEASED]
 
 
@@ -116,7 +116,7 @@ def prepare(store: Store) -> None:
 
     def work(tx: Transaction) -> None:
         tx.put_schedules([schedule_write(make_schedule("crash"))])
-        tx.set_limits({GATE: 100_000})
+        tx.set_limits({LIMIT_KEY: 100_000})
 
     store.write(work)
 

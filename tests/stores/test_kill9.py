@@ -29,8 +29,8 @@ from timewright.testing.clock import ManualClock
 from timewright.testing.postgres import PostgresServer, postgres_server
 
 FULL = bool(os.environ.get("TIMEWRIGHT_FULL"))
-MOST_BEFORE_THE_KILL = 25
-LONGEST_DELAY = 0.012
+MAX_LINES_BEFORE_THE_KILL = 25
+MAX_DELAY_S = 0.012
 SEED = "kill"
 
 
@@ -58,8 +58,8 @@ def kill_at_random(process: subprocess.Popen[str], chance: random.Random, kill: 
     """Let it work for a while, kill it, and return the acknowledged commits."""
     assert process.stdout is not None
     assert process.stdout.readline() == "open\n"
-    lines = [process.stdout.readline() for _ in range(chance.randrange(MOST_BEFORE_THE_KILL))]
-    threading.Event().wait(chance.random() * LONGEST_DELAY)
+    lines = [process.stdout.readline() for _ in range(chance.randrange(MAX_LINES_BEFORE_THE_KILL))]
+    threading.Event().wait(chance.random() * MAX_DELAY_S)
     kill()
     lines += process.stdout.readlines()
     # An incomplete last line does not count.
@@ -112,7 +112,7 @@ def test_a_process_killed_while_creating_a_file_leaves_a_valid_one(tmp_path: Pat
             assert process.stdout is not None
             for _ in range(1 + chance.randrange(3)):
                 assert process.stdout.readline()
-            threading.Event().wait(chance.random() * LONGEST_DELAY * 2)
+            threading.Event().wait(chance.random() * MAX_DELAY_S * 2)
             process.kill()
         for path in sorted(folder.glob("*.db")):
             store = SqliteStore(path)

@@ -19,22 +19,22 @@ def ask(store: SqliteStore, operation: str, **payload: Any) -> Any:
     )
 
 
-def has_book(store: SqliteStore) -> bool:
+def has_budgets(store: SqliteStore) -> bool:
     return not store.read(lambda tx: tx.read_budgets()).is_empty
 
 
 def test_a_budget_is_visible_after_its_commit_and_never_after_a_rollback() -> None:
     store = SqliteStore(":memory:")
-    assert not has_book(store)
+    assert not has_budgets(store)
     tokens = {"budget": "tokens", "unit": "tokens", "limit": "1000", "period": "day"}
     ask(store, "budget set", **tokens, dry_run=True)
-    assert not has_book(store)
+    assert not has_budgets(store)
     ask(store, "budget set", **tokens)
-    assert has_book(store)
+    assert has_budgets(store)
     ask(store, "budget delete", budget="tokens", dry_run=True)
-    assert has_book(store)
+    assert has_budgets(store)
     ask(store, "budget delete", budget="tokens")
-    assert not has_book(store)
+    assert not has_budgets(store)
     store.close()
 
 

@@ -24,7 +24,7 @@ from timewright.testing.postgres import (
     shared_postgres,
 )
 
-PATIENCE = 60.0
+TIMEOUT_S = 60.0
 SHARES = """
 import sys
 from pathlib import Path
@@ -61,12 +61,12 @@ def is_running(pid: int) -> bool:
 
 
 def wait_until_gone(*paths: Path) -> None:
-    patience = threading.Event()
-    for _ in range(int(PATIENCE / 0.02)):
+    pause = threading.Event()
+    for _ in range(int(TIMEOUT_S / 0.02)):
         if not any(path.exists() for path in paths):
             return
-        patience.wait(0.02)
-    raise AssertionError(f"still there after {PATIENCE} s: {[str(p) for p in paths if p.exists()]}")
+        pause.wait(0.02)
+    raise AssertionError(f"still there after {TIMEOUT_S} s: {[str(p) for p in paths if p.exists()]}")
 
 
 def share(folder: Path) -> subprocess.Popen[str]:
@@ -145,9 +145,9 @@ def test_users_of_the_same_folder_share_one_server_until_the_last_leaves(tmp_pat
     first, second = share(tmp_path), share(tmp_path)
     url = told_url(first)
     assert told_url(second) == url
-    first.communicate("", timeout=PATIENCE)
+    first.communicate("", timeout=TIMEOUT_S)
     assert answer(url, "SELECT 1") == 1
-    second.communicate("", timeout=PATIENCE)
+    second.communicate("", timeout=TIMEOUT_S)
     wait_until_gone(tmp_path / "ready.json", folder_of(url))
 
 
@@ -157,7 +157,7 @@ def test_a_user_that_is_killed_leaves_no_server_behind(tmp_path: Path) -> None:
     pid = int(json.loads((tmp_path / "ready.json").read_text(encoding="utf-8"))["pid"])
     assert is_running(pid)
     user.kill()
-    user.communicate(timeout=PATIENCE)
+    user.communicate(timeout=TIMEOUT_S)
     wait_until_gone(tmp_path / "ready.json", folder_of(url))
     assert not is_running(pid)
 

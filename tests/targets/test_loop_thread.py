@@ -133,12 +133,12 @@ def test_a_closed_loop_accepts_no_task(loop: LoopThread) -> None:
 
 
 def test_slow_dns_lookups_do_not_delay_another_lookup(loop: LoopThread) -> None:
-    finished_tasks, gate = FinishedTasks(), threading.Event()
+    finished_tasks, release = FinishedTasks(), threading.Event()
     for _ in range(100):
-        loop.submit(asyncio.to_thread(lambda: gate.wait(60) and ""), lambda _: None)
+        loop.submit(asyncio.to_thread(lambda: release.wait(60) and ""), lambda _: None)
     loop.submit(asyncio.to_thread(lambda: "quick"), finished_tasks.add)
     finished_tasks.wait()
-    gate.set()
+    release.set()
     assert finished_tasks.seen == [("quick", "under-test")]
 
 

@@ -32,7 +32,7 @@ def get(port: int, path: str) -> tuple[int, str, str]:
         connection.close()
 
 
-def house_on(port: int) -> Instance:
+def instance_on(port: int) -> Instance:
     settings = Settings(metrics_port=port)
     return Instance(SqliteStore(), settings=settings, registry=new_registry())
 
@@ -50,7 +50,7 @@ def test_the_numbers_are_given_and_nothing_else() -> None:
 
 
 def test_an_instance_opens_its_port_when_it_starts_and_closes_it_when_it_stops() -> None:
-    harness = house_on(port := free_port())
+    harness = instance_on(port := free_port())
     harness.start()
     try:
         status, _, text = get(port, "/metrics")
@@ -66,7 +66,7 @@ def test_a_port_that_is_taken_is_refused_by_name() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        harness = house_on(taken.getsockname()[1])
+        harness = instance_on(taken.getsockname()[1])
         try:
             with pytest.raises(InvalidInput) as refusal:
                 harness.start()

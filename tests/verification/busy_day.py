@@ -42,7 +42,13 @@ SCHEDULES: tuple[dict[str, Any], ...] = (
     {"name": "slow", "every": "10m", "lease": {"time_limit": "40m"}},
     {"name": "replaced", "every": "10m", "overlap": "replace", "lease": {"time_limit": "40m"}},
     {"name": "allowed", "every": "10m", "overlap": "allow", "limits": ["api"]},
-    {"name": "limited", "every": "7m", "limits": ["api"]},
+    {"name": "limited", "every": "7m", "limits": ["api"], "deadline": "3m"},
+    {
+        "name": "spaced",
+        "every": "6m",
+        "overlap": "allow",
+        "limits": [{"name": "per-job", "key": "schedule.name", "max_running": 2, "rate": "1/m"}],
+    },
     {
         "name": "failing",
         "every": "12m",
@@ -87,7 +93,7 @@ def busy_day(store: Store, clock: ManualClock) -> OperationsHarness:
         "calendar put", name="nights", weekly=[{"days": list(range(7)), "start": "00:00", "end": "00:40"}]
     )
     harness.ask("calendar put", name="sundays", weekly=[{"days": [6]}])
-    harness.ask("limit set", limit="api", max=2)
+    harness.ask("limit set", limit="api", max_running=2)
     harness.ask("budget set", budget="day", unit="requests", limit=1000)
     harness.ask("queue policy set", queue="mail", max_concurrent=2, ageing="1m", lease="2m")
     for words in SCHEDULES:
@@ -105,7 +111,7 @@ def busy_day(store: Store, clock: ManualClock) -> OperationsHarness:
     harness.ask("schedule archive", schedule="dropped")
     _queue(harness)
     harness.ask("schedule resume", schedule="paused")
-    harness.ask("limit set", limit="api", max=1)
+    harness.ask("limit set", limit="api", max_running=1)
     harness.advance(minutes=25)
     store.write(lambda tx: tx.prune(PruneRequest(older_than=START + 10 * MINUTES)))
     harness.advance(minutes=3, seconds=10)

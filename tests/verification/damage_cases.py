@@ -162,6 +162,16 @@ DAMAGE: dict[str, tuple[str, str, tuple[str, ...]]] = {
             ),
         ),
     ),
+    "a run under the key of another": (
+        "I61",
+        "but its schedule.name is spaced",
+        ("UPDATE runs SET ready_bucket = replace(ready_bucket, '#spaced', '#other')",),
+    ),
+    "a start over a rate": (
+        "I60",
+        "is over the rate 1/m",
+        again(run_of("spaced"), fence=2, later=MINUTE // 2),
+    ),
     "a hold without a lease": ("I15", "not a live lease", ("UPDATE limit_holds SET fence = fence + 1",)),
     "a lease without a hold": ("I15", "does not hold it", ("DELETE FROM limit_holds",)),
     "a lease that was taken early": (
@@ -270,7 +280,7 @@ DAMAGE: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "pruning had not reached it",
         (f"DELETE FROM runs WHERE id = ({run_of('minutely', nth=3)})",),
     ),
-    "a gate of somebody else": (
+    "a limit of another run": (
         "I32",
         "is counted by limit:other/api",
         (f"UPDATE runs SET ready_bucket = '\n\nlimit:other/api' WHERE id = ({run_of('limited')})",),

@@ -20,6 +20,8 @@ from timewright.verification import check
 
 # Invariants that need a simulation.
 FROM_OUTSIDE = {"I35", "I37", "I45", "I47"}
+# Reads files; tests/workflows/test_artifacts.py has some.
+FROM_FILES = {"I64"}
 
 
 def test_a_busy_day_violates_no_invariant(busy: Database) -> None:
@@ -32,7 +34,7 @@ def test_a_busy_day_covers_every_invariant(busy: Database) -> None:
     for finding in checked(gathered(busy)).findings:
         if finding.invariant in FROM_OUTSIDE:
             assert finding.not_checked_because.startswith("not checked here: needs")
-        else:
+        elif finding.invariant not in FROM_FILES:
             assert finding.checked > 0, finding
             assert not finding.not_checked_because
 
@@ -112,4 +114,4 @@ def test_an_empty_store_violates_no_invariant() -> None:
     answer = harness.ask("verify")
     assert answer["holds"]
     assert answer["runs"] == 0
-    assert len(answer["promises"]) == 48
+    assert len(answer["promises"]) == 52

@@ -17,7 +17,7 @@ from tests.core.recurrence.cron_strategies import expressions, instants, made, n
 from timewright.core.calendars import Calendar, DateRange, Span, WeeklyHours
 from timewright.core.moments import to_micros
 from timewright.core.policies.backoff import Backoff, Constant, Exponential, Ladder
-from timewright.core.policies.jitter import hash_fraction as core_share
+from timewright.core.policies.backoff import hash_fraction as core_share
 from timewright.core.policies.policies import QueuePolicy
 from timewright.core.recurrence.cron import Cron
 from timewright.core.recurrence.triggers import Every

@@ -16,6 +16,7 @@ from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.hints import Hints
 from timewright.core.schedule.pauses import Pauses
 from timewright.ledger import manual_runs, replan, run_ends
+from timewright.ledger.queues import limits
 from timewright.ports import ProgressUpdate
 from timewright.testing.bench import Bench
 from timewright.testing.targets import fail, succeed
@@ -69,6 +70,21 @@ def _manual_run_moves_next_time() -> Patches:
         return real(schedule, progress, replace(run, dedupe_scope=""), **terms)
 
     return [(run_ends, "settle_schedule", settle)]
+
+
+def _one_more_at_once() -> Patches:
+    real = original(limits, "own_limits")
+    return [(limits, "own_limits", lambda found: {key: size + 1 for key, size in real(found).items()})]
+
+
+def _limit_of_first_revision() -> Patches:
+    real = original(replan, "save_own_limits")
+
+    def save(tx: Any, schedules: Any, **terms: Any) -> None:
+        if "had" not in terms:  # an edit says what the schedule had before
+            real(tx, schedules, **terms)
+
+    return [(replan, "save_own_limits", save)]
 
 
 def _exact_interval_is_past() -> Patches:
@@ -170,6 +186,15 @@ def _skipping(bench: Bench) -> None:
     bench.advance("1h")
 
 
+def _several_at_once(bench: Bench) -> None:
+    policies: dict[str, Any] = {"overlap": "allow", "max_running": 2}
+    bench.call("schedule create", name="j", call="x", every="1m", **policies)
+    bench.target.script("j", *[succeed(after="30m")] * 9)
+    bench.advance("5m")
+    bench.call("schedule update", schedule="j", max_running=1)
+    bench.advance("2h")
+
+
 CASES: dict[str, tuple[str, Callable[[], Patches], Callable[[Bench], None]]] = {
     "a clamp.max that moves nothing hides instants": (
         "I3",
@@ -202,6 +227,8 @@ CASES: dict[str, tuple[str, Callable[[], Patches], Callable[[Bench], None]]] = {
         _exactly_one_interval,
     ),
     "an instant is skipped twice": ("I31", _skipped_again, _skipping),
+    "one more than max_running may run": ("I14", _one_more_at_once, _several_at_once),
+    "an edit of max_running changes no limit": ("I14", _limit_of_first_revision, _several_at_once),
 }
 
 

@@ -11,6 +11,7 @@ from tests.verification.damage_cases import DAMAGE
 from timewright.verification import INVARIANTS, History, InvariantResult, check
 from timewright.verification.oracle.times import HOUR, MINUTE, SECOND, parse_instant
 from timewright.verification.rows import (
+    ArtifactRow,
     AttemptRow,
     Effect,
     ObjectRow,
@@ -240,6 +241,13 @@ def test_a_too_large_result_is_found() -> None:
     assert found("I36", replace(WHOLE, attempts=(large,))).count == 1
 
 
+def test_an_artifact_without_its_file_or_its_attempt_is_found() -> None:
+    whole = ArtifactRow(run_id=FIRST.id, fence=FIRST.fence, name="a", size=1, digest="sha256:0")
+    assert found("I64", replace(WHOLE, artifacts=(whole,))).count == 0
+    for broken in (replace(whole, problem="its file is missing"), replace(whole, fence=9)):
+        assert found("I64", replace(WHOLE, artifacts=(broken,))).count == 1
+
+
 def test_too_many_skip_rows_are_found() -> None:
     skips = tuple(run(0, state="skipped", reason="missed", fence=0, finished_at=NOW) for _ in range(2_001))
     assert found("I36", replace(WHOLE, runs=skips, attempts=())).count == 1
@@ -255,12 +263,12 @@ def test_invariants_that_need_a_simulation_say_so(number: str) -> None:
 def test_every_invariant_has_a_test_that_violates_it() -> None:
     by_hand = {number for number, _, _ in DAMAGE.values()}
     noted = {number for number, _ in EVENTS.values()}
-    # The upstream run may be pruned here; test_dependencies_and_budgets covers the other case.
-    assert by_hand | noted | {"I35", "I36", "I43"} == set(INVARIANTS)
+    # Other files test I43, whose upstream run may be pruned here, I62 and I64.
+    assert by_hand | noted | {"I35", "I36", "I43", "I62", "I64"} == set(INVARIANTS)
 
 
 def test_every_invariant_has_a_name_and_a_sentence() -> None:
-    wanted = {*range(1, 29), 31, 32, 35, 36, 37, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 54, 56, 58, 59}
+    wanted = {*range(1, 29), 31, 32, 35, 36, 37, *range(39, 50), 54, 56, *range(58, 63), 64}
     assert {int(number[1:]) for number in INVARIANTS} == wanted
     for one in INVARIANTS.values():
         assert one.name

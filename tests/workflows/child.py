@@ -1,13 +1,15 @@
 """A worker process for workflow tests.
 
-    python -m tests.workflows.child PLACE JOURNAL
+    python -m tests.workflows.child PLACE JOURNAL [HOST]
 
-Each step writes a line when it starts. A step with the input `waits` never ends in its first lease.
+HOST is the name that it gives as that of its machine. Each step writes a line when it starts. A step with the
+input `waits` never ends in its first lease.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import threading
 
@@ -30,6 +32,8 @@ def work(ctx: Context, step: str, waits: bool = False) -> str:
 
 def main(place: str) -> None:
     """Run until a signal arrives."""
+    if len(sys.argv) > 3:
+        platform.node = lambda: sys.argv[3]
     app = Scheduler(place)
     app.task("work")(work)
     app.run()

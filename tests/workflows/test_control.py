@@ -118,6 +118,46 @@ def test_a_retry_repeats_failed_steps_and_no_succeeded_ones(harness: WorkflowHar
     assert harness.step_run(run, "b").fence == failed.fence + 1
 
 
+def test_a_retry_from_a_step_repeats_it_and_all_behind_it(harness: WorkflowHarness) -> None:
+    harness.put(call_step("a"), call_step("b", "a"), call_step("c", "b", retry=ONCE), call_step("d", "a"))
+    harness.script(c=[fail("bad rows of b"), succeed("now")])
+    run = harness.start()
+    before = harness.step_run(run, "b")
+    harness.ask("run retry", run=before.id, from_step=True)
+    assert harness.ask("workflow graph", workflow="flow", run=run)["steps"][1]["state"] == "waiting"
+    harness.bench.tick()
+    assert harness.state(run) == "succeeded"
+    assert harness.launches() == {"a": 1, "b": 2, "c": 2, "d": 1}
+    shown = harness.ask("workflow graph", workflow="flow", run=run)["runs"]
+    assert [one["step"] for one in shown].count("b") == 1
+    assert before.id not in [one["run"] for one in shown]
+    assert harness.ask("verify")["violations"] == []
+
+
+def test_a_retry_from_a_run_that_is_no_step_is_refused(harness: WorkflowHarness) -> None:
+    harness.put(call_step("a", retry=ONCE))
+    harness.script(a=fail())
+    run = harness.start()
+    with pytest.raises(NotAllowed, match="is not a step"):
+        harness.ask("run retry", run=run, from_step=True)
+
+
+def test_a_graph_counts_the_items_of_a_step_and_times_each_run(harness: WorkflowHarness) -> None:
+    harness.put(call_step("a", each={"$from": "input.numbers"}), call_step("b", "a"), input={"numbers": []})
+    run = harness.start(input={"numbers": [1, 2, 3]})
+    graph = harness.ask("workflow graph", workflow="flow", run=run)
+    assert graph["steps"][0]["items"] == {"succeeded": 3}
+    assert [(one["step"], one["item"]) for one in graph["runs"]] == [
+        ("a", 0),
+        ("a", 1),
+        ("a", 2),
+        ("b", None),
+    ]
+    assert all(one["first_started_at"] and one["finished_at"] for one in graph["runs"])
+    label = harness.ask("run get", run=graph["runs"][1]["run"])["run"]["workflow"]
+    assert label == "flow › a[1]"
+
+
 def test_a_retry_of_the_failed_step_retries_its_workflow(harness: WorkflowHarness) -> None:
     harness.put(call_step("a", retry=ONCE), call_step("b", "a"))
     harness.script(a=[fail(), succeed()])

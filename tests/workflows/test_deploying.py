@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tests.workflows.workflow_kit import WorkflowHarness, call_step
+from timewright.core.moments import MINUTE, SECOND
+from timewright.core.policies.policies import LeaseTerms, Retry
 from timewright.core.run.run import RunState
 from timewright.errors import Conflict, InvalidInput, NotFound
+from timewright.operations.registry import operations
+from timewright.settings import ScheduleDefaults, Settings
+from timewright.testing.targets import hang
 
 DAILY = {"cron": "0 6 * * *", "zone": "Europe/Berlin", "user_id": "ada"}
 
@@ -133,3 +139,19 @@ def test_workflows_are_listed_in_pages(harness: WorkflowHarness) -> None:
     rest = harness.ask("workflow list", limit=2, cursor=page["cursor"])
     assert [row["workflow"] for row in (*page["workflows"], *rest["workflows"])] == ["a", "b", "c"]
     assert rest["cursor"] == ""
+
+
+def test_the_defaults_of_the_settings_hold_for_steps(harness: WorkflowHarness) -> None:
+    lease = LeaseTerms(length=15 * SECOND, time_limit=MINUTE)
+    defaults = ScheduleDefaults(lease=lease, retry=Retry(max_attempts=2))
+    context = replace(harness.context, settings=Settings(defaults=defaults))
+    steps = [call_step("a"), call_step("b", lease="40s", retry={"max_attempts": 5})]
+    operations["workflow put"](context, {"name": "flow", "steps": steps})
+    found = harness.ask("workflow get", workflow="flow")["workflow"]["steps"]
+    assert [(one["lease"], one["time_limit"]) for one in found] == [("15s", "1m"), ("40s", "1m")]
+    assert [one["retry"]["max_attempts"] for one in found] == [2, 5]
+    harness.script(a=hang())
+    leased = harness.step_run(harness.start(), "a")
+    assert leased.lease_until is not None
+    assert leased.leased_at is not None
+    assert leased.lease_until - leased.leased_at == 15 * SECOND

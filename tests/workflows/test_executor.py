@@ -230,12 +230,12 @@ class Engine(ThreadingHTTPServer):
     """A local executor that accepts every request and records it."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Hears)
+        super().__init__(("127.0.0.1", 0), _RecordingHandler)
         self.asked: list[tuple[JsonObject, str]] = []
-        self.heard = threading.Event()
+        self.received = threading.Event()
 
 
-class _Hears(BaseHTTPRequestHandler):
+class _RecordingHandler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         assert isinstance(self.server, Engine)
@@ -243,7 +243,7 @@ class _Hears(BaseHTTPRequestHandler):
         self.send_response(202)
         self.send_header("Content-Length", "0")
         self.end_headers()
-        self.server.heard.set()
+        self.server.received.set()
 
     def log_message(self, *_: Any) -> None:
         """Log nothing."""
@@ -268,7 +268,7 @@ def test_a_real_executor_is_asked_over_http_and_reports_back(engine: Engine, tmp
         url = f"http://127.0.0.1:{engine.server_address[1]}/start"
         app.workflows.put(name="flow", steps=[call_step("a")], executor={"url": url})
         app.workflows.run(workflow="flow", user="ada")
-        assert engine.heard.wait(60)
+        assert engine.received.wait(60)
         ((body, key),) = engine.asked
         assert (body["workflow_id"], body["version"], body["user_id"]) == ("flow", 1, "ada")
         assert key == f'"{body["idempotency_key"]}"' or key == body["idempotency_key"]

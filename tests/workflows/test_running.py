@@ -273,3 +273,15 @@ def test_a_step_that_is_handed_off_waits_in_a_queue_named_like_its_workflow(harn
     harness.ask("queue complete", run=lease["run"], fence=lease["fence"], result="yes")
     harness.bench.tick()
     assert harness.state(run) == "succeeded"
+
+
+def test_a_step_that_is_a_workflow_fails_rather_than_lose_its_large_result(harness: WorkflowHarness) -> None:
+    harness.put(call_step("a"), name="inner")
+    harness.put({"name": "child", "target": {"workflow": "inner"}}, call_step("b", "child"))
+    harness.script(a=succeed("x" * 70_000))
+    outer, alone = harness.start(), harness.start("inner")
+    harness.advance(minutes=1)
+    assert harness.state(alone) == "succeeded"
+    assert harness.steps(outer)["child"] == "failed"
+    error = harness.step_run(outer, "child").error
+    assert error.startswith("the results of its last steps have 70008 bytes; at most 65536 bytes")

@@ -84,7 +84,7 @@ def test_an_answer_is_taken_once(harness: WorkflowHarness) -> None:
     run = put_question(harness)
     check = harness.step_run(run, "check").id
     harness.ask("run answer", run=check, answer={"approved": True, "size": "m"})
-    with pytest.raises(NotAllowed, match="does not wait any more"):
+    with pytest.raises(NotAllowed, match="no longer waits for an answer"):
         harness.ask("run answer", run=check, answer={"approved": False, "size": "s"})
     harness.bench.tick()
     assert harness.result(check) == {"approved": True, "size": "m"}

@@ -1,8 +1,9 @@
-"""Stored API keys: found by their prefix, without the token itself."""
+"""Stored API keys, found by the prefix of their token, and the form of a token."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -13,7 +14,12 @@ from timewright.ports.objects import GLOBAL_NAMESPACE
 
 KEY = "key"
 KEY_USE = "key_use"
-ENDED_SESSION = "ended_session"
+
+TOKEN_SCHEME = "tw"  # noqa: S105 - no secret
+PREFIX_LENGTH = 12
+MAX_TOKEN_CHARS = 200
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 
 
 class Key(Struct, frozen=True, kw_only=True):
@@ -69,27 +75,31 @@ def last_uses(tx: Transaction) -> dict[str, datetime]:
     return {row.name: row.at for row in tx.get_objects(KEY_USE, namespace=GLOBAL_NAMESPACE)}
 
 
-def record_uses(tx: Transaction, uses: Mapping[str, datetime]) -> None:
-    """Record when keys were last used."""
+def record_uses(tx: Transaction, uses: Mapping[str, datetime], *, kind: str = KEY_USE) -> None:
+    """Record when keys, or objects of another kind, were last used."""
     tx.put_objects(
         [
-            StoredObject(kind=KEY_USE, namespace=GLOBAL_NAMESPACE, name=prefix, body=b"{}", at=at)
-            for prefix, at in uses.items()
+            StoredObject(kind=kind, namespace=GLOBAL_NAMESPACE, name=name, body=b"{}", at=at)
+            for name, at in uses.items()
         ]
     )
 
 
-def is_session_ended(tx: Transaction, session: str) -> bool:
-    """Whether a browser session was ended before its expiry."""
-    return bool(tx.get_objects(ENDED_SESSION, namespace=GLOBAL_NAMESPACE, names=[session]))
-
-
-def record_ended_session(tx: Transaction, session: str, *, until: datetime, now: datetime) -> None:
-    """Record the end of a session until it would have expired, and forget those that have expired."""
-    row = StoredObject(kind=ENDED_SESSION, namespace=GLOBAL_NAMESPACE, name=session, body=b"{}", at=until)
-    tx.put_objects([row])
-    tx.prune_objects(ENDED_SESSION, namespace=GLOBAL_NAMESPACE, older_than=now)
-
-
 def _read(row: StoredObject) -> Key:
     return msgspec.json.decode(row.body, type=Key)
+
+
+def new_token(random: Callable[[int], bytes]) -> tuple[str, str]:
+    """A new random prefix, and the token that contains it."""
+    prefix = "".join(_LETTERS[byte % 32] for byte in random(PREFIX_LENGTH))
+    return prefix, f"{TOKEN_SCHEME}_{prefix}_{base64.urlsafe_b64encode(random(32)).decode().rstrip('=')}"
+
+
+def token_prefix(token: str) -> str:
+    """The prefix of a token, by which its key is found; empty if it is not a token."""
+    if len(token) > MAX_TOKEN_CHARS or not token.isascii():
+        return ""
+    start, _, rest = token.partition("_")
+    prefix, _, secret = rest.partition("_")
+    well_formed = start == TOKEN_SCHEME and bool(secret) and len(prefix) == PREFIX_LENGTH
+    return prefix if well_formed and set(prefix) <= set(_LETTERS) else ""

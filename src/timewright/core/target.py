@@ -112,6 +112,7 @@ AnyTarget = Call | Http | Shell | Workflow | Handoff | Publish | Note
 RunTarget = AnyTarget | Deliver
 
 SECRET_PREFIX = "secret://"  # noqa: S105 - the scheme of a reference, not a secret
+RUN_TOKEN = "run-token"  # noqa: S105 - the name of the token of the run itself
 
 
 class SecretDestination(Struct, frozen=True):

@@ -42,7 +42,11 @@ MAX_QUEUED_FACTS = 50_000
 HEARTBEAT_INTERVAL_S = 15.0
 # How often the processes of other instances are looked at; one that has ended is replaced at once.
 DEAD_HOLDER_INTERVAL_S = 5.0
+# A process that lost its sessions on the database server, and lives, reconnects within this time.
+SESSION_RECHECK_S = 4.0
 RECLAIM_BATCH_RUNS = 1000
+# Rows of values of a limit's key that were not used for this long are removed; looked for as often.
+LIMIT_KEY_IDLE = timedelta(hours=1)
 # A limit per interval, so that the first prune of a large store does not block other writers for long.
 PRUNE_INTERVAL = timedelta(minutes=1)
 MAX_PRUNE_BATCHES = 20

@@ -118,6 +118,7 @@ def build_launch(lease: Lease, *, check: bool = False) -> Launch:
         kept["state_version"] = state.version
     return Launch(
         **kept,
+        checkpoint=lease.checkpoint,
         run_id=run.id,
         namespace=run.namespace,
         schedule_id=run.schedule_id,

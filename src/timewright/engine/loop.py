@@ -12,6 +12,7 @@ from timewright.core.facts import Fact, RunFreed, RunReleased, RunWillRetry, Sch
 from timewright.core.moments import ZERO
 from timewright.core.policies.policies import MAX_SLEEP, sleep_until
 from timewright.core.run.run import Run
+from timewright.engine import maintenance
 from timewright.engine.constants import (
     CHECK_INTERVAL,
     DEFAULT_STOP_GRACE,
@@ -29,7 +30,7 @@ from timewright.engine.store_clock import StoreClock
 from timewright.engine.tick import Tick
 from timewright.engine.waiting import EventWaker, LoopHealth
 from timewright.ports import ChangeListener, Clock, Observer, Store, Waker
-from timewright.ports.pending_work import PendingWork
+from timewright.ports.overview import PendingWork
 
 # Facts that may give sleeping instances something to do.
 WAKING_FACTS = (RunWillRetry, RunReleased, RunFreed, ScheduleMoved)
@@ -71,6 +72,7 @@ class Loop:
         self.max_sleep = max_sleep
         self.pruner = pruner
         self.incident_watch = IncidentWatch(store, tick.ids)
+        self.run_counter = maintenance.RunCounter(store)
         self.change_listener = change_listener
         self.notify_others = notify_others
         self.heartbeat = heartbeat
@@ -97,9 +99,8 @@ class Loop:
         self._store_clock = StoreClock(store, clock, ids=tick.ids)
         # Written by the tick, read by the listener: one reference, and an old one only causes a wake-up.
         self._sleeps_until = NOT_SLEEPING
-        self._notified_at = 0.0
+        self._notified_at, self._previewed_count = 0.0, 0
         self._previewed_for: datetime | None = None
-        self._previewed_count = 0
 
     def start(self) -> None:
         """Start the threads: tick, settle, listen, renew, watch."""
@@ -381,6 +382,7 @@ class Loop:
         if self.tick.scope.renew_leadership(now=now) or self.launcher.pop_new_offer():
             self.waker.wake()
         self.launcher.write_output(self.store, now=now)
+        self.run_counter.run(now=now)
         return self._renew_interval_s()
 
     def _watch(self) -> float:

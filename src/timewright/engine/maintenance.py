@@ -1,4 +1,4 @@
-"""Periodic work of an instance: renew leases, write its heartbeat, look for incidents, prune history."""
+"""Periodic work of an instance: renew leases, send heartbeats, look for incidents, count and prune runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from timewright.engine.admission_scope import has_elapsed
 from timewright.engine.constants import (
     DEAD_HOLDER_INTERVAL_S,
     HEARTBEAT_INTERVAL_S,
+    LIMIT_KEY_IDLE,
     MAX_PRUNE_BATCHES,
     PRUNE_INTERVAL,
     RECLAIM_BATCH_RUNS,
+    SESSION_RECHECK_S,
 )
 from timewright.engine.in_flight import InFlightRun, StopReason
 from timewright.engine.launch import Launcher
@@ -33,8 +35,10 @@ from timewright.ledger.records.instances import (
     record_heartbeat,
 )
 from timewright.ledger.records.offers import REFRESH_AFTER, FleetOffers, offer_id, record_offer
+from timewright.ledger.records.run_counts import count_runs, floor_minute, is_counting_due
 from timewright.ledger.settle import reclaim
 from timewright.ports import Clock, Ids, PruneRequest, Renewal, Store, Transaction, must_return
+from timewright.ports.store import SessionLocks
 
 
 def renew_due(store: Store, launcher: Launcher, *, now: datetime, monotonic_now: float) -> None:
@@ -86,7 +90,9 @@ class Heartbeat:
         fleet: FleetOffers | None = None,
         free_mb: Callable[[], int | None] = lambda: None,
         process: ProcessIdentity | None = None,
+        sessions: SessionLocks | None = None,
     ) -> None:
+        self._sessions = sessions
         self._free_mb = free_mb
         self._process = process
         self._store = store
@@ -149,6 +155,8 @@ class Heartbeat:
             stopped=stopped,
             store_free_mb=self._free_mb(),
             offer=offer_id(offer),
+            # Read at each heartbeat, because a restart of the server ends the sessions of all.
+            session=self._sessions.session_lock() if self._sessions is not None else None,
         )
         must_store = (
             offer is not self._stored_offer
@@ -170,22 +178,33 @@ class Heartbeat:
 class DeadHolderCheck:
     """Reclaims the leases of instances whose process has provably ended, without waiting for their end.
 
+    `has_ended` proves it for a process of this host. On a database server, `sessions` prove it for any host:
+    a process without a session in two checks in a row has ended, because a living one reconnects meanwhile.
     A silent instance keeps its leases: it may be suspended or cut off, and work on.
     """
 
     def __init__(
-        self, store: Store, own_id: str, *, clock: Clock, has_ended: Callable[[InstanceRecord], bool]
+        self,
+        store: Store,
+        own_id: str,
+        *,
+        clock: Clock,
+        has_ended: Callable[[InstanceRecord], bool],
+        sessions: SessionLocks | None = None,
     ) -> None:
         self._store = store
         self._own_id = own_id
         self._clock = clock
         self._has_ended = has_ended
+        self._sessions = sessions
+        self._without_session: frozenset[str] = frozenset()
         self._checked_at: float | None = None
 
     def run_if_due(self) -> list[Fact]:
-        """Check every 5 seconds; return what was reclaimed."""
+        """Check every 5 seconds, or again after 4 if a session was missing; return what was reclaimed."""
         monotonic_now = self._clock.monotonic()
-        if self._checked_at is not None and monotonic_now - self._checked_at < DEAD_HOLDER_INTERVAL_S:
+        interval = SESSION_RECHECK_S if self._without_session else DEAD_HOLDER_INTERVAL_S
+        if self._checked_at is not None and monotonic_now - self._checked_at < interval:
             return []
         self._checked_at = monotonic_now
         seen = self._store.read(lambda tx: read_instances(tx, limit=MAX_INSTANCES))
@@ -193,17 +212,41 @@ class DeadHolderCheck:
             one.instance for one in seen if not one.instance.stopped and one.instance.id != self._own_id
         ]
         facts: list[Fact] = []
-        for instance in others:
-            if not instance.stopped and self._has_ended(instance):
-                facts += self._replace(instance)
+        dead = [one for one in others if self._has_ended(one)]
+        for instance in dead:
+            facts += self._replace(instance)
+        missing = self._find_without_session([one for one in others if one not in dead])
+        for instance in missing:
+            if instance.id in self._without_session:
+                facts += self._replace(instance, from_elsewhere=True)
+        self._without_session = frozenset(one.id for one in missing) - self._without_session
         return facts
 
-    def _replace(self, dead: InstanceRecord) -> list[Fact]:
+    def _find_without_session(self, others: list[InstanceRecord]) -> list[InstanceRecord]:
+        """Those that held a lock of this start of the server, and hold it no more."""
+        if self._sessions is None or not any(one.session is not None for one in others):
+            return []
+        held = self._sessions.held_session_locks()
+        servers = {lock.server for lock in held}
+        return [
+            one
+            for one in others
+            if one.session is not None and one.session.server in servers and one.session not in held
+        ]
+
+    def _replace(self, dead: InstanceRecord, *, from_elsewhere: bool = False) -> list[Fact]:
+        """Reclaim its leases. From another host we cannot see its commands, which may outlive it."""
         facts: list[Fact] = []
         while found := reclaim(
-            self._store, now=self._store.now(), limit=RECLAIM_BATCH_RUNS, dead_holder=dead.id
+            self._store,
+            now=self._store.now(),
+            limit=RECLAIM_BATCH_RUNS,
+            dead_holder=dead.id,
+            keeps_commands=from_elsewhere,
         ).facts:
             facts += found
+        if from_elsewhere and self._store.read(lambda tx: tx.leased_runs(holder=dead.id)):
+            return facts
         stopped, now = replace(dead, stopped=True, under_way=0), self._store.now()
         self._store.write(lambda tx: record_heartbeat(tx, stopped, now=now))
         return facts
@@ -225,17 +268,42 @@ class IncidentWatch:
         return check_incidents(self._store, ids=self._ids, now=now)
 
 
+class RunCounter:
+    """Counts the ended runs of each minute once it is over, unless another instance did."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._counted: datetime | None = None
+
+    def run(self, *, now: datetime) -> None:
+        """Count if a minute has ended since the last time."""
+        if self._counted is not None and self._counted > now:
+            self._counted = None  # the clock stepped back
+        if is_counting_due(self._counted, now=now):
+            counted = count_runs(self._store, now=now)
+            # Another instance was faster: look again when the next minute is over.
+            self._counted = floor_minute(now) if counted is None else counted
+
+
 class Pruner:
     """Removes finished runs that are older than `keep`, oldest first, in small batches."""
 
     def __init__(
-        self, store: Store, *, keep: timedelta, keep_runs: int | None = None, keep_bytes: int | None = None
+        self,
+        store: Store,
+        *,
+        keep: timedelta,
+        keep_runs: int | None = None,
+        keep_bytes: int | None = None,
+        sweep_files: Callable[[], int] | None = None,
     ) -> None:
         self._store = store
+        self._sweep_files = sweep_files
         self._keep = keep
         self._keep_runs = keep_runs
         self._keep_bytes = keep_bytes
         self._pruned_at: datetime | None = None
+        self._keys_pruned_at: datetime | None = None
 
     def run(self, *, now: datetime) -> int:
         """Prune if a minute has passed since the last time; return how many runs were removed."""
@@ -251,4 +319,10 @@ class Pruner:
             total += removed
             if removed < request.limit:
                 break
+        if self._sweep_files is not None:
+            with suppress(OSError):  # the folder may be away for a while
+                self._sweep_files()
+        if has_elapsed(self._keys_pruned_at, LIMIT_KEY_IDLE, now=now):
+            self._keys_pruned_at = now
+            self._store.write(lambda tx: tx.prune_limit_keys(before=now - LIMIT_KEY_IDLE))
         return total

@@ -9,7 +9,7 @@ from timewright.core.run.needs import LeaseOffer
 from timewright.engine.admission_scope import AdmissionScope, has_elapsed
 from timewright.engine.constants import CHECK_INTERVAL, ORPHAN_AFTER
 from timewright.ports import Store
-from timewright.ports.pending_work import PendingWork
+from timewright.ports.overview import PendingWork
 
 
 class PendingWorkReader:

@@ -17,15 +17,15 @@ from timewright.engine.launch import Launcher
 from timewright.engine.pending_work import PendingWorkReader
 from timewright.ledger.admission_batch import LocalCapacity
 from timewright.ledger.admit import AdmissionResult, admit_due
-from timewright.ledger.lease import Lease, LeaseResult, lease_ready
+from timewright.ledger.lease import Lease, LeaseResult, add_checkpoints, lease_ready
 from timewright.ledger.lookups import load_terms, schedule_terms
-from timewright.ledger.queues.policy_file import PolicyFile
+from timewright.ledger.queues.policies import PolicyFile
 from timewright.ledger.queues.policy_file_watcher import PolicyFileWatcher
 from timewright.ledger.records.offers import FleetOffers
 from timewright.ledger.records.schedule_states import load_states
 from timewright.ledger.settle import reclaim, release_held_runs
 from timewright.ports import Ids, Store, Transaction
-from timewright.ports.pending_work import PendingWork
+from timewright.ports.overview import PendingWork
 
 NotifyFacts = Callable[[Sequence[Fact]], None]
 
@@ -179,6 +179,9 @@ class Tick:
         that observers receive the start first.
         """
         leases = self._with_states(leases)
+        if any(one.run.fence > 1 for one in leases):
+            again = leases
+            leases = self.store.read(lambda tx: add_checkpoints(tx, again))
         with self.launcher.launch_lock:
             self.launcher.launch(leases, now=now, monotonic_now=monotonic_now)
             notify([*facts, *(_attempt_started(lease.run, now=now) for lease in leases)])

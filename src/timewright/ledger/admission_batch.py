@@ -24,10 +24,11 @@ from timewright.ledger.dependencies.follow_ups import close_follow_ups, decide_f
 from timewright.ledger.fact_builders import new_run_facts, on_time_step_facts, schedule_stopped_fact
 from timewright.ledger.lookups import CalendarLookup
 from timewright.ledger.pauses.scoped import PauseLookup, load_pauses
+from timewright.ledger.queues.limits import LimitResolver
 from timewright.ledger.replacement import cancel_for_replacement
 from timewright.ledger.run_ends import parked_progress
 from timewright.ports import Ids, OnTimeStep, ProgressUpdate, ScheduleRecord, Transaction
-from timewright.ports.links import FollowUp
+from timewright.ports.workflow import FollowUp
 
 
 class LocalCapacity(Struct, frozen=True, kw_only=True):
@@ -70,6 +71,7 @@ class AdmissionBatch:
         self._followed: list[tuple[Schedule, FollowResult]] = []
         self._follow_ups: dict[str, list[FollowUp]] = {}
         self._budgets: BudgetCatalog | None = None
+        self._limits = LimitResolver(tx)
 
     def load_follow_ups(self, records: Iterable[ScheduleRecord]) -> None:
         """Read in one query which upstream ends the schedules have to decide."""
@@ -95,6 +97,8 @@ class AdmissionBatch:
         except Exception:  # noqa: BLE001 - `decide` meets the same error, and parks the schedule
             return False
         if next_at is None or self._applicable_budgets(schedule) is not None:
+            return False
+        if (schedule.limits or schedule.queue) and not self._limits.has_fixed_keys(schedule):
             return False
         run_id = self._ids.new("run", now=self._now)
         started = None
@@ -239,9 +243,11 @@ class AdmissionBatch:
             self._lease_count += 1
             lease_id = f"{self._lease_batch}-{self._lease_count}"
             lease = NewLease(lease_id, self._holder, self._now, self._now + schedule.lease.length)
-        return build_schedule_run(
+        run = build_schedule_run(
             schedule, verdict, run_id=run_id, now=self._now, previous=previous, lease=lease
         )
+        uses = self._limits.of_schedule(schedule) if schedule.limits or schedule.queue else ()
+        return self._limits.resolve(run, uses, schedule=schedule)
 
     def _applicable_budgets(self, schedule: Schedule) -> ApplicableBudgets | None:
         """The budgets of a schedule, under which only `lease` may start its runs: others share them."""

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.facts import Fact, RunDeferred, RunParked
 from timewright.core.policies.policies import QueuePolicy
-from timewright.core.run.leasing import LeasePlan, WaitingRun, WaitReason, plan_leases
+from timewright.core.run.leasing import (
+    LeasePlan,
+    WaitingRun,
+    WaitReason,
+    plan_leases,
+    update_groups,
+    use_limits,
+)
 from timewright.core.run.lifecycle import RunEvent, next_run_state
 from timewright.core.run.needs import LeaseOffer
 from timewright.core.run.run import TERMINAL_STATES, ExecutionTerms, Reason, Run, RunState
@@ -21,8 +29,8 @@ from timewright.ledger.budgets.charges import defer_runs, record_charges, select
 from timewright.ledger.dependencies.follow_ups import split_by_needs
 from timewright.ledger.fact_builders import leased_fact, run_fields, skipped_fact
 from timewright.ledger.lookups import QueueKey, RunTerms, load_queue_policies, load_queue_policy, load_terms
-from timewright.ledger.pauses.scoped import find_paused, load_pauses
-from timewright.ledger.queues.policy_file import PolicyFile
+from timewright.ledger.pauses.scoped import PauseLookup, find_paused, load_pauses
+from timewright.ledger.queues.policies import PolicyFile
 from timewright.ledger.records.schedule_states import KeptState
 from timewright.ledger.run_ends import apply_finished_runs
 from timewright.ports import Grant, Ids, Renewal, Renewed, RunChange, RunFilter, Store, Transaction
@@ -39,6 +47,7 @@ class Lease(Struct, frozen=True, kw_only=True, gc=False):
     schedule: Schedule | None
     terms: ExecutionTerms
     state: KeptState | None = None
+    checkpoint: Any = None
 
 
 class LeaseResult(Struct, frozen=True, kw_only=True):
@@ -153,6 +162,18 @@ def _within_budgets(tx: Transaction, plan: LeasePlan) -> LeasePlan:
     return replace(plan, leases=spending.granted, waiting=(*plan.waiting, *waiting))
 
 
+def add_checkpoints(tx: Transaction, leases: Sequence[Lease]) -> Sequence[Lease]:
+    """Add the checkpoints of earlier attempts; a run that was never leased before has none."""
+    again = [one.run.id for one in leases if one.run.fence > 1]
+    if not again:
+        return leases
+    found = tx.get_run_progress(again)
+    return [
+        replace(one, checkpoint=found[one.run.id].checkpoint) if one.run.id in found else one
+        for one in leases
+    ]
+
+
 def renew_leases(
     store: Store, renewals: Sequence[Renewal], *, now: datetime
 ) -> tuple[list[Renewed], list[Renewal]]:
@@ -180,28 +201,36 @@ def _lease_until_granted(store: Store, request: _LeaseRequest) -> LeaseResult:
 
 def _lease(tx: Transaction, request: _LeaseRequest) -> LeaseResult:
     known = {request.queue: load_queue_policy(tx, *request.queue)} if request.queue is not None else {}
+    pauses = load_pauses(tx, now=request.now)
+    if request.offer is not None and pauses.holds_installation:
+        request = replace(request, offer=replace(request.offer, messages_only=True))
     ready, policies = _candidates(tx, request, known)
     if not ready:
         return LeaseResult()
     terms = load_terms(tx, ready, policies=policies)
-    paused = _defer_paused(tx, ready, terms, request)
+    paused = _defer_paused(tx, ready, terms, request, pauses)
     if paused:
         deferred = {fact.run_id for fact in paused}
         ready = [run for run in ready if run.id not in deferred]
     fit, facts = _remove_unstartable(tx, ready, terms, now=request.now)
     facts = [*paused, *facts]
+    limits = tx.get_limits((key for run in fit for key in run.limit_keys), lock=True)
+    limited_at = _granted_at(tx, request, fit)
+    # What is due is decided by `now`, as in the reads above; limits are counted by the store's own time.
     plan = plan_leases(
-        fit,
-        limits=tx.get_limits((key for run in fit for key in run.limit_keys), lock=True),
+        [run for run in fit if run.fire_at <= request.now],
+        limits=limits,
         capacity=request.capacity,
         ageing=_ageing(policies),
         offer=request.offer,
-        now=request.now,
+        now=limited_at,
     )
     spending = select_affordable(tx, plan.leases, terms, now=request.now)
-    granted = tx.lease_runs(
-        _grants(spending.granted, terms, request, now=_granted_at(tx, request, spending.granted))
-    )
+    granted_at = limited_at if any(run.limit_keys for run in spending.granted) else request.now
+    granted = tx.lease_runs(_grants(spending.granted, terms, request, now=granted_at))
+    used = use_limits(limits, granted, now=limited_at)
+    if used:
+        tx.save_limit_use(used, update_groups(fit, granted, used, now=limited_at), now=limited_at)
     if spending.charges or spending.deferred:
         record_charges(tx, spending.charges, granted=granted)
         facts += defer_runs(tx, spending.deferred, now=request.now)
@@ -216,10 +245,13 @@ def _lease(tx: Transaction, request: _LeaseRequest) -> LeaseResult:
 
 
 def _defer_paused(
-    tx: Transaction, ready: Sequence[Run], terms: Mapping[str, RunTerms], request: _LeaseRequest
+    tx: Transaction,
+    ready: Sequence[Run],
+    terms: Mapping[str, RunTerms],
+    request: _LeaseRequest,
+    pauses: PauseLookup,
 ) -> list[RunDeferred]:
     """Defer the paused runs, with up to 1000 others of their buckets, so that they are not read again."""
-    pauses = load_pauses(tx, now=request.now)
     found = find_paused(tx, ready, terms, pauses)
     if not found:
         return []

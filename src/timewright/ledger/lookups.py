@@ -9,6 +9,7 @@ from functools import lru_cache
 import msgspec
 from msgspec import Struct
 
+from timewright.core.alerts.channels import is_delivery
 from timewright.core.calendars import Calendar
 from timewright.core.policies.policies import LeaseTerms, QueuePolicy
 from timewright.core.run.run import ExecutionTerms, Run
@@ -16,13 +17,12 @@ from timewright.core.schedule.governor import NO_CALENDARS
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import Handoff
 from timewright.errors import TimewrightError, UnreadableRow
-from timewright.ledger.alerts.deliveries import delivery_terms, is_delivery, load_channels
+from timewright.ledger.alerts.deliveries import delivery_terms, load_channels
 from timewright.ledger.workflow_runs.records import step_terms
 from timewright.ports import ScheduleRecord, StoredObject, Transaction
 
 CALENDAR = "calendar"
 QUEUE = "queue"
-LIMIT = "limit"
 
 QueueKey = tuple[str, str]
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from timewright.core.facts import Fact
 from timewright.core.moments import check_storable, format_instant
+from timewright.core.policies.limits import LimitUse
 from timewright.core.recurrence.triggers import After
 from timewright.core.run.admission import Drop, Fire, Replace, Skip, Verdict, displaced_drops
 from timewright.core.run.build import build_schedule_run, build_standalone_run
@@ -32,6 +33,7 @@ from timewright.errors import Conflict, InvalidInput, NotAllowed, OutcomeUnknown
 from timewright.ledger.dependencies.follow_ups import use_first_follow_up
 from timewright.ledger.fact_builders import new_run_facts, schedule_moved_fact, schedule_stopped_fact
 from timewright.ledger.lookups import load_calendars
+from timewright.ledger.queues.limits import LimitResolver
 from timewright.ledger.replacement import cancel_for_replacement
 from timewright.ledger.replan import Actor, ChangeResult, lock_schedule, schedule_audit_entry
 from timewright.ledger.schedule_progress import finish_if_nothing_left, pass_decided
@@ -207,8 +209,12 @@ def enqueue(
     now: datetime,
     priority: int = 100,
     not_before: datetime | None = None,
+    limits: Sequence[LimitUse] = (),
 ) -> CreatedRuns:
-    """Add entries to a queue; each is a run without a schedule that an external worker leases."""
+    """Add entries to a queue; each is a run without a schedule that an external worker leases.
+
+    They are under the limits of the queue and under `limits`.
+    """
     runs = [
         build_standalone_run(
             run_id=(run_id := ids.new("run", now=now)),
@@ -224,13 +230,19 @@ def enqueue(
         )
         for payload in payloads
     ]
+
+    def work(tx: Transaction) -> None:
+        resolver = LimitResolver(tx)
+        uses = (*limits, *resolver.of_queue(namespace, queue))
+        tx.add_unique_runs([resolver.resolve(run, uses) for run in runs])
+
     try:
-        store.write(lambda tx: tx.add_unique_runs(runs))
+        store.write(work)
     except OutcomeUnknown:
         # The ids were chosen before the commit, so the store can tell whether it succeeded or still will.
         if runs and not store.read(lambda tx: tx.get_runs([runs[0].id])):
             with suppress(Conflict):
-                store.write(lambda tx: tx.add_unique_runs(runs))
+                store.write(work)
     return CreatedRuns(
         runs=tuple(runs), facts=tuple(fact for run in runs for fact in new_run_facts(run, now=now))
     )
@@ -297,14 +309,14 @@ def add_schedule_runs(
     tx: Transaction, record: ScheduleRecord, runs: Sequence[Run], progress: ScheduleProgress
 ) -> None:
     """Write consecutive runs, and the progress of their schedule; each must be new."""
-    new = tx.add_runs(runs)
+    new = tx.add_runs(LimitResolver(tx).resolve_all(runs, record.schedule))
     if any(run.id not in new for run in runs):
         raise Conflict(
-            f"an occurrence of {record.schedule.name} is decided already",
+            f"an occurrence of {record.schedule.name} already has a run or was skipped",
             field="planned_at",
             value=format_instant(runs[0].planned_at),
-            rule="one row for each occurrence",
-            fix="read the schedule and try again",
+            rule="each occurrence is run or skipped once",
+            fix=f"schedule get {record.schedule.name} shows the next occurrence; then try again",
         )
     advances = only_advances(record.progress, progress)
     tx.save_progress([ProgressUpdate(record.schedule.id, progress, runs[-1].id, advances)])

@@ -45,7 +45,14 @@ def cancel_for_replacement(tx: Transaction, schedule: Schedule, *, now: datetime
     live = tx.live_runs([schedule.id])
     # Read again under lock: another process may have leased or released one of them since.
     current = list(tx.get_runs([run.id for run in live], lock=True).values()) if live else []
-    passes = {run.created_at for run in current if was_missed(schedule, run)}
+    # Judged by the definition under which it was admitted: an edit does not change what was missed.
+    edited = {(run.schedule_id, run.revision) for run in current if run.revision != schedule.revision}
+    terms = tx.get_revisions(edited) if edited else {}
+    passes = {
+        run.created_at
+        for run in current
+        if was_missed(terms.get((run.schedule_id, run.revision), schedule), run)
+    }
     backlog = [run for run in current if run.state is RunState.HELD and run.created_at in passes]
     if backlog:
         newer = [run for run in current if run.state is RunState.HELD and run.created_at not in passes]

@@ -23,7 +23,6 @@ from timewright.core.schedule.schedule import (
     ScheduleProgress,
     ScheduleState,
     next_schedule_state,
-    own_limits,
 )
 from timewright.errors import InvalidInput, NotFound
 from timewright.ledger.admission_batch import AdmissionBatch
@@ -32,6 +31,7 @@ from timewright.ledger.dependencies.follow_ups import release_waiting
 from timewright.ledger.dependencies.links import check_no_dependents, remove_links, write_links
 from timewright.ledger.fact_builders import changed_fact, replanned_facts
 from timewright.ledger.lookups import CalendarLookup, load_calendars
+from timewright.ledger.queues.limits import save_own_limits
 from timewright.ledger.replacement import cancel_unstarted
 from timewright.ledger.schedule_progress import (
     HintRequest,
@@ -121,7 +121,7 @@ def create(store: Store, schedules: Sequence[Schedule], *, by: Actor, now: datet
             ]
         )
         write_links(tx, schedules)
-        tx.set_limits(own_limits(s for s in schedules if s.max_running))
+        save_own_limits(tx, schedules, by=by, now=now)
         tx.add_audit([schedule_audit_entry(s, "create", by=by, now=now, after=_digest(s)) for s, _ in made])
         return [
             ChangeResult(schedule=s, progress=st, facts=(changed_fact(s, "created", by.name, now=now),))
@@ -181,8 +181,8 @@ def _revise(
         ]
     )
     write_links(tx, [after], before=last)
-    if after.max_running != last.max_running:
-        tx.set_limits(own_limits([after]))
+    if (after.max_running, after.limits) != (last.max_running, last.limits):
+        save_own_limits(tx, [after], by=by, now=now, had=last.max_running)
     if last.needs:
         facts += release_waiting(tx, [after.id], now=now)
     tx.add_audit(
@@ -226,9 +226,7 @@ def pause(
     return _change(
         store,
         schedule_id,
-        lambda record, calendars: progress_when_paused(
-            record, calendars, until=until, reason=by.reason, now=now
-        ),
+        lambda record, known: progress_when_paused(record, known, until=until, reason=by.reason, now=now),
         AdjustmentKind.PAUSE,
         by=by,
         now=now,
@@ -253,20 +251,22 @@ def resume(store: Store, schedule_id: str, *, ids: Ids, by: Actor, now: datetime
     return store.write(work)
 
 
-def archive(store: Store, schedule_id: str, *, by: Actor, now: datetime) -> ChangeResult:
-    """Archive a schedule: it never runs again, waiting runs are cancelled, its history stays."""
+def archive(
+    store: Store, schedule_id: str, *, by: Actor, now: datetime, finish: bool = False
+) -> ChangeResult:
+    """End a schedule: it never runs again, waiting runs are cancelled. A finished one keeps its links."""
+    event = ScheduleEvent.FINISH if finish else ScheduleEvent.ARCHIVE
 
     def work(tx: Transaction) -> ChangeResult:
         record = lock_schedule(tx, schedule_id)
-        state = next_schedule_state(record.progress.state, ScheduleEvent.ARCHIVE)
-        remove_links(tx, record)
+        state = next_schedule_state(record.progress.state, event)
+        if not finish:
+            remove_links(tx, record)
         progress = replace(record.progress, state=state, reason=by.reason, next_at=None, wake_at=None)
         tx.save_progress([ProgressUpdate(schedule_id, progress)])
-        tx.add_audit([_state_entry(record, progress, "archive", by=by, now=now)])
-        facts = (
-            changed_fact(record.schedule, "archived", by.name, now=now),
-            *cancel_unstarted(tx, schedule_id, now=now),
-        )
+        tx.add_audit([_state_entry(record, progress, event.value, by=by, now=now)])
+        changed = changed_fact(record.schedule, state.value, by.name, now=now)
+        facts = (changed, *cancel_unstarted(tx, schedule_id, now=now))
         return ChangeResult(schedule=record.schedule, progress=progress, facts=facts)
 
     return store.write(work)

@@ -77,13 +77,13 @@ def apply_finished_runs(
 ) -> list[Fact]:
     """Apply finished runs to their schedules, release held runs behind them, and notify downstream.
 
-    For most schedules a success only clears the failure streak; the others are in `locked`, or are locked
-    now.
+    For most schedules a success changes nothing unless it ends a failure streak; the others are in `locked`,
+    or are locked now.
     """
     scheduled = [(run, schedule) for run, schedule in ended if schedule is not None]
     if not scheduled:
         return []
-    simple: list[str] = []
+    simple: list[Run] = []
     affecting: list[Run] = []
     # A schedule with a failure in this batch takes all its results in order: the last one counts.
     unsuccessful = {schedule.id for run, schedule in scheduled if run.state is not RunState.SUCCEEDED}
@@ -92,14 +92,16 @@ def apply_finished_runs(
         # A quiet run counts as a success.
         is_simple = schedule.id not in unsuccessful and _is_simple(schedule)
         if run.state is RunState.SUCCEEDED and (is_unlocked or is_simple):
-            simple.append(schedule.id)
+            simple.append(run)
         else:
             affecting.append(run)
     effects = tx.read_run_end_effects()
-    if effects.has_failing_schedules:
-        tx.clear_failure_streaks(simple)
-    if locked is None:
-        locked = lock_readable_schedules(tx, [run.schedule_id for run in affecting])
+    if simple and effects.has_failing_schedules:
+        # The end of a streak is decided by the present definition, which may have a cadence by now.
+        failing = tx.failing_schedules({run.schedule_id for run in simple})
+        affecting += [run for run in simple if run.schedule_id in failing]
+    missing = {run.schedule_id for run in affecting} - (locked or {}).keys()
+    locked = {**(locked or {}), **lock_readable_schedules(tx, sorted(missing))}
     facts = _settle_schedules(tx, affecting, locked, now=now)
     if effects.has_held_runs:
         ids = list({run.schedule_id for run, _ in scheduled})

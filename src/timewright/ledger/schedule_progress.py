@@ -204,7 +204,10 @@ def progress_with_hint(
     prolongs_pause = isinstance(request, PauseHint) and progress.paused_until is not None
     if progress.state is not ScheduleState.ACTIVE and not prolongs_pause:
         return progress
-    proposal = plan_next(schedule, progress, now=now, calendars=calendars.for_schedule(schedule))
+    # A new interval counts from now; a one-shot hint leaves the interval of the trigger as it is.
+    keeps_base = isinstance(request, OneShotHint) and progress.hints.unexpired(now=now).interval is None
+    base = last_base(schedule, progress) if keeps_base else None
+    proposal = plan_next(schedule, progress, now=now, base=base, calendars=calendars.for_schedule(schedule))
     if not isinstance(request, PauseHint):
         current = Decision(progress.next_at, progress.source or proposal.source, progress.trail)
         proposal = pull_forward(current, proposal)

@@ -30,6 +30,7 @@ from timewright.core.run.lifecycle import (
     settle_quiet,
     stop_deadline,
 )
+from timewright.core.run.needs import runs_command
 from timewright.core.run.run import HOLDER_DIED, Cancelled, Failed, Lost, Reason, Run, RunState, Succeeded
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.errors import NotAllowed, NotFound, OutcomeUnknown
@@ -79,12 +80,19 @@ def settle_results(store: Store, results: Sequence[AttemptResult], *, now: datet
         return store.write(lambda tx: _settle(tx, results, now=now, again=True))
 
 
-def reclaim(store: Store, *, now: datetime, limit: int, dead_holder: str = "") -> SettleResult:
-    """Reclaim expired leases, or all leases of a dead holder; each counts a loss, unless it was cancelled."""
+def reclaim(
+    store: Store, *, now: datetime, limit: int, dead_holder: str = "", keeps_commands: bool = False
+) -> SettleResult:
+    """Reclaim expired leases, or all leases of a dead holder; each counts a loss, unless it was cancelled.
+
+    With `keeps_commands`, a command of the dead holder keeps its lease, because it may still run.
+    """
     outcome = Lost(error=HOLDER_DIED) if dead_holder else Lost()
 
     def work(tx: Transaction) -> SettleResult:
         lost = tx.expired_leases(now=now, limit=limit, dead_holder=dead_holder)
+        if keeps_commands:
+            lost = [run for run in lost if not runs_command(run.needs)]
         results = [AttemptResult(run=run, outcome=outcome, started_at=run.leased_at) for run in lost]
         settled = _settle(tx, results, now=now) if results else SettleResult()
         facts = [LeaseLost(fence=run.fence, holder=run.holder, **run_fields(run, now=now)) for run in lost]
@@ -193,6 +201,8 @@ def _settle(
         for i, result in to_settle.items()
     }
     written = tx.settle_runs([(s.run, s.attempt) for s in settlements.values()])
+    if files := [one for i in written for one in getattr(to_settle[i].outcome, "artifacts", ())]:
+        tx.add_artifacts(files)
     if judged.quiet:
         fold_quiet_runs(tx, [settlements[i] for i in judged.quiet if i in written], terms)
     save_states(tx, judged.states, {one.id: one.namespace for one in _schedules_of(terms).values()}, now=now)

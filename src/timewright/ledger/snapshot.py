@@ -7,12 +7,14 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from timewright.core.policies.limits import LIMIT
 from timewright.core.run.run import Run, RunState
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.ledger.budgets.charges import BUDGET
 from timewright.ledger.budgets.provider_windows import PROVIDER
 from timewright.ledger.dependencies.links import write_links
-from timewright.ledger.lookups import CALENDAR, LIMIT, QUEUE, load_calendars
+from timewright.ledger.lookups import CALENDAR, QUEUE, load_calendars
+from timewright.ledger.queues.limits import define_stored_limits
 from timewright.ledger.schedule_progress import progress_when_created
 from timewright.ledger.workflow_runs.records import VERSION, WORKFLOW
 from timewright.ports import ScheduleFilter, ScheduleRecord, ScheduleWrite, Store, StoredObject, Transaction
@@ -96,6 +98,7 @@ def copy_objects(source: Store, into: Store, *, namespace: str, schedules: Seque
         if objects[BUDGET] or objects[PROVIDER]:
             tx.mark_budgets_changed()
         tx.set_limits(limits)
+        define_stored_limits(tx, objects[LIMIT])
 
     into.write(write)
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from timewright.operations.access import audit, keys, namespaces, secrets
+from timewright.operations.access import audit, keys, namespaces, secrets, sessions
 from timewright.operations.alerts import channels, incidents, pings
 from timewright.operations.budgets import budgets as _budgets
 from timewright.operations.budgets import providers
@@ -17,7 +17,6 @@ from timewright.operations.definitions import export, plan, put_many, schema
 from timewright.operations.explain import explain as _explain
 from timewright.operations.health import (
     doctor,
-    instances,
     lint,
     load_forecast,
     overdue,
@@ -28,15 +27,14 @@ from timewright.operations.health import (
 from timewright.operations.health import health as _health
 from timewright.operations.hints import analyses
 from timewright.operations.hints import hints as _hints
-from timewright.operations.queues import import_file, lease_results, leases, limits, policies
+from timewright.operations.queues import activity, import_file, lease_results, leases, limits, policies
 from timewright.operations.queues import queues as _queues
 from timewright.operations.registry import Operation, OperationRegistry, OperationRequest, operations
-from timewright.operations.runs import logs, result_trends
+from timewright.operations.runs import artifacts, counts, failures, logs, search
 from timewright.operations.runs import runs as _runs
 from timewright.operations.schedules import (
     approvals,
     backfills,
-    groups,
     manual_runs,
     notes,
     pause_archive,
@@ -54,30 +52,35 @@ __all__ = ["Operation", "OperationContext", "OperationRegistry", "OperationReque
 # Importing a module registers its operations. Modules named like their package have an alias, because
 # otherwise they would hide the package here.
 _REGISTERED = (
-    analyses,
-    approvals,
-    audit,
     _budgets,
     _calendars,
-    channels,
-    doctor,
-    lint,
     _explain,
-    export,
-    feed,
-    groups,
     _health,
     _hints,
+    _queues,
+    _runs,
+    _workflows,
+    activity,
+    analyses,
+    approvals,
+    artifacts,
+    audit,
+    backfills,
+    channels,
+    counts,
+    doctor,
+    export,
+    failures,
+    feed,
     import_file,
     incidents,
-    instances,
     keys,
     lease_results,
     leases,
     limits,
+    lint,
     load_forecast,
     logs,
-    backfills,
     manual_runs,
     namespaces,
     notes,
@@ -89,20 +92,18 @@ _REGISTERED = (
     plan,
     policies,
     providers,
-    queries,
-    _queues,
-    reminders,
-    result_trends,
-    revisions,
-    _runs,
     put_many,
+    queries,
+    reminders,
+    revisions,
     schema,
+    search,
     secrets,
+    sessions,
     target_test,
     verify,
     waits,
     workflow_approvals,
     workflow_runs,
-    _workflows,
     writes,
 )

@@ -1,4 +1,4 @@
-"""The context of an operation (store, caller, settings), and how to run several steps in one transaction."""
+"""The context of an operation, and how to run it: in one transaction, or without blocking."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from timewright.core.facts import Fact
 from timewright.core.run.run import Outcome
 from timewright.core.sensitive_keys import redact_text
 from timewright.core.target import AnyTarget
-from timewright.ledger.queues.policy_file import PolicyFile
+from timewright.ledger.queues.policies import PolicyFile
 from timewright.ledger.records.namespaces import read_namespace
 from timewright.ledger.replan import Actor
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.access.callers import LOCAL_CALLER, Caller
 from timewright.ports import Ids, Launch, RunHandle, Store, Transaction
+from timewright.ports.attempt_output import ArtifactReader
 from timewright.ports.host_info import HostInfo
+from timewright.ports.store import NonBlockingReader, WouldBlock
 from timewright.settings import Settings
 
 T = TypeVar("T")
@@ -57,6 +59,8 @@ class OperationContext(Struct, frozen=True, kw_only=True):
     file_zone: str = ""
     """The zone of the file that the request comes from; it wins over every setting."""
     notify: Callable[[Sequence[Fact]], None]
+    artifacts: ArtifactReader | None = None
+    """Where the files of artifacts are; None without a place for them."""
     remote: Callable[[str, Mapping[str, Any]], dict[str, Any]] | None = None
     """Forwards an operation (name, request) to a server, when the store belongs to one."""
 
@@ -148,3 +152,34 @@ def dry_run(context: OperationContext, work: Callable[[OperationContext], T]) ->
 
 def _discard_facts(facts: Sequence[Fact]) -> None:
     """Drop the facts of a dry run."""
+
+
+class NonBlockingStore:
+    """A read-only store that answers without blocking or raises `WouldBlock`."""
+
+    def __init__(self, nonblocking_reader: NonBlockingReader) -> None:
+        self.now: Callable[[], datetime] = nonblocking_reader.now
+        self._nonblocking_reader = nonblocking_reader
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` over one consistent snapshot of the store."""
+        return self._nonblocking_reader.read(work)
+
+    def write(self, work: Callable[[Transaction], T], *, commit_at: datetime | None = None) -> T:
+        """Raise WouldBlock: a write waits for the disk."""
+        raise WouldBlock
+
+    def close(self) -> None:
+        """Do nothing: the code that opened the store closes it."""
+
+
+def non_blocking_reader(context: OperationContext) -> NonBlockingReader | None:
+    """Return the store's non-blocking reader, if it has one."""
+    nonblocking_reader: NonBlockingReader | None = getattr(context.store, "nonblocking_reader", None)
+    return nonblocking_reader
+
+
+def check_may_block(context: OperationContext) -> None:
+    """Raise WouldBlock on a non-blocking store; called before work of unbounded length."""
+    if isinstance(context.store, NonBlockingStore):
+        raise WouldBlock

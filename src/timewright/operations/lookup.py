@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 
 from timewright.core.run.run import Run
 from timewright.core.schedule.schedule import ScheduleState
-from timewright.errors import NotAllowed, NotFound
+from timewright.errors import NotAllowed, NotFound, UnreadableRow
 from timewright.ports import ScheduleFilter, ScheduleRecord, Transaction
 from timewright.ports.schedules import ScheduleSnapshot
 
@@ -100,3 +100,16 @@ def is_run_id(text: str) -> bool:
 
 def _is_id(text: str, prefix: str) -> bool:
     return text.startswith(prefix) and len(text) == len(prefix) + _ID_LENGTH
+
+
+def readable_schedules(tx: Transaction, ids: Sequence[str]) -> dict[str, ScheduleRecord]:
+    """Return schedules by id, without those that cannot be read."""
+    if not ids:
+        return {}
+    try:
+        return tx.get_schedules(ids)
+    except UnreadableRow:
+        if len(ids) == 1:
+            return {}
+        half = len(ids) // 2
+        return {**readable_schedules(tx, ids[:half]), **readable_schedules(tx, ids[half:])}

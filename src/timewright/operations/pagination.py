@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 
 from timewright.core.input.encoding import encode
 from timewright.errors import InvalidInput
-from timewright.operations.context import OperationContext
+from timewright.operations.context import OperationContext, check_may_block
 from timewright.operations.identity_cache import cache_by_identity
-from timewright.operations.non_blocking import check_may_block
 from timewright.operations.registry import ListRequest
 from timewright.ports import Page
 

@@ -19,8 +19,8 @@ from timewright.errors import OverQuota
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.records.namespaces import Namespace, read_namespace
 from timewright.ledger.schedule_progress import progress_when_created
+from timewright.operations.access.auth_cache import RateLimit
 from timewright.operations.access.callers import Scope
-from timewright.operations.access.rate_limiter import RateLimit
 from timewright.operations.context import OperationContext, dry_run, in_transaction
 from timewright.ports import ScheduleRecord, Transaction
 

@@ -1,18 +1,21 @@
-"""The registry of operations: name, request type, function, scope, and whether it only reads."""
+"""The registry of operations: name, request type, function, scope, subject, and whether it only reads."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import cache
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_type_hints
 
 from msgspec import Meta, Struct
+from msgspec import inspect as mi
 
 from timewright.core.input.encoding import encode
 from timewright.errors import NotFound
 from timewright.operations.access.agent_permissions import check_agent_permission
 from timewright.operations.access.callers import Scope, require_scope
+from timewright.operations.access.run_permissions import check_run_permission
 from timewright.operations.context import OperationContext, dry_run
 from timewright.operations.quotas import (
     EXTERNAL_OPERATIONS,
@@ -55,6 +58,18 @@ VERB_ALIASES = {
 
 Text = Annotated[str, Meta(max_length=2000)]
 ObjectName = Annotated[str, Meta(min_length=1, max_length=255)]
+
+LEASED_RUN = "run_01KKBXWX00EXAMPLE0LEASED00"
+FAILED_RUN = "run_01KKBXWX00EXAMPLE0FAILED00"
+PARKED_RUN = "run_01KKBXWX00EXAMPLE0PARKED00"
+WORKFLOW_RUN = "run_01KKBXWX00EXAMPLE0FL0W0000"
+WAITING_RUN = "run_01KKBXWX00EXAMPLE0WA1T0000"
+LEASE = "lease_01KKBXWX00EXAMPLE000000000-1"
+BACKFILL = "bf_01KKBSRWA0EXAMPLE00000000B"
+ANALYSIS = "ana_01KKBSRWA0EXAMPLE00000000A"
+INCIDENT = "inc_01KKBXWX00EXAMPLE0FAILED00"
+
+OBJECTS = ("schedule", "run", "queue", "group", "calendar", "limit", "event")
 
 
 class OperationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -125,6 +140,8 @@ class Operation(Struct, Generic[R], frozen=True, kw_only=True):
     def perform_payload(self, context: OperationContext, payload: Mapping[str, Any]) -> Any:
         """Check the scope, parse the payload and perform; return the answer as a Struct."""
         require_scope(context.caller, self.scope, operation=self.name)
+        if context.caller.own_schedule:
+            check_run_permission(context, self.name, payload)
         if not self.read_only:
             check_agent_permission(context, self.name)
         request = parse_request(payload, self.request_type, now=context.now, zone=context.default_zone)
@@ -137,6 +154,8 @@ class Operation(Struct, Generic[R], frozen=True, kw_only=True):
     def perform_read(self, context: OperationContext, request: R) -> Any:
         """Perform a read-only operation with a request that is already parsed."""
         require_scope(context.caller, self.scope, operation=self.name)
+        if context.caller.own_schedule:
+            check_run_permission(context, self.name, {})
         return self.perform(context, request)
 
     def _perform_checked(self, context: OperationContext, payload: Mapping[str, Any], request: R) -> Any:
@@ -224,3 +243,41 @@ def _with_dry_run(perform: Callable[[OperationContext, R], A]) -> Callable[[Oper
 
 
 operations = OperationRegistry()
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """The field that names the object, and whether it is required."""
+
+    field: str
+    required: bool
+
+
+def subject_of(operation: Operation[Any]) -> Subject | None:
+    """Return the field named like the noun, else the one required object field, else `name` or `lease`."""
+    request: type[OperationRequest] = operation.request_type
+    return _subject(operation.noun, request)
+
+
+@cache
+def _subject(noun: str, request: type[OperationRequest]) -> Subject | None:
+    flattens = request.flattens
+    texts = _texts(request, leaving_out=flattens[0] if flattens is not None else "")
+    if noun in texts:
+        return Subject(field=noun, required=texts[noun])
+    needed = [name for name in OBJECTS if texts.get(name)]
+    if needed:
+        return Subject(field=needed[0], required=True)
+    if flattens is not None and "name" in flattens[1].__struct_fields__:
+        return Subject(field="name", required=False)
+    # In a read, `name` is the object asked about; in a write, it is the name of a new object.
+    candidates = ("lease",) if issubclass(request, WriteRequest) else ("name", "lease")
+    named = next((name for name in candidates if name in texts), None)
+    return Subject(field=named, required=texts[named]) if named is not None else None
+
+
+def _texts(request: type[Struct], *, leaving_out: str) -> dict[str, bool]:
+    """Return the string fields of a request, each with whether it is required."""
+    info = mi.type_info(request)
+    assert isinstance(info, mi.StructType)
+    found = [field for field in info.fields if field.name != leaving_out]
+    return {field.encode_name: field.required for field in found if isinstance(field.type, mi.StrType)}

@@ -13,9 +13,8 @@ from msgspec import Struct
 from msgspec import inspect as mi
 from msgspec.structs import replace
 
-from timewright.core.input.aliases import FIELD_ALIASES, SHORT_FIELDS, snake_case
+from timewright.core.input.aliases import FIELD_ALIASES, REPLACEMENTS, SHORT_FIELDS, snake_case
 from timewright.core.input.decode import decode
-from timewright.core.input.foreign_fields import REPLACEMENTS
 from timewright.core.input.input_errors import unknown_field
 from timewright.core.input.instant_text import DefaultZone, instant_fields, resolve_instants
 from timewright.core.input.struct_decoder import canonical_fields, check_size, is_field_name, type_info

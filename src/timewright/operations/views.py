@@ -19,14 +19,15 @@ from timewright.core.schedule.governor import is_trigger_only
 from timewright.core.schedule.hints import NO_HINTS
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.core.zones import local_time
-from timewright.errors import UnreadableRow
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.pauses.scoped import load_pauses
 from timewright.ledger.records.notes import occurrence_notes
+from timewright.ledger.workflow_runs.records import workflow_label
 from timewright.operations.explain.dependencies import Downstream, Upstream, downstreams, upstreams
 from timewright.operations.explain.upcoming import add_manual_runs_and_notes, without_skipped
 from timewright.operations.identity_cache import cache_by_identity
 from timewright.ports import ExternalId, ScheduleRecord, Transaction
+from timewright.ports.attempt_output import RunProgress
 from timewright.ports.overview import RecentRun
 from timewright.ports.schedules import ScheduleListRow, ScheduleSnapshot
 
@@ -84,7 +85,10 @@ class ScheduleDetail(Struct, frozen=True, kw_only=True):
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):
-    """A run in a list; a queue entry has no schedule. `started_at` is the start of the last attempt."""
+    """A run in a list; a queue entry has no schedule. `started_at` is the start of the last attempt.
+
+    `progress` is how much of the work is done while it runs, from 0 to 1, as far as it reports that.
+    """
 
     id: str
     schedule: str
@@ -110,11 +114,14 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     outcome_label: str
     error: str
     first_started_at: datetime | None
+    progress: float | None = None
+    progress_note: str = ""
+    workflow: str = ""  # and step, of a run without a schedule, as in `nightly › load[7]`
 
 
 # Skipped occurrences after the last start are passed over, up to this many.
 LAST_RUNS_READ = 10
-_ADDED_FIELDS = ("schedule", "first_started_at")
+_ADDED_FIELDS = ("schedule", "first_started_at", "workflow", "progress", "progress_note")
 _RUN_FIELDS = tuple(name for name in RunSummary.__struct_fields__ if name not in _ADDED_FIELDS)
 _get_run_fields = attrgetter(*_RUN_FIELDS)
 
@@ -146,6 +153,7 @@ class RunDetail(Struct, frozen=True, kw_only=True):
     note: str = ""
     external_ids: tuple[ExternalId, ...] = ()
     """What an external executor calls the run, by attempt."""
+    checkpoint: Any = None
 
 
 def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: datetime) -> ScheduleDetail:
@@ -291,19 +299,29 @@ def summarize_schedule(shown: ScheduleListRow | ScheduleRecord) -> ScheduleSumma
     )
 
 
-def summarize_run(run: Run, *, schedule: str, first_started_at: datetime | None = None) -> RunSummary:
+def summarize_run(
+    run: Run, *, schedule: str, first_started_at: datetime | None = None, progress: RunProgress | None = None
+) -> RunSummary:
     """Return a run as a list shows it; a run that was started once has its first start itself."""
     fields = dict(zip(_RUN_FIELDS, _get_run_fields(run), strict=True))
-    return RunSummary(schedule=schedule, first_started_at=first_started_at or run.started_at, **fields)
+    if progress is not None and run.state is RunState.LEASED and progress.fence == run.fence:
+        fields |= {"progress": progress.fraction, "progress_note": progress.note}
+    label = "" if schedule or run.queue else workflow_label(run.payload)
+    started = first_started_at or run.started_at
+    return RunSummary(schedule=schedule, first_started_at=started, workflow=label, **fields)
 
 
 def summarize_runs(tx: Transaction, runs: Sequence[Run]) -> tuple[RunSummary, ...]:
     """Return runs as a list shows them, with the names of their schedules and their first starts."""
     names, starts = schedule_names_of(tx, runs), first_starts_of(tx, runs)
-    return tuple(
-        summarize_run(run, schedule=names.get(run.schedule_id, ""), first_started_at=starts.get(run.id))
-        for run in runs
-    )
+    running = [run.id for run in runs if run.state is RunState.LEASED]
+    progress = tx.get_run_progress(running) if running else {}
+
+    def summarize(run: Run) -> RunSummary:
+        name, reported = names.get(run.schedule_id, ""), progress.get(run.id)
+        return summarize_run(run, schedule=name, first_started_at=starts.get(run.id), progress=reported)
+
+    return tuple(map(summarize, runs))
 
 
 def first_starts_of(tx: Transaction, runs: Iterable[Run]) -> Mapping[str, datetime]:
@@ -314,6 +332,7 @@ def first_starts_of(tx: Transaction, runs: Iterable[Run]) -> Mapping[str, dateti
 
 def build_run_detail(tx: Transaction, run: Run) -> RunDetail:
     """Return a run with its attempts, charges and note."""
+    reported = tx.get_run_progress([run.id]).get(run.id) if run.fence else None
     return RunDetail(
         run=summarize_runs(tx, [run])[0],
         key=run_idempotency_key(run),
@@ -328,14 +347,15 @@ def build_run_detail(tx: Transaction, run: Run) -> RunDetail:
         attempts=tx.get_attempts([run.id]).get(run.id, ()),
         charges=_list_charges(tx, run),
         note=_note(tx, run),
+        checkpoint=reported.checkpoint if reported is not None else None,
         external_ids=tuple(tx.get_external_ids([run.id])),
     )
 
 
 def _list_charges(tx: Transaction, run: Run) -> tuple[RunCharge, ...]:
     """Return the charges of a run to existing budgets."""
-    book = tx.read_budgets(needed=lambda: False)
-    budgets = {budget.account_name: budget for budget in book.budgets.get(run.namespace, ())}
+    catalog = tx.read_budgets(needed=lambda: False)
+    budgets = {budget.account_name: budget for budget in catalog.budgets.get(run.namespace, ())}
     if not budgets:
         return ()
     return tuple(
@@ -361,19 +381,6 @@ def _note(tx: Transaction, run: Run) -> str:
 def schedule_names_of(tx: Transaction, runs: Iterable[Run]) -> Mapping[str, str]:
     """Return the current names of the runs' schedules, by schedule id."""
     return tx.get_schedule_names({run.schedule_id for run in runs if run.schedule_id})
-
-
-def readable_schedules(tx: Transaction, ids: Sequence[str]) -> dict[str, ScheduleRecord]:
-    """Return schedules by id, without those that cannot be read."""
-    if not ids:
-        return {}
-    try:
-        return tx.get_schedules(ids)
-    except UnreadableRow:
-        if len(ids) == 1:
-            return {}
-        half = len(ids) // 2
-        return {**readable_schedules(tx, ids[:half]), **readable_schedules(tx, ids[half:])}
 
 
 @lru_cache(maxsize=4096)

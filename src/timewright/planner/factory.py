@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from timewright.errors import InvalidInput
 from timewright.operations import OperationContext
-from timewright.operations.hints.advisor_key import read_advisor_key
+from timewright.operations.hints.analyses import read_advisor_key
 from timewright.planner.heuristic_advisor import HeuristicAdvisor
 from timewright.planner.planner_loop import Planner
 from timewright.ports import Advisor, Clock

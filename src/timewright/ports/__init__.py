@@ -123,6 +123,7 @@ class Launch(Struct, frozen=True, kw_only=True, gc=False):
     state: Any = None
     state_version: int = 0
     previous: Mapping[str, Any] | None = None
+    checkpoint: Any = None
 
     @property
     def key(self) -> str:

@@ -1,11 +1,14 @@
-"""The output of running attempts."""
+"""What attempts report and leave behind: output, progress, checkpoints and files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any, BinaryIO, Protocol
 
 from msgspec import Struct
+
+from timewright.core.run.run import Artifact
 
 
 class OutputExcerpt(Struct, frozen=True, kw_only=True):
@@ -53,3 +56,46 @@ class AttemptOutput(Struct, frozen=True, kw_only=True):
     number: int
     at: datetime
     excerpt: OutputExcerpt
+
+
+MAX_CHECKPOINT_BYTES = 16_384
+MAX_NOTE_CHARS = 200
+
+
+class WorkReport(Struct, frozen=True, kw_only=True):
+    """What work reported last: how much is done (0 to 1), where it is, and its checkpoint as JSON data."""
+
+    fraction: float | None = None
+    note: str = ""
+    checkpoint: Any = None
+
+
+class RunProgress(WorkReport, frozen=True, kw_only=True):
+    """What the newest attempt of a run reported, as written by the holder of its lease."""
+
+    run_id: str
+    fence: int
+    at: datetime
+
+
+def read_report(work: object) -> WorkReport | None:
+    """Return what work reported so far, if its target can report and it did."""
+    read: Callable[[], WorkReport | None] | None = getattr(work, "read_report", None)
+    return read() if read is not None else None
+
+
+class ArtifactReader(Protocol):
+    """Reads the files of artifacts."""
+
+    @property
+    def location(self) -> str:
+        """The folder or the URL of the object store."""
+        ...
+
+    def open(self, artifact: Artifact, *, namespace: str) -> BinaryIO:
+        """Open an artifact for reading; raises NotFound if its file is not there."""
+        ...
+
+    def check(self, artifact: Artifact, *, namespace: str) -> str:
+        """What is wrong with the file of an artifact; "" if it is as it was written."""
+        ...

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from timewright.core.moments import ZERO
 from timewright.core.run.needs import LeaseOffer
-from timewright.ports.pending_work import PendingWork
-from timewright.ports.rows import (
-    LiveCount,
-)
+from timewright.core.run.run import Run
+from timewright.ports.rows import LiveCount, ScheduleFilter
 
 R = TypeVar("R", bound=Struct)
 
@@ -31,12 +29,17 @@ class RecentRun(Struct, frozen=True, kw_only=True):
     dropped: int = 0
 
 
-class PastRun(Struct, frozen=True, gc=False):
-    """The state of a past occurrence and the delay of its first start."""
+class SearchHit(Struct, frozen=True):
+    """A schedule or run that was found by a text; the name of a run is the id of its schedule.
 
+    The kind `tagged` is a schedule whose definition has the text after the word tags.
+    """
+
+    kind: str
+    id: str
+    name: str
     state: str
-    planned_at: datetime
-    late_by: timedelta | None
+    error: str = ""
 
 
 class RunCounts(Struct, frozen=True, kw_only=True):
@@ -46,6 +49,38 @@ class RunCounts(Struct, frozen=True, kw_only=True):
     ready: int
     failed: int
     parked: int
+
+
+class MinuteCounts(Struct, frozen=True, kw_only=True):
+    """The ended runs that were planned in one minute and ended in one minute, by result.
+
+    `missed` are the skipped ones that no instance was there for. `delays` counts the first starts by an upper
+    bound of their delay in microseconds.
+    """
+
+    namespace: str
+    planned_minute: datetime
+    finished_minute: datetime
+    succeeded: int = 0
+    failed: int = 0
+    parked: int = 0
+    cancelled: int = 0
+    skipped: int = 0
+    missed: int = 0
+    started: int = 0
+    delay_max: timedelta = ZERO
+    delays: dict[int, int] = field(default_factory=dict)
+
+
+class RunCountChange(Struct, frozen=True, kw_only=True):
+    """Counts to store: the minutes they cover, completely, and the recounts that they answer."""
+
+    counted_until: datetime
+    expected_until: datetime | None
+    minutes: tuple[tuple[datetime, datetime], ...]
+    counts: tuple[MinuteCounts, ...]
+    recount_ids: tuple[int, ...] = ()
+    keep_since: datetime
 
 
 class GroupCounts(Struct, frozen=True, kw_only=True):
@@ -100,13 +135,47 @@ class OverviewQueries(Protocol):
         ...
 
     def recent_runs(
-        self, schedule_ids: Iterable[str], *, limit_each: int
+        self, schedule_ids: Iterable[str], *, limit_each: int, since: datetime | None = None
     ) -> dict[str, tuple[RecentRun, ...]]:
-        """Return the newest occurrences of schedules, oldest first, at most `limit_each` per schedule."""
+        """Return the newest occurrences of schedules, oldest first, at most `limit_each` per schedule.
+
+        With `since`, a history is read until a run that was created before; that run is among the rows.
+        """
         ...
 
-    def past_runs(self, namespace: str, *, since: datetime, limit: int) -> list[PastRun]:
-        """Return the occurrences planned since an instant, newest first."""
+    def ordered_schedule_ids(self, which: ScheduleFilter) -> tuple[list[str], int]:
+        """Return ids of schedules of a namespace in an order, and how many there are. Scans the schedules.
+
+        Without a state, archived ones are left out.
+        """
+        ...
+
+    def search(self, namespace: str, text: str, *, limit: int, max_rows: int) -> list[SearchHit]:
+        """Find schedules by a part of their name, id or a tag, and runs by a part of their id or error.
+
+        At most `limit` schedules by name and `limit` runs, the runs among the newest `max_rows` of all, of
+        the failed ones and of the parked ones.
+        """
+        ...
+
+    def count_finished_runs(self, *, since: datetime, until: datetime) -> list[MinuteCounts]:
+        """Count the runs that ended in a range of whole minutes, from the run rows."""
+        ...
+
+    def finished_instant(self, *, since: datetime, offset: int) -> datetime | None:
+        """Return when the run ended that is `offset` rows after the first one since an instant."""
+        ...
+
+    def read_counted_until(self) -> tuple[datetime | None, dict[int, datetime]]:
+        """Return until when runs are counted, and the minutes to count again, by the id of the request."""
+        ...
+
+    def save_run_counts(self, change: RunCountChange) -> bool:
+        """Store counts; false, and nothing is stored, if another instance has counted meanwhile."""
+        ...
+
+    def read_run_counts(self, namespace: str, *, since: datetime, until: datetime) -> list[MinuteCounts]:
+        """Return the stored counts of the runs that were planned in a range."""
         ...
 
     def list_groups(self, namespace: str, *, after: str, limit: int) -> list[GroupCounts]:
@@ -130,3 +199,51 @@ class OverviewQueries(Protocol):
         selected by `run_ids` alone.
         """
         ...
+
+
+class PendingWork(Struct, frozen=True, kw_only=True):
+    """The work that waits for an engine, and the next instants at which work may appear.
+
+    The fields that cost more are read only on request.
+    """
+
+    schedule_due_at: datetime | None = None
+    """When the next schedule is due here."""
+    first_wake_at: datetime | None = None
+    """The earliest wake-up of all schedules, where a scan may begin."""
+    run_due_at: datetime | None = None
+    """The earliest instant of a deferred run."""
+    has_ready_runs: bool = False
+    """Whether a run can be leased now."""
+    cancel_requested: tuple[Run, ...] = ()
+    """The holder's leased runs with a cancel request."""
+    includes_lease_end: bool = False
+    """Whether `lease_expires_at` was read."""
+    lease_expires_at: datetime | None = None
+    """The earliest end of a lease, if read."""
+    has_releasable_runs: bool = False
+    """Whether a held run can be released, if read."""
+    complete_in: timedelta | None = None
+    """If set, only recent instants were looked at; after this time all are looked at again."""
+    has_wakeable_schedules: bool = False
+    """Whether due schedules were set aside that the holder can run, if read."""
+
+    @property
+    def wake_at(self) -> datetime | None:
+        """The first instant at which a schedule or a run is due."""
+        schedule, run = self.schedule_due_at, self.run_due_at
+        if schedule is None or run is None:
+            return schedule or run
+        return min(schedule, run)
+
+    def has_due_schedule(self, *, now: datetime) -> bool:
+        """Whether a schedule is due."""
+        return self.schedule_due_at is not None and self.schedule_due_at <= now
+
+    def has_runs_to_lease(self, *, now: datetime) -> bool:
+        """Whether a run may be ready to lease."""
+        return self.has_ready_runs or (self.run_due_at is not None and self.run_due_at <= now)
+
+    def has_expired_lease(self, *, now: datetime) -> bool:
+        """Whether a lease has expired, if that was read."""
+        return self.lease_expires_at is not None and self.lease_expires_at <= now

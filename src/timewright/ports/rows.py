@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -128,13 +128,19 @@ class LiveCount(Struct, frozen=True, kw_only=True):
     oldest: datetime | None = None
 
 
+ScheduleOrder = Literal["name", "failing", "next", "last", "runs"]
+
+
 class ScheduleFilter(Struct, frozen=True, kw_only=True):
-    """Which schedules to list."""
+    """Which schedules to list. `name_contains` in any case, `order` and `offset` are for ordered lists."""
 
     namespace: str | None = None
     state: ScheduleState | None = None
     group: str | None = None
     name_prefix: str = ""
+    name_contains: str = ""
+    order: ScheduleOrder = "name"
+    offset: int = 0
     limit: int = 50
     cursor: str = ""
 

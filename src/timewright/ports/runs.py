@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from timewright.core.run.leasing import LimitUsage
+from timewright.core.policies.limits import Limit
+from timewright.core.run.leasing import LimitGroup, LimitUsage
 from timewright.core.run.needs import LeaseOffer
-from timewright.core.run.run import Attempt, Run
-from timewright.ports.attempt_output import AttemptOutput
+from timewright.core.run.run import Artifact, Attempt, Run
+from timewright.ports.attempt_output import AttemptOutput, RunProgress
 from timewright.ports.rows import (
     ExternalId,
     Grant,
@@ -161,7 +162,25 @@ class RunQueries(Protocol):
         ...
 
     def set_limits(self, limits: Mapping[str, int]) -> None:
-        """Set the capacity of limits."""
+        """Set the capacity of limits without a key and a rate."""
+        ...
+
+    def define_limit(self, namespace: str, limit: Limit) -> None:
+        """Put a named limit into force, for all values of its key and all runs that wait for it."""
+        ...
+
+    def save_limit_use(
+        self, limits: Mapping[str, LimitUsage], groups: Sequence[LimitGroup], *, now: datetime
+    ) -> None:
+        """Write what locked limits with a key or a rate have used, and what their groups wait for."""
+        ...
+
+    def find_limit_keys(self, limit_key: str, *, limit: int) -> tuple[int, dict[str, LimitUsage]]:
+        """Return how many leases hold a limit with a key, and its first keys."""
+        ...
+
+    def prune_limit_keys(self, *, before: datetime) -> None:
+        """Delete the rows of keys that were last used before an instant and that no lease holds."""
         ...
 
     def get_limits(self, keys: Iterable[str], *, lock: bool = False) -> dict[str, LimitUsage]:
@@ -194,6 +213,26 @@ class RunQueries(Protocol):
 
     def delete_attempt_output(self, attempts: Sequence[tuple[str, int]]) -> None:
         """Delete the output of attempts by run and fence; the ended attempt keeps it."""
+        ...
+
+    def put_run_progress(self, rows: Sequence[RunProgress]) -> None:
+        """Write what leased runs report about their work; a report of a lost lease changes nothing."""
+        ...
+
+    def get_run_progress(self, run_ids: Iterable[str]) -> dict[str, RunProgress]:
+        """Return what runs last reported, by run id; a run that reported nothing is left out."""
+        ...
+
+    def add_artifacts(self, artifacts: Sequence[Artifact]) -> None:
+        """Write references to files of attempts."""
+        ...
+
+    def get_artifacts(self, run_ids: Iterable[str]) -> list[Artifact]:
+        """Return the artifacts of runs, by run, attempt and name."""
+        ...
+
+    def list_artifacts(self, *, after: str, limit: int) -> list[Artifact]:
+        """Return the artifacts of the runs after a run, by run, attempt and name."""
         ...
 
     def put_external_id(self, row: ExternalId) -> None:

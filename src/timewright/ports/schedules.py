@@ -129,6 +129,6 @@ class ScheduleQueries(Protocol):
         """Move the wake-up of schedules to an instant, if it is earlier."""
         ...
 
-    def clear_failure_streaks(self, schedule_ids: Iterable[str]) -> None:
-        """Reset the failure count of schedules; those without failures are not written."""
+    def failing_schedules(self, schedule_ids: Iterable[str]) -> set[str]:
+        """Return those of these schedules whose last run failed."""
         ...

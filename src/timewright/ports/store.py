@@ -8,8 +8,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
-from timewright.ports.alerts import AlertQueries
-from timewright.ports.objects import ObjectQueries
+from timewright.ports.objects import AlertQueries, ObjectQueries
 from timewright.ports.overview import OverviewQueries
 from timewright.ports.runs import RunQueries
 from timewright.ports.schedules import ScheduleQueries
@@ -58,6 +57,29 @@ class Store(Protocol):
         ...
 
 
+class SessionLock(Struct, frozen=True, kw_only=True):
+    """A lock that every database session of a process shares; the server releases it with the last of them.
+
+    `server` names one start of the server: a restart releases locks of processes that live on.
+    """
+
+    key: int
+    server: str
+
+
+@runtime_checkable
+class SessionLocks(Protocol):
+    """A store on a server that shows which processes still have a session."""
+
+    def session_lock(self) -> SessionLock | None:
+        """The lock of this process; None behind a pooler, which keeps sessions of ended processes."""
+        ...
+
+    def held_session_locks(self) -> frozenset[SessionLock]:
+        """The locks of all processes that have a session now, and always our own."""
+        ...
+
+
 class ClockDoubt(Struct, frozen=True, kw_only=True):
     """The first reading in doubt, what the monotonic clock allowed instead, and since when."""
 
@@ -84,4 +106,24 @@ class ClockSource(Protocol):
 
     def accept_clock(self) -> None:
         """Use the reading in doubt from now on, in every process."""
+        ...
+
+
+class WouldBlock(Exception):
+    """The read would block or take long: repeat it on a thread that may wait."""
+
+
+class NonBlockingReader(Protocol):
+    """Reads that wait for no lock and touch few rows."""
+
+    def now(self) -> datetime:
+        """Return the store's clock from what this process already knows."""
+        ...
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` on one consistent snapshot, or raise `WouldBlock`."""
+        ...
+
+    def data_version(self) -> int:
+        """Return a number that changes with every commit of any process, or raise `WouldBlock`."""
         ...

@@ -10,7 +10,7 @@ from timewright.core.budgets.budgets import BudgetCatalog
 from timewright.core.run.needs import Offer
 from timewright.core.schedule.schedule import Schedule
 from timewright.ports import Page, ScheduleRecord
-from timewright.ports.alerts import StoredChannel
+from timewright.ports.objects import StoredChannel
 from timewright.ports.schedules import ScheduleListRow, ScheduleSnapshot
 from timewright.stores.rows import Row
 

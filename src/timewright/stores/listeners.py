@@ -1,4 +1,4 @@
-"""Notices writes by other processes: by polling a SQLite file, or by LISTEN on PostgreSQL."""
+"""Notices commits: a callback after own ones, polling or LISTEN for those of other processes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from timewright.ports import Store, Transaction
+from timewright.ports.store import ClockDoubt, ClockSource, NonBlockingReader
 
 if TYPE_CHECKING:
     import psycopg
+
 
 POLL_INTERVAL_S = 0.25
 # Behind a pooler NOTIFY does not arrive, so changes are assumed at this interval.
@@ -18,6 +23,8 @@ POLL_WITHOUT_NOTIFY_S = 2.0
 # Notifications within this time are reported as one.
 DEBOUNCE_S = 0.05
 RECONNECT_AFTER_S = 2.0
+
+T = TypeVar("T")
 
 
 class FilePoller:
@@ -123,3 +130,46 @@ def is_pooled(connection: psycopg.Connection[Any]) -> bool:
     """Whether a pooler sits in between: then the backend's pid is not the one of the handshake."""
     row = connection.execute("SELECT pg_backend_pid()").fetchone()
     return row is None or row[0] != connection.info.backend_pid
+
+
+class NotifyingStore:
+    """Wraps a store and calls `on_commit` after every write, so that an engine can react soon."""
+
+    def __init__(self, store: Store, on_commit: Callable[[], object]) -> None:
+        self._store = store
+        self._announce = on_commit
+
+    def now(self) -> datetime:
+        """Return the store's clock."""
+        return self._store.now()
+
+    def write(self, work: Callable[[Transaction], T], *, commit_at: datetime | None = None) -> T:
+        """Run `work` in one durable transaction, then call `on_commit`."""
+        answer = self._store.write(work, commit_at=commit_at)
+        self._announce()
+        return answer
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` on one consistent snapshot of the store."""
+        return self._store.read(work)
+
+    @property
+    def clock_doubt(self) -> ClockDoubt | None:
+        """The reading of the store's clock in doubt, if the store checks it."""
+        doubt: ClockDoubt | None = getattr(self._store, "clock_doubt", None)
+        return doubt
+
+    def accept_clock(self) -> None:
+        """Use the reading in doubt, then call `on_commit`."""
+        if isinstance(self._store, ClockSource):
+            self._store.accept_clock()
+            self._announce()
+
+    @property
+    def nonblocking_reader(self) -> NonBlockingReader | None:
+        """The non-blocking reader of the store, if it has one."""
+        return getattr(self._store, "nonblocking_reader", None)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._store.close()

@@ -15,6 +15,8 @@ from msgspec import Struct
 
 from timewright.errors import SchemaMismatch
 
+# Statements within the body of a trigger are indented.
+_END = re.compile(r";\n(?=CREATE |\n|\Z)")
 _FILE = re.compile(r"^(\d{4})_(\w+)\.(sqlite|postgres)\.sql$")
 
 
@@ -34,7 +36,7 @@ class Migration(Struct, frozen=True):
     def statements(self) -> list[str]:
         """The SQL statements of the migration."""
         lines = [line for line in self.sql.splitlines() if not line.lstrip().startswith("--")]
-        return [part.strip() for part in "\n".join(lines).split(";\n") if part.strip(" ;\n")]
+        return [part.strip() for part in _END.split("\n".join(lines)) if part.strip(" ;\n")]
 
 
 def load_migrations(dialect: str) -> tuple[Migration, ...]:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from timewright.core.budgets.costs import Cost
 from timewright.core.moments import EPOCH
+from timewright.core.policies.limits import is_grouped_key
 from timewright.core.run.run import Attempt, Run, RunState
 from timewright.core.schedule.decision import Candidate, Source
 from timewright.errors import UnreadableRow
@@ -19,6 +20,8 @@ from timewright.errors import UnreadableRow
 Row = Sequence[Any]
 
 MICROSECOND = timedelta(microseconds=1)
+# Buckets of groups begin with the mark, so that they sort after all others.
+GROUP_MARK, GROUP_KEYS = "~", "\n~"
 _RUN_STATES = {state.value: state for state in RunState}
 SOURCES = {source.value: source for source in Source}
 
@@ -331,17 +334,29 @@ def _mended(value: Any) -> Any:
     return value
 
 
+@lru_cache(maxsize=4096)
 def ready_bucket(needs: tuple[str, ...], limit_keys: tuple[str, ...]) -> str:
-    """Return the bucket of ready runs that share their needs and limits. Neither contains a line feed."""
+    """Return the bucket of ready runs that share their needs and limits. Neither contains a line feed.
+
+    With limits that have a key or a rate it begins with `~`, and their keys come last, after the base: the
+    part that groups with other keys share.
+    """
     bucket = "\n".join(needs)
+    grouped = [key for key in limit_keys if is_grouped_key(key)]
+    if grouped:
+        others = [key for key in limit_keys if not is_grouped_key(key)]
+        base = GROUP_MARK + "\n\n".join((bucket, "\n".join(others)))
+        return storable_text(base + GROUP_KEYS + "\n".join(grouped))
     return storable_text("\n\n".join((bucket, "\n".join(limit_keys))) if limit_keys else bucket)
 
 
 @lru_cache(maxsize=4096)
 def split_bucket(bucket: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The inverse of `ready_bucket`: the needs and the limit keys."""
-    needs, _, limit_keys = bucket.partition("\n\n")
-    return tuple(needs.split("\n")) if needs else (), tuple(limit_keys.split("\n")) if limit_keys else ()
+    """The inverse of `ready_bucket`: the needs and the limit keys, of a base without those of groups."""
+    base, _, grouped = bucket.removeprefix(GROUP_MARK).partition(GROUP_KEYS)
+    needs, _, limit_keys = base.partition("\n\n")
+    keys = (*limit_keys.split("\n"), *grouped.split("\n"))
+    return tuple(needs.split("\n")) if needs else (), tuple(key for key in keys if key)
 
 
 def extra_json(run: Run) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from timewright.core.moments import EPOCH
-from timewright.core.policies.jitter import hash_fraction
+from timewright.core.policies.backoff import hash_fraction
 from timewright.core.schedule.decision import Candidate
 from timewright.core.schedule.hints import NO_HINTS, Hints
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState

@@ -44,6 +44,20 @@ LIST_COLUMNS = """
 """
 
 
+# Start delays are counted below these bounds, in milliseconds; a percentile is exact to the next bound.
+DELAY_BOUNDS_MS = tuple(
+    bound
+    for unit, steps in (
+        (1, (5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750)),
+        (1000, (1, 1.5, 2, 3, 5, 7.5, 10, 15, 30, 60, 120, 300, 900, 3600, 6 * 3600, 24 * 3600)),
+    )
+    for bound in (int(unit * step) for step in steps)
+)
+_DELAY_BOUND = (
+    f"CASE {' '.join(f'WHEN delay <= {ms}000 THEN {ms}000' for ms in DELAY_BOUNDS_MS)} ELSE delay END"
+)
+
+
 class Statement(Struct, frozen=True):
     """One statement in one dialect; `column_types` are those of the rows of a batch.
 
@@ -97,6 +111,7 @@ def _parse(text: str) -> list[tuple[str, Columns, str, str]]:
 def _build_statement(name: str, columns: Columns, body: str, dialect: Dialect) -> Statement:
     body = body.replace("{run}", ", ".join(f"runs.{column}" for column in RUN_COLUMNS.split()))
     body = body.replace("{schedule}", SCHEDULE_COLUMNS.strip()).replace("{listed}", LIST_COLUMNS.strip())
+    body = body.replace("{delay_bound}", _DELAY_BOUND)
     returns_ids = "{changed:" in body
     varying = tuple(number for number, (column, _) in enumerate(columns) if column.endswith("*"))
     columns = tuple((column.rstrip("*"), kind) for column, kind in columns)

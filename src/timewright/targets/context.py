@@ -1,34 +1,30 @@
-"""The context of a function call: facts of its run, cancellation, cost reporting, and special results."""
+"""The context of a function call: facts of its run, cancellation, and special results."""
 
 from __future__ import annotations
 
 import math
+import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from datetime import datetime, timedelta
-from decimal import Decimal
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from msgspec import Struct
 
 from timewright.clocks import SystemClock
-from timewright.core.budgets.costs import (
-    MAX_CURRENCY_LENGTH,
-    Cost,
-    add_costs,
-    is_currency,
-    parse_money,
-    parse_tokens,
-)
 from timewright.core.moments import ZERO, as_instant
-from timewright.core.run.run import StateChange
+from timewright.core.run.run import Artifact, StateChange
 from timewright.errors import InvalidInput
+from timewright.ports.attempt_output import WorkReport
 from timewright.targets.log_capture import RUN_LOGGER, RunLogger
+from timewright.targets.reports import Reports
+from timewright.targets.secret_references import RunTokens
 
 if TYPE_CHECKING:
     from timewright.ports import Launch
+    from timewright.targets.artifacts.store import AttemptArtifacts
 
 OutcomeLabel = Literal["useful", "noop", "skipped"]
 
@@ -119,49 +115,68 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     state: Any = None
     state_version: int = 0
     previous: Mapping[str, Any] | None = None
+    checkpoint: Any = None
+    token: str = ""
 
     @classmethod
-    def from_launch(cls, launch: Launch) -> RunInfo:
+    def from_launch(cls, launch: Launch, *, token: str = "") -> RunInfo:
         """Read the facts from a launch."""
-        return RunInfo(**dict(zip(_NAMES, _values(launch), strict=True)))
+        return RunInfo(**dict(zip(_NAMES, _values(launch), strict=True)), token=token)
 
 
-_NAMES = RunInfo.__struct_fields__
+_NAMES = tuple(name for name in RunInfo.__struct_fields__ if name != "token")
 _values = attrgetter(*_NAMES)
 
 
-class CostTotal:
-    """The cost that a function has reported so far."""
-
-    __slots__ = ("cost",)
-
-    def __init__(self) -> None:
-        self.cost: Cost | None = None
-
-
-class Context:
+class Context(Reports):
     """What a function can learn about its run: its facts, whether it was cancelled, how much time is left.
 
     Facts are read from the launch on access, because most functions use one or two and some are computed.
     """
 
-    __slots__ = ("_cancelled", "_deadline", "_facts", "_spent", "_state")
+    __slots__ = ("_artifacts", "_cancelled", "_deadline", "_facts", "_run_tokens", "_state")
 
-    def __init__(self, facts: RunInfo | Launch, *, cancelled: Cancellation, deadline: float) -> None:
+    def __init__(
+        self,
+        facts: RunInfo | Launch,
+        *,
+        cancelled: Cancellation,
+        deadline: float,
+        on_report: Callable[[WorkReport], None] | None = None,
+        run_tokens: RunTokens | None = None,
+        artifacts: AttemptArtifacts | None = None,
+    ) -> None:
+        self._artifacts = artifacts
+        self._run_tokens = run_tokens
+        super().__init__(on_report)
         self._facts = facts
         self._cancelled = cancelled
         self._deadline = deadline
-        self._spent = CostTotal()
         self._state: Any = _UNREAD
 
     @classmethod
-    def begin(cls, facts: RunInfo | Launch, *, cancelled: Cancellation) -> Context:
-        """Create the context of a call that starts now."""
+    def begin(
+        cls,
+        facts: RunInfo | Launch,
+        *,
+        cancelled: Cancellation,
+        on_report: Callable[[WorkReport], None] | None = None,
+        run_tokens: RunTokens | None = None,
+        artifacts: AttemptArtifacts | None = None,
+    ) -> Context:
+        """Create the context of a call that starts now; `on_report` gets every report of the function."""
         limit = facts.time_limit.total_seconds() if facts.time_limit is not None else math.inf
-        return cls(facts, cancelled=cancelled, deadline=_monotonic() + limit)
+        return cls(
+            facts,
+            cancelled=cancelled,
+            deadline=_monotonic() + limit,
+            on_report=on_report,
+            run_tokens=run_tokens,
+            artifacts=artifacts,
+        )
 
     def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in _NAMES)
+        fields = ", ".join(f"{name}={getattr(self._facts, name)!r}" for name in _NAMES)
         return f"Context({fields}, cancelled={bool(self.cancelled)})"
 
     @property
@@ -301,6 +316,21 @@ class Context:
         return StateChange(value=self._state, version=self._facts.state_version)
 
     @property
+    def token(self) -> str:
+        """The token of this attempt: an API key that may pause, finish or snooze its own schedule.
+
+        It may also set the schedule's state. It ends with the attempt, at most an hour after it was read.
+        """
+        if self._run_tokens is not None:
+            return self._run_tokens(self._facts.run_id, self._facts.fence)
+        return self._facts.token if isinstance(self._facts, RunInfo) else ""
+
+    @property
+    def last_checkpoint(self) -> Any:
+        """The newest checkpoint of an earlier attempt of this run; None if there is none."""
+        return deepcopy(self._facts.checkpoint)
+
+    @property
     def cancelled(self) -> Cancellation:
         """Whether the run was asked to stop; also waits for that."""
         return self._cancelled
@@ -310,37 +340,34 @@ class Context:
         """When the time limit is reached, on the monotonic clock."""
         return self._deadline
 
-    @property
-    def spent(self) -> CostTotal:
-        """The cost reported so far."""
-        return self._spent
+    def artifact(
+        self,
+        name: str,
+        data: Any = None,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        type: str = "",  # noqa: A002 - the word that users expect
+    ) -> Artifact:
+        """Write bytes, text, JSON data or a file beside the store, and return a reference to it.
 
-    def cost(
-        self, *, tokens: int | None = None, money: str | float | Decimal | None = None, currency: str = ""
-    ) -> None:
-        """Report the cost of the work. Repeated calls add up; budgets are charged with the sum."""
-        for field, value, read in (
-            ("tokens", tokens, parse_tokens(tokens)),
-            ("money", money, parse_money(money)),
-        ):
-            if value is not None and read is None:
-                raise InvalidInput(
-                    f"{field} {value!r} is not a cost",
-                    field=field,
-                    value=str(value)[:40],
-                    rule="a number of at least 0; tokens are integers",
-                    fix=f"context.cost({field}={'1200' if field == 'tokens' else repr('0.02')})",
-                )
-        if not is_currency(currency):
-            raise InvalidInput(
-                f"currency {str(currency)[:40]!a} is not a currency name",
-                field="currency",
-                value=str(currency)[:40],
-                rule=f"printable text of at most {MAX_CURRENCY_LENGTH} characters",
-                fix="context.cost(money='0.02', currency='EUR')",
-            )
-        reported = Cost(tokens=parse_tokens(tokens), money=parse_money(money), currency=currency)
-        self.spent.cost = add_costs(self.spent.cost, reported)
+        Return the reference, so that a later step can read it. It is kept also if the function fails.
+        """
+        return self._require_artifacts().write(name, data, path=path, media_type=type)
+
+    def open_artifact(self, reference: Artifact | Mapping[str, Any]) -> BinaryIO:
+        """Open an artifact of an earlier run or step for reading."""
+        return self._require_artifacts().open(reference)
+
+    def read_artifact(self, reference: Artifact | Mapping[str, Any]) -> bytes:
+        """Read a whole artifact, at most 64 MiB, and check its digest."""
+        return self._require_artifacts().read(reference)
+
+    def _require_artifacts(self) -> AttemptArtifacts:
+        if self._artifacts is None:
+            from timewright.targets.artifacts.store import AttemptArtifacts
+
+            self._artifacts = AttemptArtifacts(None, self._facts)
+        return self._artifacts
 
     @property
     def log(self) -> RunLogger:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from timewright.core.run.run import Failed, Outcome, Succeeded
 from timewright.core.target import Note
 from timewright.ports import Launch, RunHandle
-from timewright.targets.first_result import FINISHED_WORK
+from timewright.targets.outcomes import FINISHED_WORK
 
 
 class NoteTarget:

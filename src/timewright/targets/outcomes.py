@@ -1,22 +1,27 @@
-"""Turns what a function returned or raised into the outcome of its run."""
+"""Turns what a function returned or raised into the outcome of its run, and reports the first one."""
 
 from __future__ import annotations
 
 import inspect
+import threading
 import traceback
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from os import fspath
 from types import AsyncGeneratorType, GeneratorType, TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+from msgspec import Struct
 
 from timewright.core.moments import as_instant, format_instant
 from timewright.core.run.run import Cancelled, Failed, Lost, Outcome, Released, Succeeded, TimedOut
 from timewright.targets.context import OUTCOME_LABELS, Context, NotBefore, OutcomeLabel
+from timewright.targets.io_thread import report_exception
 
 if TYPE_CHECKING:
+    from timewright.targets.artifacts.store import AttemptArtifacts
     from timewright.targets.call.registry import RegisteredFunction
+
 
 MAX_RESULT_BYTES = 100_000
 MAX_ERROR_CHARS = 2_000
@@ -30,39 +35,56 @@ SUCCEEDED = Succeeded()
 _name_of = type.__dict__["__name__"].__get__  # a metaclass may override `__name__`
 
 
-def call_function(registered: RegisteredFunction, context: Context | None, args: dict[str, Any]) -> Outcome:
+def call_function(
+    registered: RegisteredFunction,
+    context: Context | None,
+    args: dict[str, Any],
+    *,
+    artifacts: AttemptArtifacts | None = None,
+) -> Outcome:
     """Call the function on this thread. Never raises: an exception becomes a failed outcome."""
     try:
+        if artifacts is not None:
+            args = artifacts.load_results(args)
         value = registered.invoke(context, args)
         if value is not None and inspect.isawaitable(value):
             value = _run(value)
-        return with_reports(outcome_from_value(value), context)
+        return with_reports(outcome_from_value(value, artifacts), context, artifacts)
     except BaseException as error:  # noqa: BLE001 - boundary: SystemExit must end the run, not this process
-        return with_reports(failure_from_exception(error), context)
+        return with_reports(failure_from_exception(error), context, artifacts)
 
 
 async def call_async_function(
-    registered: RegisteredFunction, context: Context | None, args: dict[str, Any]
+    registered: RegisteredFunction,
+    context: Context | None,
+    args: dict[str, Any],
+    *,
+    artifacts: AttemptArtifacts | None = None,
 ) -> Outcome:
     """Call the function on the running loop. Raises only CancelledError, when this task was cancelled."""
     from asyncio import CancelledError, current_task
 
     try:
+        if artifacts is not None:
+            args = artifacts.load_results(args)
         value = registered.invoke(context, args)
         if inspect.isawaitable(value):
             value = await value
-        return with_reports(outcome_from_value(value), context)
+        return with_reports(outcome_from_value(value, artifacts), context, artifacts)
     except CancelledError as error:
         task = current_task()
         if task is not None and task.cancelling():
             raise
-        return with_reports(failure_from_exception(error), context)
+        return with_reports(failure_from_exception(error), context, artifacts)
     except BaseException as error:  # noqa: BLE001 - boundary: SystemExit would stop the loop for every run
-        return with_reports(failure_from_exception(error), context)
+        return with_reports(failure_from_exception(error), context, artifacts)
 
 
-def outcome_from_value(value: Any) -> Outcome:
-    """Build the outcome of a function from its return value."""
+def outcome_from_value(value: Any, artifacts: AttemptArtifacts | None = None) -> Outcome:
+    """Build the outcome of a function from its return value.
+
+    A result over the limit becomes an artifact, or the run fails: a result is never cut.
+    """
     if value is None:
         return SUCCEEDED
     if isinstance(value, NotBefore):
@@ -74,7 +96,23 @@ def outcome_from_value(value: Any) -> Outcome:
         return failed(
             "the function returned a generator, which was not run; return a value instead of yielding"
         )
-    return Succeeded(result=to_json_value(value))
+    result = _convert(value)
+    if isinstance(result, LargeResult):
+        return _outcome_from_large(result, artifacts)
+    return Succeeded(result=result)
+
+
+def _outcome_from_large(result: LargeResult, artifacts: AttemptArtifacts | None) -> Outcome:
+    if result.reason:
+        return Failed(error=result.reason, final=True)
+    size = len(result.encoded)
+    if artifacts is not None and artifacts.is_enabled:
+        return Succeeded(result=artifacts.write_result(result.encoded))
+    return Failed(
+        error=f"the result has {size} bytes, and at most {MAX_RESULT_BYTES} are stored with a run;"
+        " set artifacts to a folder or an object store, or return the address of the data",
+        final=True,
+    )
 
 
 def failure_from_exception(error: BaseException) -> Failed:
@@ -85,11 +123,29 @@ def failure_from_exception(error: BaseException) -> Failed:
     )
 
 
+class LargeResult(Struct, frozen=True):
+    """A result that cannot be stored with its run: the JSON of one that is too long, or why not."""
+
+    encoded: bytes
+    reason: str = ""
+
+
 def to_json_value(value: Any) -> Any:
-    """Copy the value as JSON data, so that later changes by the function have no effect. Never raises."""
+    """Copy a value of a foreign system as JSON data; one over a limit is cut and marked. Never raises."""
+    found = _convert(value)
+    if not isinstance(found, LargeResult):
+        return found
+    head = found.encoded[:MAX_EXCERPT_CHARS].decode("utf-8", "ignore")
+    return {"truncated": head, "bytes": len(found.encoded), "rule": found.reason or "at most 100 kB"}
+
+
+def _convert(value: Any) -> Any:
+    """Copy the value as JSON data, so that later changes by the function have no effect. Never raises.
+
+    Returns a LargeResult if the data is over a limit.
+    """
     try:
         encoded = msgspec.json.encode(value, enc_hook=_as_data)
-        limit = {"limit_bytes": MAX_RESULT_BYTES}
         if len(encoded) <= MAX_RESULT_BYTES:
             plain = msgspec.json.decode(encoded)
             # Each level needs two bytes and one of "[" and "{": most results are accepted without a walk.
@@ -100,14 +156,15 @@ def to_json_value(value: Any) -> Any:
                 return plain
             if is_within_depth(plain):
                 return plain
-            limit = {"limit_depth": MAX_JSON_DEPTH}
+            return LargeResult(
+                encoded, f"the result is nested deeper than {MAX_JSON_DEPTH} levels; return flatter data"
+            )
     except Exception:  # noqa: BLE001 - a function may return any object, and its methods may raise
         return {
             "unserialisable": to_storable_text(_repr_of(value), limit=MAX_EXCERPT_CHARS),
             "type": _name_of(type(value)),
         }
-    head = encoded[:MAX_EXCERPT_CHARS].decode("utf-8", "ignore")
-    return {"truncated": head, "bytes": len(encoded), **limit}
+    return LargeResult(encoded)
 
 
 def _as_data(value: Any) -> Any:
@@ -142,8 +199,12 @@ def with_result(outcome: Outcome, result: Any) -> Outcome:
     return msgspec.structs.replace(outcome, result=result)
 
 
-def with_reports(outcome: Outcome, context: Context | None) -> Outcome:
-    """Return the outcome with the cost and the state that the function reported through its context."""
+def with_reports(
+    outcome: Outcome, context: Context | None, artifacts: AttemptArtifacts | None = None
+) -> Outcome:
+    """Return the outcome with the cost, the state and the artifacts that the function reported."""
+    if artifacts is not None and artifacts.written and not isinstance(outcome, Released):
+        outcome = msgspec.structs.replace(outcome, artifacts=artifacts.written)
     if context is None:
         return outcome
     change = context.state_change if isinstance(outcome, Succeeded) else None
@@ -247,3 +308,35 @@ def _trace(error: BaseException) -> str:
     except BaseException as second:  # noqa: BLE001 - see _message_of
         return f"(no traceback: {_name_of(type(second))})"
     return to_storable_text("".join(lines)[-MAX_TRACEBACK_CHARS:], limit=MAX_TRACEBACK_CHARS)
+
+
+class FirstResult:
+    """Calls `done` with the first outcome. Returns whether this call was the first; never raises."""
+
+    __slots__ = ("_done", "_first", "is_set")
+
+    def __init__(self, done: Callable[[Outcome], object]) -> None:
+        self._done = done
+        self._first = threading.Lock()
+        self.is_set = False
+        """Whether an outcome was reported."""
+
+    def __call__(self, outcome: Outcome) -> bool:
+        if not self._first.acquire(blocking=False):
+            return False
+        self.is_set = True
+        try:
+            self._done(outcome)
+        except BaseException:  # noqa: BLE001 - boundary: an error in `done` is not a failure of the work
+            report_exception()
+        return True
+
+
+class FinishedWork:
+    """Work that has already reported its outcome."""
+
+    def stop(self, reason: str) -> None:
+        """Do nothing: the work has finished."""
+
+
+FINISHED_WORK = FinishedWork()

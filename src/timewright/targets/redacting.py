@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from timewright.core.run.run import Outcome
 from timewright.ports import Launch, RunHandle, Target, must_return
-from timewright.ports.attempt_output import OutputExcerpt, read_output
+from timewright.ports.attempt_output import OutputExcerpt, WorkReport, read_output, read_report
 from timewright.targets.outcomes import SUCCEEDED
 
 
@@ -70,3 +70,13 @@ class _RedactingWork:
         """The output so far, without secrets."""
         excerpt = read_output(self._work)
         return excerpt.redacted(self._redactor.redact_text) if excerpt is not None else None
+
+    def read_report(self) -> WorkReport | None:
+        """The last report, without secrets."""
+        report = read_report(self._work)
+        if report is None:
+            return None
+        note, checkpoint = self._redactor.redact_text(report.note), report.checkpoint
+        if checkpoint is not None:
+            checkpoint = self._redactor.redact_data(checkpoint)
+        return replace(report, note=note, checkpoint=checkpoint)

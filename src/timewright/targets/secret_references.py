@@ -16,11 +16,15 @@ from msgspec import Struct
 
 from timewright.core.input.names import SECRET_NAME_PATTERN
 from timewright.core.moments import to_micros
-from timewright.core.target import SECRET_PREFIX, SecretDestination
+from timewright.core.target import RUN_TOKEN, SECRET_PREFIX, SecretDestination
 from timewright.errors import InvalidInput, NotAllowed, NotFound
+from timewright.ports import Launch
 
 # (namespace, name, destination) -> value. A secret is looked up in the namespace of its schedule only.
 SecretLookup = Callable[[str, str, SecretDestination], str]
+
+# (run id, fence) -> the token of that attempt, which `secret://run-token` refers to.
+RunTokens = Callable[[str, int], str]
 
 SIGNATURE_HEADER = "X-Timewright-Signature"
 TIMESTAMP_HEADER = "X-Timewright-Timestamp"
@@ -98,6 +102,23 @@ def parse_reference(text: str) -> SecretReference | None:
     """Parse a reference to a secret; None if the text is not one."""
     found = _REFERENCE.fullmatch(text)
     return SecretReference(found[1], found[2]) if found else None
+
+
+def with_run_token(
+    lookup: SecretLookup | None, run_tokens: RunTokens | None, launch: Launch
+) -> SecretLookup | None:
+    """Return a lookup that also knows the token of this attempt."""
+    if run_tokens is None:
+        return lookup
+
+    def find(namespace: str, name: str, destination: SecretDestination) -> str:
+        if name == RUN_TOKEN:
+            return run_tokens(launch.run_id, launch.fence)
+        if lookup is None:
+            raise NotFound("no secrets are configured", field="secret", value=name)
+        return lookup(namespace, name, destination)
+
+    return find
 
 
 def reveal_secrets(

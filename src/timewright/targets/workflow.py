@@ -19,7 +19,7 @@ from timewright.core.target import Http, Workflow
 from timewright.core.workflow import WorkflowSpec
 from timewright.errors import NotFound, StoreError
 from timewright.ports import Launch, RunHandle, Target
-from timewright.targets.first_result import FINISHED_WORK
+from timewright.targets.outcomes import FINISHED_WORK
 
 STARTED_FIELD = "started"
 

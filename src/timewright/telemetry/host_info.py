@@ -23,6 +23,7 @@ EXTRA_MODULES = {
     "jwt": "jwt",
     "secrets": "cryptography",
     "apprise": "apprise",
+    "artifacts": "fsspec",
     "calendars": "holidays",
     "fast": "uvloop",
     "redis": "redis",

@@ -1,4 +1,4 @@
-"""Log facts, one line each, as text or JSON, to standard error or any logger."""
+"""Log facts, one line each, as text or JSON, and what needs attention to the logger `timewright`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Literal, TextIO
 
 from timewright.core import facts
 from timewright.core.facts import Fact
 from timewright.core.input.encoding import encode
+from timewright.core.moments import format_instant
+from timewright.core.run.run import HOLDER_DIED, LEASE_EXPIRED, Reason
+from timewright.errors import TimewrightError
+from timewright.ports import Store
 from timewright.ports.schedule_names import ScheduleNames
 
 LogFormat = Literal["text", "json"]
@@ -30,6 +35,10 @@ LEVELS: Mapping[type[Fact], int] = {
     facts.ScheduleMoved: logging.DEBUG,
     facts.TickFinished: logging.DEBUG,
 }
+
+LOGGER = logging.getLogger("timewright")
+
+Message = Callable[[Any], str]
 
 
 class FactLog:
@@ -117,3 +126,104 @@ def _format_value(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     bare = text.isprintable() and not any(character in text for character in " \"'=")
     return text if bare else json.dumps(text)
+
+
+class ApplicationLog:
+    """An observer for embedded schedulers: one record for each failure, parking, miss and lost lease.
+
+    A failed attempt is logged with the traceback that is stored with it.
+    """
+
+    name = "the application's log"
+    kinds: tuple[type[Fact], ...]
+
+    def __init__(
+        self,
+        names: ScheduleNames,
+        *,
+        traceback_of: Callable[[str, int], str],
+        redact: Redact = str,
+    ) -> None:
+        self.kinds = tuple(_MESSAGES)
+        self._names = names
+        self._traceback_of = traceback_of
+        self._redact = redact
+
+    def notify(self, fact: Fact) -> None:
+        """Log one fact, if the logger is enabled for its level."""
+        level = _level(fact)
+        if level == logging.NOTSET or not LOGGER.isEnabledFor(level):
+            return
+        message = self._redact(f"{self._subject(fact)}{_MESSAGES[type(fact)](fact)}")
+        fields = fact_fields(fact, names=self._names, redact=self._redact)
+        record = LOGGER.makeRecord(
+            LOGGER.name, level, __file__, 0, "%s", (_one_line(message),), None, extra={"fact": fields}
+        )
+        # Formatters append `exc_text` below the message, as they do for a raised exception.
+        record.exc_text = self._traceback(fact) or None
+        LOGGER.handle(record)
+
+    def _subject(self, fact: Fact) -> str:
+        """The schedule of a fact, else its queue, followed by a colon."""
+        schedule_id, queue = getattr(fact, "schedule_id", ""), getattr(fact, "queue", "")
+        subject = self._names(schedule_id) or schedule_id or (f"queue {queue}" if queue else "")
+        return f"{subject}: " if subject else ""
+
+    def _traceback(self, fact: Fact) -> str:
+        if not isinstance(fact, facts.RunFailed | facts.RunWillRetry | facts.RunParked):
+            return ""
+        return self._redact(self._traceback_of(fact.run_id, fact.fence)).rstrip()
+
+
+def stored_traceback(store: Store, run_id: str, fence: int) -> str:
+    """The traceback of an ended attempt; empty if it has none or the store does not answer."""
+    with suppress(TimewrightError):
+        for attempt in store.read(lambda tx: tx.get_attempts([run_id])).get(run_id, ()):
+            if attempt.fence == fence and isinstance(attempt.result, dict):
+                return str(attempt.result.get("traceback") or "")
+    return ""
+
+
+def _level(fact: Fact) -> int:
+    """The level of a fact; NOTSET if it needs no attention, such as a skip that a policy asked for."""
+    if isinstance(fact, facts.RunSkipped | facts.OccurrencesDropped):
+        return logging.WARNING if fact.reason == Reason.MISSED else logging.NOTSET
+    if isinstance(fact, facts.RunReleased):
+        is_loss = fact.reason == Reason.LOST and fact.error not in (LEASE_EXPIRED, HOLDER_DIED)
+        return logging.WARNING if is_loss or fact.reason == Reason.DEFERRED else logging.NOTSET
+    failed = isinstance(fact, facts.RunFailed) or (isinstance(fact, facts.RunParked) and bool(fact.error))
+    return logging.ERROR if failed else logging.WARNING
+
+
+def _parked(fact: facts.RunParked) -> str:
+    if not fact.error:
+        return f"run {fact.run_id} is parked: {fact.reason}"
+    return f"run {fact.run_id} failed at attempt {fact.attempts} and is parked: {fact.reason}: {fact.error}"
+
+
+_MESSAGES: dict[type[Fact], Message] = {
+    facts.RunFailed: lambda f: f"run {f.run_id} failed at attempt {f.attempts}: {f.error}",
+    facts.RunWillRetry: lambda f: (
+        f"run {f.run_id} failed at attempt {f.attempts}, retries at {format_instant(f.fire_at)}: {f.error}"
+    ),
+    facts.RunReleased: lambda f: f"run {f.run_id} is {f.reason} and starts again: {f.error}",
+    facts.RunParked: _parked,
+    facts.ScheduleParked: lambda f: f"the schedule is parked: {f.reason}",
+    facts.RunSkipped: lambda f: f"missed {format_instant(f.planned_at)}",
+    facts.OccurrencesDropped: lambda f: (
+        f"missed {f.count} occurrences, {format_instant(f.planned_at)} to {format_instant(f.last_of)}"
+    ),
+    facts.NoInstance: lambda f: f"{f'run {f.run_id}' if f.run_id else 'it'} waits: {f.reason}",
+    facts.LeaseLost: lambda f: f"run {f.run_id} lost its lease {f.fence}, held by {f.holder}",
+    facts.ClockStepped: lambda f: f"the clock stepped by {f.by_seconds:+.3f} s, treated as {f.treated_as}",
+    facts.FactsLost: lambda f: f"{f.listener} is too slow: {f.count} events were not delivered",
+}
+
+
+def _one_line(text: str) -> str:
+    """Escape line breaks and control characters, so that no error text can forge a log line."""
+    text = text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}…"
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )

@@ -61,7 +61,7 @@ class Telemetry:
             logger = new_logger(self._settings.log, level=self._settings.log_level)
             self.observers.append(FactLog(logger, names=names, redact=self._redact))
         elif self._is_embedded:
-            from timewright.telemetry.application_log import ApplicationLog, stored_traceback
+            from timewright.telemetry.log import ApplicationLog, stored_traceback
 
             self.observers.append(
                 ApplicationLog(names, traceback_of=partial(stored_traceback, store), redact=self._redact)

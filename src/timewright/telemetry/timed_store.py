@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from timewright.ports import Store, Transaction
-from timewright.ports.nonblocking import NonBlockingReader
+from timewright.ports.store import NonBlockingReader
 
 T = TypeVar("T")
 Measure = Callable[[str, float], None]

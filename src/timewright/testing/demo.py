@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -13,8 +14,10 @@ from msgspec.structs import replace
 from timewright.core.moments import DAY, HOUR, MINUTE
 from timewright.core.zones import load_zone
 from timewright.engine.maintenance import Heartbeat
+from timewright.ledger.records.run_counts import count_runs
 from timewright.operations import OperationContext, operations
 from timewright.ports import Store
+from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.bench import Bench
 from timewright.testing.clock import ManualClock
 from timewright.testing.demo_jobs import JOBS, LIMITS, WORKFLOW, DemoJob
@@ -27,6 +30,21 @@ CAPACITY = 20
 STEP_SCRIPT = ""
 Progress = Callable[[float, str], None]
 TimedAction = tuple[datetime, Callable[[], object]]
+
+
+def write_demo_file(
+    path: Path, *, until: datetime, today: Callable[[], datetime], progress: Progress
+) -> dict[str, int]:
+    """Write a store file with the week before `until`; return the counts."""
+    clock = ManualClock(until - WEEK)
+    # Made in memory, because in a file each of some 20,000 commits would wait for the disk.
+    store = SqliteStore(clock=clock)
+    try:
+        counts = make_demo(store, clock, until=until, today=today, progress=progress)
+        store.backup(path)
+    finally:
+        store.close()
+    return counts
 
 
 def make_demo(
@@ -52,6 +70,7 @@ def make_demo(
     _queue(context, clock)
     if today is not None:
         bench.advance(max(today() - bench.now, timedelta(0)))
+    count_runs(store, now=bench.now)
     launcher = bench.loop.launcher
     Heartbeat(store, "demo-worker-1", clock=clock, capacity=CAPACITY, in_flight=launcher).send_if_due()
     return {"schedules": len(JOBS) + 1, "facts": len(bench.facts)}
@@ -69,12 +88,14 @@ def clock_changes(began: datetime, until: datetime) -> list[str]:
 
 def _create_objects(bench: Bench, context: OperationContext, began: datetime) -> None:
     for name, most in LIMITS.items():
-        operations["limit set"](context, {"limit": name, "max": most})
+        operations["limit set"](context, {"limit": name, "max_running": most})
     closed = [f"{began + days * DAY:%Y-%m-%d}" for days in (2, 3)]
     holidays = {"name": "holidays", "zone": "America/New_York", "yearly": ["12-25", "01-01"], "dates": closed}
     operations["calendar put"](context, holidays)
     for job in JOBS:
-        operations["schedule create"](context, {"time_limit": "1h", **job.request})
+        # A long lease, because renewing every 20 seconds would be most of the work of making a demo.
+        lease = {"length": "1h", "time_limit": "1h"}
+        operations["schedule create"](context, {"lease": lease, **job.request})
         bench.target.script(str(job.request["name"]), *_scripted_outcomes(job))
     operations["workflow put"](context, WORKFLOW)
     took = [(2 + _hash_number("steps", number) % 3) * MINUTE for number in range(500)]

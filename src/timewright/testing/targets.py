@@ -18,10 +18,10 @@ from timewright.core.run.run import Cancelled, Failed, Outcome, Succeeded, Timed
 from timewright.core.target import Call
 from timewright.errors import NotFound
 from timewright.ports import Clock, Launch, RunHandle
+from timewright.ports.attempt_output import WorkReport
 from timewright.targets import context as calls
 from timewright.targets.call.registry import FunctionRegistry, RegisteredFunction
-from timewright.targets.first_result import FINISHED_WORK
-from timewright.targets.outcomes import call_function, timed_out
+from timewright.targets.outcomes import FINISHED_WORK, call_function, timed_out
 from timewright.testing.clock import to_instant
 
 # A function without a time limit may wait this long by the bench's clock; a longer wait would never end.
@@ -193,6 +193,20 @@ class CountingCancellation(calls.Cancellation):
         return self.is_set()
 
 
+class InlineCall:
+    """A call that has returned; its context has what it reported."""
+
+    def __init__(self, context: calls.Context) -> None:
+        self._context = context
+
+    def stop(self, reason: str) -> None:
+        """Do nothing: the call has returned."""
+
+    def read_report(self) -> WorkReport | None:
+        """What the function reported last."""
+        return self._context.report
+
+
 class InlineCallTarget:
     """Calls registered functions inside `launch`, so the outcome is known when `launch` returns."""
 
@@ -215,7 +229,7 @@ class InlineCallTarget:
         context = calls.Context.begin(launch, cancelled=cancellation)
         outcome = run_outside_event_loop(partial(call_function, registered, context, launch.target.args))
         done(timed_out(limit.total_seconds()) if cancellation else outcome)
-        return FINISHED_WORK
+        return InlineCall(context)
 
     def close(self, *, grace: timedelta) -> None:
         """Nothing to stop."""

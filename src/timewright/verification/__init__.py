@@ -6,13 +6,11 @@ rows as plain numbers and texts.
 
 from __future__ import annotations
 
-from timewright.verification.checker import INVARIANTS, check
+from timewright.verification.checker import INVARIANTS, InvariantResult, Report, Violation, check
 from timewright.verification.invariants import (
     budgets,
     decisions,
-    dependencies,
     follow_ups,
-    incidents,
     isolation,
     leases,
     limits,
@@ -21,7 +19,6 @@ from timewright.verification.invariants import (
     retention,
     workflows,
 )
-from timewright.verification.report import InvariantResult, Report, Violation
 from timewright.verification.rows import History
 
 __all__ = ["INVARIANTS", "History", "InvariantResult", "Report", "Violation", "check"]
@@ -30,9 +27,7 @@ __all__ = ["INVARIANTS", "History", "InvariantResult", "Report", "Violation", "c
 _REGISTERED = (
     budgets,
     decisions,
-    dependencies,
     follow_ups,
-    incidents,
     isolation,
     leases,
     limits,

@@ -1,4 +1,4 @@
-"""The registry of invariants, and `check`, which runs them over a history."""
+"""The registry of invariants, `check`, which runs them over a history, and its result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from timewright.errors import InvalidInput
 from timewright.verification.oracle.times import MINUTE, SECOND, format_instant
-from timewright.verification.report import MAX_VIOLATIONS_SHOWN, InvariantResult, Report, Violation
 from timewright.verification.rows import History
 from timewright.verification.view import HistoryView
 
@@ -20,6 +19,8 @@ DEFAULT_SKEW_US = 2 * SECOND
 MAX_VIOLATIONS_COUNTED = 10_000
 MAX_ROWS_PER_VIOLATION = 5
 INSTANT_SUFFIXES = ("_at", "_until")
+
+MAX_VIOLATIONS_SHOWN = 20
 
 
 class Coverage:
@@ -56,6 +57,7 @@ def invariant(invariant_id: str, name: str, *, unit: str) -> Callable[[Predicate
     """Register a predicate; it yields a message and the rows for each violation."""
 
     def register(predicate: Predicate) -> Predicate:
+        assert invariant_id not in INVARIANTS, f"two invariants have the id {invariant_id}"
         INVARIANTS[invariant_id] = Invariant(id=invariant_id, name=name, unit=unit, predicate=predicate)
         return predicate
 
@@ -139,3 +141,50 @@ def _find_invariant(number: str) -> Invariant:
             fix="only: I1",
         )
     return INVARIANTS[spelled]
+
+
+class Violation(Struct, frozen=True, kw_only=True):
+    """One violation: the invariant, a message, and the rows that show it."""
+
+    invariant: str
+    message: str
+    rows: tuple[dict[str, Any], ...] = ()
+
+
+class InvariantResult(Struct, frozen=True, kw_only=True):
+    """The result for one invariant.
+
+    `checked` counts the items of `unit`, `count` all violations, and `violations` holds the first of them.
+    """
+
+    invariant: str
+    name: str
+    sentence: str
+    checked: int = 0
+    unit: str = ""
+    count: int = 0
+    violations: tuple[Violation, ...] = ()
+    not_checked_because: str = ""
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """The result of a whole check."""
+
+    now: int
+    since: int | None = None
+    cut: bool = False
+    schedules: int = 0
+    occurrences: int = 0
+    runs: int = 0
+    attempts: int = 0
+    findings: tuple[InvariantResult, ...] = ()
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """The violations shown, in the order of the invariants."""
+        return tuple(violation for finding in self.findings for violation in finding.violations)
+
+    @property
+    def holds(self) -> bool:
+        """Whether no checked invariant is violated."""
+        return all(not finding.count for finding in self.findings)

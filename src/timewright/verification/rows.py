@@ -89,6 +89,8 @@ class RunRow(Struct, frozen=True, kw_only=True, gc=False):
     created_by: str = ""
     workflow: str = ""
     """`name@version` of the workflow of a step."""
+    payload: Any = None
+    """Only of runs under a limit with a key."""
     size: int = 0
 
 
@@ -108,6 +110,17 @@ class AttemptRow(Struct, frozen=True, kw_only=True, gc=False):
     charged: bool
     error: str = ""
     size: int = 0
+
+
+class ArtifactRow(Struct, frozen=True, kw_only=True):
+    """A reference to a file of an attempt; `problem` says what is wrong with the file, if anything."""
+
+    run_id: str
+    fence: int
+    name: str
+    size: int
+    digest: str
+    problem: str = ""
 
 
 class LimitRow(Struct, frozen=True, kw_only=True):
@@ -254,6 +267,7 @@ class PauseRow(Struct, frozen=True, kw_only=True):
     at: int
     until: int | None = None
     ended_at: int | None = None
+    origin: str = ""
 
 
 class History(Struct, frozen=True, kw_only=True):
@@ -270,6 +284,7 @@ class History(Struct, frozen=True, kw_only=True):
     revisions: tuple[RevisionRow, ...] = ()
     runs: tuple[RunRow, ...] = ()
     attempts: tuple[AttemptRow, ...] = ()
+    artifacts: tuple[ArtifactRow, ...] = ()
     limits: tuple[LimitRow, ...] = ()
     limit_holds: tuple[LimitHoldRow, ...] = ()
     objects: tuple[ObjectRow, ...] = ()

@@ -154,11 +154,16 @@ class HistoryView:
 
     @cached_property
     def interval_hints(self) -> dict[str, list[tuple[int, int]]]:
-        """When an interval hint was in force: from its request to its expiry, replacement or removal."""
-        return {
-            schedule_id: [(row.at, ended) for row, ended in _periods(rows, ("interval",), ("clear_hints",))]
-            for schedule_id, rows in self.adjustments.items()
-        }
+        """When an interval hint was in force: from its request to its expiry, replacement or removal.
+
+        An instant exactly at the removal was still replaced.
+        """
+        index: dict[str, list[tuple[int, int]]] = {}
+        for schedule_id, rows in self.adjustments.items():
+            cleared = {row.at for row in rows if row.kind == "clear_hints"}
+            periods = _periods(rows, ("interval",), ("clear_hints",))
+            index[schedule_id] = [(row.at, ended + (ended in cleared)) for row, ended in periods]
+        return index
 
     @cached_property
     def pauses(self) -> dict[str, list[tuple[AdjustmentRow, int]]]:

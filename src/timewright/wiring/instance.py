@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -17,23 +19,25 @@ from timewright.core.run.run import Outcome
 from timewright.core.schedule.shards import parse_shard
 from timewright.core.target import Call
 from timewright.engine.admission_scope import AdmissionScope
+from timewright.engine.constants import CHECK_INTERVAL
 from timewright.engine.launch import Launcher
 from timewright.engine.loop import Loop
 from timewright.engine.maintenance import DeadHolderCheck, Heartbeat, Pruner
 from timewright.engine.tick import Tick, TickLimits
 from timewright.engine.waiting import EventWaker
+from timewright.errors import StoreError
 from timewright.ids import TimedIds
 from timewright.ledger.queues.policy_file_watcher import PolicyFileWatcher
 from timewright.ledger.records.offers import FleetOffers
 from timewright.operations.access.auth_cache import AuthCache
-from timewright.operations.access.redaction import SecretRedactor
 from timewright.operations.context import OnStart, OperationContext
+from timewright.operations.redaction import SecretRedactor
 from timewright.ports import ChangeListener, Clock, Launch, Observer, Store, Target
 from timewright.ports.host_info import HostInfo
+from timewright.ports.store import SessionLocks
 from timewright.settings import Settings
 from timewright.targets.lazy_targets import LazyTargets
 from timewright.telemetry.telemetry import Telemetry
-from timewright.wiring.functions import check_target, new_registry
 from timewright.wiring.metrics_port import (
     check_metrics_host,
     check_remote_key,
@@ -42,9 +46,15 @@ from timewright.wiring.metrics_port import (
     metrics_tls,
 )
 from timewright.wiring.offer import OfferSource
+from timewright.wiring.outbox import Outbox
 from timewright.wiring.process_identity import has_ended, read_own_identity
-from timewright.wiring.store_urls import change_listener_of, notifier_of, with_notifications
-from timewright.wiring.target_factory import TargetFactory
+from timewright.wiring.store_urls import (
+    artifact_store_of,
+    change_listener_of,
+    notifier_of,
+    with_notifications,
+)
+from timewright.wiring.target_factory import TargetFactory, check_target, new_registry
 
 if TYPE_CHECKING:
     from timewright.targets.call.registry import FunctionRegistry
@@ -89,6 +99,7 @@ class Instance:
             settings, clock=self.clock, redact=self.redaction.redact_text, is_embedded=is_embedded
         )
         self.store = self.telemetry.attach(store)
+        self.artifacts = artifact_store_of(store, settings)
         self.target_factory = TargetFactory(
             self.store,
             settings=settings,
@@ -99,6 +110,7 @@ class Instance:
             auth_cache=auth_cache,
             redaction=self.redaction,
             own=(own_ports, own_addresses),
+            artifacts=self.artifacts,
         )
         self.targets = LazyTargets(
             self.target_factory.factories(others=self._find_target), wrap=self._wrap_target
@@ -115,6 +127,7 @@ class Instance:
             capacity=settings.capacity,
         )
         self.process = read_own_identity()
+        self._sessions = store if isinstance(store, SessionLocks) else None
         self.heartbeat = Heartbeat(
             self.store,
             self.instance_id,
@@ -127,11 +140,17 @@ class Instance:
             fleet=self.fleet,
             free_mb=partial(_free_mb, getattr(store, "path", "")),
             process=self.process,
+            sessions=self._sessions,
         )
         self.admission_scope = AdmissionScope(
             self.store, holder=self.instance_id, admit=settings.admit, shard=parse_shard(settings.shard)
         )
         self.policies = policy_file_watcher(settings, namespace=namespace, clock=self.clock)
+        self.outbox = Outbox(
+            self.context, store_path=getattr(store, "path", ""), monotonic=self.clock.monotonic
+        )
+        self._stopping = threading.Event()
+        self._start_thread: threading.Thread | None = None
         self.loop = self._build_loop(observers)
         self.telemetry.register_live_metrics(self.store, health=self.loop.health)
 
@@ -156,6 +175,7 @@ class Instance:
             known_functions=self._function_names,
             broken_functions=lambda: self.registry.broken_entry_points,
             notify=self.notify_observers,
+            artifacts=self.artifacts,
         )
 
     def notify_observers(self, facts: Sequence[Fact]) -> None:
@@ -183,7 +203,21 @@ class Instance:
         if self.isolated:
             self.launcher.build_targets([Call])
         self.loop.start()
-        self._run_at_start()
+        try:
+            self._run_at_start()
+        except StoreError:
+            self._start_thread = threading.Thread(
+                target=self._retry_at_start, name="timewright-start", daemon=True
+            )
+            self._start_thread.start()
+        self.outbox.start()
+
+    def _retry_at_start(self) -> None:
+        """Run the schedules at the start as soon as the store can be reached again."""
+        while not self._stopping.wait(CHECK_INTERVAL.total_seconds()):
+            with suppress(StoreError):
+                self._run_at_start()
+                return
 
     def _run_at_start(self) -> None:
         """Run the schedules that run at the start of the first instance that can."""
@@ -194,6 +228,10 @@ class Instance:
 
     def stop(self, *, wait: timedelta | None = None) -> str:
         """Stop gracefully, then free all resources. Returns a description of unfinished work."""
+        self._stopping.set()
+        if self._start_thread is not None:
+            self._start_thread.join()
+        self.outbox.stop()
         report = self.loop.stop(wait=self.settings.stop_wait if wait is None else wait)
         if not report.store_error:
             self.admission_scope.release_leadership()
@@ -240,6 +278,7 @@ class Instance:
                 keep=self.settings.keep_history,
                 keep_runs=self.settings.keep_runs,
                 keep_bytes=self.settings.keep_bytes,
+                sweep_files=self._sweeper(),
             ),
             change_listener=change_listener_of(store),
             notify_others=notifier_of(store),
@@ -249,9 +288,17 @@ class Instance:
                 self.instance_id,
                 clock=self.clock,
                 has_ended=partial(has_ended, own=self.process),
+                sessions=self._sessions,
             ),
             lead_time=getattr(store, "lead_time", None),
         )
+
+    def _sweeper(self) -> Callable[[], int] | None:
+        if self.artifacts is None:
+            return None
+        from timewright.targets.artifacts.store import ArtifactSweeper
+
+        return ArtifactSweeper(self.artifacts, self.store, time=SystemClock().now).run
 
     def _function_names(self) -> frozenset[str]:
         return frozenset(one.name for one in self.registry)

@@ -12,13 +12,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from timewright.access.keyring import KEYRING_META
-from timewright.access.keyring_file import ENV_SECRET_KEY
+from timewright.access.keyring import ENV_SECRET_KEY, KEYRING_META
 from timewright.access.private_file import read_private, write_private
 from timewright.clocks import SystemClock
 from timewright.core.moments import MINUTE, format_duration, to_micros
 from timewright.core.run.simulation import SimulatedRun
-from timewright.core.schedule.pauses import Pause
+from timewright.core.schedule.pauses import COPY_ORIGINS, Pause
 from timewright.core.sensitive_keys import redact_store_url
 from timewright.errors import Conflict, NotFound, StoreError
 from timewright.ids import TimedIds
@@ -31,11 +30,17 @@ from timewright.ports import Clock, Store, Transaction
 from timewright.stores.store_info import back_up_file, check_new_file, read_file_info
 from timewright.stores.table_copy import SqliteTables, TableAccess, copy_tables, store_tables
 from timewright.verification import check
-from timewright.wiring.store_urls import inspect_store, open_store, private_file, sqlite_path
+from timewright.wiring.artifact_copies import ArtifactCopies
+from timewright.wiring.store_urls import (
+    inspect_store,
+    open_store,
+    private_file,
+    sqlite_path,
+)
 from timewright.wiring.what_if import WhatIf, what_if
 
 # The origins of the pauses that these commands set.
-RESTORE, MOVE = "restore", "move"
+RESTORE, MOVE = COPY_ORIGINS
 # The id of the completed move that filled a store.
 MOVED_META = "moved_by"
 POLL_S = 0.2
@@ -65,18 +70,28 @@ class StoreCopy(Struct, frozen=True, kw_only=True):
 class StoreCopier:
     """Copies whole stores; reports its progress as a share and a text."""
 
-    def __init__(self, *, user: str, progress: Progress | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        user: str,
+        progress: Progress | None = None,
+        clock: Clock | None = None,
+        artifacts: str = "",
+    ) -> None:
         self._user = user
         self._report: Progress = progress or (lambda _share, _text: None)
         self._clock: Clock = clock or SystemClock()
         # A server has its own clock, unless a test gives one.
         self._open: Callable[[str], Store] = partial(open_store, clock=clock)
+        self._artifacts = ArtifactCopies(artifacts, self._open)
 
     def back_up(self, url: str, to: Path) -> int:
         """Copy a store in use to a new SQLite file, whichever database it is in; return its size in bytes."""
         path = sqlite_path(url)
         if path is not None:
-            return back_up_file(Path(path), to)
+            size = back_up_file(Path(path), to)
+            self._artifacts.copy(url, str(to))
+            return size
         _check_exists(url)
         with _new_file(to) as part, _tables(url, read_only=True) as source:
             self._open(str(part)).close()
@@ -93,6 +108,7 @@ class StoreCopier:
             )
         by = Actor(name=self._user, origin=RESTORE, reason=reason or f"restored from {backup.name}")
         path = sqlite_path(url)
+        self._artifacts.check_place(str(backup), url)
         if path is None:
             self._restore_to_server(backup, url, by=by)
         else:
@@ -102,11 +118,12 @@ class StoreCopier:
                     _check_complete(tables, str(backup))
                     tables.unfreeze()
                 self._pause(str(part), by)
+        self._artifacts.restore(str(backup), url)
         with closing(self._open(url)) as store, _tables(url) as tables:
             return StoreCopy(
                 store=redact_store_url(url),
                 rows=_count(tables),
-                notes=tuple(_key_notes(url, tables)),
+                notes=(*_key_notes(url, tables), *self._artifacts.notes(store)),
                 would_run=tuple(_would_run(store, tables)),
             )
 
@@ -117,6 +134,7 @@ class StoreCopier:
         new store is resumed. The old one stays paused and refuses every write.
         """
         _check_exists(url)
+        self._artifacts.check_place(url, to)
         reason = f"moved to {redact_store_url(to)}"
         with closing(self._open(url)) as source, _tables(url) as tables:
             pause = _move_pause(source)
@@ -133,6 +151,7 @@ class StoreCopier:
                     self._copy(tables, target, copy_id=pause.id)
                     self._check_same(source, tables, to, target)
                     _copy_private_files(url, to)
+                    self._artifacts.copy(url, to)
                     target.put_meta(MOVED_META, pause.id)
                     target.finish_copy(now=to_micros(source.now()))
                 rows = _count(target)
@@ -224,9 +243,10 @@ class StoreCopier:
             before, after = (_violations(store, now) for store in (source, moved))
         if before != after:
             raise StoreError(
-                f"verify finds {before or 'nothing'} in the old store, {after or 'nothing'} in the new one",
+                f"verify finds {before or 'no'} violations in the old store"
+                f" and {after or 'no'} violations in the new one",
                 rule="both stores hold the same history",
-                fix="timewright move --cancel, and timewright verify on both stores",
+                fix="timewright move --cancel, then timewright verify on each store shows the violations",
             )
 
     def _pause(self, url: str, by: Actor) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from timewright.access.keyring_file import ENV_SECRET_KEY, load_keyring, private_file_path
+from timewright.access.keyring import ENV_SECRET_KEY, load_keyring, private_file_path
 from timewright.clocks import SystemClock
 from timewright.errors import InvalidInput
 from timewright.operations.access.auth_cache import AuthCache
@@ -19,10 +19,12 @@ from timewright.settings import Settings
 
 if TYPE_CHECKING:
     from timewright.stores.store_info import StoreInfo
+    from timewright.targets.artifacts.store import ArtifactStore
 
 SQLITE_SCHEMES = ("sqlite", "file")
 POSTGRES_SCHEMES = ("postgresql", "postgres")
 MEMORY_PATH = ":memory:"
+ARTIFACTS_SUFFIX = ".artifacts"
 
 
 def open_store(url: str | os.PathLike[str], *, clock: Clock | None = None) -> Store:
@@ -39,7 +41,7 @@ def open_store(url: str | os.PathLike[str], *, clock: Clock | None = None) -> St
 
 def with_notifications(store: Store, *, wake: Callable[[], None] | None = None) -> Store:
     """Wrap a store so that every write wakes this instance and notifies other processes."""
-    from timewright.stores.notifying import NotifyingStore
+    from timewright.stores.listeners import NotifyingStore
 
     calls = [notify for notify in (wake, notifier_of(store)) if notify is not None]
     return NotifyingStore(store, lambda: [notify() for notify in calls]) if calls else store
@@ -93,7 +95,7 @@ def host_inspector(
     """Return a function that inspects the files and the machine of an instance, without changes."""
 
     def inspect() -> HostInfo:
-        from timewright.stores.store_status import read_store_status
+        from timewright.stores.store_info import read_store_status
         from timewright.telemetry.host_info import inspect_host
 
         path = sqlite_path(url)
@@ -103,6 +105,17 @@ def host_inspector(
         return inspect_host(found, {"settings": Path(config) if config else None, "file": file, "key": key})
 
     return inspect
+
+
+def artifact_store_of(store: Store, settings: Settings) -> ArtifactStore | None:
+    """Where the artifacts of a store are: as set, or beside its file; None without a place for them."""
+    path = str(getattr(store, "path", "") or "")
+    location = settings.artifacts or (f"{path}{ARTIFACTS_SUFFIX}" if path and path != MEMORY_PATH else "")
+    if not location or location == "off":
+        return None
+    from timewright.targets.artifacts.store import open_artifact_store
+
+    return open_artifact_store(location)
 
 
 def change_listener_of(store: Store) -> ChangeListener | None:

@@ -1,4 +1,4 @@
-"""Builds the targets of one instance on first use, and closes their loops."""
+"""Builds the targets of one instance on first use, and checks targets before a schedule is stored."""
 
 from __future__ import annotations
 
@@ -9,22 +9,28 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from timewright.access.run_tokens import new_run_token
 from timewright.access.secret_records import read_secret_value
-from timewright.core.target import SecretDestination, Workflow
+from timewright.core.target import AnyTarget, SecretDestination, Workflow
 from timewright.errors import InvalidInput, NotFound
 from timewright.operations.access.auth_cache import AuthCache
-from timewright.operations.access.redaction import SecretRedactor
+from timewright.operations.redaction import SecretRedactor
 from timewright.ports import Clock, Launch, Store, Target
 from timewright.settings import Settings
-from timewright.wiring.functions import HOSTED_STORE_VARIABLE
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from ssl import SSLContext
 
+    from timewright.targets.artifacts.store import ArtifactStore
     from timewright.targets.call.registry import FunctionRegistry
     from timewright.targets.http.egress import EgressPolicy
     from timewright.targets.loop_thread import LoopThread
+    from timewright.targets.secret_references import RunTokens
+
+
+# Environment variable with the store of the process that runs an app, for the app and its worker processes.
+HOSTED_STORE_VARIABLE = "TIMEWRIGHT_HOSTED"
 
 
 class TargetFactory:
@@ -42,7 +48,9 @@ class TargetFactory:
         auth_cache: AuthCache | None,
         redaction: SecretRedactor,
         own: tuple[Sequence[int], Sequence[str]],
+        artifacts: ArtifactStore | None = None,
     ) -> None:
+        self._artifacts = artifacts
         self._redaction = redaction
         self._store = store
         self._settings = settings
@@ -99,6 +107,8 @@ class TargetFactory:
                 withheld=(variable,) if scheme == "env" else (),
             ),
             loop=self._call_loop(),
+            run_tokens=self._run_tokens,
+            artifacts=self._artifacts,
         )
         if self._isolated:
             target.warm_up()
@@ -115,6 +125,7 @@ class TargetFactory:
             egress=self._egress(),
             clock=self._clock,
             secrets=self._secret,
+            run_tokens=self._run_tokens,
             limit_per_host=rules.per_host,
             tls=_tls_context(rules.authorities) if rules.authorities else None,
         )
@@ -138,8 +149,7 @@ class TargetFactory:
         return DeliverTarget(others, clock=self._clock, egress=self._egress(), secrets=self._secret)
 
     def _shell(self) -> Target:
-        from timewright.targets.shell.limits import CommandLimits
-        from timewright.targets.shell.target import ShellTarget
+        from timewright.targets.shell.target import CommandLimits, ShellTarget
 
         rules = self._settings.commands
         bounds = {field: getattr(rules, field) for field in CommandLimits.__struct_fields__}
@@ -150,6 +160,7 @@ class TargetFactory:
             limits=CommandLimits(**bounds),
             secrets=self._secret,
             own_process=self._own_process,
+            run_tokens=self._run_tokens,
         )
 
     def _publish(self) -> Target:
@@ -183,6 +194,14 @@ class TargetFactory:
         )
         self._redaction.add_secret(name, value)
         return value
+
+    @property
+    def _run_tokens(self) -> RunTokens | None:
+        """Makes the tokens of attempts; None without the installation's secret key."""
+        cache = self._auth_cache
+        if cache is None:
+            return None
+        return lambda run_id, fence: new_run_token(cache.keyring, run_id, fence, now=self._store.now())
 
     def _call_loop(self) -> LoopThread:
         if self._borrowed is None:
@@ -226,3 +245,40 @@ def _tls_context(path: str) -> SSLContext:
             fix="authorities = '/etc/ssl/our-ca.pem'",
         ) from error
     return context
+
+
+def new_registry(*, use_entry_points: bool = False) -> FunctionRegistry:
+    """Create an empty registry, optionally with the functions of installed packages."""
+    from timewright.targets.call.registry import FunctionRegistry
+
+    return FunctionRegistry(use_entry_points=use_entry_points)
+
+
+def load_registry(reference: str) -> FunctionRegistry:
+    """Load the registry or the scheduler at `module:name`."""
+    from timewright.targets.call.registry import load_app
+
+    return load_app(reference)
+
+
+def check_target(
+    target: AnyTarget, *, registry: FunctionRegistry | None = None, args_later: bool = False
+) -> None:
+    """Validate a target when its schedule is written."""
+    from timewright.targets.checks import check_target
+
+    check_target(target, registry=registry, args_later=args_later)
+
+
+def is_inside_run() -> bool:
+    """Whether the caller is a function that runs for a schedule, on its thread or in its task."""
+    from timewright.targets.log_capture import CURRENT_LOG
+
+    return CURRENT_LOG.get() is not None
+
+
+def is_importing_for_worker() -> bool:
+    """Whether a worker process is importing a module of the user in this thread."""
+    from timewright.targets.call.registry import is_importing_for_worker
+
+    return is_importing_for_worker()

@@ -28,7 +28,7 @@ _WRITES = {
     "workflow": ("workflow put", "name"),
     "schedule": ("schedule put", "name"),
 }
-_RENAMED = {"limit": {"max_running": "max"}, "queue": {"max_running": "max_concurrent"}}
+_RENAMED = {"limit": {"max": "max_running"}, "queue": {"max_running": "max_concurrent"}}
 
 Change = Callable[[OperationContext], object]
 

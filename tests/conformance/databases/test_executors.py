@@ -6,7 +6,6 @@ import re
 import threading
 from functools import partial
 from time import monotonic
-from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -37,7 +36,6 @@ from timewright.ports import ProgressUpdate, Store, Transaction
 from timewright.stores.cache import CACHE_TTL_S, MAX_CACHED_REVISIONS, RowCache
 from timewright.stores.postgres.connection import PLANNER_SETTINGS
 from timewright.stores.postgres.executor import bigint_array, number_parameters, text_array
-from timewright.stores.postgres.store import _disable_prepare_behind_pooler
 from timewright.stores.statements import POSTGRES, SQLITE, load_statements
 
 
@@ -196,17 +194,6 @@ def test_after_a_lost_prepared_statement_nothing_is_prepared(store: Any) -> None
     assert [one.id for one in leased(store, run)] == [run.id]
 
 
-@pytest.mark.parametrize(("told_pid", "threshold"), [(7, 5), (8, None)])
-def test_nothing_is_prepared_behind_a_pooler(told_pid: int, threshold: int | None) -> None:
-    connection: Any = SimpleNamespace(
-        execute=lambda _: SimpleNamespace(fetchone=lambda: (7,)),
-        info=SimpleNamespace(backend_pid=told_pid),
-        prepare_threshold=5,
-    )
-    _disable_prepare_behind_pooler(connection)
-    assert connection.prepare_threshold == threshold
-
-
 SAMPLES = [
     "",
     "NULL",
@@ -288,7 +275,6 @@ EVERY_TICK = [
     "cancel_requested_runs",
     "settle_runs",
     "failing_schedules",
-    "clear_failure_streaks",
     "run_end_effects",
     "releasable_runs",
     "releasable_runs_of_schedules",
@@ -337,7 +323,6 @@ BY_THEIR_KEYS = [
     "settle_runs_shared",
     "change_runs",
     "renew_leases",
-    "clear_failure_streaks",
     "due_schedules",
     "ready_runs_of_bucket",
     "ready_runs_of_all_buckets",
@@ -348,12 +333,12 @@ BY_THEIR_KEYS = [
 @pytest.mark.parametrize("kind", ["postgres"])
 def test_generic_plans_find_rows_by_their_keys(database: Database) -> None:
     database.open()
-    book = number_parameters(load_statements(POSTGRES))
+    statements = number_parameters(load_statements(POSTGRES))
     samples = {"bigint": "1", "text": "'a'", "bigint[]": "'{}'", "text[]": "'{}'"}
     with psycopg.connect(database.place, autocommit=True) as connection:
         plan_as_a_tick_does(connection)
         for name in BY_THEIR_KEYS:
-            connection.execute(f"PREPARE one AS {book[name].sql}".encode())
+            connection.execute(f"PREPARE one AS {statements[name].sql}".encode())
             types = "SELECT parameter_types::text[] FROM pg_prepared_statements WHERE name = 'one'"
             given = ", ".join(samples[kind] for kind in connection.execute(types).fetchall()[0][0])
             plan = connection.execute(f"EXPLAIN EXECUTE one({given})".encode()).fetchall()
@@ -377,6 +362,7 @@ def test_a_probe_scans_no_table_even_if_planned_on_an_empty_one(database: Databa
                 "since": 0,
                 "of_any_bucket": 0,
                 "buckets": ["call:a"],
+                "bases": ["~call:a\n\n"],
             },
         ).fetchall()
     steps = "\n".join(row[0] for row in plan)

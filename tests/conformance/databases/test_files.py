@@ -97,7 +97,7 @@ class SmallDisk:
                 return many
         raise AssertionError("a disk without end")
 
-    def make_room(self) -> None:
+    def free_space(self) -> None:
         if self.is_mounted:
             os.system(f"mount -o remount,size=16m '{self.folder}'")
         else:
@@ -267,7 +267,7 @@ def test_on_a_full_disk_reads_continue_and_writes_resume_later(tmp_path: Path, k
                 add(disk.store, make_run(payload={"text": "x" * 200_000}))
             assert "free space" in str(caught.value.fix)
         assert count(disk.store) == written
-        disk.make_room()
+        disk.free_space()
         add(disk.store, make_run(payload={"text": "x" * 200_000}))
         assert count(disk.store) == written + 1
         assert disk.store._writer.connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -367,5 +367,5 @@ def test_one_wrong_clock_reading_advances_the_file_by_at_most_a_day(
 def test_no_statement_asks_for_every_column_there_is(kind: str) -> None:
     from importlib import resources
 
-    book = resources.files("timewright.stores.sql").joinpath("statements.sql").read_text("utf-8")
-    assert re.findall(r"SELECT\s+(?:\w+\.)?\*", book) == []
+    statements = resources.files("timewright.stores.sql").joinpath("statements.sql").read_text("utf-8")
+    assert re.findall(r"SELECT\s+(?:\w+\.)?\*", statements) == []

@@ -110,7 +110,7 @@ def test_a_comment_in_a_migration_does_not_change_its_checksum() -> None:
 def test_a_migration_that_fails_leaves_nothing_behind(
     tmp_path: Path, postgres_url: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = "timewright.stores.sqlite.schema" if kind == "sqlite" else "timewright.stores.postgres.store"
+    module = "timewright.stores.sqlite.store" if kind == "sqlite" else "timewright.stores.postgres.store"
     real = load_migrations(kind)
     broken = (*real[:-1], replace(real[-1], sql=real[-1].sql + ";\nCREATE TABLE broken (;\n"))
     with fresh_database(postgres_url) as url:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import psycopg
 import pytest
 
 from tests.conformance.support.builders import (
@@ -36,7 +35,7 @@ pytestmark = pytest.mark.parametrize("kind", ["postgres"])
 
 
 @pytest.fixture
-def journeys(monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
+def round_trips(monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
     """The results of each round trip."""
     made: list[bytes | None] = []
     check = Connection._checked
@@ -65,26 +64,26 @@ def shown(tx: Any, setting: str) -> str:
     return str(spoken_to(tx).execute(f"SHOW {setting}".encode()).fetchall()[0][0])
 
 
-def test_a_run_by_hand_takes_three_round_trips(store: Any, journeys: list[bytes | None]) -> None:
+def test_a_run_by_hand_takes_three_round_trips(store: Any, round_trips: list[bytes | None]) -> None:
     schedule = make_schedule(overlap=Overlap.ALLOW)
     put(store, schedule_write(schedule))
     ids, by = TimedIds(), Actor(name="ada")
     run_now(store, schedule.id, ids=ids, by=by, now=NOON)
-    journeys.clear()
+    round_trips.clear()
     run_now(store, schedule.id, ids=ids, by=by, now=NOON)
-    assert len(journeys) == 3
-    assert journeys[-1] == b"COMMIT"
+    assert len(round_trips) == 3
+    assert round_trips[-1] == b"COMMIT"
 
 
-def test_a_probe_is_one_round_trip_without_a_transaction(store: Any, journeys: list[bytes | None]) -> None:
+def test_a_probe_is_one_round_trip_without_a_transaction(store: Any, round_trips: list[bytes | None]) -> None:
     store.read(lambda tx: tx.read_pending_work(holder="w0"))
-    journeys.clear()
+    round_trips.clear()
     store.read(lambda tx: tx.read_pending_work(holder="w0"))
-    assert journeys == [b"SELECT 1"]
+    assert round_trips == [b"SELECT 1"]
 
 
 def test_leasing_takes_three_round_trips_for_any_number_of_buckets(
-    store: Any, journeys: list[bytes | None]
+    store: Any, round_trips: list[bytes | None]
 ) -> None:
     add(store, *(queued(f"queue-{number}") for number in range(40)))
 
@@ -94,17 +93,17 @@ def test_leasing_takes_three_round_trips_for_any_number_of_buckets(
 
     habitual(store, lambda tx: tx.ready_runs(now=NOON, limit=5))
     habitual(store, lambda tx: tx.lease_runs([grant(make_run())]))
-    journeys.clear()
+    round_trips.clear()
     assert store.write(lease) == 1
-    assert journeys == [b"SELECT 40", b"UPDATE 1", b"COMMIT"]
+    assert round_trips == [b"SELECT 40", b"UPDATE 1", b"COMMIT"]
 
 
-def test_a_transaction_without_statements_sends_nothing(store: Any, journeys: list[bytes | None]) -> None:
-    journeys.clear()
+def test_a_transaction_without_statements_sends_nothing(store: Any, round_trips: list[bytes | None]) -> None:
+    round_trips.clear()
     assert store.write(lambda tx: 7) == 7
     with pytest.raises(ValueError, match="stop"):
         store.write(lambda tx: _fail())
-    assert journeys == []
+    assert round_trips == []
 
 
 def _fail() -> None:
@@ -126,7 +125,7 @@ def test_pipelined_writes_are_visible_to_the_next_query_and_rolled_back_together
     assert store.write(lambda tx: tx.get_meta("mark")) is None
 
 
-def test_a_name_that_was_never_given_is_not_spoken(store: Any, journeys: list[bytes | None]) -> None:
+def test_a_name_that_was_never_given_is_not_sent(store: Any, round_trips: list[bytes | None]) -> None:
     def undone(tx: Any) -> None:
         tx.get_runs([new_id()])
         tx.put_meta("mark", "5")
@@ -135,7 +134,7 @@ def test_a_name_that_was_never_given_is_not_spoken(store: Any, journeys: list[by
     with pytest.raises(ValueError, match="stop"):
         store.write(undone)
     store.write(lambda tx: tx.put_meta("mark", "6"))
-    assert journeys[-1] == b"COMMIT"
+    assert round_trips[-1] == b"COMMIT"
     assert store._prepares
 
 
@@ -229,10 +228,7 @@ def test_probes_use_our_planner_settings_and_other_reads_the_defaults(store: Any
 def test_behind_a_pooler_no_setting_outlives_a_transaction(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def not_ours(connection: psycopg.Connection[Any]) -> None:
-        connection.prepare_threshold = None
-
-    monkeypatch.setattr(postgres, "_disable_prepare_behind_pooler", not_ours)
+    monkeypatch.setattr(postgres, "is_pooled", lambda _: True)
     store = database.open()
     run = make_run()
     add(store, run)

@@ -22,7 +22,7 @@ from tests.conformance.support.builders import (
     schedule_write,
     stored,
 )
-from tests.conformance.support.concurrency import PATIENCE, all_at_once, held_open, meanwhile
+from tests.conformance.support.concurrency import TIMEOUT_S, all_at_once, held_open, meanwhile
 from tests.conformance.support.databases import Database
 from timewright.core.moments import HOUR
 from timewright.core.run.run import Run, RunState
@@ -148,17 +148,17 @@ def test_a_read_sees_one_snapshot(database: Database) -> None:
     def look(tx: Any) -> list[int]:
         first = tx.get_schedules([schedule.id])[schedule.id].progress.runs
         looked.set()
-        assert written.wait(PATIENCE)
+        assert written.wait(TIMEOUT_S)
         return [first, tx.get_schedules([schedule.id])[schedule.id].progress.runs, len(tx.leased_runs())]
 
     with meanwhile(lambda: one.read(look)) as reading:
-        assert looked.wait(PATIENCE)
+        assert looked.wait(TIMEOUT_S)
         two.write(lambda tx: tx.save_progress([ProgressUpdate(schedule.id, make_progress(runs=2))]))
         run = make_run()
         add(two, run)
         leased(two, run)
         written.set()
-        assert reading.result(PATIENCE) == [1, 1, 0]
+        assert reading.result(TIMEOUT_S) == [1, 1, 0]
     assert get_record(one, schedule.id).progress.runs == 2
 
 
@@ -287,7 +287,7 @@ def test_a_deadlock_is_tried_again_from_the_start(database: Database) -> None:
             tries.append(1)
             tx.get_schedules([mine], lock=True)
             if len(tries) <= 2:
-                meeting.wait(PATIENCE)
+                meeting.wait(TIMEOUT_S)
             tx.get_schedules([theirs], lock=True)
 
         store.write(work)

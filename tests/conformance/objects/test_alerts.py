@@ -14,7 +14,7 @@ from timewright.core.alerts.channels import Channel, Poll
 from timewright.core.alerts.incidents import Incident
 from timewright.core.moments import DAY, HOUR, MINUTE, SECOND
 from timewright.ports import Store
-from timewright.ports.alerts import AlertRow
+from timewright.ports.objects import AlertRow
 
 
 def incident(number: int = 1, **fields: Any) -> Incident:

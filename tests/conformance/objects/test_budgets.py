@@ -54,10 +54,10 @@ def test_there_are_no_budgets_before_the_first_and_after_the_last(store: Store) 
     assert store.write(lambda tx: tx.read_budgets(needed=lambda: False)) is EMPTY_CATALOG
     keep(store, "budget", "daily", msgspec.json.encode(DAILY))
     keep(store, "provider", "openai", msgspec.json.encode(ProviderWindow(until=NOON)))
-    book = store.write(lambda tx: tx.read_budgets(needed=lambda: False))
-    assert book.budgets == {"default": (DAILY,)}
-    assert book.windows == {("default", "openai"): ProviderWindow(until=NOON)}
-    assert store.read(lambda tx: tx.read_budgets()) == book
+    catalog = store.write(lambda tx: tx.read_budgets(needed=lambda: False))
+    assert catalog.budgets == {"default": (DAILY,)}
+    assert catalog.windows == {("default", "openai"): ProviderWindow(until=NOON)}
+    assert store.read(lambda tx: tx.read_budgets()) == catalog
     drop(store, "budget", "daily")
     drop(store, "provider", "openai")
     assert store.read(lambda tx: tx.read_budgets()) is EMPTY_CATALOG
@@ -89,12 +89,12 @@ def test_an_unreadable_budget_is_listed_by_name(store: Store) -> None:
     keep(store, "budget", "garbled", b'{"host": "example.com"}')
     keep(store, "budget", "worse", b"3")
     keep(store, "provider", "openai", b'{"until": "soon"}')
-    book = store.read(lambda tx: tx.read_budgets())
-    assert [(one.name, one.scope) for one in book.unreadable["default"]] == [
+    catalog = store.read(lambda tx: tx.read_budgets())
+    assert [(one.name, one.scope) for one in catalog.unreadable["default"]] == [
         ("garbled", {"host": "example.com"}),
         ("worse", None),
     ]
-    assert book.windows["default", "openai"].unreadable
+    assert catalog.windows["default", "openai"].unreadable
 
 
 def test_a_locked_account_blocks_others_until_the_commit(database: Database) -> None:

@@ -266,7 +266,7 @@ def test_an_entry_that_is_committed_after_a_later_one_joins_the_chain(database: 
 @pytest.mark.parametrize(
     "tampering",
     [
-        "UPDATE audit SET actor = 'eve' WHERE {4}",
+        "UPDATE audit SET actor = 'mallory' WHERE {4}",
         "UPDATE audit SET reason = 'because' WHERE {4}",
         "UPDATE audit SET at = at + 1 WHERE {4}",
         "DELETE FROM audit WHERE {4}",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from tests.conformance.support.builders import (
@@ -19,14 +21,22 @@ from tests.conformance.support.builders import (
 from timewright.core.budgets.spending import reason_prefix
 from timewright.core.moments import HOUR, MAX_STORED_INSTANT, MINUTE
 from timewright.core.run.leasing import WaitReason
+from timewright.core.run.needs import LeaseOffer
+from timewright.core.run.run import Run
 from timewright.core.schedule.pauses import Pause, pause_need
 from timewright.ports import RunChange, Store, Transaction
 
 
-def pause(store: Store, *, until: datetime | None = None) -> Pause:
-    made = Pause(id=new_id("pause"), actor="ada", origin="human", reason="move", at=NOON, until=until)
+def pause(store: Store, *, until: datetime | None = None, origin: str = "human") -> Pause:
+    made = Pause(id=new_id("pause"), actor="ada", origin=origin, reason="move", at=NOON, until=until)
     store.write(lambda tx: tx.add_pause(made))
     return made
+
+
+def delivery(**fields: Any) -> Run:
+    """A ready message to a channel."""
+    fields = {"queue": "channel.ops", "handoff": False, "needs": ("queue:channel.ops",), **fields}
+    return make_run(schedule_id="", limit_keys=(), **fields)
 
 
 def with_work(store: Store) -> None:
@@ -111,7 +121,7 @@ def test_a_new_pause_closes_those_that_have_reached_their_end(store: Store) -> N
     assert store.read(lambda tx: tx.open_pauses()) == [made]
 
 
-def test_what_a_pause_set_aside_is_due_when_it_ends(store: Store) -> None:
+def test_a_schedule_that_a_pause_set_aside_is_due_when_it_ends(store: Store) -> None:
     with_work(store)
     made = Pause(
         id=new_id("pause"), scope="namespace", namespace="default", actor="ada", origin="human", at=NOON
@@ -133,3 +143,35 @@ def test_what_a_pause_set_aside_is_due_when_it_ends(store: Store) -> None:
     store.write(lambda tx: tx.end_pause(made.id, by="bob", now=NOON))
     assert due(store) == 1
     assert leased(store) == 1
+
+
+def test_messages_are_leased_while_the_installation_is_paused(store: Store) -> None:
+    with_work(store)
+    pause(store)
+    add(store, delivery())
+    assert store.read(lambda tx: tx.read_pending_work(holder="w0")).has_ready_runs
+    offer = LeaseOffer(messages_only=True)
+    found = store.write(lambda tx: tx.ready_runs(now=NOON, limit=9, offer=offer))
+    assert [run.queue for run in found] == ["channel.ops"]
+    assert len(store.write(lambda tx: tx.lease_runs([grant(found[0])]))) == 1
+    assert not store.read(lambda tx: tx.read_pending_work(holder="w0")).has_ready_runs
+
+
+def test_a_message_that_is_sent_again_later_is_due_at_that_time_under_a_pause(store: Store) -> None:
+    pause(store)
+    add(store, delivery(fire_at=NOON + MINUTE))
+    assert store.read(lambda tx: tx.read_pending_work(holder="w0")).run_due_at == NOON + MINUTE
+    later = NOON + MINUTE
+    offer = LeaseOffer(messages_only=True)
+    (run,) = store.write(lambda tx: tx.ready_runs(now=later, limit=9, offer=offer))
+    assert len(store.write(lambda tx: tx.lease_runs([grant(run, at=later)]))) == 1
+
+
+@pytest.mark.parametrize("origin", ["restore", "move"])
+def test_a_copied_store_sends_no_messages_while_it_is_paused(store: Store, origin: str) -> None:
+    pause(store)
+    pause(store, origin=origin)
+    add(store, delivery())
+    pending = store.read(lambda tx: tx.read_pending_work(holder="w0"))
+    assert (pending.wake_at, pending.has_ready_runs) == (None, False)
+    assert leased(store) == 0

@@ -6,17 +6,13 @@ import re
 from datetime import datetime
 
 import pytest
-from msgspec.structs import replace
 
 from tests.conformance.support.builders import (
     NOON,
-    ended,
-    leased,
     make_progress,
     make_run,
     make_schedule,
     schedule_write,
-    settle,
 )
 from tests.conformance.support.databases import Database
 from timewright.core.moments import HOUR, MINUTE
@@ -72,25 +68,6 @@ def test_runs_by_state_are_counted_up_to_a_maximum(store: Store) -> None:
     assert counted("default", since=NOON + MINUTE, most=9) == (3, 4, 3, 2)
     assert counted("default", since=NOON, most=2) == (2, 2, 2, 2)
     assert counted("other", since=NOON, most=9) == (1, 0, 0, 0)
-
-
-def test_past_runs_have_state_and_start_delay(store: Store) -> None:
-    began = make_run("sch_3", planned_at=NOON, fire_at=NOON + MINUTE)
-    runs = [
-        make_run("sch_1", state=RunState.SKIPPED, planned_at=NOON - HOUR),
-        make_run("sch_2", state=RunState.SKIPPED, planned_at=NOON),
-        make_run("sch_4", state=RunState.SKIPPED, planned_at=NOON, namespace="other"),
-    ]
-    store.write(lambda tx: tx.add_runs([began, *runs]))
-    (held,) = leased(store, began, at=NOON + HOUR)
-    run, attempt = ended(held)
-    settle(store, (replace(run, started_at=attempt.started_at), attempt))
-    past = store.read(lambda tx: tx.past_runs("default", since=NOON, limit=9))
-    assert sorted((one.state, one.planned_at, one.late_by) for one in past) == [
-        ("skipped", NOON, None),
-        ("succeeded", NOON, HOUR - MINUTE),
-    ]
-    assert len(store.read(lambda tx: tx.past_runs("default", since=NOON, limit=1))) == 1
 
 
 def test_inactive_schedules_are_listed_by_name_in_pages(store: Store) -> None:
@@ -155,3 +132,33 @@ def test_groups_are_counted_by_name_without_archived_schedules_and_other_namespa
     assert found() == [a, b]
     assert found(limit=1) == [a]
     assert found(after="a") == [b]
+
+
+def test_schedules_are_found_and_ordered_by_parts_of_their_names(store: Store) -> None:
+    made = [
+        make_schedule(name, tags=tags) for name, tags in (("load-b", ()), ("a%b", ("Money",)), ("LOAD-A", ()))
+    ]
+    stood = [make_progress(next_at=NOON + HOUR * n, failures=int(n == 2)) for n in range(len(made))]
+    store.write(lambda tx: tx.put_schedules([schedule_write(a, b) for a, b in zip(made, stood, strict=True)]))
+    ids = {one.id: one.name for one in made}
+
+    def names(**which: object) -> tuple[list[str], int]:
+        asked = ScheduleFilter(namespace="default", **which)  # type: ignore[arg-type]
+        found, total = store.read(lambda tx: tx.ordered_schedule_ids(asked))
+        return [ids[one] for one in found], total
+
+    assert names(order="failing") == (["LOAD-A", "a%b", "load-b"], 3)
+    assert names(order="next", limit=2) == (["load-b", "a%b"], 3)
+    assert names(order="next", limit=2, offset=2) == (["LOAD-A"], 3)
+    assert names(name_contains="load") == (["LOAD-A", "load-b"], 2)
+    assert names(name_contains="%") == (["a%b"], 1)
+
+    def found(text: str) -> list[tuple[str, str]]:
+        hits = store.read(lambda tx: tx.search("default", text, limit=5, max_rows=100))
+        return [(hit.kind, hit.name) for hit in hits]
+
+    assert found("load-") == [("schedule", "LOAD-A"), ("schedule", "load-b")]
+    assert found("money") == [("tagged", "a%b")]
+    run = make_run(made[0].id, state=RunState.FAILED, planned_at=NOON, error="")
+    store.write(lambda tx: tx.add_runs([run]))
+    assert found(run.id[-8:].lower()) == [("run", made[0].id)]

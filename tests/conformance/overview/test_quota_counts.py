@@ -43,7 +43,7 @@ def test_a_namespace_is_counted_by_itself(store: Store) -> None:
         return store.read(lambda tx: tx.count_namespace(namespace, max_schedules=10, max_runs=10))
 
     assert counted("mine") == counted("other") == (2, 3)
-    assert counted("nobody's") == (0, 0)
+    assert counted("unknown") == (0, 0)
 
 
 def test_counting_ends_where_it_no_longer_matters(store: Store) -> None:

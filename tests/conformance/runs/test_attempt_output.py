@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
+from typing import Any
 
-from tests.conformance.support.builders import NOON, add, make_run
+from msgspec.structs import replace
+
+from tests.conformance.support.builders import NOON, add, ended, make_run, settle
 from timewright.core.moments import MINUTE, SECOND
-from timewright.core.run.run import RunState
+from timewright.core.run.run import Artifact, Run, RunState
 from timewright.ports import ExternalId, PruneRequest, Store, Transaction
-from timewright.ports.attempt_output import AttemptOutput, OutputExcerpt
+from timewright.ports.attempt_output import AttemptOutput, OutputExcerpt, RunProgress
 
 
 def said(run_id: str, text: str, *, fence: int = 1, at: datetime = NOON, **place: int) -> AttemptOutput:
@@ -70,3 +73,71 @@ def test_external_ids_are_kept_by_attempt_found_and_deleted_with_their_run(store
     assert len(store.read(lambda tx: tx.find_external_id("dag-1", limit=1))) == 1
     store.write(lambda tx: tx.prune(PruneRequest(older_than=NOON + MINUTE)))
     assert store.read(lambda tx: tx.get_external_ids([old.id])) == []
+
+
+def leased(fence: int = 1) -> Run:
+    return make_run(
+        state=RunState.LEASED, fence=fence, lease_id="lease_1", leased_at=NOON, lease_until=NOON + MINUTE
+    )
+
+
+def report(run: Run, *, fence: int = 1, at: datetime = NOON, **what: Any) -> RunProgress:
+    return RunProgress(run_id=run.id, fence=fence, at=at, **what)
+
+
+def reported(store: Store, run: Run) -> RunProgress | None:
+    return store.read(lambda tx: tx.get_run_progress([run.id])).get(run.id)
+
+
+def test_progress_is_overwritten_and_the_checkpoint_stays_until_a_new_one(store: Store) -> None:
+    run = leased()
+    add(store, run)
+    first = report(run, fraction=0.25, note="page 3 🙂", checkpoint={"page": 3})
+    second = report(run, at=NOON + SECOND, note="page 4")
+    store.write(lambda tx: tx.put_run_progress([first]))
+    assert reported(store, run) == first
+    store.write(lambda tx: tx.put_run_progress([second]))
+    assert reported(store, run) == replace(second, checkpoint={"page": 3})
+    third = report(run, fraction=1.0, checkpoint=[])
+    store.write(lambda tx: tx.put_run_progress([third]))
+    assert reported(store, run) == third
+    store.write(lambda tx: tx.put_run_progress([]))
+
+
+def test_only_the_holder_of_the_lease_reports_progress(store: Store) -> None:
+    run, ended = leased(fence=2), make_run(state=RunState.SUCCEEDED, fence=1, finished_at=NOON)
+    add(store, run, ended)
+    lost = report(run, fence=1, checkpoint={"from": "a lost lease"})
+    store.write(lambda tx: tx.put_run_progress([lost, report(ended, fraction=0.5)]))
+    assert store.read(lambda tx: tx.get_run_progress([run.id, ended.id])) == {}
+    held = report(run, fence=2, checkpoint={"from": "the holder"})
+    store.write(lambda tx: tx.put_run_progress([held, lost]))
+    assert reported(store, run) == held
+
+
+def test_pruning_a_run_deletes_its_progress(store: Store) -> None:
+    run = leased()
+    add(store, run)
+    store.write(lambda tx: tx.put_run_progress([report(run, fraction=0.5)]))
+    settle(store, ended(run))
+    assert reported(store, run) is not None
+    assert store.write(lambda tx: tx.prune(PruneRequest(older_than=NOON + 9 * MINUTE))) == 1
+    assert reported(store, run) is None
+
+
+def test_artifacts_are_kept_by_attempt_listed_and_deleted_with_their_run(store: Store) -> None:
+    old = make_run(state=RunState.SUCCEEDED, finished_at=NOON)
+    young = make_run(planned_at=NOON + 9 * MINUTE)
+    add(store, old, young)
+    rows = [
+        Artifact(run=run.id, fence=fence, name="a.csv", size=3, digest="sha256:0", type="text/csv")
+        for run in (old, young)
+        for fence in (1, 2)
+    ]
+    for _ in range(2):
+        store.write(lambda tx: tx.add_artifacts(rows))
+    assert store.read(lambda tx: tx.get_artifacts([old.id])) == rows[:2]
+    assert store.read(lambda tx: tx.list_artifacts(after="", limit=9)) == rows
+    assert store.read(lambda tx: tx.list_artifacts(after=old.id, limit=1)) == rows[2:3]
+    assert store.write(lambda tx: tx.prune(PruneRequest(older_than=NOON + MINUTE))) == 1
+    assert store.read(lambda tx: tx.list_artifacts(after="", limit=9)) == rows[2:]

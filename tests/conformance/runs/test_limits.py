@@ -28,17 +28,18 @@ from tests.conformance.support.concurrency import held_open, meanwhile
 from tests.conformance.support.databases import Database
 from tests.conformance.support.hammer import exceeded_limits, hammer_from_threads
 from timewright.core.moments import HOUR
+from timewright.core.policies.limits import named_limit_key
 from timewright.core.run.leasing import LimitUsage
 from timewright.core.run.run import Run, RunState
-from timewright.core.schedule.schedule import named_limit_key, queue_limit_key
+from timewright.core.schedule.schedule import queue_limit_key
 from timewright.ports import Renewal, Store
 
 MAIL, CRM = queue_limit_key("default", "mail"), named_limit_key("default", "crm")
 LIMITS = {MAIL: 3, CRM: 2}
 
 
-def hold(store: Store, *gates: str) -> dict[str, LimitUsage]:
-    return dict(store.write(lambda tx: tx.get_limits(gates, lock=True)))
+def hold(store: Store, *keys: str) -> dict[str, LimitUsage]:
+    return dict(store.write(lambda tx: tx.get_limits(keys, lock=True)))
 
 
 def set_limits(store: Store, limits: dict[str, int]) -> None:
@@ -194,9 +195,9 @@ def check_all_done(store: Store, runs: list[Run]) -> None:
     found = store.read(lambda tx: tx.get_runs([run.id for run in runs]))
     assert {(run.state, run.fence) for run in found.values()} == {(RunState.SUCCEEDED, 1)}
     assert len(found) == len(runs)
-    assert all(gate.held == 0 for gate in hold(store, MAIL, CRM).values())
+    assert all(limit.held == 0 for limit in hold(store, MAIL, CRM).values())
     assert store.read(lambda tx: exceeded_limits(tx, dict.fromkeys(LIMITS, -1))) == [
-        f"{gate}: 0 of -1" for gate in LIMITS
+        f"{key}: 0 of -1" for key in LIMITS
     ], "the check counts what it says it counts"
 
 

@@ -90,18 +90,18 @@ def test_a_full_ready_bucket_does_not_hide_another(store: Store) -> None:
 
 
 def test_runs_with_the_same_limits_share_a_bucket(store: Store) -> None:
-    gates = ("limit:default/crm", "limit:default/erp")
-    runs = [make_run(limit_keys=gates, priority=9 - n) for n in range(5)]
-    alone = make_run(limit_keys=gates[:1])
+    keys = ("limit:default/crm", "limit:default/erp")
+    runs = [make_run(limit_keys=keys, priority=9 - n) for n in range(5)]
+    alone = make_run(limit_keys=keys[:1])
     add(store, *runs, alone)
     assert set(ready(store, limit=2)) == {runs[4].id, runs[3].id, alone.id}
 
 
 def test_ready_runs_can_be_filtered_by_limit_key(store: Store) -> None:
-    gate = queue_limit_key("default", "mail")
-    mail, both = queued("mail"), make_run(queue="mail", limit_keys=(gate, "limit:default/smtp"))
+    key = queue_limit_key("default", "mail")
+    mail, both = queued("mail"), make_run(queue="mail", limit_keys=(key, "limit:default/smtp"))
     add(store, mail, both, queued("sync"), make_run(), queued("mail", namespace="other"))
-    assert set(ready(store, queue=gate)) == {mail.id, both.id}
+    assert set(ready(store, queue=key)) == {mail.id, both.id}
 
 
 def test_handoff_runs_are_listed_separately(store: Store) -> None:

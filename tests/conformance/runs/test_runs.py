@@ -125,7 +125,7 @@ def test_unique_runs_are_visible_to_the_next_query(store: Store, many: int) -> N
     def got(tx: Transaction, runs: list[Run]) -> dict[str, Run]:
         return tx.get_runs([run.id for run in runs])
 
-    for runs in (by_hand(many), by_hand(many)):  # the second time the server knows what is said
+    for runs in (by_hand(many), by_hand(many)):  # the second time the server has prepared the statement
         assert store.write(partial(added, runs=runs)) == {run.id: run for run in runs}
         assert store.read(partial(got, runs=runs)) == {run.id: run for run in runs}
 

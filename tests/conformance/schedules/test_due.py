@@ -31,7 +31,7 @@ from timewright.core.moments import HOUR, MINUTE, to_micros
 from timewright.core.run.run import RunState
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.ports import ProgressUpdate, Store
-from timewright.ports.pending_work import PendingWork
+from timewright.ports.overview import PendingWork
 
 
 def due(store: Store, *, now: datetime = NOON, limit: int = 100, since: datetime | None = None) -> list[str]:
@@ -218,14 +218,14 @@ def test_a_schedule_that_was_moved_on_is_due_again_only_at_its_new_instant(store
     assert due(store, now=NOON + HOUR) == ["s"]
 
 
-def test_streaks_are_forgotten_and_nothing_else_is(store: Store) -> None:
-    failing = schedule_write(make_schedule("failing"), make_progress(failures=3, missed=4))
-    steady = schedule_write(make_schedule("steady"), make_progress(failures=2))
-    put(store, failing, steady)
-    store.write(lambda tx: tx.clear_failure_streaks([failing.schedule.id]))
-    store.write(lambda tx: tx.clear_failure_streaks([]))
-    assert get_record(store, failing.schedule.id).progress == replace(failing.progress, failures=0)
-    assert get_record(store, steady.schedule.id).progress == steady.progress
+def test_schedules_whose_last_run_failed_are_found_among_others(store: Store) -> None:
+    failing = schedule_write(make_schedule("failing"), make_progress(failures=3))
+    other = schedule_write(make_schedule("other"), make_progress(failures=2))
+    steady = schedule_write(make_schedule("steady"), make_progress())
+    put(store, failing, other, steady)
+    asked = [failing.schedule.id, steady.schedule.id]
+    assert store.read(lambda tx: tx.failing_schedules(asked)) == {failing.schedule.id}
+    assert store.read(lambda tx: tx.failing_schedules([])) == set()
 
 
 def test_an_edit_moves_when_a_schedule_is_due(store: Store) -> None:
@@ -293,17 +293,21 @@ def test_a_shard_wakes_for_its_own_schedules_first_and_for_orphans_later(store: 
     mine = {row.schedule.id for row in _part_at(store, (2, 2))}
     first = min(n for n in range(20) if _id_of(store, f"s{n}") in mine)
 
-    def wake(shard: tuple[int, int] | None, patience: timedelta) -> datetime | None:
+    def wake(shard: tuple[int, int] | None, orphan_after: timedelta) -> datetime | None:
         seen = store.read(
-            lambda tx: tx.read_pending_work(holder="w0", shard=shard, orphan_after=patience)
+            lambda tx: tx.read_pending_work(holder="w0", shard=shard, orphan_after=orphan_after)
         ).wake_at
-        assert seen == store.read(lambda tx: tx.read_pending_work(shard=shard, orphan_after=patience).wake_at)
+        assert seen == store.read(
+            lambda tx: tx.read_pending_work(shard=shard, orphan_after=orphan_after).wake_at
+        )
         return seen
 
     assert wake((1, 1), HOUR) == NOON
     assert wake((2, 2), HOUR) == NOON + first * MINUTE
     assert wake(None, HOUR) == NOON + HOUR
-    assert wake((2, 2), timedelta(0)) == NOON, "without patience others' are as urgent as one's own"
+    assert wake((2, 2), timedelta(0)) == NOON, (
+        "without a delay the schedules of others are as urgent as its own"
+    )
     add(store, make_run(fire_at=NOON + TICK))
     assert wake(None, HOUR) == NOON + TICK, "a run that sleeps is everyone's"
 

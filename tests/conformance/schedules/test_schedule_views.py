@@ -25,8 +25,8 @@ from timewright.core.schedule.schedule import ScheduleState
 from timewright.core.schedule.upstream import EndKind
 from timewright.errors import UnreadableRow
 from timewright.ports import Page, ProgressUpdate, ScheduleFilter, Store
-from timewright.ports.links import Link
 from timewright.ports.schedules import ScheduleSnapshot
+from timewright.ports.workflow import Link
 
 NAMES = ["a", "a b", "ab", "abc", "b", "ä", "\U0001f600", "z"]
 

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-PATIENCE = 60.0
+TIMEOUT_S = 60.0
 
 
 class Held:
@@ -24,7 +24,7 @@ class Held:
         """Let it finish; returns the result of `then`."""
         self.released.set()
         assert self.future is not None
-        return self.future.result(PATIENCE)
+        return self.future.result(TIMEOUT_S)
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def held_open(
     def work(tx: Any) -> Any:
         held.first = first(tx)
         held.reached.set()
-        assert held.released.wait(PATIENCE)
+        assert held.released.wait(TIMEOUT_S)
         return then(tx, held.first) if then is not None else None
 
     with ThreadPoolExecutor(1) as pool:
@@ -57,7 +57,7 @@ def meanwhile(work: Callable[[], Any]) -> Iterator[Future[Any]]:
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(work)
         yield future
-        future.result(PATIENCE)
+        future.result(TIMEOUT_S)
 
 
 def all_at_once(works: list[Callable[[], Any]]) -> list[Any]:
@@ -65,7 +65,7 @@ def all_at_once(works: list[Callable[[], Any]]) -> list[Any]:
     barrier = threading.Barrier(len(works))
 
     def go(work: Callable[[], Any]) -> Any:
-        barrier.wait(PATIENCE)
+        barrier.wait(TIMEOUT_S)
         try:
             return work()
         except Exception as error:  # noqa: BLE001 - the caller looks at what came of each

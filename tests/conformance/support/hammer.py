@@ -27,8 +27,8 @@ Take = Callable[[Transaction, str], list[Run]]
 def take(tx: Transaction, holder: str) -> list[Run]:
     """Read ready runs, lock the limits, count and lease, in one transaction."""
     runs = tx.ready_runs(now=NOON, limit=AT_ONCE)
-    gates = tx.get_limits({gate for run in runs for gate in run.limit_keys}, lock=True)
-    return lease_planned(tx, runs, gates, holder=holder)
+    limits = tx.get_limits({key for run in runs for key in run.limit_keys}, lock=True)
+    return lease_planned(tx, runs, limits, holder=holder)
 
 
 def hammer(store: Store, limits: Mapping[str, int], *, holder: str, take: Take = take) -> list[str]:
@@ -61,8 +61,8 @@ def hammer_from_threads(
 
 def exceeded_limits(tx: Transaction, limits: Mapping[str, int]) -> list[str]:
     """Return the limits with more live leases than capacity, counted from the runs."""
-    live = Counter(gate for run in tx.leased_runs() for gate in run.limit_keys)
-    return [f"{gate}: {live[gate]} of {most}" for gate, most in limits.items() if live[gate] > most]
+    live = Counter(key for run in tx.leased_runs() for key in run.limit_keys)
+    return [f"{key}: {live[key]} of {capacity}" for key, capacity in limits.items() if live[key] > capacity]
 
 
 def _settle(store: Store, settled: list[tuple[Run, Attempt]]) -> None:
@@ -70,10 +70,10 @@ def _settle(store: Store, settled: list[tuple[Run, Attempt]]) -> None:
 
 
 def lease_planned(
-    tx: Transaction, runs: list[Run], gates: Mapping[str, LimitUsage], *, holder: str
+    tx: Transaction, runs: list[Run], limits: Mapping[str, LimitUsage], *, holder: str
 ) -> list[Run]:
     """Lease what the limits allow, as counted."""
-    plan = plan_leases(runs, limits=gates, capacity=AT_ONCE, now=NOON)
+    plan = plan_leases(runs, limits=limits, capacity=AT_ONCE, now=NOON)
     grants = [
         Grant(run=run, lease_id=f"lease_{run.id}", holder=holder, leased_at=NOON, lease_until=NOON + LEASE)
         for run in plan.leases

@@ -29,7 +29,7 @@ from timewright.core.schedule.decision import Source
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.core.schedule.upstream import EndKind
 from timewright.ports import PruneRequest, Store
-from timewright.ports.links import FollowUp
+from timewright.ports.workflow import FollowUp
 
 MANY = 120
 

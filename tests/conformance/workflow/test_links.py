@@ -30,7 +30,7 @@ from timewright.core.run.run import LIVE_STATES, Run, RunState
 from timewright.core.schedule.upstream import EndKind
 from timewright.errors import Conflict
 from timewright.ports import RunChange, Store
-from timewright.ports.links import Link, RunEndEffects
+from timewright.ports.workflow import Link, RunEndEffects
 from timewright.stores.statements import SQLITE, load_statements
 
 MANY = 120
@@ -265,7 +265,7 @@ def test_run_end_effects_report_held_runs_links_and_failing_schedules(store: Sto
 
 def test_future_manual_runs_come_earliest_first(store: Store) -> None:
     made = [by_hand(f"sch_{n % 2}", fire_at=NOON + n * MINUTE) for n in range(1, MANY)]
-    alike = [by_hand("sch_0", fire_at=NOON + TICK, dedupe_scope=f"lane-{n}") for n in (2, 1)]
+    alike = [by_hand("sch_0", fire_at=NOON + TICK, dedupe_scope=f"scope-{n}") for n in (2, 1)]
     add(store, *reversed(made), *reversed(alike))
     every = [*alike, *made]
     assert ahead(store, "sch_1", "sch_0", "sch_1", "nobody") == every

@@ -56,7 +56,7 @@ def children(store: Store, parent: str, **which: Any) -> list[Run]:
     return list(store.read(lambda tx: tx.child_runs(parent, **which)))
 
 
-def in_lanes(store: Store, first: str, last: str, *, at: datetime = NOON) -> list[Run]:
+def in_scopes(store: Store, first: str, last: str, *, at: datetime = NOON) -> list[Run]:
     return list(store.read(lambda tx: tx.find_runs_by_dedupe_scope(at, first=first, last=last)))
 
 
@@ -194,8 +194,8 @@ def test_locking_parents_in_any_order_does_not_deadlock(database: Database) -> N
 
 def test_child_runs_come_in_creation_order(store: Store) -> None:
     runs = [
-        make_run(parent="run_1", dedupe_scope=f"run_1/{lane}", created_at=NOON + n * MINUTE)
-        for n, lane in [(0, "b"), (0, "c[10]"), (0, "c[2]"), (1, "a"), (2, "a~2")]
+        make_run(parent="run_1", dedupe_scope=f"run_1/{scope}", created_at=NOON + n * MINUTE)
+        for n, scope in [(0, "b"), (0, "c[10]"), (0, "c[2]"), (1, "a"), (2, "a~2")]
     ]
     add(store, *reversed(runs), make_run(parent="run_2"), make_run())
     assert children(store, "run_1") == runs
@@ -221,22 +221,22 @@ def test_runs_without_a_parent_are_no_children(store: Store) -> None:
 
 
 def test_runs_are_found_by_a_range_of_dedupe_scopes(store: Store) -> None:
-    lanes = ["B", "a[0]", "a[10]", "a[2]", "a\\", "b", "é"]
-    runs = [make_run(dedupe_scope=lane) for lane in lanes]
+    scopes = ["B", "a[0]", "a[10]", "a[2]", "a\\", "b", "é"]
+    runs = [make_run(dedupe_scope=scope) for scope in scopes]
     other = make_run(dedupe_scope="a[1]", planned_at=NOON + TICK)
     add(store, *reversed(runs), other, make_run("sch_1", dedupe_scope="a[0]"))
-    assert in_lanes(store, "A", "\U0010ffff") == runs
-    assert in_lanes(store, "a[", "a\\") == runs[1:4]
-    assert in_lanes(store, "a[0]", "a[2]") == runs[1:3]
-    assert in_lanes(store, "b", "a") == in_lanes(store, "a[0]", "a[0]") == in_lanes(store, "c", "d") == []
-    assert in_lanes(store, "a", "b", at=NOON + TICK) == [other]
-    assert in_lanes(store, "a", "b", at=NOON - TICK) == []
+    assert in_scopes(store, "A", "\U0010ffff") == runs
+    assert in_scopes(store, "a[", "a\\") == runs[1:4]
+    assert in_scopes(store, "a[0]", "a[2]") == runs[1:3]
+    assert in_scopes(store, "b", "a") == in_scopes(store, "a[0]", "a[0]") == in_scopes(store, "c", "d") == []
+    assert in_scopes(store, "a", "b", at=NOON + TICK) == [other]
+    assert in_scopes(store, "a", "b", at=NOON - TICK) == []
 
 
 def test_many_items_of_a_step_are_found_by_dedupe_scope(store: Store) -> None:
     runs = [make_run(dedupe_scope=f"run_1/a[{n:03}]", parent="run_1") for n in range(MANY)]
     add(store, *reversed(runs))
-    assert in_lanes(store, "run_1/a[", "run_1/a\\") == runs
+    assert in_scopes(store, "run_1/a[", "run_1/a\\") == runs
     assert children(store, "run_1") == runs
 
 

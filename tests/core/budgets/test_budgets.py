@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timewright.core.budgets.budgets import ApplicableBudgets, Budget, BudgetUsage, ProviderWindow, Unit
+from timewright.core.budgets.budgets import (
+    ApplicableBudgets,
+    Budget,
+    BudgetUsage,
+    ProviderWindow,
+    Unit,
+    check_period,
+    period_at,
+)
 from timewright.core.budgets.costs import (
     Cost,
     add_costs,
@@ -17,7 +25,6 @@ from timewright.core.budgets.costs import (
     parse_tokens,
     to_millionths,
 )
-from timewright.core.budgets.periods import check_period, period_at
 from timewright.core.budgets.spending import plan_spending
 from timewright.core.input.decode import decode
 from timewright.core.moments import DAY, HOUR

@@ -73,18 +73,20 @@ def test_calendars_allow_the_same_instants_as_a_scan(
     rule = (
         CalendarRule(only=("one",), except_=("two",)) if both_ways else CalendarRule(except_=("one", "two"))
     )
-    book = {"one": one, "two": two}
-    plain = {name: msgspec.to_builtins(calendar) for name, calendar in book.items()}
+    calendars = {"one": one, "two": two}
+    plain = {name: msgspec.to_builtins(calendar) for name, calendar in calendars.items()}
     bare = msgspec.to_builtins(rule)
     every = trigger.between(NOON, AHEAD)
     expected = [at for at in every if is_open(bare, plain, to_micros(at))]
     found: list[datetime] = []
     at = NOON
-    while (ahead := allowed_after(trigger, at, rule=rule, calendars=book)) is not None and ahead.at <= AHEAD:
+    while (
+        ahead := allowed_after(trigger, at, rule=rule, calendars=calendars)
+    ) is not None and ahead.at <= AHEAD:
         found.append(ahead.at)
         at = ahead.at
     assert found == expected
-    marked = occurrence_after(trigger, NOON, rule=rule, calendars=book)
+    marked = occurrence_after(trigger, NOON, rule=rule, calendars=calendars)
     if every:
         assert marked is not None
         assert bool(marked.excluded) is (every[0] not in expected)

@@ -40,7 +40,7 @@ OFFICE = Calendar(
 )
 CHRISTMAS = Calendar(name="christmas", yearly=("12-25", "12-26"))
 ALWAYS = Calendar(name="always", weekly=(WeeklyHours(days=(0, 1, 2, 3, 4, 5, 6)),))
-BOOK = {calendar.name: calendar for calendar in (WEEKENDS, OFFICE, CHRISTMAS, ALWAYS)}
+CALENDARS = {calendar.name: calendar for calendar in (WEEKENDS, OFFICE, CHRISTMAS, ALWAYS)}
 
 
 def utc(text: str) -> datetime:
@@ -57,7 +57,7 @@ def upcoming(
     count: int,
     *,
     rule: CalendarRule | None,
-    calendars: Mapping[str, Calendar] = BOOK,
+    calendars: Mapping[str, Calendar] = CALENDARS,
 ) -> list[Occurrence]:
     found: list[Occurrence] = []
     while len(found) < count:
@@ -238,7 +238,7 @@ def test_an_instant_must_lie_in_every_only_and_in_no_except() -> None:
         ("2026-12-25T10:00", "christmas"),
         ("2026-12-24T20:00", "office"),
     ]:
-        found = occurrence_after(Once(berlin(text)), utc("2026-12-01T00:00"), rule=rule, calendars=BOOK)
+        found = occurrence_after(Once(berlin(text)), utc("2026-12-01T00:00"), rule=rule, calendars=CALENDARS)
         assert found == Occurrence(berlin(text), excluded)
 
 
@@ -246,13 +246,13 @@ def test_the_next_one_that_will_run_is_found_beyond_those_that_will_not() -> Non
     rule = CalendarRule(except_=("weekends",))
     friday_evening, monday = utc("2026-03-13T23:59:59"), utc("2026-03-16T00:00")
     secondly = Every(timedelta(seconds=1), utc("2026-01-01"))
-    assert allowed_after(secondly, friday_evening, rule=rule, calendars=BOOK) == Occurrence(monday)
+    assert allowed_after(secondly, friday_evening, rule=rule, calendars=CALENDARS) == Occurrence(monday)
     rolled = CalendarRule(except_=("weekends",), roll=Roll.NEXT)
-    assert allowed_after(Cron("0 0 14 3 *"), friday_evening, rule=rolled, calendars=BOOK) == Occurrence(
+    assert allowed_after(Cron("0 0 14 3 *"), friday_evening, rule=rolled, calendars=CALENDARS) == Occurrence(
         monday, moved_from=utc("2026-03-14T00:00")
     )
     always = CalendarRule(except_=("always",))
-    assert allowed_after(secondly, friday_evening, rule=always, calendars=BOOK) is None
+    assert allowed_after(secondly, friday_evening, rule=always, calendars=CALENDARS) is None
     assert allowed_after(secondly, friday_evening) == occurrence_after(secondly, friday_evening)
 
 
@@ -264,7 +264,7 @@ def test_a_boundary_is_the_same_instant_in_every_zone() -> None:
 def test_an_unknown_calendar_is_not_found_and_a_similar_one_is_suggested() -> None:
     rule = CalendarRule(except_=("weekend",))
     with pytest.raises(NotFound) as refused:
-        occurrence_after(Cron("0 9 * * *"), utc("2026-03-13T00:00"), rule=rule, calendars=BOOK)
+        occurrence_after(Cron("0 9 * * *"), utc("2026-03-13T00:00"), rule=rule, calendars=CALENDARS)
     assert refused.value.field == "calendar.except"
     assert refused.value.fix is not None
     assert refused.value.fix.startswith("weekends")
@@ -276,14 +276,14 @@ def test_an_unknown_calendar_is_not_found_and_a_similar_one_is_suggested() -> No
 def test_a_weekend_run_moves_to_monday_at_the_same_local_time() -> None:
     monthly = Cron("0 9 1 * *", zone="America/New_York")
     rule = CalendarRule(except_=("weekends",), roll=Roll.NEXT)
-    found = occurrence_after(monthly, utc("2026-02-20T00:00"), rule=rule, calendars=BOOK)
+    found = occurrence_after(monthly, utc("2026-02-20T00:00"), rule=rule, calendars=CALENDARS)
     # 1 March 2026 is a Sunday; a week later the clocks change, the local time stays.
     assert found == Occurrence(utc("2026-03-02T14:00"), moved_from=utc("2026-03-01T14:00"))
 
 
 def test_a_weekend_run_moves_back_to_friday() -> None:
     rule = CalendarRule(except_=("weekends",), roll=Roll.PREVIOUS)
-    found = occurrence_after(Cron("0 9 1 * *"), utc("2026-02-20T00:00"), rule=rule, calendars=BOOK)
+    found = occurrence_after(Cron("0 9 1 * *"), utc("2026-02-20T00:00"), rule=rule, calendars=CALENDARS)
     assert found == Occurrence(utc("2026-02-27T09:00"), moved_from=utc("2026-03-01T09:00"))
 
 
@@ -310,16 +310,16 @@ def test_of_several_moved_to_one_instant_the_nearest_original_is_named(
     roll: Roll, lands: str, left: str
 ) -> None:
     rule = CalendarRule(except_=("weekends",), roll=roll)
-    found = occurrence_after(Cron("0 9 * * 6,0"), utc("2026-03-13T00:00"), rule=rule, calendars=BOOK)
+    found = occurrence_after(Cron("0 9 * * 6,0"), utc("2026-03-13T00:00"), rule=rule, calendars=CALENDARS)
     assert found == Occurrence(utc(lands), moved_from=utc(left))
 
 
 @pytest.mark.parametrize("roll", [Roll.NEXT, Roll.PREVIOUS])
 def test_an_occurrence_years_away_is_found_without_a_scan_of_every_day(roll: Roll) -> None:
     leap_day, rule = Cron("0 9 29 2 *"), CalendarRule(except_=("weekends",), roll=roll)
-    ahead = occurrence_after(leap_day, utc("2097-01-01T00:00"), rule=rule, calendars=BOOK)
+    ahead = occurrence_after(leap_day, utc("2097-01-01T00:00"), rule=rule, calendars=CALENDARS)
     assert ahead == Occurrence(utc("2104-02-29T09:00"))
-    behind = occurrence_before(leap_day, utc("2104-02-01T00:00"), rule=rule, calendars=BOOK)
+    behind = occurrence_before(leap_day, utc("2104-02-01T00:00"), rule=rule, calendars=CALENDARS)
     assert behind == Occurrence(utc("2096-02-29T09:00"))
 
 
@@ -339,7 +339,7 @@ def test_a_run_before_opening_waits_for_the_opening_and_one_after_closing_for_th
 def test_a_run_after_closing_moves_back_to_the_last_minute_of_its_day() -> None:
     rule = CalendarRule(only=("office",), roll=Roll.PREVIOUS)
     late = Cron("30 18 * * *", "Europe/Berlin")
-    found = occurrence_after(late, berlin("2026-03-12T12:00"), rule=rule, calendars=BOOK)
+    found = occurrence_after(late, berlin("2026-03-12T12:00"), rule=rule, calendars=CALENDARS)
     assert found == Occurrence(berlin("2026-03-12T16:59"), moved_from=berlin("2026-03-12T18:30"))
 
 
@@ -360,15 +360,15 @@ def test_a_list_of_triggers_rolls_each_in_its_own_zone() -> None:
         utc("2026-06-15T13:00"),
         utc("2026-06-22T00:00"),
     ]
-    last = occurrence_before(both, utc("2026-06-15T13:00"), rule=rule, calendars=BOOK)
+    last = occurrence_before(both, utc("2026-06-15T13:00"), rule=rule, calendars=CALENDARS)
     assert last == Occurrence(utc("2026-06-15T00:00"), moved_from=utc("2026-06-13T00:00"))
 
 
 def test_a_delay_after_a_run_rolls_on_by_itself() -> None:
     rule = CalendarRule(only=("office",), roll=Roll.NEXT)
-    found = occurrence_after(After(HOUR), berlin("2026-03-13T16:30"), rule=rule, calendars=BOOK)
+    found = occurrence_after(After(HOUR), berlin("2026-03-13T16:30"), rule=rule, calendars=CALENDARS)
     assert found == Occurrence(berlin("2026-03-16T09:00"), moved_from=berlin("2026-03-13T17:30"))
-    inside = occurrence_after(After(HOUR), berlin("2026-03-13T10:00"), rule=rule, calendars=BOOK)
+    inside = occurrence_after(After(HOUR), berlin("2026-03-13T10:00"), rule=rule, calendars=CALENDARS)
     assert inside == Occurrence(berlin("2026-03-13T11:00"))
 
 
@@ -376,10 +376,10 @@ def test_a_single_instant_is_found_where_it_moved_to_even_from_behind_it() -> No
     once = Once(utc("2026-03-14T09:00"))
     rule = CalendarRule(except_=("weekends",), roll=Roll.NEXT)
     moved = Occurrence(utc("2026-03-16T09:00"), moved_from=utc("2026-03-14T09:00"))
-    assert occurrence_after(once, utc("2026-03-15T09:00"), rule=rule, calendars=BOOK) == moved
-    assert occurrence_after(once, utc("2026-03-16T09:00"), rule=rule, calendars=BOOK) is None
-    assert occurrence_before(once, utc("2026-04-01T00:00"), rule=rule, calendars=BOOK) == moved
-    assert occurrence_before(once, utc("2026-03-16T09:00"), rule=rule, calendars=BOOK) is None
+    assert occurrence_after(once, utc("2026-03-15T09:00"), rule=rule, calendars=CALENDARS) == moved
+    assert occurrence_after(once, utc("2026-03-16T09:00"), rule=rule, calendars=CALENDARS) is None
+    assert occurrence_before(once, utc("2026-04-01T00:00"), rule=rule, calendars=CALENDARS) == moved
+    assert occurrence_before(once, utc("2026-03-16T09:00"), rule=rule, calendars=CALENDARS) is None
 
 
 def test_a_local_time_in_a_gap_moves_just_after_the_gap() -> None:
@@ -447,10 +447,12 @@ def calendar_of_scan(draw: st.DrawFn, name: str) -> Calendar:
 @st.composite
 def rules_of_scan(draw: st.DrawFn, roll: Roll | None = None) -> tuple[CalendarRule, dict[str, Calendar]]:
     count = draw(st.integers(1, 3))
-    book = {f"c{n}": draw(calendar_of_scan(f"c{n}")) for n in range(count)}
+    calendars = {f"c{n}": draw(calendar_of_scan(f"c{n}")) for n in range(count)}
     split = draw(st.integers(0, count))
     chosen = roll or draw(st.sampled_from(Roll))
-    return CalendarRule(only=tuple(book)[:split], except_=tuple(book)[split:], roll=chosen), book
+    return CalendarRule(
+        only=tuple(calendars)[:split], except_=tuple(calendars)[split:], roll=chosen
+    ), calendars
 
 
 triggers_of_scan: st.SearchStrategy[AnyTrigger] = st.one_of(
@@ -480,19 +482,19 @@ def holds(calendar: Calendar, moment: datetime) -> bool:
 class Scan:
     """A reference implementation that checks every half-hour of a month; slow but simple."""
 
-    def __init__(self, trigger: AnyTrigger, rule: CalendarRule, book: dict[str, Calendar]) -> None:
+    def __init__(self, trigger: AnyTrigger, rule: CalendarRule, calendars: dict[str, Calendar]) -> None:
         self.trigger, self.rule = trigger, rule
-        self.zone = ZoneInfo(book[rule.names[0]].zone)
+        self.zone = ZoneInfo(calendars[rule.names[0]].zone)
         self.clock = ZoneInfo(trigger.zone) if isinstance(trigger, Cron) else self.zone
         self.slots = [SCAN_START + n * HALF_HOUR for n in range(SLOTS)]
         self.shown = {slot: slot.astimezone(self.clock).replace(tzinfo=None, fold=0) for slot in self.slots}
         self.dated = {slot: slot.astimezone(self.zone).date() for slot in self.slots}
-        self.open = [slot for slot in self.slots if self.allows(slot, book)]
-        self.book = book
+        self.open = [slot for slot in self.slots if self.allows(slot, calendars)]
+        self.calendars = calendars
 
-    def allows(self, moment: datetime, book: dict[str, Calendar]) -> bool:
-        inside = all(holds(book[name], moment) for name in self.rule.only)
-        return inside and not any(holds(book[name], moment) for name in self.rule.except_)
+    def allows(self, moment: datetime, calendars: dict[str, Calendar]) -> bool:
+        inside = all(holds(calendars[name], moment) for name in self.rule.only)
+        return inside and not any(holds(calendars[name], moment) for name in self.rule.except_)
 
     def day(self, moment: datetime) -> date:
         return moment.astimezone(self.zone).date()
@@ -519,7 +521,7 @@ class Scan:
         day = self.day(nearest)
         if day != self.day(left):
             same = self.same_time(left, day)
-            if same is not None and self.allows(same, self.book):
+            if same is not None and self.allows(same, self.calendars):
                 return same
             on_day = [slot for slot in self.open if self.dated[slot] == day]
             nearest = min(on_day) if forward else max(on_day)
@@ -537,7 +539,7 @@ class Scan:
         start, end = self.window()
         found: set[datetime] = set()
         for at in self.trigger.between(SCAN_START - TICK, SCAN_START + SLOTS * HALF_HOUR - TICK):
-            landed = at if self.allows(at, self.book) else self.landing(at)
+            landed = at if self.allows(at, self.calendars) else self.landing(at)
             if landed is not None and start <= landed < end:
                 found.add(landed)
         return sorted(found)
@@ -567,15 +569,15 @@ def test_coverage_does_not_change_between_two_boundaries(calendar: Calendar) -> 
 def test_the_next_occurrence_is_strictly_later_and_the_one_before_it_is_not(
     ruled: tuple[CalendarRule, dict[str, Calendar]], trigger: AnyTrigger, start: datetime
 ) -> None:
-    rule, book = ruled
-    found = occurrence_after(trigger, start, rule=rule, calendars=book)
+    rule, calendars = ruled
+    found = occurrence_after(trigger, start, rule=rule, calendars=calendars)
     if found is None:
         return
     assert found.at > start
-    before = occurrence_before(trigger, found.at, rule=rule, calendars=book)
+    before = occurrence_before(trigger, found.at, rule=rule, calendars=calendars)
     assert before is None or before.at <= start
-    assert occurrence_after(trigger, found.at - TICK, rule=rule, calendars=book) == found
-    assert occurrence_before(trigger, found.at + TICK, rule=rule, calendars=book) == found
+    assert occurrence_after(trigger, found.at - TICK, rule=rule, calendars=calendars) == found
+    assert occurrence_before(trigger, found.at + TICK, rule=rule, calendars=calendars) == found
 
 
 NIGHTS = Calendar(
@@ -598,20 +600,20 @@ NIGHTS = Calendar(
 def test_moved_occurrences_agree_with_a_scan_of_every_half_hour(
     ruled: tuple[CalendarRule, dict[str, Calendar]], trigger: AnyTrigger
 ) -> None:
-    rule, book = ruled
-    scan = Scan(trigger, rule, book)
+    rule, calendars = ruled
+    scan = Scan(trigger, rule, calendars)
     start, end = scan.window()
     forwards: list[datetime] = []
-    found = occurrence_after(trigger, start - TICK, rule=rule, calendars=book)
+    found = occurrence_after(trigger, start - TICK, rule=rule, calendars=calendars)
     while found is not None and found.at < end:
         assert not found.excluded
         forwards.append(found.at)
-        found = occurrence_after(trigger, found.at, rule=rule, calendars=book)
+        found = occurrence_after(trigger, found.at, rule=rule, calendars=calendars)
     backwards: list[datetime] = []
-    found = occurrence_before(trigger, end, rule=rule, calendars=book)
+    found = occurrence_before(trigger, end, rule=rule, calendars=calendars)
     while found is not None and found.at >= start:
         backwards.append(found.at)
-        found = occurrence_before(trigger, found.at, rule=rule, calendars=book)
+        found = occurrence_before(trigger, found.at, rule=rule, calendars=calendars)
     assert forwards == scan.occurrences()
     assert backwards == forwards[::-1]
 
@@ -626,8 +628,8 @@ def test_moved_occurrences_agree_with_a_scan_of_every_half_hour(
 )
 def test_a_rule_that_excludes_everything_does_not_loop(trigger: AnyTrigger, roll: Roll) -> None:
     rule = CalendarRule(except_=("always",), roll=roll)
-    found = occurrence_after(trigger, utc("2026-03-09T12:00"), rule=rule, calendars=BOOK)
-    before = occurrence_before(trigger, utc("2026-03-09T12:00"), rule=rule, calendars=BOOK)
+    found = occurrence_after(trigger, utc("2026-03-09T12:00"), rule=rule, calendars=CALENDARS)
+    before = occurrence_before(trigger, utc("2026-03-09T12:00"), rule=rule, calendars=CALENDARS)
     if roll is Roll.SKIP or (roll is Roll.PREVIOUS and isinstance(trigger, After)):
         assert found is not None
         assert found.excluded == "always"
@@ -650,9 +652,9 @@ def test_a_rule_that_excludes_everything_is_refused_with_the_names_of_its_calend
     rule: CalendarRule,
 ) -> None:
     twin = msgspec.structs.replace(OFFICE, name="office-hours-too")
-    book = {**BOOK, "office-hours-too": twin, "empty": Calendar(name="empty")}
+    calendars = {**CALENDARS, "office-hours-too": twin, "empty": Calendar(name="empty")}
     with pytest.raises(InvalidInput, match="every occurrence of") as refused:
-        check_calendar_rule(Cron("0 * * * *"), rule, calendars=book, now=utc("2026-03-09T12:00"))
+        check_calendar_rule(Cron("0 * * * *"), rule, calendars=calendars, now=utc("2026-03-09T12:00"))
     assert refused.value.field == "calendar"
     assert all(name in refused.value.message for name in rule.names)
 
@@ -661,10 +663,13 @@ def test_a_yearly_run_on_a_yearly_holiday_is_refused_unless_it_may_roll() -> Non
     yearly = Cron("0 9 25 12 *")
     with pytest.raises(InvalidInput, match="excluded by christmas"):
         check_calendar_rule(
-            yearly, CalendarRule(except_=("christmas",)), calendars=BOOK, now=utc("2026-03-09")
+            yearly, CalendarRule(except_=("christmas",)), calendars=CALENDARS, now=utc("2026-03-09")
         )
     check_calendar_rule(
-        yearly, CalendarRule(except_=("christmas",), roll=Roll.NEXT), calendars=BOOK, now=utc("2026-03-09")
+        yearly,
+        CalendarRule(except_=("christmas",), roll=Roll.NEXT),
+        calendars=CALENDARS,
+        now=utc("2026-03-09"),
     )
 
 
@@ -677,36 +682,42 @@ def test_a_single_allowed_day_years_ahead_is_enough() -> None:
 def test_a_trigger_that_fires_too_often_is_refused_a_roll() -> None:
     rule = CalendarRule(except_=("weekends",), roll=Roll.NEXT)
     with pytest.raises(InvalidInput, match="too often to roll") as refused:
-        check_calendar_rule(Cron("* * * * *"), rule, calendars=BOOK, now=utc("2026-03-09"))
+        check_calendar_rule(Cron("* * * * *"), rule, calendars=CALENDARS, now=utc("2026-03-09"))
     assert refused.value.fix == "roll: skip"
-    check_calendar_rule(Cron("*/5 * * * *"), rule, calendars=BOOK, now=utc("2026-03-09"))
+    check_calendar_rule(Cron("*/5 * * * *"), rule, calendars=CALENDARS, now=utc("2026-03-09"))
 
 
 def test_a_delay_cannot_roll_back_before_the_run_it_follows() -> None:
     rule = CalendarRule(except_=("weekends",), roll=Roll.PREVIOUS)
     with pytest.raises(InvalidInput, match="before that run ended"):
-        check_calendar_rule(After(HOUR), rule, calendars=BOOK, now=utc("2026-03-09"))
+        check_calendar_rule(After(HOUR), rule, calendars=CALENDARS, now=utc("2026-03-09"))
 
 
 def test_a_trigger_without_future_instants_is_not_blamed_on_the_calendar() -> None:
     check_calendar_rule(
-        Once(utc("2020-01-01")), CalendarRule(except_=("always",)), calendars=BOOK, now=utc("2026-03-09")
+        Once(utc("2020-01-01")), CalendarRule(except_=("always",)), calendars=CALENDARS, now=utc("2026-03-09")
     )
-    check_calendar_rule(Manual(), CalendarRule(except_=("always",)), calendars=BOOK, now=utc("2026-03-09"))
+    check_calendar_rule(
+        Manual(), CalendarRule(except_=("always",)), calendars=CALENDARS, now=utc("2026-03-09")
+    )
 
 
 def test_an_unknown_calendar_is_refused_at_creation() -> None:
     with pytest.raises(NotFound):
-        check_calendar_rule(Manual(), CalendarRule(only=("offce",)), calendars=BOOK, now=utc("2026-03-09"))
+        check_calendar_rule(
+            Manual(), CalendarRule(only=("offce",)), calendars=CALENDARS, now=utc("2026-03-09")
+        )
 
 
 @pytest.mark.parametrize("roll", list(Roll))
 def test_there_is_nothing_after_the_end_of_storable_time(roll: Roll) -> None:
     rule = CalendarRule(except_=("weekends",), roll=roll)
     for moment in (MAX_STORED_INSTANT, datetime.max.replace(tzinfo=UTC)):
-        assert occurrence_after(Cron("0 9 * * *"), moment, rule=rule, calendars=BOOK) is None
+        assert occurrence_after(Cron("0 9 * * *"), moment, rule=rule, calendars=CALENDARS) is None
     assert (
-        occurrence_before(Cron("0 9 * * *"), datetime.min.replace(tzinfo=UTC), rule=rule, calendars=BOOK)
+        occurrence_before(Cron("0 9 * * *"), datetime.min.replace(tzinfo=UTC), rule=rule, calendars=CALENDARS)
         is None
     )
-    assert occurrence_before(Cron("0 9 * * *"), datetime.max.replace(tzinfo=UTC), rule=rule, calendars=BOOK)
+    assert occurrence_before(
+        Cron("0 9 * * *"), datetime.max.replace(tzinfo=UTC), rule=rule, calendars=CALENDARS
+    )

@@ -161,12 +161,13 @@ def test_time_spans_of_systemd() -> None:
     ]
 
 
-def test_a_cronjob_keeps_its_job_and_says_that_forbid_is_lost() -> None:
+def test_a_cronjob_keeps_its_job_and_waits_for_it_so_that_forbid_holds() -> None:
     found = schedule("kubernetes", "report")
     assert found["target"]["options"]["spec"]["backoffLimit"] == 2
     assert found["target"]["options"]["namespace"] == "shop"
     assert found["catch_up_window"] == "10m"
-    assert status("kubernetes", "report", "spec.concurrencyPolicy")[0] is Fidelity.LOST
+    assert (found["overlap"], found["target"]["wait"]) == ("skip", True)
+    assert status("kubernetes", "report", "spec.concurrencyPolicy")[0] is Fidelity.KEPT
     assert status("kubernetes", "poll", "spec.suspend")[0] is Fidelity.LOST
     assert schedule("kubernetes", "poll")["trigger"]["expression"] == "5-59/10 * * * *"
     assert schedule("kubernetes", "every-two-hours")["trigger"] == {"kind": "every", "interval": "2h"}
@@ -222,3 +223,36 @@ def test_an_entry_that_timewright_refuses_is_lost_and_the_others_are_imported() 
     found = import_files("apscheduler", {"x": jobs % f"{past}, {good}"}, ImportOptions(), now=NOW)
     assert [one["name"] for one in found.schedules] == ["good"]
     assert any(one.entry == "past" and one.status is Fidelity.LOST for one in found.fields)
+
+
+def reported(source: str, text: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """The imported names, and what was lost: its field and why."""
+    found = import_files(source, {"x": text}, ImportOptions(zone="Europe/Rome"), now=NOW)
+    lost = [(one.field, one.note) for one in found.fields if one.status is Fidelity.LOST]
+    return [str(one["name"]) for one in found.schedules], lost
+
+
+def test_a_crontab_line_that_never_fires_is_lost_and_the_others_are_imported() -> None:
+    names, lost = reported("crontab", "0 0 31 2 * /bin/never\n0 0 * * 7 /bin/sunday\n")
+    assert names == ["sunday"]
+    assert [field for field, note in lost if "never fires" in note] == ["time"]
+
+
+CRONJOBS = """
+kind: CronJob
+metadata: {name: report}
+spec: {schedule: "TZ=Europe/Berlin 0 9 * * *", timeZone: Etc/UTC, jobTemplate: {spec: {template: {}}}}
+---
+kind: CronJob
+metadata: {name: never}
+spec: {schedule: "0 0 30 2 *", jobTemplate: {spec: {template: {}}}}
+"""
+
+
+def test_a_second_zone_of_a_cronjob_and_one_that_never_fires_are_reported() -> None:
+    names, lost = reported("kubernetes", CRONJOBS)
+    assert names == ["report"]
+    assert [note for field, note in lost if field == "spec.schedule"] == [
+        "it names another zone than spec.timeZone, Etc/UTC",
+        "cron '0 0 30 2 *' never fires; the entry is not imported",
+    ]

@@ -184,7 +184,7 @@ def test_short_forms_of_targets_are_expanded(raw: Any, expected: AnyTarget) -> N
         ({"shell": []}, "target.command"),
         ({"kind": "fax"}, "target.kind"),
         ({"http": {"url": "https://x.test", "methd": "GET"}}, "target.methd"),
-        ({"http": {"url": "https://x.test", "method": "BREW"}}, "target.method"),
+        ({"http": {"url": "https://x.test", "method": "FETCH"}}, "target.method"),
         ({"http": {"url": "https://x.test", "timeout": "1h"}}, "target.timeout"),
         ({"http": {"url": "https://x.test", "headers": {"a": 1}}}, "target.headers.a"),
         ({"http": {}}, "target.url"),
@@ -471,12 +471,12 @@ def test_names_are_normalized() -> None:
 
 
 def test_a_preset_overrides_defaults_and_given_fields_override_the_preset() -> None:
-    house = {"overlap": Overlap.QUEUE, "jitter": SECOND, "retry": Retry(max_attempts=9)}
+    defaults = {"overlap": Overlap.QUEUE, "jitter": SECOND, "retry": Retry(max_attempts=9)}
     raw = {"name": "r", "every": "1h", "note": "x"}
-    assert read(raw, defaults=house).overlap is Overlap.QUEUE
-    preset = read({**raw, "preset": "workflow"}, defaults=house)
+    assert read(raw, defaults=defaults).overlap is Overlap.QUEUE
+    preset = read({**raw, "preset": "workflow"}, defaults=defaults)
     assert (preset.overlap, preset.jitter, preset.retry.max_attempts) == (Overlap.SKIP, SECOND, 3)
-    written = read({**raw, "preset": "workflow", "overlap": "allow", "maxRetries": 7}, defaults=house)
+    written = read({**raw, "preset": "workflow", "overlap": "allow", "maxRetries": 7}, defaults=defaults)
     assert (written.overlap, written.retry) == (Overlap.ALLOW, Retry(max_attempts=7, backoff=Constant()))
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timewright.core.input.json_values import check_json
+from timewright.core.input.scalars import check_json
 from timewright.errors import InvalidInput, InvalidWorkflow
 
 

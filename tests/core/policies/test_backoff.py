@@ -9,8 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timewright.core.moments import DAY, HOUR, MAX_DURATION, MINUTE, SECOND, from_micros
-from timewright.core.policies.backoff import Backoff, Constant, Exponential, Ladder, Stretch
-from timewright.core.policies.jitter import apply_jitter, hash_fraction, occurrence_seed
+from timewright.core.policies.backoff import (
+    Backoff,
+    Constant,
+    Exponential,
+    Ladder,
+    Stretch,
+    apply_jitter,
+    hash_fraction,
+    occurrence_seed,
+)
 from timewright.errors import InvalidDuration, InvalidInput
 
 waits = st.integers(0, 10**10).map(lambda n: timedelta(milliseconds=n))

@@ -10,8 +10,16 @@ import pytest
 from timewright.core.input.decode import decode_schedule, encode
 from timewright.core.moments import DAY, HOUR, MINUTE, SECOND
 from timewright.core.policies.backoff import Constant, Exponential, Ladder, Steady, Stretch
-from timewright.core.policies.policies import Align, CatchUp, Exhausted, FloorAction, Overlap, QueuePolicy
-from timewright.core.policies.presets import FLOORS, PRESETS
+from timewright.core.policies.policies import (
+    FLOORS,
+    PRESETS,
+    Align,
+    CatchUp,
+    Exhausted,
+    FloorAction,
+    Overlap,
+    QueuePolicy,
+)
 from timewright.core.schedule.schedule import Preset, Schedule
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)

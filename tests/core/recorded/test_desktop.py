@@ -24,8 +24,7 @@ from tests.core.recorded.recorded_cases import (
 from timewright.core.input.decode import decode, decode_schedule
 from timewright.core.moments import DAY, parse_instant
 from timewright.core.policies.backoff import Ladder
-from timewright.core.policies.policies import sleep_until
-from timewright.core.policies.presets import PRESETS
+from timewright.core.policies.policies import PRESETS, sleep_until
 from timewright.core.recurrence.triggers import AnyTrigger, Every
 from timewright.core.run.admission import Fire, InFlightCounts, admit
 from timewright.core.run.leasing import plan_leases

@@ -20,15 +20,14 @@ from tests.core.recorded.recorded_cases import (
 )
 from timewright.core.input.decode import QueueEntry, decode, decode_policy, decode_queue_file
 from timewright.core.moments import SECOND, parse_instant
-from timewright.core.policies.backoff import Exponential
-from timewright.core.policies.jitter import apply_jitter, occurrence_seed
+from timewright.core.policies.backoff import Exponential, apply_jitter, occurrence_seed
 from timewright.core.policies.policies import QueuePolicy
 from timewright.core.run.leasing import LeasePlan, LimitUsage, lease_order, plan_leases
 from timewright.core.run.lifecycle import RunEvent, next_run_state, restart_run, settle_outcome
 from timewright.core.run.run import Failed, Lost, Outcome, Released, Run, RunState, Succeeded
 from timewright.errors import InvalidInput, NotAllowed
 
-GATE = "queue:default/main"
+LIMIT_KEY = "queue:default/main"
 THEIR_REASONS = {"concurrency-ceiling": "limit"}
 
 
@@ -36,7 +35,7 @@ def as_run(entry: QueueEntry) -> Run:
     return Run(
         id=entry.id,
         queue="main",
-        limit_keys=(GATE,),
+        limit_keys=(LIMIT_KEY,),
         planned_at=entry.enqueued_at,
         fire_at=entry.next_eligible_at or entry.enqueued_at,
         state=entry.state,
@@ -88,8 +87,8 @@ def planned(runs: list[Run], policy: QueuePolicy, *, now: datetime, capacity: in
     live = sum(
         run.state is RunState.LEASED and run.lease_until is not None and run.lease_until > now for run in runs
     )
-    gate = LimitUsage(capacity=policy.max_concurrent, held=live)
-    return plan_leases(runs, limits={GATE: gate}, capacity=capacity, now=now)
+    limit = LimitUsage(capacity=policy.max_concurrent, held=live)
+    return plan_leases(runs, limits={LIMIT_KEY: limit}, capacity=capacity, now=now)
 
 
 def leased(run: Run, policy: QueuePolicy, *, now: datetime) -> Run:
@@ -130,9 +129,9 @@ def ask_plan(case: Case) -> dict[str, Any]:
     plan = planned(runs_in(case), policy, now=now)
     return {
         "now": format_ms_instant(plan.now),
-        "maxConcurrent": plan.limits[GATE].capacity,
-        "inFlight": plan.limits[GATE].held,
-        "available": plan.limits[GATE].free,
+        "maxConcurrent": plan.limits[LIMIT_KEY].capacity,
+        "inFlight": plan.limits[LIMIT_KEY].held,
+        "available": plan.limits[LIMIT_KEY].free,
         "leases": [
             {
                 "id": run.id,

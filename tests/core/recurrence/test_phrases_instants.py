@@ -16,6 +16,22 @@ NOW = datetime(2026, 11, 17, 14, 30, tzinfo=UTC)
 # A phrase, and its local time in Berlin.
 PHRASES = """
 now => 2026-11-17 15:30
+this morning at 9 => 2026-11-17 09:00
+this evening at 8 => 2026-11-17 20:00
+tomorrow @ 9am => 2026-11-18 09:00
+tomorrow @ 9 => 2026-11-18 09:00
+six thirty pm => 2026-11-17 18:30
+one week from today => 2026-11-24 00:00
+a week from monday => 2026-11-30 00:00
+2 weeks from next friday at 9 => 2026-12-04 09:00
+a month from tomorrow at noon => 2026-12-18 12:00
+next business day at 9am => 2026-11-18 09:00
+next weekday => 2026-11-18 00:00
+end of this month at 18:00 => 2026-11-30 18:00
+at the end of next month => 2026-12-31 00:00
+20261225T090000Z => 2026-12-25 10:00
+20261225T090000 => 2026-12-25 09:00
+12/25/26 => 2026-12-25 00:00
 tomorrow 9am => 2026-11-18 09:00
 Tomorrow At 9AM => 2026-11-18 09:00
 tomorrow => 2026-11-18 00:00
@@ -119,9 +135,9 @@ next month => 1st of next month, or a date
 every day => the same text as a recurrence (every)
 tomorrow at 13am => 13:00 without am
 tomorrow 25:00 => write the hour as 0 to 23
-30 feb => a date as 2026-12-25
-31 april 2027 => a date as 2026-12-25
-2026-13-01 => a date as 2026-12-25
+30 feb => write the date as 2026-12-25
+31 april 2027 => write the date as 2026-12-25
+2026-13-01 => write the date as 2026-12-25
 2026-12-25T25:00 => 2026-12-25T09:00:00Z
 friday 2026-12-24 => only the date
 tomorrow at 9am and 5pm => only one of them
@@ -130,7 +146,11 @@ in 2h at 9am => in 2 days at 9am
 foo => tomorrow at 09:00
 tomorow 9am => did you mean 'tomorrow'?
 in 99999999 years => 2026-12-25 09:00
-12/25/26 => 2026-25-12; or 2026-12-25
+05/06/26 => 2026-06-05; or 2026-05-06
+18h30 => at 18h30
+six => at six
+6 => at 6
+tomorrow 9am berlin => write the zone as Europe/Berlin
 """
 
 

@@ -220,7 +220,7 @@ def test_any_text_is_read_or_refused_with_the_error_of_the_project(text: str) ->
 
 @given(st.lists(WORDS, max_size=10).map(" ".join))
 @settings(max_examples=1000, deadline=None)
-def test_what_is_read_from_random_words_is_repeated_by_its_sentence(text: str) -> None:
+def test_a_rule_read_from_random_words_is_repeated_by_its_sentence(text: str) -> None:
     try:
         found = parse_recurrence(text, zone="Europe/Berlin")
     except TimewrightError:

@@ -18,6 +18,21 @@ NOW = datetime(2026, 11, 17, 14, 30, tzinfo=UTC)
 # A phrase and its triggers. A rule without BYMINUTE has BYMINUTE=0;BYSECOND=0; a zone is in brackets.
 PHRASES = """
 daily => cron 0 0 * * *
+mondays at 9 and fridays at 17 => cron 0 9 * * 1 + cron 0 17 * * 5
+monday at 9am, friday at 5pm => cron 0 9 * * 1 + cron 0 17 * * 5
+mondays at 9 and 10 and weekends at 11 => cron 0 9,10 * * 1 + cron 0 11 * * 0,6
+daily at 6 and on the 1st at 7 UTC => cron 0 6 * * * [UTC] + cron 0 7 1 * * [UTC]
+M-F at 9am => cron 0 9 * * 1-5
+every single day at 8 => cron 0 8 * * *
+every single monday at 8 => cron 0 8 * * 1
+half hourly => cron 0,30 * * * *
+half-hourly on weekdays => cron 0,30 * * * 1-5
+quarter past every hour => cron 15 * * * *
+five past each hour => cron 5 * * * *
+half past the hour => cron 30 * * * *
+every month end at 23:59 => cron 59 23 L * *
+month-end => cron 0 0 L * *
+daily at six thirty pm => cron 30 18 * * *
 every day at 9 => cron 0 9 * * *
 weekdays at 9 => cron 0 9 * * 1-5
 mon-fri at 9:00 => cron 0 9 * * 1-5
@@ -348,6 +363,7 @@ every day at 12 in the morning => write noon or midnight
 
 # A phrase that lacks something, or whose parts contradict each other, and a word of the message.
 REFUSED = """
+mondays and the 15th at 9 except the 1st => cannot be combined
 every weekday morning => time in the morning
 every monday night => time in the night
 every day between 9 and 17 => how often
@@ -382,6 +398,9 @@ every day until friday => start or an end
 every day except weekdays and weekends => excludes everything
 every 15 minutes during business hours on sunday => weekend
 every day at 9am Europe/Berlin and at 10am => understood
+every 12 hours, at 6 => interval and a time of day
+weekdays at 9 except holidays and weekends at 11 => 2 times of day
+every day at 9 in Berlin => 'berlin'
 tomorrow 9am => one point in time
 25 dec 2027 => one point in time
 every 7 minutes on weekdays => does not divide

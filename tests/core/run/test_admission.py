@@ -525,9 +525,9 @@ def test_a_one_shot_hint_is_consumed_by_the_occurrence_that_used_it() -> None:
     hint = OneShotHint(at=at(10), expires_at=at(30))
     progress = replace(first_progress(made), hints=Hints(one_shot=hint))
     progress = apply_decision(made, progress, plan_next(made, progress, now=NOON))
-    for in_flight, fate in ((IDLE, "fire"), (BUSY, "overlap")):
+    for in_flight, verdict in ((IDLE, "fire"), (BUSY, "overlap")):
         admission = pass_at(made, 10, progress=progress, in_flight=in_flight)
-        assert verdict_rows(admission) == [(fate, 10)]
+        assert verdict_rows(admission) == [(verdict, 10)]
         assert admission.progress.hints.one_shot is None
         assert admission.progress.next_at == at(60)
     (fire,) = pass_at(made, 10, progress=progress).verdicts
@@ -550,7 +550,7 @@ def test_occurrences_displaced_by_a_hint_are_not_missed_after_it_expires() -> No
     assert verdict_rows(pass_at(made, 22, progress=paused_then)) == [("paused", 21), ("fire", 22)]
 
 
-def test_what_came_due_during_the_run_that_ends_a_streak_is_caught_up_and_nothing_before_it() -> None:
+def test_occurrences_during_the_run_that_ends_a_streak_are_caught_up_and_none_before_it() -> None:
     made = schedule(cadence=Ladder(steps=(5 * MINUTE,)), catch_up=CatchUp.ALL)
     failed = Run(id="r", planned_at=at(1), fire_at=at(1), state=RunState.FAILED, created_at=at(1))
     first = pass_at(made, 1)
@@ -597,7 +597,7 @@ def test_after_an_outage_the_trigger_decides_from_the_expiry_of_a_hint_on() -> N
     assert late.progress.hints == Hints()
 
 
-def test_what_came_due_before_a_hint_is_an_occurrence_also_while_the_hint_is_in_force() -> None:
+def test_an_instant_due_before_a_hint_is_an_occurrence_also_while_the_hint_is_in_force() -> None:
     made = schedule(adaptive=True, catch_up=CatchUp.ALL, overlap=Overlap.ALLOW)
     hint = IntervalHint(interval=HOUR, created_at=at(3.5), expires_at=at(90))
     progress = replace(first_progress(made), hints=Hints(interval=hint))

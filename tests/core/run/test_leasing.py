@@ -141,7 +141,8 @@ def test_no_plan_exceeds_a_limit_or_the_capacity_and_every_run_is_in_it(
 def test_no_run_waits_for_a_limit_with_free_capacity(runs: list[Run], limits: dict[str, LimitUsage]) -> None:
     plan = plan_leases(runs, limits=limits, now=NOON)
     left = {
-        name: gate.free - sum(name in one.limit_keys for one in plan.leases) for name, gate in limits.items()
+        name: limit.free - sum(name in one.limit_keys for one in plan.leases)
+        for name, limit in limits.items()
     }
     by_id = {one.id: one for one in runs}
     for waiting in plan.waiting:

@@ -13,8 +13,15 @@ from msgspec.structs import replace
 from tests.core.schedule_simulation import NOON, first_progress, schedule
 from timewright.core.moments import DAY, HOUR, MINUTE, SECOND
 from timewright.core.policies.backoff import Exponential, Ladder, Stretch
-from timewright.core.policies.policies import MAX_REFUNDS, Align, Delivery, Exhausted, QueuePolicy, Retry
-from timewright.core.policies.presets import PRESETS
+from timewright.core.policies.policies import (
+    MAX_REFUNDS,
+    PRESETS,
+    Align,
+    Delivery,
+    Exhausted,
+    QueuePolicy,
+    Retry,
+)
 from timewright.core.recurrence.triggers import Cron, Every, Manual, Once
 from timewright.core.run.lifecycle import (
     TRANSITIONS,

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tests.core.schedule_simulation import NOON, TICK, first_progress, schedule
 from timewright.core.moments import DAY, HOUR, MINUTE, SECOND
+from timewright.core.policies.limits import named_limit_key
 from timewright.core.policies.policies import (
     Clamp,
     Floor,
@@ -28,7 +29,6 @@ from timewright.core.schedule.schedule import (
     ScheduleProgress,
     apply_decision,
     initial_progress,
-    named_limit_key,
     queue_limit_key,
 )
 from timewright.errors import InvalidDuration, InvalidInput, InvalidInstant

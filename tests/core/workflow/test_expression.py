@@ -115,8 +115,8 @@ def test_conditions_are_evaluated(text: str, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "position", "says"),
     [
-        ("", 1, "it is empty"),
-        ("   ", 1, "it is empty"),
+        ("", 1, "the expression is empty"),
+        ("   ", 1, "the expression is empty"),
         ("input.x =", 9, "'=' is not allowed here"),
         ("input.x == ", 12, "a value is missing before the end"),
         ("== 3", 1, "a value is missing before '=='"),

@@ -34,18 +34,20 @@ DONE = ("succeeded", "failed", "parked", "cancelled")
 # Prints the secret in full, and again around the place where its output is cut.
 TALKS = """
 import os, sys
-said = os.environ["TOKEN"]
-print(said, flush=True)
-print(said * 200, end="")
+echoed = os.environ["TOKEN"]
+print(echoed, flush=True)
+print(echoed * 200, end="")
 sys.exit(3)
 """
 
 
 async def echo(talk: ServerConnection) -> None:
     """Echo the whole request, as careless servers do."""
-    heard = talk.request
-    said = f"{heard.headers}\n{heard.path}\n{heard.body.decode()}".encode()
-    await respond(500, said, content_type="text/plain", X_Request_Id=heard.headers["authorization"])(talk)
+    received = talk.request
+    echoed = f"{received.headers}\n{received.path}\n{received.body.decode()}".encode()
+    await respond(500, echoed, content_type="text/plain", X_Request_Id=received.headers["authorization"])(
+        talk
+    )
 
 
 @pytest.fixture
@@ -113,11 +115,11 @@ def test_secrets_reach_the_target_and_nothing_else(
         declare(app, peer.url("/hook"))
         app.start()
         called, ran, missing = (finish(app, name) for name in ("call", "command", "missing"))
-        (heard,) = peer.requests
-    assert heard.headers["authorization"] == f"Bearer {HEADER}"
-    assert heard.path == f"/hook?a=1&key={quote(QUERY, safe='')}&b=2"
-    assert b'canary \\"body\\" & 7b52009b' in heard.body
-    assert b'"plain":"secret://"' in heard.body
+        (received,) = peer.requests
+    assert received.headers["authorization"] == f"Bearer {HEADER}"
+    assert received.path == f"/hook?a=1&key={quote(QUERY, safe='')}&b=2"
+    assert b'canary \\"body\\" & 7b52009b' in received.body
+    assert b'"plain":"secret://"' in received.body
 
     answered = called.attempts[0].result
     assert "secret://header" in answered["body"]
@@ -130,13 +132,13 @@ def test_secrets_reach_the_target_and_nothing_else(
     assert "bytes left out" in output["output"]
     assert missing.attempts[0].error == "secret://nobody is needed but could not be read"
 
-    said = everything_said(app, place)
+    echoed = everything_said(app, place)
     app.stop(wait=timedelta(0))
     assert "attempt-started" in written.getvalue()
     kept = everything_kept(place, tmp_path)
     for canary in CANARIES:
         for spelled in spellings(canary):
-            assert spelled not in said
+            assert spelled not in echoed
             assert spelled not in written.getvalue()
             assert spelled.encode() not in kept
 
@@ -162,12 +164,12 @@ def everything_said(app: Scheduler, place: str) -> str:
     asked += [
         (f"schedule {verb}", {"schedule": one}) for one in names for verb in ("get", "explain", "revisions")
     ]
-    said = [str(app.call(operation, **request)) for operation, request in asked]
+    echoed = [str(app.call(operation, **request)) for operation, request in asked]
     typed = [[*operation.split(), *request.values()] for operation, request in asked[:9]]
     for output in ("table", "json"):
-        said += [str(invoke(None, *words, "-o", output, "--store", place)) for words in typed]
+        echoed += [str(invoke(None, *words, "-o", output, "--store", place)) for words in typed]
     assert all(operation in {one.name for one in operations} for operation, _ in asked)
-    return "\n".join(said)
+    return "\n".join(echoed)
 
 
 def everything_kept(place: str, folder: Path) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.engine.fakes import PATIENCE, CountingWaker
+from tests.engine.fakes import TIMEOUT_S, CountingWaker
 from tests.faults.tools.worker_fleet import wait_until
 from timewright import Scheduler, every
 from timewright.core.policies.backoff import Constant
@@ -36,27 +36,27 @@ SECOND = timedelta(seconds=1)
 class ReceivedChanges:
     """Collects the changes of a listener on a thread."""
 
-    def __init__(self, ear: ChangeListener) -> None:
-        self._ear = ear
+    def __init__(self, listener: ChangeListener) -> None:
+        self._listener = listener
         self._calls: SimpleQueue[bool] = SimpleQueue()
         self._thread = threading.Thread(target=self._listen)
         self._thread.start()
 
     def wait(self) -> None:
         """Wait for the next change."""
-        self._calls.get(timeout=PATIENCE)
+        self._calls.get(timeout=TIMEOUT_S)
 
     @property
     def nothing(self) -> bool:
         return self._calls.empty()
 
     def close(self) -> None:
-        self._ear.close()
-        self._thread.join(PATIENCE)
+        self._listener.close()
+        self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive()
 
     def _listen(self) -> None:
-        for _ in self._ear.changes():
+        for _ in self._listener.changes():
             self._calls.put(True)
 
 
@@ -88,13 +88,13 @@ def test_a_write_by_the_command_line_ends_a_sleep(place: str) -> None:
 
 def test_a_file_poller_reports_each_change_once() -> None:
     versions = [1, 1, None, 2, 2, None, 3]
-    ear = FilePoller(lambda: versions.pop(0), interval_s=0)
-    calls = ear.changes()
+    listener = FilePoller(lambda: versions.pop(0), interval_s=0)
+    calls = listener.changes()
     next(calls)
     assert versions == [2, None, 3]
     next(calls)
     assert versions == []
-    ear.close()
+    listener.close()
     assert list(calls) == []
 
 
@@ -131,32 +131,32 @@ def test_a_postgres_listener_receives_changes_of_others_only(
     two: tuple[PostgresStore, PostgresStore],
 ) -> None:
     mine, theirs = two
-    heard = ReceivedChanges(mine.change_listener())
-    heard.wait()
+    received = ReceivedChanges(mine.change_listener())
+    received.wait()
     mine.notify()
-    assert heard.nothing
+    assert received.nothing
     theirs.notify()
-    heard.wait()
-    heard.close()
+    received.wait()
+    received.close()
 
 
 def test_a_listener_reconnects_and_reports_a_possible_miss(
     two: tuple[PostgresStore, PostgresStore], database: str
 ) -> None:
     mine, theirs = two
-    ear = mine.change_listener()
-    ear._retry = 0.01
-    heard = ReceivedChanges(ear)
-    heard.wait()
+    listener = mine.change_listener()
+    listener._retry = 0.01
+    received = ReceivedChanges(listener)
+    received.wait()
     with psycopg.connect(database, autocommit=True) as admin:
         admin.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE query LIKE 'LISTEN%' AND datname = current_database()"
         )
-    heard.wait()
+    received.wait()
     theirs.notify()
-    heard.wait()
-    heard.close()
+    received.wait()
+    received.close()
 
 
 def test_behind_a_pooler_the_listener_polls(
@@ -164,16 +164,16 @@ def test_behind_a_pooler_the_listener_polls(
 ) -> None:
     monkeypatch.setattr(listeners, "is_pooled", lambda connection: True)
     monkeypatch.setattr(listeners, "POLL_WITHOUT_NOTIFY_S", 0.01)
-    heard = ReceivedChanges(two[0].change_listener())
-    heard.wait()
-    heard.wait()
+    received = ReceivedChanges(two[0].change_listener())
+    received.wait()
+    received.wait()
     with psycopg.connect(database, autocommit=True) as admin:
         found = admin.execute(
             "SELECT count(*) FROM pg_stat_activity"
             " WHERE query LIKE 'LISTEN%' AND datname = current_database()"
         ).fetchone()
     assert found == (0,)
-    heard.close()
+    received.close()
 
 
 def test_a_connection_without_a_pooler_is_known_as_such(database: str) -> None:
@@ -191,10 +191,10 @@ def test_a_listener_closes_at_once_even_if_the_server_is_down() -> None:
         tried.set()
         return connect()
 
-    heard = ReceivedChanges(PostgresListener(trying, channel="c", own_id="me", reconnect_after_s=60))
-    assert tried.wait(PATIENCE)
-    heard.close()
-    assert heard.nothing
+    received = ReceivedChanges(PostgresListener(trying, channel="c", own_id="me", reconnect_after_s=60))
+    assert tried.wait(TIMEOUT_S)
+    received.close()
+    assert received.nothing
 
 
 # The loop.
@@ -235,13 +235,13 @@ def test_a_change_during_a_tick_is_not_lost(resting: Bench) -> None:
     """Until the length of the sleep is known, every change wakes the tick."""
     run = resting.loop.tick.run
 
-    def run_and_hear(**arguments: Any) -> bool:
+    def run_and_notify(**arguments: Any) -> bool:
         full = run(**arguments)
         resting.schedule("later", every("45s"))
         resting.loop.on_external_change()
         return full
 
-    resting.loop.tick.run = run_and_hear  # type: ignore[method-assign]
+    resting.loop.tick.run = run_and_notify  # type: ignore[method-assign]
     resting.loop.step()
     assert isinstance(resting.loop.waker, CountingWaker)
     assert resting.loop.waker.woken == 1
@@ -286,8 +286,10 @@ def test_a_store_without_notifications_is_not_wrapped(file: str) -> None:
 
 
 def test_an_unused_listener_closes_without_error(postgres_url: str) -> None:
-    ear = PostgresListener(lambda: psycopg.connect(postgres_url, autocommit=True), channel="c", own_id="me")
-    calls = ear.changes()
+    listener = PostgresListener(
+        lambda: psycopg.connect(postgres_url, autocommit=True), channel="c", own_id="me"
+    )
+    calls = listener.changes()
     next(iter(calls))
     calls.close()  # type: ignore[attr-defined]
-    ear.close()
+    listener.close()

@@ -42,9 +42,9 @@ def test_a_worker_that_is_killed_is_a_loss_and_another_does_its_work(fleet: Work
 def test_a_worker_that_wakes_after_its_lease_expired_changes_nothing(
     fleet: WorkerFleet, tmp_path: Path
 ) -> None:
-    door = tmp_path / "door"
+    release = tmp_path / "release"
     fleet.schedule("heeds", "until_cancelled")
-    fleet.schedule("deaf", "ignore_cancel", args={"release_file": str(door)})
+    fleet.schedule("deaf", "ignore_cancel", args={"release_file": str(release)})
     runs = {name: fleet.run(name) for name in ("heeds", "deaf")}
     (first,) = fleet.start()
     for name in runs:
@@ -54,7 +54,7 @@ def test_a_worker_that_wakes_after_its_lease_expired_changes_nothing(
     for run in runs.values():
         fleet.wait_for_state(run)
     assert first.output_starting("answer-stale") == []
-    door.touch()
+    release.touch()
     first.send_signal(signal.SIGCONT)
     assert fleet.wait_for_line("cancelled:_lease", schedule="heeds").pid == first.pid, (
         "its work was told to stop, and why"
@@ -69,9 +69,9 @@ def test_a_worker_that_wakes_after_its_lease_expired_changes_nothing(
 
 
 def test_a_worker_that_is_stopped_finishes_or_releases_its_runs(fleet: WorkerFleet, tmp_path: Path) -> None:
-    door = tmp_path / "door"
+    release = tmp_path / "release"
     fleet.schedule("long", "until_cancelled", lease="30s")
-    fleet.schedule("brief", "ignore_cancel", lease="30s", args={"release_file": str(door)})
+    fleet.schedule("brief", "ignore_cancel", lease="30s", args={"release_file": str(release)})
     fleet.schedule("late", "note", lease="30s")
     long, brief = fleet.run("long"), fleet.run("brief")
     (worker,) = fleet.start(stop_wait=1)
@@ -80,7 +80,7 @@ def test_a_worker_that_is_stopped_finishes_or_releases_its_runs(fleet: WorkerFle
     worker.send_signal(signal.SIGTERM)
     worker.wait_for_output("ending")
     late = fleet.run("late")
-    door.touch()
+    release.touch()
     assert worker.wait_for_exit() == 0
     assert outcomes(fleet.get(brief)) == [("succeeded", 1, False)], "it waited for what was nearly done"
     given_back = fleet.get(long)
@@ -97,13 +97,13 @@ def test_a_worker_that_is_stopped_finishes_or_releases_its_runs(fleet: WorkerFle
 def test_a_second_signal_stops_at_once_and_the_leases_expire(file_fleet: WorkerFleet, tmp_path: Path) -> None:
     runs = {}
     for number in (signal.SIGTERM, signal.SIGKILL):
-        file_fleet.schedule(number.name, "ignore_cancel", args={"release_file": str(tmp_path / "door")})
+        file_fleet.schedule(number.name, "ignore_cancel", args={"release_file": str(tmp_path / "release")})
         runs[number] = file_fleet.run(number.name)
         (worker,) = file_fleet.start(stop_wait=60)
         file_fleet.wait_for_line("began", schedule=number.name)
         worker.send_signal(signal.SIGTERM)
         worker.wait_for_output("ending")
-        wait_until(lambda: insisted(worker, number), "the second signal to be heard")  # noqa: B023
+        wait_until(lambda: insisted(worker, number), "the second signal to arrive")  # noqa: B023
         assert worker.wait_for_exit() == -number
     file_fleet.start()
     for run in runs.values():

@@ -53,10 +53,16 @@ def test_up_beside_an_embedded_scheduler_takes_none_of_its_functions(tmp_path: P
                 return
 
             wait_until(lambda: len(app.call("instance list").instances) == 2, "both instances")
-            wait_until(lambda: len(ended(app)) >= SECONDS, "some runs to end", seconds=2 * SECONDS + 120)
-            assert {str(run.state) for run in ended(app)} == {"succeeded"}
-            assert {len(app.runs.get(run=run.id).attempts) for run in ended(app)} == {1}
+            wait_until(lambda: len(succeeded(app)) >= SECONDS, "some runs to end", seconds=2 * SECONDS + 120)
+            # A busy machine may miss instants; a run that `up` took would have failed or a second attempt.
+            others = [run for run in ended(app) if run.state != "succeeded"]
+            assert {(str(run.state), run.reason) for run in others} <= {("skipped", "missed")}
+            assert {len(app.runs.get(run=run.id).attempts) for run in succeeded(app)} == {1}
             assert app.schedules.get(schedule="refresh").progress.state == "active"
+
+
+def succeeded(app: Scheduler) -> list[RunSummary]:
+    return [run for run in ended(app) if run.state == "succeeded"]
 
 
 def ended(app: Scheduler) -> list[RunSummary]:
@@ -139,8 +145,10 @@ def test_process_calls_spread_over_workers_with_free_processes(
     postgres_fleet: WorkerFleet, tmp_path: Path
 ) -> None:
     fleet = postgres_fleet
-    door = str(tmp_path / "door")
-    fleet.schedule("long", "ignore_cancel", overlap="allow", isolation="process", args={"release_file": door})
+    release = str(tmp_path / "release")
+    fleet.schedule(
+        "long", "ignore_cancel", overlap="allow", isolation="process", args={"release_file": release}
+    )
     workers = fleet.start(3, settings={"workers": 2})
     runs = [fleet.run("long") for _ in range(8)]
 
@@ -151,6 +159,6 @@ def test_process_calls_spread_over_workers_with_free_processes(
 
     wait_until(lambda: sum(holders().values()) >= 6, "every worker process to be busy")
     assert sorted(holders().values()) == [2] * len(workers), "each leased what it could start"
-    Path(door).touch()
+    Path(release).touch()
     for run in runs:
         fleet.wait_for_state(run)

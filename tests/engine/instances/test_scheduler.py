@@ -167,7 +167,9 @@ def test_a_scheduler_begins_once_ends_once_and_does_not_begin_again(file: str) -
     app = Scheduler(file)
     app.start()
     app.start()
-    assert sorted(ours()) == [f"timewright-{name}" for name in ("listen", "renew", "settle", "tick", "watch")]
+    assert sorted(ours()) == [
+        f"timewright-{name}" for name in ("listen", "outbox", "renew", "settle", "tick", "watch")
+    ]
     app.stop()
     app.stop()
     assert ours() == []

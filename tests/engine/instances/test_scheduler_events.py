@@ -27,9 +27,9 @@ __all__ = ["app", "nothing_left"]
 
 
 def test_events_arrive_after_the_commit_with_their_fact(app: Scheduler) -> None:
-    heard: list[tuple[str, Fact]] = []
+    received: list[tuple[str, Fact]] = []
     for event in ("started", "completed", "failed", "exhausted", "parked"):
-        app.on(event)(lambda fact, event=event: heard.append((event, fact)))
+        app.on(event)(lambda fact, event=event: received.append((event, fact)))
 
     @app.schedule(Manual(), retry=QUICK)
     def fails() -> None:
@@ -44,29 +44,29 @@ def test_events_arrive_after_the_commit_with_their_fact(app: Scheduler) -> None:
         return "useful"
 
     with app:
-        heard_of = {}
+        facts_of = {}
         for name, last in (("fails", "exhausted"), ("parks", "parked"), ("works", "completed")):
             finish(app, name)
-            wait_until(lambda last=last: heard and heard[-1][0] == last, "the last fact")  # type: ignore[misc]
-            assert {getattr(fact, "schedule_name", "") for _, fact in heard} == {name}
+            wait_until(lambda last=last: received and received[-1][0] == last, "the last fact")  # type: ignore[misc]
+            assert {getattr(fact, "schedule_name", "") for _, fact in received} == {name}
             # A listener receives the fact with the name of its schedule.
-            heard_of[name] = [(event, type(fact).__base__) for event, fact in heard]
-            heard.clear()
+            facts_of[name] = [(event, type(fact).__base__) for event, fact in received]
+            received.clear()
     tried = [
         ("started", told.AttemptStarted),
         ("failed", told.RunWillRetry),
         ("started", told.AttemptStarted),
     ]
-    assert heard_of["fails"] == [*tried, ("failed", told.RunFailed), ("exhausted", told.RunFailed)]
+    assert facts_of["fails"] == [*tried, ("failed", told.RunFailed), ("exhausted", told.RunFailed)]
     ends = [(event, told.RunParked) for event in ("failed", "exhausted", "parked")]
-    assert heard_of["parks"] == [*tried, *ends]
-    assert heard_of["works"] == [("started", told.AttemptStarted), ("completed", told.RunSucceeded)]
+    assert facts_of["parks"] == [*tried, *ends]
+    assert facts_of["works"] == [("started", told.AttemptStarted), ("completed", told.RunSucceeded)]
 
 
 def test_skipped_and_cancelled_runs_are_reported_too(app: Scheduler) -> None:
-    heard: list[Fact] = []
-    app.on("skipped")(heard.append)
-    app.on("cancelled")(heard.append)
+    received: list[Fact] = []
+    app.on("skipped")(received.append)
+    app.on("cancelled")(received.append)
 
     @app.schedule(Manual())
     def long(ctx: Context) -> None:
@@ -77,24 +77,24 @@ def test_skipped_and_cancelled_runs_are_reported_too(app: Scheduler) -> None:
         wait_until(lambda: app.runs.get(run=run).run.state == "leased", "it to begin")
         app.schedules.run(schedule="long")
         app.runs.cancel(run=run, reason="enough")
-        wait_until(lambda: len(heard) == 2, "both facts")
-    assert isinstance(heard[0], told.RunSkipped)
-    assert isinstance(heard[1], told.RunCancelled)
-    assert (heard[0].reason, heard[1].reason) == ("overlap", "enough")
+        wait_until(lambda: len(received) == 2, "both facts")
+    assert isinstance(received[0], told.RunSkipped)
+    assert isinstance(received[1], told.RunCancelled)
+    assert (received[0].reason, received[1].reason) == ("overlap", "enough")
 
 
 def test_a_failing_listener_does_not_affect_others(app: Scheduler) -> None:
-    heard: list[Fact] = []
+    received: list[Fact] = []
 
     @app.on_completed
     def broken(fact: Fact) -> None:
         raise RuntimeError("mine alone")
 
-    app.on_completed(heard.append)
+    app.on_completed(received.append)
     app.schedule(Manual(), name="a")(lambda: None)
     with app:
         finish(app, "a")
-        wait_until(lambda: heard, "the other listener")
+        wait_until(lambda: received, "the other listener")
 
 
 def test_an_unknown_event_is_rejected_with_the_known_ones(app: Scheduler) -> None:

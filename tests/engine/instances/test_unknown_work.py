@@ -51,7 +51,7 @@ def peer(answer: bytes) -> Iterator[str]:
         thread.join()
 
 
-def fate(app: Scheduler, target: dict[str, Any]) -> tuple[str, str]:
+def outcome_of(app: Scheduler, target: dict[str, Any]) -> tuple[str, str]:
     """The state and reason of an at-most-once run of a target."""
     app.schedules.create(name="a", manual=True, delivery="at_most_once", target=target)
     with app:
@@ -77,14 +77,14 @@ def test_a_request_without_a_complete_response_is_unknown(
 ) -> None:
     with peer(answer) as url:
         target = {"kind": "http", "method": "POST", "url": url, "body": {"n": 1}}
-        assert fate(app, target) == expected
+        assert outcome_of(app, target) == expected
 
 
 def test_a_request_that_could_not_be_sent_has_failed(app: Scheduler) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     target = {"kind": "http", "method": "POST", "url": f"http://127.0.0.1:{port}/pay"}
-    assert fate(app, target) == ("failed", "exhausted")
+    assert outcome_of(app, target) == ("failed", "exhausted")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_function_whose_worker_process_ended_is_unknown(
     (tmp_path / "unknown_functions.py").write_text(FUNCTIONS, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     app.task(name)(getattr(importlib.import_module("unknown_functions"), name))
-    assert fate(app, {"kind": "call", "name": name, "isolation": "process"}) == expected
+    assert outcome_of(app, {"kind": "call", "name": name, "isolation": "process"}) == expected
 
 
 @pytest.mark.parametrize(
@@ -109,4 +109,4 @@ def test_a_function_whose_worker_process_ended_is_unknown(
 )
 def test_a_command_that_was_killed_is_unknown(file: str, script: str, expected: tuple[str, str]) -> None:
     app = Scheduler(file, settings=Settings(shell=True))
-    assert fate(app, {"kind": "shell", "command": ["/bin/sh", "-c", script]}) == expected
+    assert outcome_of(app, {"kind": "shell", "command": ["/bin/sh", "-c", script]}) == expected

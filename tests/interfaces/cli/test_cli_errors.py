@@ -134,7 +134,7 @@ def test_an_unknown_command_gets_suggestions(words: list[str], tries: str) -> No
     [
         (["schedule", "create", "x", "--evry", "5s"], "no such option '--evry'"),
         (["schedule", "pause"], "missing argument 'SCHEDULE'"),
-        (["limit", "set", "x"], "missing option '--max'"),
+        (["limit", "set"], "missing argument 'LIMIT'"),
         (["-o", "xml", "schedule", "list"], "invalid value for '-o' / '--output'"),
         (["schedule", "get", "a", "b"], "got unexpected extra argument (b)"),
         (["schedule", "create", "x", "--http", "GET"], "--http takes METHOD URL or URL, not 'GET' alone"),

@@ -67,6 +67,7 @@ def test_every_setting_can_be_set_in_each_way(monkeypatch: pytest.MonkeyPatch, h
         "keep_history": "7d",
         "keep_runs": "7000",
         "keep_bytes": "7000000",
+        "artifacts": "/srv/artifacts",
         "commands": "{programs: [backup.sh], folder: /srv, memory_mb: 512}",
         "shell": "true",
         "local": "no",
@@ -94,6 +95,7 @@ def test_every_setting_can_be_set_in_each_way(monkeypatch: pytest.MonkeyPatch, h
         "jwt_audience": "timewright",
         "jwt_issuer": "https://login.example.com",
         "tls_client_ca": "clients.pem",
+        "oidc": "{issuer: 'https://login.example.com', client_id: timewright, roles: {ops: admin}}",
         "planner": "llm",
         "planner_every": "7m",
         "advisor": "{model: m-1, key: 'env:MODEL_KEY', tools: json}",
@@ -104,6 +106,7 @@ def test_every_setting_can_be_set_in_each_way(monkeypatch: pytest.MonkeyPatch, h
     found = load()
     assert (found.capacity, found.max_sleep, found.keep_history) == (7, 7 * SECOND, timedelta(days=7))
     assert (found.shell, found.local) == (True, False)
+    assert (found.artifacts, found.oidc.roles) == ("/srv/artifacts", {"ops": "admin"})
     assert (found.interval_floor.interval, found.interval_floor.action) == (7 * SECOND, "raise")
     flags = {field.flag for field in setting_fields(Settings())}
     help_text = invoke(None, "up", "--help").out

@@ -12,8 +12,8 @@ from tests.interfaces.terminal import invoke
 from tests.operations.harness import OperationsHarness
 from timewright.core.moments import parse_duration
 from timewright.errors import InvalidDuration, InvalidInstant
+from timewright.interfaces.cli.data_input import resolve_instants
 from timewright.interfaces.cli.output.times import localize_times, shorten_duration
-from timewright.interfaces.cli.time_input import resolve_instants
 from timewright.operations import operations
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)  # a Tuesday

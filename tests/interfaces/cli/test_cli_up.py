@@ -61,7 +61,7 @@ app = Scheduler("own.db")
 
 
 @app.on("failed")
-def heard(fact):
+def on_fact(fact):
     raise AssertionError("nobody calls a listener of an app that another process runs")
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tests.interfaces.http.http_client import HttpTestClient, bearer, client_for, create_key
 from tests.operations.harness import KEYRING, OperationsHarness, sample_harness
 from timewright.core.input.encoding import encode
-from timewright.interfaces.http import thread_pool as threading_door
+from timewright.interfaces.http import thread_pool
 from timewright.interfaces.http.api.json_encoding import encode_answer, is_plain_for_msgspec
 from timewright.interfaces.http.thread_pool import RequestThreadPool
 from timewright.operations import Operation, operations
@@ -208,7 +208,7 @@ def test_a_cancelled_caller_waits_until_its_job_has_ended() -> None:
 
 
 def test_an_idle_thread_ends_and_a_new_one_is_started_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threading_door, "IDLE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(thread_pool, "IDLE_TIMEOUT_S", 0.01)
     threads = RequestThreadPool(1)
     first = asyncio.run(threads.run(threading.current_thread))
     first.join(60)

@@ -21,7 +21,7 @@ from tests.interfaces.http.http_client import (
 from tests.operations.harness import OperationsHarness
 from timewright.errors import OverQuota, StoreFull
 from timewright.interfaces.http.api.operation_routes import Route, routes_of
-from timewright.interfaces.http.requests.concurrency_limit import ConcurrencyLimit
+from timewright.interfaces.http.app import ConcurrencyLimit
 from timewright.operations import operations
 from timewright.operations.access.authentication import ROLES, Caller, authenticate, require_auth_cache
 
@@ -57,7 +57,7 @@ def test_every_route_except_healthz_requires_authentication(
         ("GET", "/api/v1/events"),
         ("POST", "/session/links"),
         ("OPTIONS", "/api/v1/schedules"),
-        ("BREW", "/x"),
+        ("FETCH", "/x"),
     ]
     for method, path in asked:
         harness.sleep(seconds=2)
@@ -298,13 +298,12 @@ def test_a_modified_cookie_is_refused(
 ) -> None:
     _, cookie = let_in(anonymous, harness, token)
     name, _, value = cookie.partition("=")
-    key, until, nonce, signature = value.split(".")
+    session, signature = value.split(".")
     for touched in (
-        f"{key}x.{until}.{nonce}.{signature}",
-        f"{key}.{int(until) + 1}.{nonce}.{signature}",
-        f"{key}.{until}.{nonce[::-1]}.{signature}",
-        f"{key}.{until}.{nonce}.",
-        f"{key}.{until}.{nonce}.{'0' * 64}",
+        f"{session}x.{signature}",
+        f"{session[::-1]}.{signature}",
+        f"{session}.",
+        f"{session}.{'0' * 64}",
         "",
         "x" * 5000,
         "a.b.c.d",
@@ -328,6 +327,33 @@ def test_a_session_ends_when_it_expires_or_its_key_is_revoked(
     assert anonymous.request("GET", "/session", headers={"cookie": cookie}).status == 401
 
 
+def test_a_session_lasts_while_it_is_used_and_at_most_30_days(
+    anonymous: HttpTestClient, harness: OperationsHarness, token: str
+) -> None:
+    _, cookie = let_in(anonymous, harness, token)
+    for _ in range(71):
+        harness.sleep(hours=10)
+        assert anonymous.request("GET", "/session", headers={"cookie": cookie}).status == 200
+    harness.sleep(hours=10)
+    assert anonymous.request("GET", "/session", headers={"cookie": cookie}).status == 401
+
+
+def test_a_session_is_started_with_a_key_and_not_with_a_wrong_one(
+    anonymous: HttpTestClient, harness: OperationsHarness, token: str
+) -> None:
+    form = [*anonymous.headers.items(), ("content-type", "application/x-www-form-urlencoded")]
+    wrong = anonymous.send("POST", "/", b"key=tw_wrong", form)
+    assert (wrong.status, "set-cookie" in wrong.headers) == (401, False)
+    answer = anonymous.send("POST", "/", f"key={token}".encode(), form)
+    cookie = answer.headers["set-cookie"].split(";")[0]
+    assert answer.status == 303
+    assert token not in cookie
+    shown = harness.ask("session list", all=True)["sessions"]
+    assert [one["actor"] for one in shown] == ["admin"]
+    harness.ask("session end", session=shown[0]["id"])
+    assert anonymous.request("GET", "/session", headers={"cookie": cookie}).status == 401
+
+
 def test_logging_out_removes_the_cookie(
     anonymous: HttpTestClient, harness: OperationsHarness, token: str
 ) -> None:
@@ -340,7 +366,8 @@ def test_logging_out_removes_the_cookie(
 def test_an_unauthenticated_browser_gets_a_page_and_a_program_gets_json(anonymous: HttpTestClient) -> None:
     page = anonymous.request("GET", "/", headers={"accept": "text/html,*/*"})
     assert (page.status, page.headers["content-type"]) == (401, "text/html; charset=utf-8")
-    assert "timewright up" in page.body.decode()
+    assert "timewright dashboard" in page.body.decode()
+    assert page.headers["referrer-policy"] == "same-origin"  # its form is sent with our origin, not `null`
     assert anonymous.request("GET", "/", headers={"accept": "*/*"}).data["code"] == "unauthorized"
 
 
@@ -356,7 +383,7 @@ def test_reads_work_while_the_store_refuses_writes(
     anonymous: HttpTestClient, harness: OperationsHarness, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_: object) -> None:
-        raise StoreFull("no room left")
+        raise StoreFull("disk full")
 
     monkeypatch.setattr(harness.store, "write", full)
     assert anonymous.request("GET", "/api/v1/schedules", headers=bearer(token)).status == 200

@@ -140,11 +140,11 @@ def test_every_route_checks_the_host(harness: OperationsHarness) -> None:
 
 
 def test_a_public_server_allows_addresses_and_its_names_only() -> None:
-    gate = HostOriginCheck(
+    check = HostOriginCheck(
         allowed_hosts=frozenset({"localhost", "scheduler.example.com"}), allow_any_address=True
     )
     for host in ("192.0.2.7:7411", "[2001:db8::7]:7411", "scheduler.example.com", "SCHEDULER.example.com."):
-        assert gate.allows_host(host), host
+        assert check.allows_host(host), host
     for host in (
         "0.0.0.0",
         "[::]",
@@ -152,7 +152,7 @@ def test_a_public_server_allows_addresses_and_its_names_only() -> None:
         "scheduler.example.com.evil.example",
         "192.0.2.7.evil.example",
     ):
-        assert not gate.allows_host(host), host
+        assert not check.allows_host(host), host
 
 
 def test_an_authority_is_a_host_with_an_optional_port() -> None:

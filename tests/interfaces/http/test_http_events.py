@@ -41,7 +41,7 @@ class Stream:
         authenticate: Authenticator = lambda _: ADMIN,
         **headers: str,
     ) -> None:
-        door = HttpApp(harness.context, hub=hub, authenticate=authenticate)
+        app = HttpApp(harness.context, hub=hub, authenticate=authenticate)
         self.scope: dict[str, Any] = {
             "type": "http",
             "method": "GET",
@@ -54,18 +54,18 @@ class Stream:
         }
         self.left = asyncio.Event()
         self.came = asyncio.Event()
-        self.gate = asyncio.Event()
-        self.gate.set()
+        self.writable = asyncio.Event()
+        self.writable.set()
         self.parts: list[bytes] = []
         self.status = 0
-        self.task = asyncio.ensure_future(door(self.scope, self._receive, self._send))
+        self.task = asyncio.ensure_future(app(self.scope, self._receive, self._send))
 
     async def _receive(self) -> Any:
         await self.left.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Any) -> None:
-        await self.gate.wait()
+        await self.writable.wait()
         self.status = message.get("status", self.status)
         self.parts.append(message.get("body", b""))
         self.came.set()
@@ -212,14 +212,14 @@ def test_a_slow_reader_is_disconnected_and_does_not_delay_others(harness: Operat
         slow, quick = Stream(hub, harness), Stream(hub, harness)
         await slow.until(lambda: len(slow.told) == 1)
         await quick.until(lambda: len(quick.told) == 1)
-        slow.gate.clear()
+        slow.writable.clear()
         hub.notify(fact(0))
         await quick.until(lambda: len(quick.told) == 2)
         for number in range(1, MAX_PENDING_FACTS + 10):
             hub.notify(fact(number))
             if number % 100 == 0:
                 await quick.until(lambda upto=number: len(quick.told) > upto)  # type: ignore[misc]
-        slow.gate.set()
+        slow.writable.set()
         await asyncio.wait_for(slow.task, 60)
         assert json.loads(slow.told[-1]["data"]) == {"reason": "slow"}
         await quick.until(lambda: len(quick.told) > MAX_PENDING_FACTS + 9)
@@ -237,7 +237,7 @@ def test_a_client_that_never_reads_is_disconnected(
         hub = EventHub("one")
         stream = Stream(hub, harness)
         await stream.until(lambda: len(stream.told) == 1)
-        stream.gate.clear()
+        stream.writable.clear()
         hub.notify(fact(1))
         await asyncio.wait_for(stream.task, 60)
 
@@ -270,40 +270,40 @@ def test_streams_end_at_shutdown_and_new_ones_are_refused(harness: OperationsHar
     tell(story)
 
 
-class Whisper:
+class ScriptedListener:
     """A change listener that is triggered by the test."""
 
     def __init__(self) -> None:
-        self.said: queue.Queue[bool] = queue.Queue()
+        self.changed: queue.Queue[bool] = queue.Queue()
 
     def changes(self) -> Iterator[None]:
-        while self.said.get():
+        while self.changed.get():
             yield
 
     def close(self) -> None:
-        self.said.put(False)
+        self.changed.put(False)
 
 
 def test_writes_of_other_processes_are_reported_at_a_limited_rate(
     harness: OperationsHarness,
 ) -> None:
-    ears: list[Whisper] = []
+    listeners: list[ScriptedListener] = []
 
-    def new_ear() -> Whisper:
-        ears.append(Whisper())
-        return ears[-1]
+    def new_listener() -> ScriptedListener:
+        listeners.append(ScriptedListener())
+        return listeners[-1]
 
     async def story() -> None:
         hub = EventHub("one")
-        hub.watch_store(harness.context.store, new_ear)
-        assert ears == []
+        hub.watch_store(harness.context.store, new_listener)
+        assert listeners == []
         stream = Stream(hub, harness)
         await stream.until(lambda: len(stream.told) == 1)
-        ears[0].said.put(True)
+        listeners[0].changed.put(True)
         await stream.until(lambda: len(stream.told) == 2)
         assert (stream.told[1]["event"], "id" in stream.told[1]) == ("changed", False)
         for _ in range(50):
-            ears[0].said.put(True)
+            listeners[0].changed.put(True)
         await stream.until(lambda: len(stream.told) == 3)
         hub.notify(fact(1))
         await stream.until(lambda: stream.told[-1]["event"] == "run-freed")
@@ -311,11 +311,11 @@ def test_writes_of_other_processes_are_reported_at_a_limited_rate(
         second = Stream(hub, harness)
         await second.until(lambda: len(second.told) == 1)
         await stream.leave()
-        assert len(ears) == 1
+        assert len(listeners) == 1
         await second.leave()
         third = Stream(hub, harness)
         await third.until(lambda: len(third.told) == 1)
-        assert len(ears) == 2
+        assert len(listeners) == 2
         await third.leave()
 
     tell(story)

@@ -15,7 +15,7 @@ from tests.operations.harness import OperationsHarness, sample_harness
 from timewright.interfaces.http.app import HttpApp
 from timewright.operations import operations
 from timewright.operations.access.authentication import ROLES
-from timewright.operations.subjects import subject_of
+from timewright.operations.registry import subject_of
 
 CHECKS: list[Callable[..., Any]] = [
     schemathesis.checks.not_a_server_error,
@@ -51,9 +51,9 @@ def fuzz_app() -> tuple[OperationsHarness, HttpApp, dict[tuple[str, str], str]]:
 
 @cache
 def described() -> Any:
-    _, door, tokens = fuzz_app()
+    _, app, tokens = fuzz_app()
     headers = {**LOCAL, "authorization": f"Bearer {tokens['viewer', 'default']}"}
-    return schemathesis.openapi.from_asgi("/openapi.json", door, headers=headers)
+    return schemathesis.openapi.from_asgi("/openapi.json", app, headers=headers)
 
 
 def known_subjects() -> dict[str, list[str]]:

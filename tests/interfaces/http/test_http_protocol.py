@@ -235,7 +235,7 @@ def test_a_cursor_is_bound_to_its_list_filters_and_namespace(
     assert client.request("GET", f"{CREATE}?limit=1&cursor={cursor}", headers=elsewhere).status == 422
 
 
-@pytest.mark.parametrize("method", ["TRACE", "CONNECT", "BREW", "get", "", "X" * 5000])
+@pytest.mark.parametrize("method", ["TRACE", "CONNECT", "FETCH", "get", "", "X" * 5000])
 def test_an_unknown_method_is_refused_with_the_allowed_ones(client: HttpTestClient, method: str) -> None:
     answer = client.request(method, CREATE)
     assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")

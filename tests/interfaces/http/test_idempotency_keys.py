@@ -65,12 +65,12 @@ def test_a_refused_write_does_not_use_its_idempotency_key(harness: OperationsHar
 
 
 def test_expired_idempotency_keys_are_deleted_in_batches(harness: OperationsHarness) -> None:
-    broom = IdempotencyCleanup()
+    cleanup = IdempotencyCleanup()
     for number in range(3):
         run_once(harness.context, ADD, {"queue": "mail", "payload": number}, key=f"k{number}")
     assert delete_expired_answers(harness.context)
     harness.sleep(hours=40)
-    broom.run_if_due(harness.context)
+    cleanup.run_if_due(harness.context)
     assert not run_once(harness.context, ADD, {"queue": "mail", "payload": 0}, key="k0")[1]
     harness.sleep(hours=3)
     assert run_once(harness.context, ADD, {"queue": "mail", "payload": 0}, key="k0")[1]

@@ -17,9 +17,8 @@ from msgspec.structs import replace
 from tests.interfaces.http.http_client import HttpTestClient, bearer, client_for, create_key
 from tests.operations.harness import KEYRING, OperationsHarness, fill_with_samples
 from timewright.core.schedule.forecast import forecast
-from timewright.interfaces.http.api import response_cache
-from timewright.interfaces.http.api.nonblocking_reads import EXPIRY
-from timewright.interfaces.http.api.response_cache import ResponseCache
+from timewright.interfaces.http.api import nonblocking_reads
+from timewright.interfaces.http.api.nonblocking_reads import EXPIRY, ResponseCache
 from timewright.interfaces.http.api.responses import ApiResponse
 from timewright.interfaces.http.app import HttpApp
 from timewright.interfaces.http.connection_protocols import MAX_WRITE_BYTES, CoalescingTransport
@@ -27,8 +26,8 @@ from timewright.operations import operations
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.views import build_schedule_detail, planned_until
 from timewright.ports import ScheduleFilter, Store
-from timewright.ports.nonblocking import WouldBlock
 from timewright.ports.schedules import ScheduleSnapshot
+from timewright.ports.store import WouldBlock
 from timewright.stores.sqlite import nonblocking
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.clock import ManualClock
@@ -70,8 +69,8 @@ def hurried(client: HttpTestClient) -> HttpTestClient:
     async def never(work: Any) -> Any:
         raise AssertionError(f"{work} was handed to a thread")
 
-    door: HttpApp = client.app
-    door._threads.run = never  # type: ignore[method-assign]
+    app: HttpApp = client.app
+    app._threads.run = never  # type: ignore[method-assign]
     return client
 
 
@@ -244,9 +243,9 @@ def test_the_response_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         def data_version(self) -> int:
             return 7
 
-    monkeypatch.setattr(response_cache, "MAX_CACHE_BYTES", 100)
+    monkeypatch.setattr(nonblocking_reads, "MAX_CACHE_BYTES", 100)
     kept = ResponseCache(Still())  # type: ignore[arg-type]
-    questions: list[response_cache.CacheKey] = [("default", "", (str(number),), "") for number in range(9)]
+    questions: list[nonblocking_reads.CacheKey] = [("default", "", (str(number),), "") for number in range(9)]
     kept.get(questions[0])
     for question in questions:
         kept.put(question, ApiResponse(b"x" * 30), value=Held(), expires_at=None)

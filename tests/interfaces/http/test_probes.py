@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
 from tests.interfaces.http.http_client import ADMIN, HttpTestClient, client_for
-from tests.operations.harness import OperationsHarness
+from tests.operations.harness import KEYRING, OperationsHarness
 from timewright.engine.waiting import LoopHealth
+from timewright.operations.access.auth_cache import AuthCache
+from timewright.operations.access.service_tokens import load_service_token_verifier
+from timewright.settings import Settings
 from timewright.wiring.metrics_port import filter_metrics
 
 
@@ -18,13 +23,13 @@ def test_healthz_works_without_a_store(harness: OperationsHarness) -> None:
 
 
 def test_readyz_reports_engine_problems(harness: OperationsHarness) -> None:
-    pulse = LoopHealth(last_tick_at=harness.now)
-    with client_for(harness, engine_health=pulse) as client:
+    health = LoopHealth(last_tick_at=harness.now)
+    with client_for(harness, engine_health=health) as client:
         assert client.request("GET", "/readyz").data["ready"] is True
-        pulse.errors_in_a_row, pulse.last_error = 1, "StoreUnavailable: away"
+        health.errors_in_a_row, health.last_error = 1, "StoreUnavailable: away"
         troubled = client.request("GET", "/readyz")
         assert (troubled.status, troubled.data["problem"]) == (503, "StoreUnavailable: away")
-        pulse.errors_in_a_row = 0
+        health.errors_in_a_row = 0
         harness.sleep(minutes=2)
         late = client.request("GET", "/readyz")
         assert (late.status, late.data["problem"]) == (503, "no tick for 2m")
@@ -114,3 +119,34 @@ def test_the_tick_delay_is_measured(client: HttpTestClient, harness: OperationsH
 )
 def test_a_metric_line_is_visible_to_callers_of_its_namespace(line: str, *, seen: bool) -> None:
     assert filter_metrics(f"{line}\n", {"mine"}.__contains__) == (f"{line}\n" if seen else "")
+
+
+def test_an_issuer_of_tokens_is_published_only_where_one_is_set(
+    harness: OperationsHarness, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("a shared secret of more than thirty-two letters")
+    keys.chmod(0o600)
+    settings = Settings(jwt_keys=str(keys), jwt_algorithms=("HS256",), jwt_audience="timewright")
+
+    def client(issuer: str) -> HttpTestClient:
+        chosen = replace(settings, jwt_issuer=issuer)
+        cache = AuthCache(lambda: KEYRING, services=lambda: load_service_token_verifier(chosen))
+        harness.context = replace(harness.context, auth_cache=cache)
+        return client_for(harness, caller=None)
+
+    path, issuer = "/.well-known/oauth-protected-resource", "https://login.example.com"
+    with client("") as without:
+        assert without.request("GET", path).status == 401
+        assert "resource_metadata" not in without.request("POST", "/mcp", {}).headers["www-authenticate"]
+    with client(issuer) as named:
+        for address in (path, f"{path}/mcp"):
+            found = named.request("GET", address).data
+            assert found["authorization_servers"] == [issuer]
+            assert found["resource"].endswith("/mcp")
+            assert "timewright:read" in found["scopes_supported"]
+        assert f'{path}/mcp"' in named.request("POST", "/mcp", {}).headers["www-authenticate"]
+        elsewhere = named.request("GET", "/api/v1/schedules").headers["www-authenticate"]
+        assert "resource_metadata" not in elsewhere
+        assert named.request("GET", f"{path}/other").status == 401
+        assert named.request("POST", path, {}).status == 401

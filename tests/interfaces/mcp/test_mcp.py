@@ -248,7 +248,7 @@ def test_a_confirmation_token_stays_valid_across_a_period_boundary() -> None:
     )
 
 
-def test_what_a_tool_returns_as_data_is_never_altered(harness: OperationsHarness) -> None:
+def test_data_that_a_tool_returns_is_never_altered(harness: OperationsHarness) -> None:
     payload = {"text": "x" * 9000 + " \u200d joined \ufeff", "family": "👩\u200d👧"}
     harness.ask("queue add", queue="exact", payload=payload)
     said = with_client(harness, lambda client: client.call_tool("queue_lease", {"queue": "exact"}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -16,8 +17,9 @@ from tests.interfaces.terminal import invoke
 from tests.operations.harness import OperationsHarness
 from timewright import Cron, Scheduler, cron, every
 from timewright.core.run.needs import ANYTHING, Offer
-from timewright.errors import InvalidCron, InvalidInput, UnknownField
+from timewright.errors import InvalidCron, InvalidInput, StoreUnavailable, UnknownField
 from timewright.operations import operations
+from timewright.operations.runs import at_start
 from timewright.operations.runs.at_start import StartedProcess, run_schedules_at_start
 
 
@@ -78,6 +80,48 @@ def test_workers_that_start_together_run_it_once(harness: OperationsHarness) -> 
     assert [started(harness, number) for number in (1, 2, 3)] == [1, 0, 0]
     assert started(harness, 4, gone=True) == 1  # the first one has been killed
     assert len(harness.ask("run list", schedule="warm")["runs"]) == 2
+
+
+def test_a_start_whose_answer_was_lost_is_not_repeated(harness: OperationsHarness) -> None:
+    harness.ask("schedule create", name="warm", manual=True, run_at_start=True, note="x", overlap="allow")
+    assert [started(harness, 1, gone=True) for _ in range(2)] == [1, 0]
+
+
+def test_a_store_that_is_away_at_the_start_delays_only_the_run_at_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Scheduler(tmp_path / "jobs.db")
+    app.schedules.create(name="warm", manual={}, run_at_start=True, note="x")
+    tries: list[int] = []
+
+    def away_twice(*given: Any, **options: Any) -> int:
+        tries.append(1)
+        if len(tries) < 3:
+            raise StoreUnavailable("the store is unavailable")
+        return run_schedules_at_start(*given, **options)
+
+    monkeypatch.setattr(at_start, "run_schedules_at_start", away_twice)
+    with app:
+        wait_for(partial(has_succeeded, app, "warm", times=1))
+    assert len(tries) == 3
+    assert not [one.name for one in threading.enumerate() if one.name == "timewright-start"]
+
+
+@pytest.mark.parametrize(
+    ("guard", "functions", "starts"), [("_claim", ("warm", "warm"), 2), ("_starts_it", ("other", "warm"), 1)]
+)
+def test_each_guard_of_a_run_at_start_is_needed(
+    harness: OperationsHarness,
+    monkeypatch: pytest.MonkeyPatch,
+    guard: str,
+    functions: tuple[str, ...],
+    starts: int,
+) -> None:
+    """Without it, two workers run it, or one that does not have the function is the first to try."""
+    harness.ask("schedule create", name="warm", manual=True, run_at_start=True, call="warm", overlap="allow")
+    monkeypatch.setattr(at_start, guard, lambda *_, **__: True)
+    made = [started(harness, number, offer=Offer(functions=(one,))) for number, one in enumerate(functions)]
+    assert (sum(made), made[0]) == (starts, 1)
 
 
 def test_only_an_instance_that_can_run_it_starts_it(harness: OperationsHarness) -> None:
@@ -176,3 +220,27 @@ def test_the_new_fields_are_known_to_type_checkers_and_help() -> None:
 
     names = {one.name for one in parameters_of(operations["schedule put"])}
     assert {"run_at_start", "max_running", "zone"} <= names
+
+
+def test_a_function_past_its_time_limit_never_runs_beside_its_second_attempt(tmp_path: Path) -> None:
+    """Real time: 20 s with a limit of 10 s with --full, and 2 s with a limit of 1 s otherwise."""
+    length = 20.0 if os.environ.get("TIMEWRIGHT_FULL") else 2.0
+    app = Scheduler(tmp_path / "jobs.db")
+    running, most, ended = [0], [0], list[float]()
+
+    @app.schedule("manual", time_limit=f"{length / 2:g}s", retry={"max_attempts": 2, "backoff": "0s"})
+    def slow() -> None:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        time.sleep(length)
+        running[0] -= 1
+        ended.append(time.monotonic())
+
+    with app:
+        run = app.schedules.run("slow").run.id
+        wait_for(lambda: app.runs.get(run).run.state == "failed", seconds=10 * length)
+        found = app.runs.get(run)
+    assert (len(ended), most[0]) == (2, 1)
+    assert [one.outcome for one in found.attempts] == ["timed_out", "timed_out"]
+    assert "isolation" in found.attempts[0].error
+    assert ended[1] - ended[0] >= length

@@ -45,8 +45,8 @@ def app(installed: Path) -> Iterator[Scheduler]:
     app = Scheduler("app.db")
 
     @app.task()
-    def tidy(rooms: int = 1) -> int:
-        return rooms
+    def tidy(tables: int = 1) -> int:
+        return tables
 
     yield app
     app.stop(wait=timedelta(0))
@@ -126,12 +126,12 @@ def test_an_unknown_function_gets_a_suggestion(app: Scheduler) -> None:
 
 
 def test_wrong_arguments_are_refused_when_the_schedule_is_written(app: Scheduler) -> None:
-    with pytest.raises(InvalidInput, match="does not take 'room'; did you mean 'rooms'") as refusal:
-        create(app, {"name": "tidy", "args": {"room": 2}})
+    with pytest.raises(InvalidInput, match="does not take 'table'; did you mean 'tables'") as refusal:
+        create(app, {"name": "tidy", "args": {"table": 2}})
     assert refusal.value.field == "target.args"
-    create(app, {"name": "tidy", "args": {"rooms": 2}})
-    edited = app.schedules.update(schedule="job", call={"name": "tidy", "args": {"rooms": 3}})
-    assert edited.schedule.target == Call(name="tidy", args={"rooms": 3})
+    create(app, {"name": "tidy", "args": {"tables": 2}})
+    edited = app.schedules.update(schedule="job", call={"name": "tidy", "args": {"tables": 3}})
+    assert edited.schedule.target == Call(name="tidy", args={"tables": 3})
     with pytest.raises(InvalidInput, match="does not take 'flats'"):
         app.schedules.update(schedule="job", call={"name": "tidy", "args": {"flats": 1}})
 

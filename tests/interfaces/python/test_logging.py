@@ -16,7 +16,7 @@ from timewright.core import facts
 from timewright.core.sensitive_keys import redact_store_url
 from timewright.errors import InvalidInput, OverQuota, TimewrightError
 from timewright.ports.schedule_names import ScheduleNames
-from timewright.telemetry.application_log import ApplicationLog
+from timewright.telemetry.log import ApplicationLog
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 

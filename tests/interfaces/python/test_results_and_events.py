@@ -103,38 +103,38 @@ def test_run_now_refuses_unknown_schedules(
 
 
 def test_listeners_get_the_schedule_name(app: Scheduler) -> None:
-    heard: list[Any] = []
-    app.on_completed(heard.append)
-    app.on("failed")(heard.append)
+    received: list[Any] = []
+    app.on_completed(received.append)
+    app.on("failed")(received.append)
     app.schedule(manual=True, name="good")(lambda: None)
     app.schedule(manual=True, name="bad", retry=1)(lambda: 1 / 0)
     with app:
         app.run_now("good")
         with pytest.raises(RunNotSucceeded):
             app.run_now("bad")
-    assert [(type(fact).__name__, fact.schedule_name) for fact in heard] == [
+    assert [(type(fact).__name__, fact.schedule_name) for fact in received] == [
         ("RunSucceeded", "good"),
         ("RunFailed", "bad"),
     ]
-    assert isinstance(heard[0], RunSucceeded)
-    assert isinstance(heard[1], RunFailed)
-    assert heard[0].schedule_id.startswith("sch_")
-    assert pickle.loads(pickle.dumps(heard)) == heard
+    assert isinstance(received[0], RunSucceeded)
+    assert isinstance(received[1], RunFailed)
+    assert received[0].schedule_id.startswith("sch_")
+    assert pickle.loads(pickle.dumps(received)) == received
 
 
 def test_async_listeners_are_awaited_in_order(app: Scheduler) -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
     @app.on_completed
     async def first(fact: Any) -> None:
         await asyncio.sleep(0.01)
-        heard.append(f"first {fact.schedule_name}")
+        received.append(f"first {fact.schedule_name}")
 
-    app.on_completed(lambda _: heard.append("second"))
+    app.on_completed(lambda _: received.append("second"))
     app.schedule(manual=True, name="good")(lambda: None)
     with app:
         app.run_now("good")
-    assert heard == ["first good", "second"]
+    assert received == ["first good", "second"]
 
 
 @pytest.mark.parametrize("listener", [lambda: None, lambda a, b: None, "a name", 5])
@@ -155,17 +155,17 @@ def test_an_unknown_event_gets_a_suggestion(app: Scheduler) -> None:
 
 
 def test_listeners_of_an_adopted_app_work_on_the_bench(app: Scheduler) -> None:
-    heard: list[str] = []
+    received: list[str] = []
     app.schedule(every("1h"), name="report")(lambda: None)
 
     @app.on_completed
     async def tell(fact: Any) -> None:
-        heard.append(fact.schedule_name)
+        received.append(fact.schedule_name)
 
     bench = Bench()
     bench.adopt(app)
     bench.advance(hours=2)
-    assert heard == ["report", "report"]
+    assert received == ["report", "report"]
 
 
 # Async code.

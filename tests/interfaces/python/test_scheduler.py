@@ -48,9 +48,9 @@ def kept(app: Scheduler) -> dict[str, str]:
 
 
 def test_timedelta_datetime_and_list_are_triggers(app: Scheduler) -> None:
-    eve = datetime(2099, 12, 24, 18, tzinfo=UTC)
+    instant = datetime(2099, 12, 24, 18, tzinfo=UTC)
     app.schedule(timedelta(minutes=5), name="interval")(work)
-    app.schedule(eve, name="once")(work)
+    app.schedule(instant, name="once")(work)
     app.schedule([every("6h"), Cron("0 9 * * *"), "30 9 * * *"], name="list")(work)
     assert kept(app) == {
         "interval": "every 5m",

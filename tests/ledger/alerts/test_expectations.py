@@ -20,7 +20,7 @@ LONG = {"length": "12h", "time_limit": "12h"}
 
 
 @pytest.fixture
-def desk(database: Database, clock: ManualClock) -> Bench:
+def bench(database: Database, clock: ManualClock) -> Bench:
     return Bench(store=database.open(), clock=clock)
 
 
@@ -70,106 +70,106 @@ def test_a_service_is_recognised_by_its_host(url: str, service: str) -> None:
     assert CheckIn(url=url).service(url) == service
 
 
-def test_a_run_that_is_not_finished_in_time_is_an_incident_and_goes_on(desk: Bench) -> None:
-    desk.schedule("report", "every 1d", expect={"within": "2h"}, lease=LONG)
-    desk.target.script("report", hang())
-    pass_minutes(desk, 24 * 60 + 110)
-    assert told(desk) == []
-    pass_minutes(desk, 20)
-    assert told(desk) == [("opened", "not_finished")]
-    (run,) = desk.runs("report")
-    (one,) = incidents(desk)
+def test_a_run_that_is_not_finished_in_time_is_an_incident_and_goes_on(bench: Bench) -> None:
+    bench.schedule("report", "every 1d", expect={"within": "2h"}, lease=LONG)
+    bench.target.script("report", hang())
+    pass_minutes(bench, 24 * 60 + 110)
+    assert told(bench) == []
+    pass_minutes(bench, 20)
+    assert told(bench) == [("opened", "not_finished")]
+    (run,) = bench.runs("report")
+    (one,) = incidents(bench)
     assert (run.state.value, one["run"]) == ("leased", run.id)
 
 
-def test_a_late_success_ends_it(desk: Bench) -> None:
-    desk.schedule("report", "every 1d", expect={"within": "1h"}, retry=1)
-    desk.target.script("report", fail("boom"), succeed())
-    pass_minutes(desk, 24 * 60 + 70)
-    assert ("opened", "not_finished") in told(desk)
-    desk.call("schedule run", schedule="report")
-    pass_minutes(desk, 30)
-    assert ("closed", "not_finished") in told(desk)
+def test_a_late_success_ends_it(bench: Bench) -> None:
+    bench.schedule("report", "every 1d", expect={"within": "1h"}, retry=1)
+    bench.target.script("report", fail("boom"), succeed())
+    pass_minutes(bench, 24 * 60 + 70)
+    assert ("opened", "not_finished") in told(bench)
+    bench.call("schedule run", schedule="report")
+    pass_minutes(bench, 30)
+    assert ("closed", "not_finished") in told(bench)
 
 
-def test_a_schedule_that_no_engine_admits_is_reported_too(desk: Bench) -> None:
-    desk.schedule("report", "every 1h", expect={"within": "30m"})
-    desk.tick()
-    desk.clock.advance(minutes=100)
-    desk.loop.incident_watch.run(now=desk.now)
-    assert {one["kind"] for one in incidents(desk)} == {"late", "not_finished"}
+def test_a_schedule_that_no_engine_admits_is_reported_too(bench: Bench) -> None:
+    bench.schedule("report", "every 1h", expect={"within": "30m"})
+    bench.tick()
+    bench.clock.advance(minutes=100)
+    bench.loop.incident_watch.run(now=bench.now)
+    assert {one["kind"] for one in incidents(bench)} == {"late", "not_finished"}
 
 
-def test_nothing_is_expected_of_a_paused_group(desk: Bench) -> None:
-    desk.schedule("nightly", "every 1h", group="reports", expect={"within": "10m"})
-    desk.call("pause", scope="group", name="reports")
-    pass_minutes(desk, 120)
-    assert incidents(desk) == []
+def test_nothing_is_expected_of_a_paused_group(bench: Bench) -> None:
+    bench.schedule("nightly", "every 1h", group="reports", expect={"within": "10m"})
+    bench.call("pause", scope="group", name="reports")
+    pass_minutes(bench, 120)
+    assert incidents(bench) == []
 
 
-def test_an_occurrence_that_somebody_skipped_is_not_expected(desk: Bench) -> None:
-    desk.schedule("report", "every 1d", expect={"within": "1h"})
-    desk.call("schedule skip", schedule="report")
-    pass_minutes(desk, 26 * 60)
-    assert told(desk) == []
+def test_an_occurrence_that_somebody_skipped_is_not_expected(bench: Bench) -> None:
+    bench.schedule("report", "every 1d", expect={"within": "1h"})
+    bench.call("schedule skip", schedule="report")
+    pass_minutes(bench, 26 * 60)
+    assert told(bench) == []
 
 
-def test_a_run_that_takes_much_longer_than_its_median_is_an_incident(desk: Bench) -> None:
-    desk.schedule("report", "every 1h", expect={"usual": 3}, lease=LONG)
-    desk.target.script("report", *[succeed(after="2m")] * 6, hang())
-    pass_minutes(desk, 7 * 60 + 5)
-    assert told(desk) == []
-    pass_minutes(desk, 10)
-    assert told(desk) == [("opened", "slow")]
-    (one,) = incidents(desk)
+def test_a_run_that_takes_much_longer_than_its_median_is_an_incident(bench: Bench) -> None:
+    bench.schedule("report", "every 1h", expect={"usual": 3}, lease=LONG)
+    bench.target.script("report", *[succeed(after="2m")] * 6, hang())
+    pass_minutes(bench, 7 * 60 + 5)
+    assert told(bench) == []
+    pass_minutes(bench, 10)
+    assert told(bench) == [("opened", "slow")]
+    (one,) = incidents(bench)
     assert "the median of its last 6 runs is 2m" in one["sentence"]
 
 
-def test_fewer_than_five_successes_are_no_sample(desk: Bench) -> None:
-    desk.schedule("report", "every 1h", expect={"usual": 3}, lease=LONG)
-    desk.target.script("report", *[succeed(after="1m")] * 4, hang())
-    pass_minutes(desk, 9 * 60)
-    assert told(desk) == []
+def test_fewer_than_five_successes_are_no_sample(bench: Bench) -> None:
+    bench.schedule("report", "every 1h", expect={"usual": 3}, lease=LONG)
+    bench.target.script("report", *[succeed(after="1m")] * 4, hang())
+    pass_minutes(bench, 9 * 60)
+    assert told(bench) == []
 
 
-def test_a_foreign_job_that_stops_reporting_is_an_incident(desk: Bench) -> None:
-    desk.schedule("foreign", "every 1h", target=Handoff(), expect={"within": "10m"})
+def test_a_foreign_job_that_stops_reporting_is_an_incident(bench: Bench) -> None:
+    bench.schedule("foreign", "every 1h", target=Handoff(), expect={"within": "10m"})
     for _ in range(3):
-        pass_minutes(desk, 57 if desk.runs("foreign") else 60)
-        desk.call("ping send", schedule="foreign", report="start")
-        pass_minutes(desk, 3)
-        desk.call("ping send", schedule="foreign")
-    assert told(desk) == []
-    pass_minutes(desk, 80)
-    assert told(desk) == [("opened", "not_finished")]
-    desk.call("ping send", schedule="foreign")
-    pass_minutes(desk, 12)
-    assert told(desk)[-1] == ("closed", "not_finished")
+        pass_minutes(bench, 57 if bench.runs("foreign") else 60)
+        bench.call("ping send", schedule="foreign", report="start")
+        pass_minutes(bench, 3)
+        bench.call("ping send", schedule="foreign")
+    assert told(bench) == []
+    pass_minutes(bench, 80)
+    assert told(bench) == [("opened", "not_finished")]
+    bench.call("ping send", schedule="foreign")
+    pass_minutes(bench, 12)
+    assert told(bench)[-1] == ("closed", "not_finished")
 
 
-def test_a_ping_shortly_before_the_planned_time_counts_for_it(desk: Bench) -> None:
-    desk.schedule("foreign", "every 1h", target=Handoff(), expect={"within": "10m"})
+def test_a_ping_shortly_before_the_planned_time_counts_for_it(bench: Bench) -> None:
+    bench.schedule("foreign", "every 1h", target=Handoff(), expect={"within": "10m"})
     for _ in range(3):
-        pass_minutes(desk, 59)
-        desk.call("ping send", schedule="foreign")
-        pass_minutes(desk, 1)
-    pass_minutes(desk, 20)
-    assert told(desk) == []
+        pass_minutes(bench, 59)
+        bench.call("ping send", schedule="foreign")
+        pass_minutes(bench, 1)
+    pass_minutes(bench, 20)
+    assert told(bench) == []
 
 
-def test_a_failed_report_fails_the_run_with_its_text(desk: Bench) -> None:
-    desk.schedule("foreign", "every 1h", target=Handoff(), expect={"within": "10m"})
-    pass_minutes(desk, 61)
-    desk.call("ping send", schedule="foreign", report="fail", text="disk full")
-    (run,) = desk.runs("foreign")
+def test_a_failed_report_fails_the_run_with_its_text(bench: Bench) -> None:
+    bench.schedule("foreign", "every 1h", target=Handoff(), expect={"within": "10m"})
+    pass_minutes(bench, 61)
+    bench.call("ping send", schedule="foreign", report="fail", text="disk full")
+    (run,) = bench.runs("foreign")
     assert (run.state.value, run.error) == ("failed", "disk full")
-    pass_minutes(desk, 2)
-    assert told(desk) == [("opened", "failed")]
+    pass_minutes(bench, 2)
+    assert told(bench) == [("opened", "failed")]
 
 
-def test_a_job_that_starts_again_without_an_end_has_two_runs(desk: Bench) -> None:
-    desk.schedule("foreign", "every 1d", target=Handoff())
+def test_a_job_that_starts_again_without_an_end_has_two_runs(bench: Bench) -> None:
+    bench.schedule("foreign", "every 1d", target=Handoff())
     for _ in range(2):
-        desk.call("ping send", schedule="foreign", report="start")
-        desk.advance(minutes=1)
-    assert [run.state.value for run in desk.runs("foreign")] == ["failed", "leased"]
+        bench.call("ping send", schedule="foreign", report="start")
+        bench.advance(minutes=1)
+    assert [run.state.value for run in bench.runs("foreign")] == ["failed", "leased"]

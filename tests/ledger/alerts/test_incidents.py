@@ -16,16 +16,22 @@ from tests.ledger.alerts.alert_kit import (
     told,
 )
 from timewright.core.alerts.incidents import decide_incidents
+from timewright.core.moments import DAY, MINUTE
+from timewright.core.run.needs import LeaseOffer
 from timewright.core.target import Handoff
 from timewright.errors import NotFound
 from timewright.ledger.alerts import incidents as incident_pass
+from timewright.ledger.alerts.incidents import check_incidents
+from timewright.ledger.lease import lease_ready
+from timewright.ledger.pauses.clock import pause_for_clock
+from timewright.ports.store import ClockDoubt
 from timewright.testing.bench import Bench
 from timewright.testing.clock import ManualClock
 from timewright.testing.targets import fail, hang, succeed
 
 
 @pytest.fixture
-def desk(database: Database, clock: ManualClock) -> Bench:
+def bench(database: Database, clock: ManualClock) -> Bench:
     return Bench(store=database.open(), clock=clock)
 
 
@@ -56,17 +62,17 @@ def test_a_job_that_fails_all_night_is_told_once_repeated_daily_and_ended_once(
     ]
 
 
-def test_the_message_has_schedule_reason_error_link_and_command(desk: Bench) -> None:
-    desk.call("channel create", channel="ops", to="https://example.com/hook", link="https://tw.example.com")
-    desk.schedule("job", "every 1h", retry=1)
-    desk.target.script("job", fail("disk full"))
-    pass_minutes(desk, 62)
-    (run,) = deliveries(desk)
+def test_the_message_has_schedule_reason_error_link_and_command(bench: Bench) -> None:
+    bench.call("channel create", channel="ops", to="https://example.com/hook", link="https://tw.example.com")
+    bench.schedule("job", "every 1h", retry=1)
+    bench.target.script("job", fail("disk full"))
+    pass_minutes(bench, 62)
+    (run,) = deliveries(bench)
     message = run.payload["message"]
     assert (message["schedule"], message["reason"], message["error"]) == ("job", "failed", "disk full")
     assert message["link"] == f"https://tw.example.com/#/runs/{message['run']}"
     assert message["remedy"] == "timewright explain job"
-    assert desk.runs("job")[-1].id == message["run"]
+    assert bench.runs("job")[-1].id == message["run"]
 
 
 def test_two_instances_open_an_incident_once(database: Database, clock: ManualClock) -> None:
@@ -81,66 +87,66 @@ def test_two_instances_open_an_incident_once(database: Database, clock: ManualCl
     assert told(one, other) == [("opened", "failed")]
 
 
-def test_a_finding_that_comes_and_goes_is_one_incident(desk: Bench) -> None:
-    desk.schedule("job", "every 4m", retry=1)
-    desk.target.script("job", *[fail("boom"), succeed()] * 30)
-    pass_minutes(desk, 200)
-    assert told(desk) == [("opened", "failed")]
-    (one,) = incidents(desk)
+def test_a_finding_that_comes_and_goes_is_one_incident(bench: Bench) -> None:
+    bench.schedule("job", "every 4m", retry=1)
+    bench.target.script("job", *[fail("boom"), succeed()] * 30)
+    pass_minutes(bench, 200)
+    assert told(bench) == [("opened", "failed")]
+    (one,) = incidents(bench)
     assert one["flaps"] > 5
 
 
-def test_a_finding_that_returns_after_its_end_must_stay_away_longer(desk: Bench) -> None:
-    desk.schedule("job", "every 1h", retry=1)
-    desk.target.script("job", *[fail("boom"), succeed()] * 12)
-    pass_minutes(desk, 20 * 60)
-    assert told(desk) == [("opened", "failed"), ("closed", "failed"), ("opened", "failed")]
+def test_a_finding_that_returns_after_its_end_must_stay_away_longer(bench: Bench) -> None:
+    bench.schedule("job", "every 1h", retry=1)
+    bench.target.script("job", *[fail("boom"), succeed()] * 12)
+    pass_minutes(bench, 20 * 60)
+    assert told(bench) == [("opened", "failed"), ("closed", "failed"), ("opened", "failed")]
 
 
-def test_a_threshold_of_a_schedule_wins_over_group_namespace_and_installation(desk: Bench) -> None:
-    desk.schedule("strict", "every 1h", retry=1, group="g", alerts={"failed": 1})
-    desk.schedule("grouped", "every 1h", retry=1, group="g")
-    desk.schedule("plain", "every 1h", retry=1)
-    desk.schedule("quiet", "every 1h", retry=1, alerts=False)
+def test_a_threshold_of_a_schedule_wins_over_group_namespace_and_installation(bench: Bench) -> None:
+    bench.schedule("strict", "every 1h", retry=1, group="g", alerts={"failed": 1})
+    bench.schedule("grouped", "every 1h", retry=1, group="g")
+    bench.schedule("plain", "every 1h", retry=1)
+    bench.schedule("quiet", "every 1h", retry=1, alerts=False)
     for name in ("strict", "grouped", "plain", "quiet"):
-        desk.target.script(name, fail("boom"))
-    desk.call("alert set", installation=True, failed=9)
-    desk.call("alert set", failed=3)
-    desk.call("alert set", group="g", failed=2)
+        bench.target.script(name, fail("boom"))
+    bench.call("alert set", installation=True, failed=9)
+    bench.call("alert set", failed=3)
+    bench.call("alert set", group="g", failed=2)
     seen = []
     for _ in range(4):
-        pass_minutes(desk, 60)
-        seen.append(sorted(one["schedule"] for one in incidents(desk)))
-    pass_minutes(desk, 10)
+        pass_minutes(bench, 60)
+        seen.append(sorted(one["schedule"] for one in incidents(bench)))
+    pass_minutes(bench, 10)
     assert seen == [[], ["strict"], ["grouped", "strict"], ["grouped", "plain", "strict"]]
 
 
-def test_an_acknowledged_incident_is_not_repeated_and_its_end_is_told(desk: Bench) -> None:
-    desk.schedule("job", "every 12h", retry=1)
-    desk.target.script("job", *[fail("boom")] * 4, succeed())
-    pass_minutes(desk, 13 * 60)
-    (one,) = incidents(desk)
-    after = desk.call("incident acknowledge", incident=one["id"], reason="on it")
+def test_an_acknowledged_incident_is_not_repeated_and_its_end_is_told(bench: Bench) -> None:
+    bench.schedule("job", "every 12h", retry=1)
+    bench.target.script("job", *[fail("boom")] * 4, succeed())
+    pass_minutes(bench, 13 * 60)
+    (one,) = incidents(bench)
+    after = bench.call("incident acknowledge", incident=one["id"], reason="on it")
     assert after["acknowledged_by"] == "local"
-    pass_minutes(desk, 50 * 60)
-    assert told(desk) == [("opened", "failed"), ("closed", "failed")]
+    pass_minutes(bench, 50 * 60)
+    assert told(bench) == [("opened", "failed"), ("closed", "failed")]
 
 
-def test_a_snoozed_incident_is_repeated_after_its_snooze(desk: Bench) -> None:
-    desk.schedule("job", "every 12h", retry=1)
-    desk.target.script("job", fail("boom"))
-    pass_minutes(desk, 13 * 60)
-    (one,) = incidents(desk)
-    desk.call("incident snooze", incident=one["id"], length="30h")
-    pass_minutes(desk, 29 * 60)
-    assert told(desk) == [("opened", "failed")]
-    pass_minutes(desk, 2 * 60)
-    assert told(desk) == [("opened", "failed"), ("repeated", "failed")]
+def test_a_snoozed_incident_is_repeated_after_its_snooze(bench: Bench) -> None:
+    bench.schedule("job", "every 12h", retry=1)
+    bench.target.script("job", fail("boom"))
+    pass_minutes(bench, 13 * 60)
+    (one,) = incidents(bench)
+    bench.call("incident snooze", incident=one["id"], length="30h")
+    pass_minutes(bench, 29 * 60)
+    assert told(bench) == [("opened", "failed")]
+    pass_minutes(bench, 2 * 60)
+    assert told(bench) == [("opened", "failed"), ("repeated", "failed")]
 
 
-def test_a_closed_incident_cannot_be_acknowledged(desk: Bench) -> None:
+def test_a_closed_incident_cannot_be_acknowledged(bench: Bench) -> None:
     with pytest.raises(NotFound, match="no open incident"):
-        desk.call("incident acknowledge", incident="inc_none")
+        bench.call("incident acknowledge", incident="inc_none")
 
 
 def test_a_run_that_is_ready_and_not_started_is_an_incident(database: Database, clock: ManualClock) -> None:
@@ -155,105 +161,169 @@ def test_a_run_that_is_ready_and_not_started_is_an_incident(database: Database, 
     assert told(full) == [("opened", "no_instance")]
 
 
-def test_a_parked_queue_entry_is_an_incident_of_its_queue(desk: Bench) -> None:
-    desk.call("queue add", queue="mail", payload=1)
+def test_a_parked_queue_entry_is_an_incident_of_its_queue(bench: Bench) -> None:
+    bench.call("queue add", queue="mail", payload=1)
     for _ in range(3):
-        (lease,) = desk.call("queue lease", queue="mail")["leases"]
-        desk.call("queue release", run=lease["run"], fence=lease["fence"], failed=True, error="no")
-        desk.advance(minutes=2)
-    assert ("opened", "parked") in told(desk)
-    (one,) = incidents(desk)
+        (lease,) = bench.call("queue lease", queue="mail")["leases"]
+        bench.call("queue release", run=lease["run"], fence=lease["fence"], failed=True, error="no")
+        bench.advance(minutes=2)
+    assert ("opened", "parked") in told(bench)
+    (one,) = incidents(bench)
     assert (one["subject"], one["remedy"]) == ("queue mail", f"timewright run reset {one['run']}")
 
 
-def test_a_failure_that_parks_its_run_is_told_once(desk: Bench) -> None:
-    desk.call("alert set", group="reports", parked=True)
-    desk.schedule("nightly", "every 1d", retry=1, exhausted="park", group="reports")
-    desk.target.script("nightly", fail("disk full"))
-    desk.advance(days=1)
-    pass_minutes(desk, 3)
-    assert [(one["kind"], one["error"]) for one in incidents(desk)] == [("parked", "disk full")]
+def test_a_failure_that_parks_its_run_is_told_once(bench: Bench) -> None:
+    bench.call("alert set", group="reports", parked=True)
+    bench.schedule("nightly", "every 1d", retry=1, exhausted="park", group="reports")
+    bench.target.script("nightly", fail("disk full"))
+    bench.advance(days=1)
+    pass_minutes(bench, 3)
+    assert [(one["kind"], one["error"]) for one in incidents(bench)] == [("parked", "disk full")]
 
 
-def test_a_group_that_wants_no_message_about_parked_runs_gets_none(desk: Bench) -> None:
-    desk.call("alert set", group="reports", parked=False, failed=5)
-    desk.schedule("nightly", "every 1d", retry=1, exhausted="park", group="reports")
-    desk.target.script("nightly", fail("disk full"))
-    desk.advance(days=1)
-    pass_minutes(desk, 3)
-    assert incidents(desk) == []
+def test_a_group_that_wants_no_message_about_parked_runs_gets_none(bench: Bench) -> None:
+    bench.call("alert set", group="reports", parked=False, failed=5)
+    bench.schedule("nightly", "every 1d", retry=1, exhausted="park", group="reports")
+    bench.target.script("nightly", fail("disk full"))
+    bench.advance(days=1)
+    pass_minutes(bench, 3)
+    assert incidents(bench) == []
 
 
-def test_an_old_queue_entry_is_an_incident(desk: Bench) -> None:
-    desk.call("queue add", queue="mail", payload=1)
-    pass_minutes(desk, 62)
-    assert told(desk) == [("opened", "queue_age")]
-    desk.call("queue drain", queue="mail")
-    pass_minutes(desk, 12)
-    assert told(desk) == [("opened", "queue_age"), ("closed", "queue_age")]
+def test_an_old_queue_entry_is_an_incident(bench: Bench) -> None:
+    bench.call("queue add", queue="mail", payload=1)
+    pass_minutes(bench, 62)
+    assert told(bench) == [("opened", "queue_age")]
+    bench.call("queue drain", queue="mail")
+    pass_minutes(bench, 12)
+    assert told(bench) == [("opened", "queue_age"), ("closed", "queue_age")]
 
 
-def test_missed_occurrences_are_an_incident(desk: Bench) -> None:
-    desk.schedule("job", "every 10m", catch_up="none")
-    desk.tick()
-    desk.clock.advance(hours=3)
-    pass_minutes(desk, 2)
-    assert told(desk) == [("opened", "missed")]
-    (one,) = incidents(desk)
+def test_missed_occurrences_are_an_incident(bench: Bench) -> None:
+    bench.schedule("job", "every 10m", catch_up="none")
+    bench.tick()
+    bench.clock.advance(hours=3)
+    pass_minutes(bench, 2)
+    assert told(bench) == [("opened", "missed")]
+    (one,) = incidents(bench)
     assert "missed 17 occurrences" in one["sentence"]
-    pass_minutes(desk, 75)
-    assert told(desk)[-1] == ("closed", "missed")
+    pass_minutes(bench, 75)
+    assert told(bench)[-1] == ("closed", "missed")
 
 
-def test_many_incidents_of_one_moment_are_one_message(desk: Bench) -> None:
-    desk.call("channel create", channel="ops", to="https://example.com/hook")
+def test_many_incidents_of_one_moment_are_one_message(bench: Bench) -> None:
+    bench.call("channel create", channel="ops", to="https://example.com/hook")
     for number in range(8):
-        desk.schedule(f"job-{number}", "every 1h", retry=1)
-        desk.target.script(f"job-{number}", fail("boom"))
-    pass_minutes(desk, 62)
-    (run,) = deliveries(desk)
+        bench.schedule(f"job-{number}", "every 1h", retry=1)
+        bench.target.script(f"job-{number}", fail("boom"))
+    pass_minutes(bench, 62)
+    (run,) = deliveries(bench)
     assert (run.payload["message"]["count"], len(run.payload["message"]["others"])) == (8, 8)
-    assert len(incidents(desk)) == 8
+    assert len(incidents(bench)) == 8
 
 
 def test_a_default_installation_asks_one_query_a_minute_however_many_schedules_there_are(
-    desk: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):
-        desk.schedule(f"job-{number}", "every 1d")
-    desk.tick()
-    counted = count_statements(desk, monkeypatch)
-    pass_minutes(desk, 10)
+        bench.schedule(f"job-{number}", "every 1d")
+    bench.tick()
+    counted = count_statements(bench, monkeypatch)
+    pass_minutes(bench, 10)
     alerts = [name for name in counted if name in ALERT_STATEMENTS]
     assert (alerts.count("claim_alert_check"), alerts.count("alert_rows")) == (10, 10)
     assert len(alerts) == 20
 
 
-def test_a_foreign_job_is_handed_over_and_never_leased_by_an_engine(desk: Bench) -> None:
-    desk.schedule("foreign", "every 1h", target=Handoff(), expect={"within": "10m"})
-    pass_minutes(desk, 62)
-    assert [run.state.value for run in desk.runs("foreign")] == ["ready"]
+def test_a_foreign_job_is_handed_over_and_never_leased_by_an_engine(bench: Bench) -> None:
+    bench.schedule("foreign", "every 1h", target=Handoff(), expect={"within": "10m"})
+    pass_minutes(bench, 62)
+    assert [run.state.value for run in bench.runs("foreign")] == ["ready"]
 
 
-def test_a_reminder_is_sent_to_its_channel_once(desk: Bench) -> None:
-    desk.call("channel create", channel="ops", to="https://example.com/hook")
-    desk.call("reminder set", text="renew the certificate", after="5m", channel="ops")
-    pass_minutes(desk, 10)
-    (run,) = deliveries(desk)
+@pytest.mark.parametrize("scope", ["installation", "namespace"])
+def test_messages_are_sent_while_work_is_paused(bench: Bench, scope: str) -> None:
+    bench.call("channel create", channel="ops", to="https://example.com/hook")
+    bench.schedule("job", "every 1h", retry=1)
+    bench.target.script("job", fail("disk full", after=2 * MINUTE))
+    bench.advance(hours=1)
+    bench.call("pause", scope=scope, name="default" if scope == "namespace" else "")
+    bench.call("schedule run", schedule="job", force=True)
+    pass_minutes(bench, 5)
+    assert [(run.payload["message"]["kind"], run.state.value) for run in deliveries(bench)] == [
+        ("failed", "succeeded")
+    ]
+    assert [run.state.value for run in bench.runs("job")] == ["failed", "ready"]
+    assert bench.call("verify")["violations"] == []
+
+
+def test_a_message_that_failed_is_sent_again_while_the_installation_is_paused(bench: Bench) -> None:
+    bench.call("channel create", channel="ops", to="https://example.com/hook")
+    bench.target.script("", fail("no route"), succeed())
+    bench.call("pause")
+    bench.call("channel test", channel="ops")
+    pass_minutes(bench, 1)
+    (run,) = deliveries(bench)
+    assert (run.state.value, run.fence) == ("succeeded", 2)
+
+
+def test_runs_that_wait_for_the_end_of_a_pause_are_neither_late_nor_without_an_instance(bench: Bench) -> None:
+    bench.call("channel create", channel="ops", to="https://example.com/hook")
+    bench.schedule("job", "every 1h", catch_up="all")
+    bench.call("queue add", queue="mail", payload=1)
+    bench.call("pause")
+    bench.call("schedule run", schedule="job")
+    pass_minutes(bench, 200)
+    assert told(bench) == []
+    bench.call("resume")
+    assert bench.call("verify")["violations"] == []
+    pass_minutes(bench, 2)
+    # The entry of the queue waits for a worker now.
+    assert told(bench) == [("opened", "queue_age")]
+
+
+def test_a_paused_channel_keeps_its_messages(bench: Bench) -> None:
+    bench.call("channel create", channel="ops", to="https://example.com/hook")
+    bench.call("pause", scope="queue", name="channel.ops")
+    bench.call("channel test", channel="ops")
+    pass_minutes(bench, 2)
+    assert [run.state.value for run in deliveries(bench)] == ["ready"]
+    bench.call("resume", scope="queue", name="channel.ops")
+    pass_minutes(bench, 1)
+    assert [run.state.value for run in deliveries(bench)] == ["succeeded"]
+
+
+def test_a_clock_that_stepped_is_told_although_its_doubt_pauses_all_work(bench: Bench) -> None:
+    bench.call("channel create", channel="ops", to="https://example.com/hook")
+    doubt = ClockDoubt(reading=bench.now + 3 * DAY, expected=bench.now, since=bench.now)
+    pause_for_clock(bench.store, doubt, ids=bench.ids, now=bench.now)
+    check_incidents(bench.store, ids=bench.ids, now=bench.now)
+    leased = lease_ready(
+        bench.store, ids=bench.ids, holder="w", capacity=5, now=bench.now, offer=LeaseOffer()
+    ).leases
+    assert [one.run.payload["message"]["kind"] for one in leased] == ["clock_stepped"]
+    assert "timewright clock accept" in leased[0].run.payload["message"]["remedy"]
+
+
+def test_a_reminder_is_sent_to_its_channel_once(bench: Bench) -> None:
+    bench.call("channel create", channel="ops", to="https://example.com/hook")
+    bench.call("reminder set", text="renew the certificate", after="5m", channel="ops")
+    pass_minutes(bench, 10)
+    (run,) = deliveries(bench)
     assert run.payload["message"]["sentence"] == "renew the certificate"
     with pytest.raises(NotFound, match="channel"):
-        desk.call("reminder set", text="x", after="5m", channel="nobody")
+        bench.call("reminder set", text="x", after="5m", channel="nobody")
 
 
-def test_a_channel_gets_the_facts_it_asks_for_and_a_run_never_depends_on_it(desk: Bench) -> None:
-    desk.call("channel create", channel="all", to="https://example.com/hook", events=["run-failed"])
-    desk.call("channel create", channel="none", to="https://example.com/x", events=["run-parked"])
-    desk.schedule("job", "every 1h", retry=1)
-    desk.target.script("job", fail("boom"), succeed())
-    pass_minutes(desk, 130)
-    assert [run.payload["message"]["error"] for run in deliveries(desk, "all")] == ["boom"]
-    assert deliveries(desk, "none") == []
-    assert [run.state.value for run in desk.runs("job")] == ["failed", "succeeded"]
+def test_a_channel_gets_the_facts_it_asks_for_and_a_run_never_depends_on_it(bench: Bench) -> None:
+    bench.call("channel create", channel="all", to="https://example.com/hook", events=["run-failed"])
+    bench.call("channel create", channel="none", to="https://example.com/x", events=["run-parked"])
+    bench.schedule("job", "every 1h", retry=1)
+    bench.target.script("job", fail("boom"), succeed())
+    pass_minutes(bench, 130)
+    assert [run.payload["message"]["error"] for run in deliveries(bench, "all")] == ["boom"]
+    assert deliveries(bench, "none") == []
+    assert [run.state.value for run in bench.runs("job")] == ["failed", "succeeded"]
 
 
 def _forgetful(alerts: Any, *, incidents: Any, **rest: Any) -> Any:
@@ -261,17 +331,17 @@ def _forgetful(alerts: Any, *, incidents: Any, **rest: Any) -> Any:
     return decide_incidents(alerts, incidents={}, **rest)
 
 
-def test_an_incident_that_is_opened_twice_is_found(desk: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incident_that_is_opened_twice_is_found(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incident_pass, "decide_incidents", _forgetful)
-    desk.schedule("job", "every 1h", retry=1)
-    desk.target.script("job", fail("boom"))
+    bench.schedule("job", "every 1h", retry=1)
+    bench.target.script("job", fail("boom"))
     with pytest.raises(Exception, match=r"(?i)unique"):
-        pass_minutes(desk, 70)
+        pass_minutes(bench, 70)
 
 
-def test_verify_covers_incidents(desk: Bench) -> None:
-    desk.schedule("job", "every 1h", retry=1)
-    desk.target.script("job", fail("boom"), succeed(), fail("boom"))
-    pass_minutes(desk, 200)
-    (found,) = [one for one in desk.call("verify")["promises"] if one["promise"] == "I48"]
+def test_verify_covers_incidents(bench: Bench) -> None:
+    bench.schedule("job", "every 1h", retry=1)
+    bench.target.script("job", fail("boom"), succeed(), fail("boom"))
+    pass_minutes(bench, 200)
+    (found,) = [one for one in bench.call("verify")["promises"] if one["promise"] == "I48"]
     assert (found["checked"] > 0, found["broken"]) == (True, 0)

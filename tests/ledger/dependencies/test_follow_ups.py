@@ -102,7 +102,7 @@ def test_skipped_unstarted_and_backfilled_runs_trigger_no_follower(bench: Ledger
     terms = BackfillTerms(since=at(1), until=at(1))
     start_backfill(bench.store, load.id, terms, ids=bench.ids, by=ADA, now=bench.now)
     bench.work()
-    assert {fate for _, fate in bench.outcomes_of(load)} == {"cancelled", "by_hand", "succeeded"}
+    assert {outcome for _, outcome in bench.outcomes_of(load)} == {"cancelled", "by_hand", "succeeded"}
     assert planned(bench, report) == []
 
 
@@ -405,16 +405,16 @@ def questions(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> li
     given: list[str] = []
 
     def noting(plain: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(speaker: Any, name: str, *rest: Any) -> Any:
+        def noted(executor: Any, name: str, *rest: Any) -> Any:
             given.append(name)
-            return plain(speaker, name, *rest)
+            return plain(executor, name, *rest)
 
         return noted
 
     with monkeypatch.context() as patch:
-        for speaker in (SqliteExecutor, PostgresExecutor):
+        for executor in (SqliteExecutor, PostgresExecutor):
             for verb in ("query", "execute_many"):
-                patch.setattr(speaker, verb, noting(getattr(speaker, verb)))
+                patch.setattr(executor, verb, noting(getattr(executor, verb)))
         work()
     return given
 

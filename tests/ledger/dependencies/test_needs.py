@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tests.ledger.ledger_kit import ADA, LedgerHarness, at, kinds
 from timewright.core.moments import HOUR, MINUTE, ZERO
+from timewright.core.policies.limits import Limit
 from timewright.core.policies.policies import Overlap, Retry
 from timewright.core.recurrence.triggers import Every, Manual, after
 from timewright.core.run.run import Failed, Outcome, Run, RunState
@@ -16,7 +17,7 @@ from timewright.core.schedule.schedule import Schedule
 from timewright.core.schedule.upstream import EndKind, Need, UnmetAction
 from timewright.errors import InvalidInput, NotAllowed, NotFound
 from timewright.ledger.admission_batch import LocalCapacity
-from timewright.ledger.queues.policies import set_limit
+from timewright.ledger.queues.limits import set_limit
 from timewright.ledger.replan import archive
 
 HOURLY = Every(HOUR, at(0))
@@ -136,7 +137,7 @@ def test_a_waiting_run_holds_no_limit(bench: LedgerHarness) -> None:
     load_of(bench)
     report = needing(bench, wait=30 * MINUTE, limits=("api",))
     other = bench.schedule("other", HOURLY, limits=("api",))
-    set_limit(bench.store, namespace="default", name="api", capacity=1, by=ADA, now=bench.now)
+    set_limit(bench.store, Limit(name="api", max_running=1), namespace="default", by=ADA, now=bench.now)
     bench.move_to(60)
     bench.admit()
     runs = {run.schedule_id for run in [*bench.lease(), *bench.lease()]}

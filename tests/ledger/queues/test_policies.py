@@ -9,20 +9,27 @@ import pytest
 from tests.ledger.ledger_kit import ADA, LedgerHarness
 from timewright.core.calendars import Calendar
 from timewright.core.moments import SECOND
+from timewright.core.policies.limits import Limit
 from timewright.core.policies.policies import QueuePolicy
 from timewright.errors import InvalidInput
 from timewright.ledger.lookups import load_queue_policy
-from timewright.ledger.queues.policies import apply_policy_file, put_calendar, set_limit, set_queue_policy
-from timewright.ledger.queues.policy_file import PolicyFile, load_policy_file
+from timewright.ledger.queues.limits import set_limit
+from timewright.ledger.queues.policies import (
+    PolicyFile,
+    apply_policy_file,
+    load_policy_file,
+    put_calendar,
+    set_queue_policy,
+)
 
 
 def policy_of(bench: LedgerHarness, queue: str, *, namespace: str = "default") -> QueuePolicy:
     return bench.store.read(lambda tx: load_queue_policy(tx, namespace, queue))
 
 
-def room(bench: LedgerHarness, queue: str) -> int:
-    gate = f"queue:default/{queue}"
-    return bench.store.read(lambda tx: tx.get_limits([gate]))[gate].capacity
+def capacity_of(bench: LedgerHarness, queue: str) -> int:
+    key = f"queue:default/{queue}"
+    return bench.store.read(lambda tx: tx.get_limits([key]))[key].capacity
 
 
 def written(path: Path, text: str) -> PolicyFile:
@@ -43,14 +50,16 @@ def test_a_policy_belongs_to_its_queue_and_its_namespace(bench: LedgerHarness) -
 
 def test_each_change_has_a_revision_and_an_audit_entry(bench: LedgerHarness) -> None:
     for capacity in (2, 3):
-        set_limit(bench.store, namespace="default", name="api", capacity=capacity, by=ADA, now=bench.now)
+        set_limit(
+            bench.store, Limit(name="api", max_running=capacity), namespace="default", by=ADA, now=bench.now
+        )
     put_calendar(bench.store, Calendar(name="days"), by=ADA, now=bench.now)
     (kept,) = bench.store.read(lambda tx: tx.get_objects("limit"))
-    assert (kept.revision, kept.body) == (2, b'{"capacity":3}')
+    assert (kept.revision, kept.body) == (2, b'{"name":"api","max_running":3}')
     lines = [(e.action, e.subject, e.before, e.after) for e in bench.audit()]
     assert lines[:2] == [
-        ("limit.put", "api", "", '{"capacity":2}'),
-        ("limit.put", "api", '{"capacity":2}', '{"capacity":3}'),
+        ("limit.put", "api", "", '{"name":"api","max_running":2}'),
+        ("limit.put", "api", '{"name":"api","max_running":2}', '{"name":"api","max_running":3}'),
     ]
     assert lines[2][:2] == ("calendar.put", "days")
 
@@ -58,7 +67,9 @@ def test_each_change_has_a_revision_and_an_audit_entry(bench: LedgerHarness) -> 
 @pytest.mark.parametrize("capacity", [0, -1, 100_001])
 def test_a_limit_below_one_is_rejected(bench: LedgerHarness, capacity: int) -> None:
     with pytest.raises(InvalidInput, match="limit api"):
-        set_limit(bench.store, namespace="default", name="api", capacity=capacity, by=ADA, now=bench.now)
+        set_limit(
+            bench.store, Limit(name="api", max_running=capacity), namespace="default", by=ADA, now=bench.now
+        )
     assert bench.audit() == []
 
 
@@ -76,7 +87,7 @@ def test_a_file_sets_all_its_queues_in_one_transaction(bench: LedgerHarness, tmp
     assert apply_policy_file(bench.store, file, now=bench.now) == ("mail", "plain", "reports")
     assert policy_of(bench, "mail") == QueuePolicy(max_concurrent=3, lease=90 * SECOND)
     assert policy_of(bench, "reports").max_attempts == 1
-    assert [room(bench, queue) for queue in ("mail", "reports")] == [3, 1]
+    assert [capacity_of(bench, queue) for queue in ("mail", "reports")] == [3, 1]
     assert {(e.action, e.origin, e.reason) for e in bench.audit()} == {("queue.put", "file", file.path)}
 
 
@@ -88,7 +99,7 @@ def test_only_changed_policies_are_written(bench: LedgerHarness, tmp_path: Path)
     assert len(bench.audit()) == 2
     file = written(path, "mail:\n  max_concurrent: 5\nreports:\n  max_concurrent: 2\n")
     assert apply_policy_file(bench.store, file, now=bench.now) == ("mail",)
-    assert room(bench, "mail") == 5
+    assert capacity_of(bench, "mail") == 5
     assert len(bench.audit()) == 3
 
 

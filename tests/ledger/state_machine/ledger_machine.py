@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from tests.conformance.support.databases import open_store
 from tests.ledger.ledger_kit import ADA, NOON, TICK, LedgerHarness
 from timewright.core.moments import HOUR, MINUTE, SECOND
+from timewright.core.policies.limits import Limit
 from timewright.core.policies.policies import CatchUp, Exhausted, Overlap, QueuePolicy, Retry
 from timewright.core.recurrence.triggers import Cron, Every
 from timewright.core.run.run import (
@@ -39,7 +40,8 @@ from timewright.core.schedule.schedule import Schedule
 from timewright.errors import NotAllowed
 from timewright.ledger.admission_batch import LocalCapacity
 from timewright.ledger.manual_runs import skip_next
-from timewright.ledger.queues.policies import set_limit, set_queue_policy
+from timewright.ledger.queues.limits import set_limit
+from timewright.ledger.queues.policies import set_queue_policy
 from timewright.ledger.replan import archive, clear_hints
 from timewright.ledger.settle import cancel, reopen, reset
 from timewright.testing.clock import ManualClock
@@ -152,8 +154,8 @@ class LedgerMachine(RuleBasedStateMachine):
             assert was.state is RunState.READY, "parked, held and finished runs are never leased"
             assert was.fire_at <= self.bench.now
         self.taken(runs)
-        for gate, count in self.counts().items():
-            assert count <= max(self.limits[gate], counts[gate]), "no grant passes a ceiling"
+        for key, count in self.counts().items():
+            assert count <= max(self.limits[key], counts[key]), "no grant passes a ceiling"
 
     @rule(seconds=st.sampled_from([1, 30, 60]), answers=st.lists(outcomes, min_size=1, max_size=6))
     def an_engine_ticks(self, seconds: int, answers: list[Outcome]) -> None:
@@ -224,14 +226,16 @@ class LedgerMachine(RuleBasedStateMachine):
             run = data.draw(st.sampled_from(rows[-8:]), label="run")
             allowed(partial(verb, self.bench.store, run.id, actor="ada", reason="try", now=self.bench.now))
 
-    @rule(most=st.integers(1, 3), gate=st.sampled_from(LIMIT_KEYS))
-    def people_change_a_ceiling(self, most: int, gate: str) -> None:
-        self.limits[gate] = most
+    @rule(capacity=st.integers(1, 3), key=st.sampled_from(LIMIT_KEYS))
+    def people_change_a_ceiling(self, capacity: int, key: str) -> None:
+        self.limits[key] = capacity
         asked: dict[str, Any] = {"namespace": "default", "by": ADA, "now": self.bench.now}
-        if gate.startswith("limit"):
-            set_limit(self.bench.store, name="api", capacity=most, **asked)
+        if key.startswith("limit"):
+            set_limit(self.bench.store, Limit(name="api", max_running=capacity), **asked)
         else:
-            set_queue_policy(self.bench.store, queue="line", policy=QueuePolicy(max_concurrent=most), **asked)
+            set_queue_policy(
+                self.bench.store, queue="line", policy=QueuePolicy(max_concurrent=capacity), **asked
+            )
 
     @rule(data=st.data(), wish=st.sampled_from(["interval", "once", "pause", "clear"]))
     @precondition(lambda self: any(watched.schedule.adaptive for watched in self.watched))
@@ -262,8 +266,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.leased += runs
 
     def counts(self) -> Counter[str]:
-        found = Counter(gate for run in self.live() for gate in run.limit_keys)
-        return Counter({gate: found[gate] for gate in LIMIT_KEYS})
+        found = Counter(key for run in self.live() for key in run.limit_keys)
+        return Counter({key: found[key] for key in LIMIT_KEYS})
 
     @invariant()
     def schedules_keep_their_promises(self) -> None:
@@ -282,15 +286,15 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def limits_count_their_leases(self) -> None:
-        gates = self.bench.store.read(lambda tx: tx.get_limits(LIMIT_KEYS))
-        assert {name: gate.held for name, gate in gates.items()} == self.counts()
+        limits = self.bench.store.read(lambda tx: tx.get_limits(LIMIT_KEYS))
+        assert {name: limit.held for name, limit in limits.items()} == self.counts()
 
     def teardown(self) -> None:
         """Without further changes everything drains, and the audit log is intact."""
         for watched in self.watched:
             allowed(partial(self.bench.pause, watched.schedule))
-        for gate in LIMIT_KEYS:
-            self.people_change_a_ceiling(3, gate)
+        for key in LIMIT_KEYS:
+            self.people_change_a_ceiling(3, key)
         for _ in range(100):
             self.clock.advance(seconds=400)
             self.bench.reclaim()

@@ -10,6 +10,7 @@ import pytest
 from tests.operations.harness import OperationsHarness, sample_harness
 from timewright.operations import Operation, operations
 from timewright.operations.access.authentication import ALL_SCOPES, Caller, context_for
+from timewright.operations.access.sessions import start_session
 from timewright.operations.quotas import LEASE_OPERATIONS
 from timewright.ports import Transaction
 
@@ -27,6 +28,7 @@ ELSEWHERE = {
     "schedule resume": "an agent is refused, because a person paused the schedule of the example",
     "queue add": "its run names who made it",
     "schedule test": "it tries, and keeps nothing",
+    "session end": "nobody has signed in to the sample, so nothing changes; see the test of it below",
     "workflow resume": "the run of the example is not paused, so nothing changes",
 }
 WRITES = [
@@ -68,6 +70,15 @@ def test_entries_and_leases_name_their_creator_and_holder() -> None:
     run = harness.store.read(lambda tx: tx.get_runs([entry["id"]])[entry["id"]])
     assert run.made_by == "night-agent"
     assert run.holder == "night-agent"
+
+
+def test_the_end_of_a_session_is_recorded_with_who_ended_it() -> None:
+    harness = sample_harness()
+    before = len(lines(harness))
+    session = start_session(harness.context, "bbbbbbbbbbbb", client="a browser", now=harness.context.now())
+    operations["session end"](context_for(harness.context, AGENT), {"session": session})
+    found = lines(harness)
+    assert found[: len(found) - before] == [("night-agent", "agent")]
 
 
 def test_every_listed_exception_is_an_existing_operation() -> None:

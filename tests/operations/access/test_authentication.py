@@ -442,7 +442,7 @@ def test_a_login_link_works_once_and_expires() -> None:
     keeper = harness.context.auth_cache
     assert keeper is not None
     link = keeper.create_login_link(LOCAL_CALLER, now=harness.now)
-    assert keeper.redeem_login_link("nobody's", now=harness.now) is None
+    assert keeper.redeem_login_link("unknown", now=harness.now) is None
     assert keeper.redeem_login_link(link, now=harness.now + timedelta(minutes=4)) == LOCAL_CALLER
     assert keeper.redeem_login_link(link, now=harness.now) is None
     late = keeper.create_login_link(LOCAL_CALLER, now=harness.now)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timewright.core.run.run import Failed, Outcome, Succeeded
-from timewright.operations.access.redaction import SecretRedactor
+from timewright.operations.redaction import SecretRedactor
 from timewright.targets.redacting import RedactingTarget
 
 VALUE = 'pa"ss/wörd 1'
@@ -135,9 +135,9 @@ def test_an_outcome_is_recorded_without_secrets() -> None:
     ]
     for outcome in outcomes:
         target = Told(outcome)
-        discreet = RedactingTarget(target, knowing())
-        discreet.launch(launch, seen.append)
-        discreet.close(grace=timedelta(0))
+        redacting = RedactingTarget(target, knowing())
+        redacting.launch(launch, seen.append)
+        redacting.close(grace=timedelta(0))
         assert target.closed
     assert seen == [
         Failed(error="bad secret://crm, password=…", result={"said": "secret://crm"}, final=True),

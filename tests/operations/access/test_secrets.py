@@ -30,7 +30,7 @@ from timewright.errors import (
 from timewright.operations import operations
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.access.authentication import ALL_SCOPES, Caller, Scope, context_for
-from timewright.operations.example_ids import LEASE
+from timewright.operations.registry import LEASE
 from timewright.ports import StoredObject, Transaction
 
 CANARY = "canary-7d1f-é\n-second line of it"
@@ -232,7 +232,10 @@ def test_audit_verification_names_the_first_changed_entry(harness: OperationsHar
     assert (proof["intact"], proof["unsealed"]) == (True, 0)
     tampered = proof["lines"] - 1
     for change, back in (
-        ("UPDATE audit SET actor = 'eve' WHERE seq = {}", "UPDATE audit SET actor = 'ada' WHERE seq = {}"),
+        (
+            "UPDATE audit SET actor = 'mallory' WHERE seq = {}",
+            "UPDATE audit SET actor = 'ada' WHERE seq = {}",
+        ),
         (
             "UPDATE audit SET reason = 'x' WHERE seq = {}",
             "UPDATE audit SET reason = 'reason 1' WHERE seq = {}",

@@ -135,7 +135,7 @@ def test_garbage_gets_one_error_and_nothing_is_written(harness: OperationsHarnes
 def test_only_prune_removes_and_only_what_the_file_made(harness: OperationsHarness) -> None:
     apply(harness)
     harness.bench.call("schedule create", name="by-hand", every="1h", note="x")
-    harness.bench.call("limit set", limit="other", max=3)
+    harness.bench.call("limit set", limit="other", max_running=3)
     apply(harness, "- {name: elsewhere, every: 1h, note: x}", name="other.yaml")
     smaller = "- {name: ping, every: 1h, note: x, catch_up: all}"
     assert apply(harness, smaller)["counts"] == {"unchanged": 1}
@@ -187,7 +187,7 @@ def test_diff_shows_what_someone_changed_by_hand_and_apply_restores_it(harness: 
     apply(harness)
     assert not harness.bench.call("diff")["changed"]
     harness.bench.call("schedule update", schedule="settle", cron="0 5 * * *", reason="urgent")
-    harness.bench.call("limit set", limit="bank", max=9)
+    harness.bench.call("limit set", limit="bank", max_running=9)
     harness.bench.call("schedule archive", schedule="ping")
     found = harness.bench.call("diff", files={"ops.yaml": FILE})
     drift = {(one["kind"], one["name"]): one for one in found["definitions"]}

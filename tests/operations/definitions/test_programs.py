@@ -134,7 +134,7 @@ def test_a_program_may_refuse_edits_by_hand(
     harness.bench.call("schedule pause", schedule="a")
 
 
-def test_what_a_person_archived_stays_archived(
+def test_a_schedule_that_a_person_archived_stays_archived(
     harness: OperationsHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     declare(harness, "a")
@@ -163,7 +163,7 @@ def test_with_declares_all_what_is_no_longer_declared_is_archived(harness: Opera
     assert declare(harness, "a", "b", program=WHOLE) == {"a": "unchanged", "b": "created"}
 
 
-def test_what_depends_on_another_is_archived_before_it(harness: OperationsHarness) -> None:
+def test_a_dependent_schedule_is_archived_before_its_upstream(harness: OperationsHarness) -> None:
     requests = {
         "load": {"name": "load", "every": "1h", "note": "x"},
         "a-report": {"name": "a-report", "after": "load", "note": "x"},

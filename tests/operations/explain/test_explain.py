@@ -11,7 +11,7 @@ from tests.operations.harness import OperationsHarness
 from timewright.core.moments import MINUTE
 from timewright.errors import NotFound
 from timewright.operations import operations
-from timewright.operations.example_ids import FAILED_RUN, LEASED_RUN, PARKED_RUN
+from timewright.operations.registry import FAILED_RUN, LEASED_RUN, PARKED_RUN
 from timewright.ports import PruneRequest
 from timewright.testing.targets import fail, hang, succeed
 
@@ -200,19 +200,19 @@ def test_an_instant_displaced_by_a_hint_differs_from_an_unaccounted_one(harness:
 
 
 @pytest.mark.parametrize(
-    ("name", "draft", "fate", "words"),
+    ("name", "draft", "status", "words"),
     [
         ("by hand", {"manual": True}, "ended", "runs only when someone starts it"),
         ("paused-export", None, "paused", "by ada at 2026-03-10T11:58:00Z: the disk is full"),
     ],
 )
 def test_a_schedule_without_a_next_time_is_explained(
-    harness: OperationsHarness, name: str, draft: dict[str, Any] | None, fate: str, words: str
+    harness: OperationsHarness, name: str, draft: dict[str, Any] | None, status: str, words: str
 ) -> None:
     if draft is not None:
         harness.ask("schedule create", draft, name=name, note="x")
     answer = explain(harness, name)
-    assert (answer["status"], answer["at"]) == (fate, None)
+    assert (answer["status"], answer["at"]) == (status, None)
     assert words in sentences(answer)
 
 

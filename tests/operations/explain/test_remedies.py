@@ -80,7 +80,7 @@ def test_a_schedule_paused_with_its_group_has_group_resume_as_remedy(empty: Oper
 def test_a_run_at_a_full_limit_names_it_and_starts_when_it_is_raised(
     empty: OperationsHarness, field: str, value: Any
 ) -> None:
-    empty.ask("limit set", limit="mail", max=1)
+    empty.ask("limit set", limit="mail", max_running=1)
     for name in ("first", "second"):
         empty.ask("schedule create", name=name, every="1m", call=name, **{field: value})
         empty.bench.target.script(name, LONG)

@@ -44,7 +44,7 @@ def as_agent(bench: Bench) -> OperationContext:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-def test_what_comes_due_in_a_pause_that_waits_is_caught_up(scope: str) -> None:
+def test_occurrences_in_a_pause_that_waits_are_caught_up(scope: str) -> None:
     bench = with_both(**SCOPES[scope])
     (name,) = SCOPES[scope].values()
     bench.call("pause", scope=scope, name=name, due="wait")
@@ -58,7 +58,7 @@ def test_what_comes_due_in_a_pause_that_waits_is_caught_up(scope: str) -> None:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-def test_what_comes_due_in_a_pause_that_skips_is_never_caught_up(scope: str) -> None:
+def test_occurrences_in_a_pause_that_skips_are_never_caught_up(scope: str) -> None:
     bench = with_both(**SCOPES[scope])
     (name,) = SCOPES[scope].values()
     bench.advance(minutes=90)

@@ -14,7 +14,7 @@ from timewright.engine.maintenance import Heartbeat
 from timewright.ledger.admit import admit_due
 from timewright.ledger.records.offers import FleetOffers
 from timewright.ports.schedule_names import ScheduleNames
-from timewright.telemetry.application_log import ApplicationLog
+from timewright.telemetry.log import ApplicationLog
 
 OLD, NEW = Offer(functions=("send",)), Offer(functions=("refresh", "send"))
 WHY = "no running instance has function 'refresh'"

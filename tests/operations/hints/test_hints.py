@@ -7,6 +7,9 @@ import pytest
 from tests.operations.harness import OperationsHarness
 from timewright.core.facts import ScheduleMoved
 from timewright.errors import InvalidInput, NotAllowed, OverQuota, TimewrightError
+from timewright.ledger.replan import Actor
+from timewright.operations import OperationContext, operations
+from timewright.testing.bench import Bench
 
 
 def test_an_interval_hint_applies_at_once_and_shows_the_time_without_it(harness: OperationsHarness) -> None:
@@ -152,3 +155,12 @@ def test_a_rejected_or_dry_run_hint_does_not_count(harness: OperationsHarness) -
         with pytest.raises(InvalidInput):
             harness.ask("hint interval", schedule="orders-poll", interval="1s")
     assert harness.ask("hint list", schedule="orders-poll")["changes_left"] == 12
+
+
+def test_an_agent_hints_on_a_store_in_memory() -> None:
+    bench = Bench()
+    bench.call("schedule create", name="poll", every="1h", note="x", adaptive=True)
+    agent = Actor(name="bot", origin="agent")
+    context = OperationContext(store=bench.store, ids=bench.ids, notify=bench.loop.notify_observers, by=agent)
+    answer = operations["hint interval"](context, {"schedule": "poll", "interval": "2m"})
+    assert answer["source"] == "ai-interval"

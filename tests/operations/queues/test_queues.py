@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from tests.operations.harness import OperationsHarness
 from timewright.core.facts import LeaseLost, RunAdmitted, RunLeased
 from timewright.errors import Conflict, InvalidInput, NotAllowed, NotFound, Stale
-from timewright.ledger.queues.policy_file import parse_policy_file
-from timewright.operations.example_ids import LEASE, LEASED_RUN, PARKED_RUN
+from timewright.ledger.queues.policies import parse_policy_file
+from timewright.operations.registry import LEASE, LEASED_RUN, PARKED_RUN
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -225,6 +225,8 @@ def test_a_queue_shows_its_counts_limit_and_entries_in_order(harness: Operations
         "max_concurrent": 2,
         "in_flight": 1,
         "available": 1,
+        "oldest_at": "2026-03-10T11:58:00Z",
+        "paused_by": "",
     }
     assert sorted(one["state"] for one in shown["entries"]) == ["leased", "parked", "ready"]
     assert [one["id"] for one in harness.ask("queue show", queue="mail", state="parked")["entries"]] == [
@@ -351,3 +353,25 @@ def test_a_scheduled_handoff_is_leased_like_any_entry(harness: OperationsHarness
 def test_only_a_parked_entry_can_be_reset(harness: OperationsHarness) -> None:
     with pytest.raises(NotAllowed):
         harness.ask("queue reset", run=LEASED_RUN)
+
+
+def test_a_purge_cancels_what_waits_and_leaves_what_runs(harness: OperationsHarness) -> None:
+    preview = harness.ask("queue purge", queue="mail", dry_run=True)
+    assert preview == {"queue": "mail", "cancelled": 1, "more": False}
+    assert harness.ask("queue show", queue="mail")["queue"]["counts"]["ready"] == 1
+    harness.ask("queue purge", queue="mail", reason="sent twice")
+    assert harness.ask("queue show", queue="mail")["queue"]["counts"] == {"leased": 1, "parked": 1}
+    harness.ask("queue purge", queue="mail", parked=True)
+    assert harness.ask("queue show", queue="mail")["queue"]["counts"] == {"leased": 1}
+
+
+def test_a_queue_shows_what_happened_lately_and_its_pause(harness: OperationsHarness) -> None:
+    added = harness.ask("queue show", queue="mail")["activity"]["added"]
+    harness.ask("queue add", queue="mail", payloads=[1, 2])
+    harness.ask("queue complete", run=LEASED_RUN, fence=1)
+    harness.ask("pause", scope="queue", name="mail", reason="the mail server moves")
+    shown = harness.ask("queue show", queue="mail")
+    assert shown["activity"]["added"] == added + 2
+    assert shown["activity"]["succeeded"] == 1
+    assert shown["activity"]["last_leased_at"] is not None
+    assert shown["queue"]["paused_by"] == "queue mail"

@@ -18,14 +18,14 @@ from timewright.core.moments import SECOND
 from timewright.core.target import Isolation
 from timewright.engine.in_flight import InFlightRun
 from timewright.errors import InvalidInput, NotFound
-from timewright.interfaces.cli.output.follow_output import OutputFollower
+from timewright.interfaces.cli.output.attempt_output import OutputFollower
 from timewright.ports.attempt_output import read_output
 from timewright.targets.call.registry import FunctionRegistry
 from timewright.targets.call.target import CallTarget
 from timewright.targets.shell.target import ShellTarget
 from timewright.testing.targets import fail, succeed, vanish
 
-GATED = "echo one; cat gate; echo two"
+WITH_PIPE = "echo one; cat pipe; echo two"
 
 
 @pytest.fixture(params=("memory", "postgres"))
@@ -42,8 +42,8 @@ def shell(home: OperationsHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """A folder with a file that commands wait for."""
     made = ShellTarget(allowed=True, root=str(tmp_path), secrets=lambda *_: "hunter2-hunter2")
     monkeypatch.setitem(home.bench._targets, "shell", made)
-    os.mkfifo(tmp_path / "gate")
-    yield tmp_path / "gate"
+    os.mkfifo(tmp_path / "pipe")
+    yield tmp_path / "pipe"
     made.close(grace=SECOND)
 
 
@@ -59,7 +59,7 @@ def flown(home: OperationsHarness) -> InFlightRun:
     return only
 
 
-def hear(home: OperationsHarness, text: str) -> None:
+def wait_for_output(home: OperationsHarness, text: str) -> None:
     """Wait until the work has printed a text, and advance a second, in which it is stored."""
     wait_until(lambda: text in getattr(read_output(flown(home).work), "text", ""))
     home.advance(seconds=1)
@@ -77,8 +77,8 @@ def streams(answer: dict[str, Any]) -> list[dict[str, str]]:
 def test_the_output_of_a_command_is_shown_while_it_runs_and_after(
     home: OperationsHarness, shell: Path
 ) -> None:
-    start(home, "talk", "sh", "-c", GATED)
-    hear(home, "one\n")
+    start(home, "talk", "sh", "-c", WITH_PIPE)
+    wait_for_output(home, "one\n")
     first = home.ask("run logs", run="talk")
     assert (first["state"], first["attempts"][0]["outcome"]) == ("leased", "running")
     assert first["attempts"][0]["ended_at"] is None
@@ -95,9 +95,9 @@ def test_the_output_of_a_command_is_shown_while_it_runs_and_after(
 
 
 def test_a_secret_split_across_output_chunks_is_redacted(home: OperationsHarness, shell: Path) -> None:
-    command = 'printf "key $KEY and hunter2-"; cat gate; echo "$KEY"'
+    command = 'printf "key $KEY and hunter2-"; cat pipe; echo "$KEY"'
     start(home, "spill", "sh", "-c", command, env={"KEY": "secret://crm"})
-    hear(home, "and ")
+    wait_for_output(home, "and ")
     (result,) = streams(home.ask("run logs", run="spill"))
     assert result == {"output": "key secret://crm and "}
     shell.write_text("nothing\n")
@@ -105,9 +105,9 @@ def test_a_secret_split_across_output_chunks_is_redacted(home: OperationsHarness
 
 
 def test_head_and_tail_of_a_long_output_are_kept(home: OperationsHarness, shell: Path) -> None:
-    command = 'yes 0123456789 | head -n 20000; echo almost; cat gate; echo "the end"'
+    command = 'yes 0123456789 | head -n 20000; echo almost; cat pipe; echo "the end"'
     start(home, "long", "sh", "-c", command)
-    hear(home, "almost\n")
+    wait_for_output(home, "almost\n")
     first = home.ask("run logs", run="long")
     (result,) = streams(first)
     assert len(result["output"]) < 70_000
@@ -120,8 +120,8 @@ def test_head_and_tail_of_a_long_output_are_kept(home: OperationsHarness, shell:
 
 
 def test_the_output_of_a_lost_attempt_is_kept(home: OperationsHarness, shell: Path) -> None:
-    start(home, "lost", "sh", "-c", GATED)
-    hear(home, "one\n")
+    start(home, "lost", "sh", "-c", WITH_PIPE)
+    wait_for_output(home, "one\n")
     home.bench.loop.launcher.abandon_all()
     home.bench.clock.advance(timedelta(minutes=10))
     home.bench.tick()
@@ -139,16 +139,16 @@ def test_function_logs_are_captured_in_process_and_in_workers(
     registry.add(handlers()[isolation == "loop"], name="chatty", isolation=isolation)
     target = CallTarget(registry)
     home.bench._targets["call"] = target
-    os.mkfifo(tmp_path / "gate")
-    call = {"kind": "call", "name": "chatty", "args": {"gate": str(tmp_path / "gate")}}
+    os.mkfifo(tmp_path / "pipe")
+    call = {"kind": "call", "name": "chatty", "args": {"pipe": str(tmp_path / "pipe")}}
     home.ask("schedule create", name="chat", manual=True, target=call)
     home.ask("schedule run", schedule="chat")
     home.bench.tick()
-    hear(home, "halfway")
+    wait_for_output(home, "halfway")
     first = home.ask("run logs", run="chat")
     (result,) = streams(first)
     assert "INFO halfway through 2" in result["output"]
-    (tmp_path / "gate").write_text("go")
+    (tmp_path / "pipe").write_text("go")
     let_end(home)
     (result,) = streams(home.ask("run logs", run="chat", after=first["cursor"]))
     assert "WARNING tests.chatter: done" in result["output"] or isolation == "process"

@@ -7,7 +7,7 @@ import pytest
 from tests.operations.harness import OperationsHarness
 from timewright.core.facts import CancelRequested, RunCancelled, RunReset, RunSucceeded
 from timewright.errors import InvalidInput, NotAllowed, NotFound, Stale
-from timewright.operations.example_ids import FAILED_RUN, LEASED_RUN, PARKED_RUN
+from timewright.operations.registry import FAILED_RUN, LEASED_RUN, PARKED_RUN
 from timewright.testing.targets import fail, hang
 
 

@@ -55,7 +55,7 @@ def test_a_person_may_make_it_again(harness: OperationsHarness) -> None:
     assert harness.ask("schedule create", **POLL)["schedule"]["name"] == "poll"
 
 
-def test_what_an_agent_archived_itself_may_be_made_again() -> None:
+def test_a_schedule_that_an_agent_archived_itself_may_be_made_again() -> None:
     harness = OperationsHarness()
     by_agent(harness)
     operations["schedule archive"](context_for(harness.context, AGENT), {"schedule": "poll"})

@@ -32,14 +32,14 @@ def warnings(harness: OperationsHarness, settings: Settings | None = None, **fie
         ({"http": "GET http://[fd00::1]/"}, "requests to fd00::1 are refused"),
     ],
 )
-def test_what_cannot_run_is_warned_about(
+def test_a_target_that_cannot_run_is_warned_about(
     harness: OperationsHarness, fields: dict[str, Any], words: str
 ) -> None:
     assert any(one.startswith(words) for one in warnings(harness, **fields))
 
 
-def test_what_is_allowed_is_not_warned_about(harness: OperationsHarness) -> None:
-    harness.ask("limit set", limit="crm", max=2)
+def test_an_allowed_target_is_not_warned_about(harness: OperationsHarness) -> None:
+    harness.ask("limit set", limit="crm", max_running=2)
     assert warnings(harness, note="x", limits=["crm"]) == []
     assert warnings(harness, http="GET http://127.0.0.1:8000/") == []
     assert warnings(harness, http="GET https://93.184.216.34/") == []

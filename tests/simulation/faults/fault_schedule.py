@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def start_faults(sim: Simulation) -> None:
     """Schedule the faults of the middle part, and their end."""
-    scenario, rng = sim.scenario, sim.rng.fork("weather")
+    scenario, rng = sim.scenario, sim.rng.fork("fault-schedule")
     begin = scenario.start + int(scenario.length * scenario.calm_share)
     end = scenario.start + int(scenario.length * (1 - scenario.quiet_share))
     sim.schedule(end, partial(stop_faults, sim))

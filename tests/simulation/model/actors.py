@@ -95,7 +95,7 @@ class SimulatedActor:
 
         sim.schedule(at, fire, actor=self, slot=slot)
 
-    def on_commit(self, outlook: PendingSnapshot) -> None:
+    def on_commit(self, pending: PendingSnapshot) -> None:
         """React to a commit: perhaps there is work sooner."""
 
 
@@ -317,16 +317,16 @@ class SimulatedInstance(SimulatedActor):
         if self.seen_version == -1 or self.tick.has_unknown_grants:
             return True
         now = sim.now_micros()
-        outlook = sim.pending(now=now)
+        pending = sim.pending(now=now)
         if (
-            outlook.deferred_at <= now
-            or outlook.lease_ends_at <= now
-            or (self.limits.admits and outlook.due_at <= now + EARLY_WORK_US)
+            pending.deferred_at <= now
+            or pending.lease_ends_at <= now
+            or (self.limits.admits and pending.due_at <= now + EARLY_WORK_US)
         ):
             return True
-        if outlook.version == self.seen_version:
+        if pending.version == self.seen_version:
             return False
-        waits = outlook.ready and self.launcher.free > 0 and sim.wakeups.has_startable_run()
+        waits = pending.ready and self.launcher.free > 0 and sim.wakeups.has_startable_run()
         return waits or self.rng.happens(sim.redundant_tick_rate)
 
     def _set_beat_alarms(self) -> None:

@@ -88,17 +88,17 @@ class QueueWorker(ExternalClient):
         for held in self.held.values():
             self.sim.sinks.end(held.execution, at=self.sim.time.at, completed=False)
 
-    def on_commit(self, outlook: PendingSnapshot) -> None:
+    def on_commit(self, pending: PendingSnapshot) -> None:
         """Poll when a queue may have entries; after an empty poll, wait longer."""
-        if "look" in self.alarms or outlook.version == self._polled_version:
+        if "look" in self.alarms or pending.version == self._polled_version:
             return
-        if outlook.handoff:
+        if pending.handoff:
             low, high = (0.1, 20) if self._found_any else (30, 150)
             self.set_alarm("look", self.sim.time.at + self.rng.random_micros(low, high), self.poll)
-        elif outlook.deferred_at != NEVER:
+        elif pending.deferred_at != NEVER:
             self.set_alarm(
                 "look",
-                self.sim.true_time_of(outlook.deferred_at) + self.rng.random_micros(0.1, 60),
+                self.sim.true_time_of(pending.deferred_at) + self.rng.random_micros(0.1, 60),
                 self.poll,
             )
 
@@ -206,10 +206,10 @@ class Reaper(ExternalClient):
         """Run soon."""
         self.set_alarm("reap", self.sim.time.at + self.rng.random_micros(1, 60), self.reap)
 
-    def on_commit(self, outlook: PendingSnapshot) -> None:
+    def on_commit(self, pending: PendingSnapshot) -> None:
         """Run earlier if a lease ends earlier."""
-        if outlook.lease_ends_at != NEVER:
-            at = self.sim.true_time_of(outlook.lease_ends_at)
+        if pending.lease_ends_at != NEVER:
+            at = self.sim.true_time_of(pending.lease_ends_at)
             if at < self.alarms.get("reap", NEVER) - MAX_REAPER_DELAY_US:
                 self.set_alarm("reap", at + self.rng.randrange(MAX_REAPER_DELAY_US), self.reap)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.simulation.model.recording_transaction import RecordingTransaction
 from timewright.errors import StoreUnavailable
+from timewright.ports.store import ClockDoubt
 
 if TYPE_CHECKING:
     from tests.simulation.model.actors import SimulatedActor
@@ -32,6 +33,12 @@ class FaultyStore:
         """The store's clock."""
         now: datetime = self.inner.now()
         return now
+
+    @property
+    def clock_doubt(self) -> ClockDoubt | None:
+        """The reading of the clock that the store does not use, if there is one."""
+        doubt: ClockDoubt | None = self.inner.clock_doubt
+        return doubt
 
     def write(self, work: Callable[[Any], T], *, commit_at: datetime | None = None) -> T:
         """Run one recorded transaction; faults may strike before or after it."""

@@ -14,7 +14,7 @@ from timewright.core.schedule.upstream import UnmetAction
 from timewright.ledger.settle import reclaim
 from timewright.ports import Grant, OnTimeStep, ProgressUpdate, PruneRequest, Renewal, Renewed, ScheduleWrite
 from timewright.ports.attempt_output import AttemptOutput
-from timewright.ports.links import FollowUp
+from timewright.ports.workflow import FollowUp
 from timewright.stores.transaction import SqlTransaction
 
 _ALL_RUNS = "SELECT id, CASE WHEN dedupe_scope = '' THEN schedule_id ELSE '' END, planned_at, state FROM runs"
@@ -130,9 +130,21 @@ class RecordingTransaction(SqlTransaction):
         self.touches_limits = self.sets_limits = True
         super().set_limits(limits)
 
+    def define_limit(self, namespace: str, limit: Any) -> None:
+        """Change a named limit."""
+        self.touches_limits = self.sets_limits = True
+        super().define_limit(namespace, limit)
+
     def renew_leases(self, renewals: Sequence[Renewal], *, now: datetime) -> list[Renewed]:
         """Renew leases; record accepted renewals, count refused ones."""
+        stopping = [r.id for r in super().leased_runs(cancel_requested=True)] if renewals else []
+        until = {row[0]: row[2] for row in self._leases(stopping)}
         kept: list[Renewed] = super().renew_leases(renewals, now=now)
+        killable = {r.run_id for r in renewals if not r.despite_cancel} & until.keys()
+        for run_id, fence, later, schedule_id in self._leases(sorted(killable)):
+            if later > until[run_id]:
+                message = "was renewed though it was asked to stop"
+                self.events.append(("I17", run_id, fence, 0, schedule_id, message))
         # An instance may renew two leases of one run: a lost one whose thread goes on, and its successor.
         asked = {(r.run_id, r.fence) for r in renewals}
         for run_id, fence, until, schedule_id in self._leases(

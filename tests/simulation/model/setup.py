@@ -59,7 +59,7 @@ def create_workload(sim: Simulation) -> None:
     for namespace, queue, policy in scenario.queues:
         creator.call("queue policy set", namespace, queue=queue, **policy)
     for namespace, limit, most in scenario.limits:
-        creator.call("limit set", namespace, limit=limit, max=most)
+        creator.call("limit set", namespace, limit=limit, max_running=most)
     for namespace, budget, terms in scenario.budgets:
         creator.call("budget set", namespace, budget=budget, **terms)
     for flow in scenario.workflows:

@@ -23,7 +23,7 @@ from timewright.core.facts import Fact, RunAdmitted, RunSkipped
 from timewright.core.moments import format_instant, from_micros, to_micros
 from timewright.errors import TimewrightError
 from timewright.stores.rows import split_bucket
-from timewright.verification.report import Violation
+from timewright.verification.checker import Violation
 from timewright.verification.rows import SimulationEvent
 
 MAX_NESTED_WAITS = 3
@@ -195,11 +195,11 @@ class Simulation:
 
     def notify_actors(self) -> None:
         """Tell every actor about a commit."""
-        outlook = self.pending()
+        pending = self.pending()
         self.wakeups.schedule_wakeups()
         for actor in self.other_actors:
             if actor.alive:
-                actor.on_commit(outlook)
+                actor.on_commit(pending)
         if self._cancelled_holders:
             asked, self._cancelled_holders = self._cancelled_holders, set()
             for engine in self.engines:
@@ -225,8 +225,11 @@ class Simulation:
 
     def true_time_of(self, instant: int) -> int:
         """The true instant at which the store's clock will show this one."""
-        at, now = instant - self.clock.skew, self.time.at
-        return max(now, at)
+        now = self.time.at
+        if self.backend.shared_store().clock_doubt is not None:
+            # A reading in doubt is not used: the store's clock goes on as it was.
+            return max(now, now + instant - self.now_micros())
+        return max(now, instant - self.clock.skew)
 
     def record_transaction(self, actor: SimulatedActor, name: str, tx: Any) -> RecordingTransaction:
         """Wrap a transaction to record its events."""

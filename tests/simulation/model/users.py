@@ -251,7 +251,7 @@ class SimulatedUser(ExternalClient):
             "limit set",
             self.rng.choice(NAMESPACES),
             limit=self.rng.choice(LIMITS),
-            max=self.rng.randint(1, 3),
+            max_running=self.rng.randint(1, 3),
         )
 
     def policy(self) -> None:

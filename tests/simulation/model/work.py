@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from tests.simulation.model.simulation import Simulation
 
 CRASHING_PREFIX = "poison"
-# Work that answers with a version, which rises every few minutes.
+# Work that answers with a version, which rises every 50 seconds.
 WATCHING_PREFIX = "watch"
-VERSION_US = 70 * SECOND
+VERSION_US = 50 * SECOND
 LINE_INTERVAL_US = 5 * SECOND
 MAX_THREAD_US = 600 * SECOND
 

@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from tests.simulation.mutants.dependency_mutants import DEPENDENCY_MUTANTS
 from tests.simulation.mutants.mutation import Mutant, Patches, combine, mutate_sql, original, without_index
 from timewright.core.alerts import incidents
+from timewright.core.policies import limits
+from timewright.core.policies.limits import is_grouped_key
 from timewright.core.policies.policies import CatchUp, Delivery
 from timewright.core.run import admission, due_verdicts, lifecycle
 from timewright.core.run.catch_up import InFlightCounts
@@ -31,6 +33,7 @@ from timewright.ledger import (
 )
 from timewright.ledger.admission_batch import AdmissionBatch
 from timewright.ledger.alerts.alert_checks import AlertInput
+from timewright.ledger.pauses.scoped import PauseLookup
 from timewright.ledger.workflow_runs import stepper
 from timewright.ledger.workflow_runs.records import HELD_BY_WAIT, load_plan, workflow_context
 from timewright.ledger.workflow_runs.stepper import WorkflowStepper
@@ -92,6 +95,20 @@ def _stale_limits() -> Patches:
     return [(SqlLeaseQueries, "lock_limits", lock_limits)]
 
 
+def _stale_keyed_limits() -> Patches:
+    """Leases under a key counted in an earlier transaction."""
+    real = SqlLeaseQueries.lock_limits
+    seen: dict[str, LimitUsage] = {}
+
+    def lock_limits(self: SqlLeaseQueries, keys: Any) -> dict[str, LimitUsage]:
+        found = real(self, keys)
+        before = {key: seen.get(key, usage) if is_grouped_key(key) else usage for key, usage in found.items()}
+        seen.update(found)
+        return before
+
+    return [(SqlLeaseQueries, "lock_limits", lock_limits)]
+
+
 def _offer_forgotten_at_admission() -> Patches:
     """Due schedules start here, whatever this instance can run."""
 
@@ -102,7 +119,7 @@ def _offer_forgotten_at_admission() -> Patches:
 
 
 def _offer_forgotten_at_leasing() -> Patches:
-    """Ready runs are leased by whoever comes first."""
+    """Ready runs are leased by the first instance that reads them."""
     real = original(tick, "lease_ready")
 
     def lease(store: Any, **terms: Any) -> Any:
@@ -152,6 +169,19 @@ def _refunded() -> Patches:
     return [(settle, "settle_outcome", refunding), (lifecycle, "MAX_REFUNDS", 10_000)]
 
 
+def _no_deadline() -> Patches:
+    real = original(lease, "_remove_unstartable")
+
+    def starting(tx: Any, ready: Any, terms: Any, *, now: Any) -> Any:
+        lasting = {
+            i: replace(one, schedule=replace(one.schedule, deadline=None)) if one.schedule else one
+            for i, one in terms.items()
+        }
+        return real(tx, ready, lasting, now=now)
+
+    return [(lease, "_remove_unstartable", starting)]
+
+
 def _host_clock(stage: str) -> Patches:
     """A tick stage that reads its host's clock instead of the store's."""
     real = getattr(Tick, stage)
@@ -169,7 +199,7 @@ def _installation_pause_ignored() -> Patches:
     def find(*given: Any) -> Any:
         return [one for one in real(*given) if not one.why.startswith("the installation")]
 
-    return [(lease, "find_paused", find)]
+    return [(lease, "find_paused", find), (PauseLookup, "holds_installation", False)]
 
 
 def _stale_incidents() -> Patches:
@@ -362,6 +392,24 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(name="the limit is counted first", broken_invariants=("I14",), patches=_stale_limits),
     Mutant(
+        name="the leases under a key are counted first",
+        broken_invariants=("I14",),
+        patches=_stale_keyed_limits,
+        size="limits",
+    ),
+    Mutant(
+        name="a rate is not stored",
+        broken_invariants=("I60",),
+        change=mutate_sql("save_limit_use", r"arrival_at = \?2", "arrival_at = limits.arrival_at"),
+        size="limits",
+    ),
+    Mutant(
+        name="the key of a limit is ignored",
+        broken_invariants=("I61",),
+        patches=lambda: [(limits, "_key_text", lambda _value: "")],
+        size="limits",
+    ),
+    Mutant(
         name="the limit is forgotten at admission",
         broken_invariants=("I14",),
         patches=_limits_forgotten_at_admission,
@@ -396,6 +444,12 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="no fence at renewal", broken_invariants=("I11",), change=mutate_sql("renew_leases", *NO_FENCE)
     ),
+    Mutant(
+        name="renewed though asked to stop",
+        broken_invariants=("I17",),
+        change=mutate_sql("renew_leases", r"runs.cancel_at IS NULL OR", "1 = 1 OR"),
+    ),
+    Mutant(name="the deadline is ignored when leasing", broken_invariants=("I62",), patches=_no_deadline),
     Mutant(
         name="leased in any state",
         change=combine(
@@ -527,7 +581,7 @@ MUTANTS: tuple[Mutant, ...] = (
         name="a pause of the installation is ignored",
         broken_invariants=("I54",),
         patches=_installation_pause_ignored,
-        change=mutate_sql("lease_runs", r"AND NOT EXISTS[^)]*\([^)]*\)\)", ""),
+        change=mutate_sql("lease_runs", r"AND NOT EXISTS[\s\S]*'move'\)\)\)", ""),
         size="paused",
     ),
     Mutant(

@@ -99,6 +99,8 @@ def draw_scenario(
         return with_pauses(draw_dense(seed, hours=hours))
     if size == "workflow":
         return with_workflows(draw_dense(seed, hours=hours))
+    if size == "limits":
+        return with_keyed_limits(draw_dense(seed, hours=hours))
     base = draw_dense(seed, hours=hours) if size == "dense" else _draw_base(seed, hours=hours, size=size)
     is_small = size in ("drawn", "dense")
     if is_small and seed % 4 == 2:
@@ -176,6 +178,29 @@ def with_workflows(base: Scenario) -> Scenario:
     flow = {"name": "ask", "steps": steps, "input": {"items": [1, 2, 3]}}
     every = ("default", {"name": "asks", "every": "3m", "overlap": "allow", "workflow": "ask"})
     return replace(base, schedules=(*base.schedules[:2], every), workflows=(flow,))
+
+
+def with_keyed_limits(base: Scenario) -> Scenario:
+    """A scenario whose schedules and queues have limits by key, by rate and by share."""
+    rng = SeededRandom(base.seed, "limits")
+    keyed = {"name": "keyed", "key": "schedule.name", "max_running": 1, "weights": {"s01": 3}}
+    spaced = {
+        "name": "spaced",
+        "rate": rng.choice(("4/m", "10/m burst 3")),
+        "key": rng.choice(("", "queue")),
+    }
+    schedules = []
+    for namespace, draft in base.schedules:
+        uses = rng.sample([keyed, spaced, "crm"], rng.randint(1, 2))
+        changed = {
+            **draft,
+            "limits": uses,
+            "overlap": rng.choice(("allow", "allow", draft.get("overlap", "skip"))),
+        }
+        schedules.append((namespace, changed))
+    entries = {"name": "entries", "key": "payload", "max_running": 1}
+    queues = [(ns, queue, {**policy, "limits": [entries]}) for ns, queue, policy in base.queues]
+    return replace(base, schedules=tuple(schedules), queues=tuple(queues))
 
 
 def draw_dense(seed: int, *, hours: float) -> Scenario:

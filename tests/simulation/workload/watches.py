@@ -10,38 +10,54 @@ from msgspec.structs import replace
 from tests.simulation.model.simulation import Simulation
 from tests.simulation.model.work import WATCHING_PREFIX
 from tests.simulation.workload.scenarios import Scenario, draw_scenario
-from timewright.verification.report import Violation
+from timewright.verification.checker import Violation
 
 _ANSWERS = """
-SELECT r.schedule_id, r.id, r.state, r.outcome_label, a.result
+SELECT r.schedule_id, r.state, r.outcome_label, a.result, COALESCE(a.started_at, a.leased_at), a.ended_at
 FROM runs r JOIN attempts a ON a.run_id = r.id JOIN schedules s ON s.id = r.schedule_id
 WHERE s.name LIKE 'watch%' AND a.outcome = 'succeeded' ORDER BY r.id
 """
 _SEEN = "SELECT name, body FROM objects WHERE kind = 'schedule_state'"
 PATH = "result.version"
+WATCHES = 4
 
 
 def draw_watches(seed: int) -> Scenario:
-    """A small, dense world: two instances, many faults, and a schedule that watches."""
+    """A small, dense world: two instances, many faults, and schedules that watch.
+
+    The leases are short, so that answers of lost leases still see what the next lease of the run sees.
+    """
     base = draw_scenario(seed, hours=0.25, size="dense", dependencies=False)
-    common = {"call": "look", "watch": {"changed": PATH}, "lease": {"length": "30s", "grace": "2s"}}
-    draft: dict[str, Any] = {"name": f"{WATCHING_PREFIX}-0", "every": "20s", **common}
+    common = {"call": "look", "watch": {"changed": PATH}, "lease": {"length": "10s", "grace": "2s"}}
+    draft: dict[str, Any] = {"every": "20s", **common}
     if seed % 2:
         draft["retry"] = {"max_attempts": 3}
+    watches = tuple(
+        ("default", {**draft, "name": f"{WATCHING_PREFIX}-{number}"}) for number in range(WATCHES)
+    )
     parts: dict[str, Any] = {"queues": (), "limits": (), "functions": (), "workers": 0, "holders": 0}
-    return replace(base, schedules=(("default", draft),), keep_history=None, **parts)
+    return replace(base, schedules=watches, keep_history=None, **parts)
 
 
 def find_wrong_changes(sim: Simulation) -> list[Violation]:
-    """Changes that were reported twice or not at all, from the answers that are recorded."""
+    """Changes that were reported twice or not at all, from the answers that are recorded.
+
+    An answer that ended after the report of a run that began later is old: a newer version was reported.
+    """
     reported: dict[str, list[int]] = {}
     quiet: dict[str, set[int]] = {}
-    for schedule, _, state, label, result in sim.backend.query(_ANSWERS):
+    spans: dict[str, list[tuple[int, int]]] = {}
+    unreported: list[tuple[str, int, int, int]] = []
+    for schedule, state, label, result, began, ended in sim.backend.query(_ANSWERS):
         version = json.loads(result)["version"]
         if state == "succeeded" and label != "noop":
             reported.setdefault(schedule, []).append(version)
+            spans.setdefault(schedule, []).append((began, ended))
             sim.count("watch reported a change")
         else:
+            unreported.append((schedule, version, began, ended))
+    for schedule, version, began, ended in unreported:
+        if not any(later > began and first <= ended for later, first in spans.get(schedule, ())):
             quiet.setdefault(schedule, set()).add(version)
     for schedule, body in sim.backend.query(_SEEN):
         quiet.setdefault(schedule, set()).add(json.loads(body)["seen"][PATH])

@@ -368,7 +368,7 @@ def look_around() -> dict[str, Any]:
         "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
         "alarm": signal.getitimer(signal.ITIMER_REAL),
         "depth": sys.getrecursionlimit(),
-        "patience": socket.getdefaulttimeout(),
+        "timeout": socket.getdefaulttimeout(),
         "mask": mask,
         "hook": threading.excepthook is threading.__excepthook__,
     }
@@ -466,3 +466,33 @@ def log_what_has_no_text() -> str:
 @registry.register
 def pid() -> int:
     return os.getpid()
+
+
+@registry.register
+def report_pages(ctx: Context) -> None:
+    """Report many pages, then wait until the run is cancelled."""
+    for page in range(3_000):
+        ctx.progress(page / 5_998, f"page {page}")
+        ctx.checkpoint({"page": page})
+    ctx.cancelled.wait(60)
+
+
+@registry.register
+async def report_pages_async(ctx: Context) -> None:
+    await asyncio.to_thread(report_pages, ctx)
+
+
+@registry.register
+def die_after_a_checkpoint(ctx: Context) -> Any:
+    """Save a checkpoint and kill this process; the next attempt returns the checkpoint."""
+    if ctx.last_checkpoint is None:
+        ctx.checkpoint({"page": 7})
+        os.kill(os.getpid(), signal.SIGKILL)
+    return ctx.last_checkpoint
+
+
+@registry.register
+def token_parts(ctx: Context) -> list[Any]:
+    """Return the kind of this run's token, whether it names the run, and whether the environment has it."""
+    is_own = ctx.run_id in ctx.token
+    return [ctx.token.partition("_")[0], is_own, os.environ.get("TIMEWRIGHT_RUN_TOKEN") == ctx.token]

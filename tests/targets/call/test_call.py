@@ -276,20 +276,18 @@ def test_not_before_needs_a_utc_offset() -> None:
         NotBefore(datetime(2026, 3, 10, 12))
 
 
-def test_a_too_large_result_is_truncated_and_marked(target: CallTarget) -> None:
-    result = outcome_of(target, call("huge")).result
-    assert result["bytes"] == 1_000_002
-    assert result["limit_bytes"] == MAX_RESULT_BYTES
-    assert result["truncated"].startswith('"xxx')
-    assert len(result["truncated"]) < 1000
+def test_a_too_large_result_fails_the_run_with_its_size_and_the_limit(target: CallTarget) -> None:
+    outcome = outcome_of(target, call("huge"))
+    assert outcome.error.startswith(
+        f"the result has 1000002 bytes, and at most {MAX_RESULT_BYTES} are stored"
+    )
+    assert outcome.final
 
 
-def test_a_too_deeply_nested_result_is_truncated_and_marked(target: CallTarget) -> None:
+def test_a_too_deeply_nested_result_fails_the_run(target: CallTarget) -> None:
     assert outcome_of(target, call("deep", levels=MAX_JSON_DEPTH - 1)).result[0]
-    result = outcome_of(target, call("deep", levels=900)).result
-    assert result["limit_depth"] == MAX_JSON_DEPTH
-    assert result["bytes"] == 1801
-    assert result["truncated"].startswith("[[[")
+    outcome = outcome_of(target, call("deep", levels=900))
+    assert outcome.error == f"the result is nested deeper than {MAX_JSON_DEPTH} levels; return flatter data"
 
 
 @pytest.mark.parametrize(

@@ -92,8 +92,8 @@ def test_async_functions_run_in_workers_too(shared: CallTarget) -> None:
     assert outcome_of(shared, call("tell_async", x=1)).result["args"] == {"x": 1}
 
 
-def test_a_too_large_result_is_truncated_in_the_worker(shared: CallTarget) -> None:
-    assert outcome_of(shared, call("huge")).result["bytes"] == 1_000_002
+def test_a_too_large_result_is_refused_in_the_worker(shared: CallTarget) -> None:
+    assert "the result has 1000002 bytes" in outcome_of(shared, call("huge")).error
 
 
 # Facts and environment
@@ -316,7 +316,7 @@ def test_process_state_changed_by_a_function_is_restored(target: CallTarget) -> 
         "blocked": [],
         "alarm": [0.0, 0.0],
         "depth": sys.getrecursionlimit(),
-        "patience": None,
+        "timeout": None,
         "mask": around["mask"],
         "hook": True,
     }

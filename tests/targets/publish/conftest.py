@@ -1,4 +1,4 @@
-"""Real brokers for these tests: Redis, NATS and SQS, started on first use."""
+"""Real brokers for these tests: Redis, NATS, SQS and RabbitMQ, started on first use."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from datetime import timedelta
 import pytest
 
 from tests.faults.tools.ports import free_port
-from tests.targets.publish.real_brokers import EXTERNAL_BROKERS, ON_REDIS, Nats, RealBroker, Sqs
-from tests.targets.publish.servers import Server, moto_server, nats_server, redis_server
+from tests.targets.publish.real_brokers import EXTERNAL_BROKERS, ON_REDIS, Nats, Rabbit, RealBroker, Sqs
+from tests.targets.publish.servers import (
+    Server,
+    epmd_server,
+    moto_server,
+    nats_server,
+    rabbitmq_server,
+    redis_server,
+)
 from timewright.targets.loop_thread import LoopThread
 from timewright.targets.publish.broker_types import BROKER_TYPES
 from timewright.targets.publish.target import PublishTarget
@@ -36,13 +43,22 @@ def sqs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, str]
         yield server, f"http://127.0.0.1:{port}"
 
 
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, str]]:
+    port, dist_port, epmd_port = free_port(), free_port(), free_port()
+    folder = tmp_path_factory.mktemp("rabbitmq")
+    server = rabbitmq_server(folder, port, dist_port=dist_port, epmd_port=epmd_port)
+    with epmd_server(folder, epmd_port), server:
+        yield server, f"amqp://127.0.0.1:{port}/"
+
+
 @pytest.fixture
 def real_broker(broker: str, request: pytest.FixtureRequest) -> RealBroker:
     """The running broker with this name."""
     if broker in EXTERNAL_BROKERS:
         return EXTERNAL_BROKERS[broker]
-    found = {one.broker: one for one in (*ON_REDIS, Nats, Sqs)}[broker]
-    fixture = broker if broker in ("nats", "sqs") else "redis"
+    found = {one.broker: one for one in (*ON_REDIS, Nats, Sqs, Rabbit)}[broker]
+    fixture = broker if broker in ("nats", "sqs", "rabbitmq") else "redis"
     return found(*request.getfixturevalue(fixture))
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from tests.targets.publish.servers import Server
+from tests.targets.publish.servers import RABBITMQ, Server
 from timewright.core.target import Publish
 
 _numbers = itertools.count()
@@ -293,7 +293,12 @@ def _read_job(job: Any) -> dict[str, Any]:
 
 
 ON_REDIS = (Streams, Rq, Dramatiq, CeleryOnRedis)
-STARTED_BROKERS = (*(one.broker for one in ON_REDIS), Nats.broker, Sqs.broker)
+STARTED_BROKERS = (
+    *(one.broker for one in ON_REDIS),
+    Nats.broker,
+    Sqs.broker,
+    *([Rabbit.broker] if RABBITMQ.exists() else []),
+)
 # Brokers that cannot be installed as packages are tested where a variable gives their URL.
 OTHERS = {
     "TIMEWRIGHT_TEST_AMQP": Rabbit,
@@ -301,6 +306,8 @@ OTHERS = {
     "TIMEWRIGHT_TEST_KUBERNETES": Jobs,
 }
 EXTERNAL_BROKERS = {
-    found.broker: found(None, os.environ[name]) for name, found in OTHERS.items() if os.environ.get(name)
+    found.broker: found(None, os.environ[name])
+    for name, found in OTHERS.items()
+    if os.environ.get(name) and found.broker not in STARTED_BROKERS
 }
 BROKER_NAMES = (*STARTED_BROKERS, *EXTERNAL_BROKERS)

@@ -21,8 +21,18 @@ ROOT = Path(__file__).resolve().parents[3]
 class Server:
     """A server process that can be killed and restarted with its data."""
 
-    def __init__(self, argv: Sequence[str], *, ready: Callable[[], bool], log: Path) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        ready: Callable[[], bool],
+        log: Path,
+        environment: dict[str, str] | None = None,
+        start_timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._start_timeout_s = start_timeout_s
         self._argv = list(argv)
+        self._environment = environment or {}
         self._ready = ready
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
@@ -37,10 +47,11 @@ class Server:
         self.stop()
 
     def start(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
+        path = f"{ROOT}{os.pathsep}{ROOT / 'src'}"
+        environment = {**os.environ, "PYTHONPATH": path, **self._environment}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._argv, stdout=log, stderr=log, env=environment)
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + self._start_timeout_s
         while not self._ready():
             assert self._process.poll() is None, self.read_log()
             assert time.monotonic() < deadline, self.read_log()
@@ -120,6 +131,37 @@ def moto_server(folder: Path, port: int) -> Server:
     """An SQS server that keeps its data in memory."""
     argv = (sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port))
     return Server(argv, ready=accepts_connections(port), log=folder / "moto.log")
+
+
+# The program below the wrapper of Debian, which insists on a user of its own.
+RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+
+
+def epmd_server(folder: Path, port: int) -> Server:
+    """The name service that RabbitMQ needs; without it, RabbitMQ starts one that stays."""
+    argv = (_program("epmd"), "-address", "127.0.0.1", "-port", str(port))
+    return Server(argv, ready=accepts_connections(port), log=folder / "epmd.log")
+
+
+def rabbitmq_server(folder: Path, port: int, *, dist_port: int, epmd_port: int) -> Server:
+    """A RabbitMQ on loopback with its data in the folder."""
+    environment = {
+        "HOME": str(folder),
+        "RABBITMQ_NODENAME": f"timewright{port}@localhost",
+        "RABBITMQ_MNESIA_BASE": str(folder / "data"),
+        "RABBITMQ_LOG_BASE": str(folder),
+        "RABBITMQ_LOGS": "-",
+        "RABBITMQ_CONFIG_FILE": str(folder / "none"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_DIST_PORT": str(dist_port),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+        "ERL_EPMD_PORT": str(epmd_port),
+    }
+    ready, log = accepts_connections(port), folder / "rabbitmq.log"
+    # Erlang loads about a thousand modules, which takes long on a busy machine.
+    return Server((str(RABBITMQ),), ready=ready, log=log, environment=environment, start_timeout_s=200.0)
 
 
 def _program(name: str) -> str:

@@ -42,8 +42,7 @@ from timewright.targets.processes.table import (
     read_table,
     set_subreaper,
 )
-from timewright.targets.shell.limits import CommandLimits
-from timewright.targets.shell.target import ShellTarget, check_shell
+from timewright.targets.shell.target import CommandLimits, ShellTarget, check_shell
 
 SECOND = timedelta(seconds=1)
 PROC = Path("/proc")
@@ -878,7 +877,7 @@ def test_a_command_can_be_killed_with_the_scheduler_process(tmp_path: Path) -> N
         "import sys\n"
         "from tests.targets.kit import start_launch\n"
         "from timewright.core.target import Shell\n"
-        "from timewright.targets.shell.limits import CommandLimits\n"
+        "from timewright.targets.shell.target import CommandLimits\n"
         "from timewright.targets.shell.target import ShellTarget\n"
         "shell = ShellTarget(allowed=True, limits=CommandLimits(outlives_parent=False))\n"
         "start_launch(shell, Shell(command=('sh', '-c', 'echo $$ > $0; exec sleep 60', sys.argv[1])))\n"

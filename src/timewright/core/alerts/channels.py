@@ -43,6 +43,13 @@ EVENTS = (
     "budget-low",
 )
 QUEUE_PREFIX = "channel."
+# Where the store keeps the address of its dashboard, for links in messages.
+DASHBOARD_URL = "dashboard_url"
+
+
+def is_delivery(queue: str) -> bool:
+    """Whether a queue holds messages to a channel."""
+    return queue.startswith(QUEUE_PREFIX)
 
 
 class Webhook(Struct, frozen=True, kw_only=True, tag="webhook", tag_field="kind", forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from timewright.core.budgets.budgets import (
+    CALENDAR_PERIODS,
     AccountKey,
     ApplicableBudgets,
     Budget,
@@ -17,7 +18,6 @@ from timewright.core.budgets.budgets import (
     describe_window,
 )
 from timewright.core.budgets.costs import Cost
-from timewright.core.budgets.periods import CALENDAR_PERIODS
 from timewright.core.moments import MINUTE
 from timewright.core.run.leasing import WaitReason
 from timewright.core.run.run import Outcome, Released, Run

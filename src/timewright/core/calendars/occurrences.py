@@ -25,8 +25,14 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from timewright.core.calendars.calendar import Calendar
-from timewright.core.calendars.calendar_filter import MAX_CANDIDATES, CalendarFilter
-from timewright.core.calendars.rolling import Occurrence, OccurrenceRoller, earliest_first, latest_last
+from timewright.core.calendars.rolling import (
+    MAX_CANDIDATES,
+    CalendarFilter,
+    Occurrence,
+    OccurrenceRoller,
+    earliest_first,
+    latest_last,
+)
 from timewright.core.moments import DAY, MAX_STORED_INSTANT, MIN_STORED_INSTANT, as_instant, format_instant
 from timewright.core.recurrence.triggers import After, AnyOf, AnyTrigger, with_anchor
 from timewright.errors import InvalidInput, NotFound

@@ -1,22 +1,29 @@
-"""Moves excluded occurrences to allowed days (`roll: next` and `roll: previous`)."""
+"""Which instants calendars allow, and how excluded occurrences move to allowed days (`roll`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
-from timewright.core.calendars.calendar import day_start, instant_of_reading, local_day
-from timewright.core.calendars.calendar_filter import MAX_CANDIDATES, MAX_ROLL, CalendarFilter, TimeRange
-from timewright.core.moments import DAY, EPOCH, MIN_STORED_INSTANT, MINUTE
+from timewright.core.calendars.calendar import Calendar, day_start, instant_of_reading, local_day
+from timewright.core.moments import DAY, EPOCH, MAX_STORED_INSTANT, MIN_STORED_INSTANT, MINUTE
 from timewright.core.recurrence.triggers import ZONED_TRIGGERS, AnyTrigger
 
 MAX_DAYS_TRIED = 1_000
 
 _MICROSECOND = timedelta(microseconds=1)
+
+MAX_ROLL = 400 * DAY
+MAX_CANDIDATES = 10_000
+
+# Search windows for the last allowed time, smallest first: most rules allowed something yesterday.
+_SEARCH_WINDOWS = (DAY, 8 * DAY, 64 * DAY, MAX_ROLL)
+
+TimeRange = tuple[datetime, datetime]
 
 
 class Occurrence(Struct, frozen=True):
@@ -188,3 +195,72 @@ def earliest_first(found: Occurrence) -> tuple[datetime, bool]:
 def latest_last(found: Occurrence) -> tuple[datetime, bool]:
     """Key for `max`: the latest; of two at one instant, the one that did not move."""
     return found.at, found.moved_from is None
+
+
+class CalendarFilter:
+    """The allowed time of a calendar rule, as ranges."""
+
+    __slots__ = ("calendars", "excluding", "only")
+
+    def __init__(self, *, only: Sequence[Calendar], excluding: Sequence[Calendar]) -> None:
+        self.only = only
+        self.excluding = excluding
+        self.calendars = (*only, *excluding)
+
+    def excluded_by(self, moment: datetime) -> Calendar | None:
+        """Return the calendar that excludes the instant, if one does."""
+        for calendar in self.excluding:
+            if calendar.covers(moment):
+                return calendar
+        for calendar in self.only:
+            if not calendar.covers(moment):
+                return calendar
+        return None
+
+    def first_allowed(self, moment: datetime, *, until: datetime = MAX_STORED_INSTANT) -> datetime | None:
+        """Return the first allowed instant from `moment` to `until`, both inclusive, or None."""
+        at = moment
+        for _ in range(MAX_CANDIDATES):
+            if at > until:
+                return None
+            excluding_calendar = self.excluded_by(at)
+            if excluding_calendar is None:
+                return at
+            # No instant is allowed before the next boundary of the excluding calendar.
+            at = excluding_calendar.next_boundary(at)
+        return None
+
+    def allowed_ranges(self, start: datetime, end: datetime) -> list[TimeRange]:
+        """Return the allowed ranges between two instants, in order."""
+        found: list[TimeRange] = []
+        at = start
+        while at < end:
+            excluding_calendar = self.excluded_by(at)
+            if excluding_calendar is None:
+                boundary = min(end, *(calendar.next_boundary(at) for calendar in self.calendars))
+                opened = found.pop()[0] if found and found[-1][1] == at else at
+                found.append((opened, boundary))
+            else:
+                boundary = excluding_calendar.next_boundary(at)
+            at = boundary
+        return found
+
+    def last_allowed_end(self, moment: datetime) -> datetime | None:
+        """Return the end of the last allowed range before an instant, within the maximum roll distance."""
+        for window in _SEARCH_WINDOWS:
+            found = self.allowed_ranges(moment - window, moment)
+            if found:
+                return found[-1][1]
+        return None
+
+    def allowed_after(self, trigger: AnyTrigger, moment: datetime) -> datetime | None:
+        """Return the trigger's first allowed instant after this one; skips excluded ranges as a whole."""
+        at = trigger.next_after(moment)
+        for _ in range(MAX_CANDIDATES):
+            if at is None or at > MAX_STORED_INSTANT:
+                return None
+            excluding_calendar = self.excluded_by(at)
+            if excluding_calendar is None:
+                return at
+            at = trigger.next_after(excluding_calendar.next_boundary(at) - _MICROSECOND)
+        return None

@@ -11,6 +11,8 @@ from timewright.errors import TimewrightError
 _SINGLE_WITH_STEP = re.compile(r"(\d+)/(\d+)")
 # The last value of minute, hour, day, month and weekday.
 _LAST = (59, 23, 31, 12, 6)
+# The end of the message about an expression that is valid for cron and has no instant.
+NEVER_FIRES = "never fires"
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 

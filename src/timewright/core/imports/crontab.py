@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from timewright.core.imports.cron_text import cron_problem, normalize_fields
+from timewright.core.imports.cron_text import NEVER_FIRES, cron_problem, normalize_fields
 from timewright.core.imports.report import (
     Entry,
     Imported,
@@ -170,6 +170,9 @@ class _Crontab:
             starred = fields[2].startswith("*") or fields[4].startswith("*")
             expression, notes = normalize_fields(fields, and_days=starred)
         if problem := cron_problem(expression):
+            if problem.endswith(NEVER_FIRES):
+                entry.lose_entry("time", when, problem)
+                return
             raise source_error(
                 place, line, f"is not a crontab line: {problem}", rule=_RULE, fix="correct the line"
             )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from timewright.core.imports.cron_text import cron_problem, normalize_fields
+from timewright.core.imports.cron_text import NEVER_FIRES, cron_problem, normalize_fields
 from timewright.core.imports.report import (
     Entry,
     Imported,
@@ -79,6 +79,8 @@ def _entry(document: Mapping[str, Any], place: str) -> Entry:
 def _add_time(entry: Entry, spec: Mapping[str, Any], place: str) -> None:
     text, zone = spec["schedule"].strip(), spec.get("timeZone")
     prefixed = _PREFIX.fullmatch(text)
+    if prefixed is not None and zone and zone != prefixed[1]:
+        entry.lost("spec.schedule", prefixed[1], f"it names another zone than spec.timeZone, {zone}")
     if prefixed is not None:
         zone, text = zone or prefixed[1], prefixed[2]
     if text.startswith("@every"):
@@ -88,7 +90,11 @@ def _add_time(entry: Entry, spec: Mapping[str, Any], place: str) -> None:
     fields, notes, expression = text.split(), list[str](), text
     if len(fields) == 5:
         expression, notes = normalize_fields(fields, and_days=False)
-    if problem := cron_problem(expression, zone=zone or "UTC"):
+    problem = cron_problem(expression, zone=zone or "UTC")
+    if problem.endswith(NEVER_FIRES):
+        entry.lose_entry("spec.schedule", text, problem)
+        return
+    if problem:
         raise source_error(f"{place} spec.schedule", text, problem, rule="a cron expression", fix="0 3 * * *")
     trigger = {"kind": "cron", "expression": expression, "zone": zone or "UTC", "dst": "match"}
     report = entry.translated if notes else entry.kept
@@ -122,8 +128,8 @@ def _add_policies(entry: Entry, spec: Mapping[str, Any]) -> None:
     elif policy == "Allow":
         entry.kept("spec.concurrencyPolicy", policy, "overlap: allow")
     else:
-        note = "a run ends when Kubernetes has accepted the Job; Timewright does not see that it still runs"
-        entry.lost("spec.concurrencyPolicy", policy, note)
+        note = f"overlap: {_OVERLAPS[policy]}; a run lasts as long as its Job, because of wait: true"
+        entry.kept("spec.concurrencyPolicy", policy, note)
     entry.definition["overlap"] = _OVERLAPS.get(policy, "allow")
     deadline = spec.get("startingDeadlineSeconds")
     entry.definition |= {"catch_up": "last", "catch_up_window": None}
@@ -156,6 +162,7 @@ def _add_job(entry: Entry, metadata: Mapping[str, Any], template: Mapping[str, A
         "to": "kubernetes",
         "name": str(metadata.get("name", "")),
         "options": options,
+        "wait": True,
     }
     entry.definition |= {"target": target, "retry": {"max_attempts": 1}}
     for key in job:

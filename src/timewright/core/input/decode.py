@@ -27,8 +27,7 @@ from timewright.core.input.struct_decoder import (
     type_info,
 )
 from timewright.core.moments import SECOND, as_instant, check_storable
-from timewright.core.policies.policies import OUTSIDE_LEASE, Floor, LeaseTerms, QueuePolicy
-from timewright.core.policies.presets import FLOORS, PRESETS
+from timewright.core.policies.policies import FLOORS, OUTSIDE_LEASE, PRESETS, Floor, LeaseTerms, QueuePolicy
 from timewright.core.recurrence.trigger import ZonedTrigger
 from timewright.core.recurrence.triggers import (
     After,
@@ -194,7 +193,7 @@ def decode_policy(raw: Any, *, field: str = "policy") -> QueuePolicy:
                 raw[version],
                 "is not supported",
                 rule=rule,
-                fix="a newer version of Timewright",
+                fix="install a newer version of Timewright",
             )
         raw = {key: value for key, value in raw.items() if key != version}
     return decode(raw, QueuePolicy, field=field)
@@ -305,7 +304,13 @@ def _check_names(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, max_length in _NAME_LIST_LENGTHS.items():
         if isinstance(checked.get(name), list | tuple):
             rows = enumerate(checked[name])
-            checked[name] = [check_name(one, field=f"{name}[{i}]", max_length=max_length) for i, one in rows]
+            checked[name] = [
+                # A limit may be defined where it is named.
+                one
+                if name == "limits" and isinstance(one, Mapping | Struct)
+                else check_name(one, field=f"{name}[{i}]", max_length=max_length)
+                for i, one in rows
+            ]
     return checked
 
 

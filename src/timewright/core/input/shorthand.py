@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 TaggedFields = dict[str, Any]
 
 _TEXT_AFTER = re.compile(r"after\s+(\S.*)", re.IGNORECASE)
-# Longer text is not a trigger in words.
-_MAX_TRIGGER_TEXT_LENGTH = 256
-_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+_MAX_TRIGGER_TEXT_LENGTH = 256  # longer text is not a trigger in words
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _TRIGGER_RULE = "exactly one of cron, every, rrule, after, once and manual, or a list of them"
 _TRIGGER_FIX = "cron: '0 9 * * 1-5', or every: 15m"
 _TARGET_RULE = "exactly one of call, http, shell, workflow, handoff, publish and note"
@@ -154,7 +153,7 @@ def with_hash_key(trigger: Any, key: str) -> Any:
 def expand_target(raw: Any, path: str) -> Any:
     """Expand a target from text, or a mapping with the kind as its key."""
     if isinstance(raw, str):
-        return _expand_http(raw) if "://" in raw else {"kind": "call", "name": raw}
+        return _expand_http(raw, path) if "://" in raw else {"kind": "call", "name": raw}
     if not isinstance(raw, Mapping):
         raise input_error(path, raw, "is not a target", rule=_TARGET_RULE, fix=_TARGET_FIX)
     if "kind" in raw:
@@ -344,10 +343,10 @@ def _without_fields(given: Mapping[str, Any], words: Mapping[str, Any]) -> Tagge
 def _expand_target_value(kind: str, value: Any, path: str) -> TaggedFields:
     if isinstance(value, Mapping):
         return {**value, "kind": kind}
-    if kind == "http" and isinstance(value, str):
-        return _expand_http(value)
     if kind == "handoff" and value is True:
         return {"kind": kind}
+    if kind == "http" and isinstance(value, str):
+        return _expand_http(value, f"{path}.url")
     if kind == "shell" and isinstance(value, str):
         words = value.split()
         fix = f"shell: {shell_command(words) if find_shell_operator(words) else words[:8]}"
@@ -357,11 +356,14 @@ def _expand_target_value(kind: str, value: Any, path: str) -> TaggedFields:
     return {"kind": kind, _TARGET_VALUE_FIELDS[kind]: value}
 
 
-def _expand_http(text: str) -> TaggedFields:
+def _expand_http(text: str, path: str) -> TaggedFields:
     """Expand `POST https://…`, or a URL alone."""
     method, blank, url = text.strip().partition(" ")
     if blank and method.upper() in _METHODS:
         return {"kind": "http", "method": method.upper(), "url": url.strip()}
+    if blank and "://" not in method and "://" in url:
+        rule, fix = f"one of {', '.join(_METHODS)}", f"POST {url}"
+        raise input_error(path, method, "is not an HTTP method", rule=rule, fix=fix)
     return {"kind": "http", "url": text.strip()}
 
 

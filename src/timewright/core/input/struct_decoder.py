@@ -19,8 +19,7 @@ from timewright.core.alerts.channels import AnySender, expand_sender
 from timewright.core.alerts.rules import AlertRules, CheckIn, Expect
 from timewright.core.calendars import CalendarRule, WeeklyHours
 from timewright.core.calendars.phrases import parse_hours_phrase, parse_rule_phrase
-from timewright.core.input.aliases import FIELD_ALIASES, FieldPath, normalize_choice, snake_case
-from timewright.core.input.foreign_fields import REPLACEMENTS
+from timewright.core.input.aliases import FIELD_ALIASES, REPLACEMENTS, FieldPath, normalize_choice, snake_case
 from timewright.core.input.input_errors import (
     input_error,
     join_path,
@@ -338,8 +337,8 @@ def _read_union(raw: Any, info: mi.UnionType, path: str, base: object) -> Any:
     if info.includes_none and isinstance(kinds[0], mi.TimeDeltaType) and str(raw).lower() == "none":
         return None
     structs = {kind.tag: kind for kind in kinds if isinstance(kind, mi.StructType)}
-    if len(kinds) == 1:
-        return read_value(raw, kinds[0], path, base)
+    if len(kinds) == 1 or isinstance(kinds[0], mi.StrType):  # one type, or a name or what it names
+        return read_value(raw, kinds[0] if isinstance(raw, str) else kinds[-1], path, base)
     classes = frozenset(kind.cls for kind in structs.values())
     if isinstance(raw, tuple(classes)):
         return raw

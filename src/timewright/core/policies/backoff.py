@@ -1,4 +1,4 @@
-"""Delays after failures.
+"""Delays after failures, and the deterministic jitter of occurrences.
 
 `Exponential`, `Ladder` and `Constant` delay the retry of a failed run. `Steady`, `Stretch` and `Ladder` are
 the cadence of a schedule: they delay its next occurrence after consecutive failures.
@@ -6,13 +6,13 @@ the cadence of a schedule: they delay its next occurrence after consecutive fail
 
 from __future__ import annotations
 
-from datetime import timedelta
+import hashlib
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from timewright.core.moments import MAX_DURATION, MINUTE, SECOND, ZERO, check_duration
-from timewright.core.policies.jitter import hash_fraction
+from timewright.core.moments import MAX_DURATION, MINUTE, SECOND, ZERO, check_duration, to_micros
 from timewright.errors import InvalidInput
 
 Fraction = Annotated[float, Meta(ge=0, le=1)]
@@ -100,3 +100,37 @@ Cadence = Steady | Stretch | Ladder
 def _with_jitter(wait: timedelta, jitter: float, *, seed: str, step: int) -> timedelta:
     extra = wait * (jitter * hash_fraction("backoff", seed, str(step))) if jitter else ZERO
     return wait + extra
+
+
+def hash_fraction(*parts: str) -> float:
+    """Return a number in [0, 1) that depends only on the parts."""
+    digest = hashlib.blake2b("\x1f".join(parts).encode(), digest_size=6).digest()
+    # Six bytes fit a float exactly, so the result is always below one.
+    return int.from_bytes(digest, "big") / 2**48
+
+
+def apply_jitter(
+    planned_at: datetime,
+    *,
+    within: timedelta,
+    both_sides: bool,
+    seed: str,
+    next_at: datetime | None = None,
+) -> datetime:
+    """Return when an occurrence may start: delayed by a hashed amount, but before the next occurrence.
+
+    With `both_sides` it may also be early. `seed` is the schedule's id if all occurrences move by the same
+    amount (`offset: stable`), else the id and the planned instant.
+    """
+    if not within:
+        return planned_at
+    width = within if next_at is None else min(within, next_at - planned_at)
+    amount = hash_fraction(seed)
+    if both_sides:
+        amount = amount * 2 - 1
+    return planned_at + timedelta(microseconds=int(width / timedelta(microseconds=1) * amount))
+
+
+def occurrence_seed(schedule_id: str, planned_at: datetime) -> str:
+    """Return the jitter seed of one occurrence."""
+    return f"{schedule_id}:{to_micros(planned_at)}"

@@ -1,15 +1,18 @@
-"""Policies of schedules and queues as data, with defaults and limits."""
+"""Policies of schedules and queues as data, with defaults and limits, and presets of them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from timewright.core.moments import DAY, MINUTE, SECOND, ZERO, check_duration, format_duration
-from timewright.core.policies.backoff import Backoff, Exponential
+from timewright.core.policies.backoff import Backoff, Constant, Exponential, Ladder, Stretch
+from timewright.core.policies.limits import MAX_LIMITS, LimitUse
 from timewright.errors import InvalidInput
 
 Priority = Annotated[int, Meta(ge=0, le=1000)]
@@ -166,6 +169,7 @@ class QueuePolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     backoff: Backoff = Exponential()
     exhausted: Exhausted = Exhausted.PARK
     ageing: timedelta | None = None
+    limits: Annotated[tuple[LimitUse, ...], Meta(max_length=MAX_LIMITS)] = ()
 
     def __post_init__(self) -> None:
         LeaseTerms(length=self.lease)
@@ -213,3 +217,64 @@ class Floor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def sleep_until(wake_at: datetime | None, *, now: datetime, max_sleep: timedelta = MAX_SLEEP) -> timedelta:
     """Return how long to sleep: until `wake_at`, at most `max_sleep`."""
     return max_sleep if wake_at is None else min(max(wake_at - now, ZERO), max_sleep)
+
+
+#     routine    periodic jobs in an application: fixed grid, three attempts with jitter, no catch-up
+#     queue      durable work queue: three attempts, delay doubles up to a minute, then parked
+#     adaptive   endpoints that an agent may adjust: interval from the last start, stretched by failures
+#     desktop    jobs on one machine: grid of at least ten seconds, failure ladder, parked after five failures
+#     workflow   cron that starts workflows: no catch-up unless requested, three attempts to start
+#
+# Fields that the user sets override the preset.
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "routine": {
+            "align": Align.GRID,
+            "catch_up": CatchUp.NONE,
+            "catch_up_window": None,
+            "overlap": Overlap.SKIP,
+            "retry": Retry(
+                max_attempts=3,
+                backoff=Exponential(base=SECOND, factor=2.0, cap=DAY, jitter=0.2),
+                losses_are_attempts=True,
+            ),
+            "lease": LeaseTerms(time_limit=300 * SECOND),
+        },
+        "queue": {
+            "overlap": Overlap.ALLOW,
+            "retry": QueuePolicy().retry,
+            "lease": LeaseTerms(length=OUTSIDE_LEASE),
+        },
+        "adaptive": {
+            "align": Align.NOW,
+            "catch_up": CatchUp.LAST,
+            "catch_up_window": None,
+            "overlap": Overlap.SKIP,
+            "retry": Retry(max_attempts=1),
+            "cadence": Stretch(doublings=5),
+            "lease": LeaseTerms(length=30 * SECOND),
+            "adaptive": True,
+        },
+        "desktop": {
+            "align": Align.GRID,
+            "catch_up": CatchUp.LAST,
+            "catch_up_window": None,
+            "overlap": Overlap.SKIP,
+            "retry": Retry(max_attempts=1),
+            "cadence": Ladder(steps=(30 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE, 60 * MINUTE)),
+            "disable_after": 5,
+        },
+        "workflow": {
+            "align": Align.GRID,
+            "catch_up": CatchUp.NONE,
+            "catch_up_limit": 100,
+            "catch_up_window": None,
+            "overlap": Overlap.SKIP,
+            "retry": Retry(max_attempts=3, backoff=Constant(wait=SECOND), exhausted=Exhausted.FAIL),
+        },
+    }
+)
+
+FLOORS: Mapping[str, Floor] = MappingProxyType(
+    {"desktop": Floor(interval=10 * SECOND, action=FloorAction.RAISE)}
+)

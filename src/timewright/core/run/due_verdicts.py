@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from timewright.core.calendars import Calendar, occurrence_after
-from timewright.core.policies.jitter import apply_jitter, occurrence_seed
+from timewright.core.policies.backoff import apply_jitter, occurrence_seed
 from timewright.core.policies.policies import JitterSide, Offset
 from timewright.core.recurrence.triggers import AnyOf, Every
 from timewright.core.run.catch_up import CatchUpChoice, ChosenOccurrence, InFlightCounts, apply_overlap
@@ -138,17 +138,25 @@ def is_kept_away(schedule: Schedule, progress: ScheduleProgress, *, now: datetim
 def skipped_during_streak(
     schedule: Schedule, progress: ScheduleProgress, pauses: Pauses, *, calendars: Mapping[str, Calendar]
 ) -> tuple[Verdict, ...]:
-    """Skip what a pause suppressed during a streak of failures: the cadence's instant, then the trigger's."""
+    """Skip what a pause suppressed during a streak of failures: the cadence's instant, then the trigger's.
+
+    A streak may begin in the pause, by a run under way or by hand: the trigger decides before it.
+    """
     begins = max(progress.cursor, pauses.first_start - _MICROSECOND)
+    last = pauses.last_end - _MICROSECOND
     unpaused = clear_pauses(progress)
     # The cadence counts from the end of the last run, which may be long before the pause.
-    ended = min(progress.last_finished_at or begins, begins)
+    ended = progress.last_finished_at or begins
+    before: list[datetime] = []
+    if progress.failures == 1 and begins < ended < last:
+        found = list_occurrences(schedule, begins, ended, calendars=calendars).occurrences
+        before, begins = [occurrence.at for occurrence in found], ended
+    ended = min(ended, begins)
     first = plan_next(schedule, replace(unpaused, cursor=ended), now=ended, calendars=calendars)
     if first.at is None or first.at <= begins:
         first = plan_next(schedule, replace(unpaused, cursor=begins), now=begins, calendars=calendars)
-    last = pauses.last_end - _MICROSECOND
-    if first.at is None or first.at > last:
-        return ()
-    others = list_occurrences(schedule, first.at, last, calendars=calendars).occurrences
-    instants = [first.at, *(occurrence.at for occurrence in others)]
+    instants = list(before)
+    if first.at is not None and first.at <= last:
+        others = list_occurrences(schedule, first.at, last, calendars=calendars).occurrences
+        instants += [first.at, *(occurrence.at for occurrence in others)]
     return tuple(Skip(planned_at=at, reason=Reason.PAUSED, source=first.source) for at in instants)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from timewright.core.calendars import Calendar, build_filter
 from timewright.core.moments import format_instant
-from timewright.core.policies.jitter import apply_jitter, occurrence_seed
+from timewright.core.policies.backoff import apply_jitter, occurrence_seed
 from timewright.core.policies.policies import CatchUp, JitterSide, Offset, Overlap
 from timewright.core.recurrence.triggers import After, AnyTrigger
 from timewright.core.run.catch_up import ChosenOccurrence, InFlightCounts, apply_overlap

@@ -21,6 +21,7 @@ Needs = tuple[str, ...]
 # What a run without a queue needs of an instance that names its queues.
 NO_QUEUE = "queue:"
 HOST = "host:"
+_MESSAGES = f"queue:{QUEUE_PREFIX}"
 # A host may take at most this many times the places that it leaves free for other hosts.
 HOST_SHARE = 4
 
@@ -53,6 +54,11 @@ def find_needs(target: RunTarget, *, queue: str = "", runs_on: Iterable[str] = (
         found += [f"{HOST}{host}"] if host else []
     # A line feed separates needs in the store; no function, program or label contains one.
     return tuple(sorted({need.replace("\n", " ") for need in found}))
+
+
+def runs_command(needs: Needs) -> bool:
+    """Whether a run with these needs starts a command."""
+    return any(need.startswith("shell:") for need in needs)
 
 
 @lru_cache(maxsize=10_000)
@@ -199,10 +205,18 @@ class LeaseOffer(Struct, frozen=True, kw_only=True):
     free: Mapping[str, int] = {}
     slot_of: Callable[[Needs], str] = no_slot
     shares: CapacityShares | None = None
+    messages_only: bool = False
+    """Under a pause, only messages to channels start."""
+
+    def is_able(self, needs: Needs) -> bool:
+        """Whether the instance takes runs with these needs at all."""
+        if self.messages_only and not any(need.startswith(_MESSAGES) for need in needs):
+            return False
+        return not self.offer.lacks(needs)
 
     def count_startable(self, needs: Needs, *, at_most: int) -> int:
         """How many runs with these needs may start here now."""
-        if self.offer.lacks(needs):
+        if not self.is_able(needs):
             return 0
         slot = self.slot_of(needs)
         if self.shares is not None and slot.startswith(HOST):
@@ -222,7 +236,7 @@ class SlotCount:
 
     def take(self, needs: Needs, *, priority: int = NORMAL_PRIORITY) -> bool:
         """Take a place for one run; returns False if it cannot start here now."""
-        if self.offer.offer.lacks(needs):
+        if not self.offer.is_able(needs):
             return False
         slot = self.offer.slot_of(needs) if self._free or self.offer.shares is not None else ""
         if self._free.get(slot, 1) < 1 or not self._is_within_shares(slot, priority=priority):

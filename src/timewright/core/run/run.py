@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from timewright.core.budgets.costs import Cost
@@ -121,6 +122,29 @@ class ExecutionTerms(Struct, frozen=True, kw_only=True, gc=False):
     delivery: Delivery = Delivery.AT_LEAST_ONCE
 
 
+class Artifact(Struct, frozen=True, kw_only=True, tag="artifact", tag_field="kind"):
+    """A reference to data that an attempt wrote beside the store; results and inputs hold its JSON form."""
+
+    run: str
+    fence: int
+    name: str
+    size: int = 0
+    digest: str = ""
+    type: str = "application/octet-stream"
+
+
+def find_artifact(value: Any) -> Artifact | None:
+    """The artifact that a JSON value refers to, or None."""
+    if isinstance(value, Artifact):
+        return value
+    if not isinstance(value, dict) or value.get("kind") != "artifact":
+        return None
+    try:
+        return msgspec.convert(value, Artifact)
+    except msgspec.ValidationError:
+        return None
+
+
 class StateChange(Struct, frozen=True, kw_only=True):
     """A new state of a schedule, and the version of the state that the run had read."""
 
@@ -137,6 +161,7 @@ class Succeeded(Struct, frozen=True, kw_only=True, tag="succeeded", tag_field="k
     outcome_label: Literal["", "useful", "noop", "skipped"] = ""
     result: Any = None
     cost: Cost | None = None
+    artifacts: tuple[Artifact, ...] = ()
     state: StateChange | None = None
 
 
@@ -153,6 +178,7 @@ class Failed(Struct, frozen=True, kw_only=True, tag="failed", tag_field="kind"):
     unresolved: bool = False
     unknown: bool = False
     cost: Cost | None = None
+    artifacts: tuple[Artifact, ...] = ()
 
 
 class TimedOut(Struct, frozen=True, kw_only=True, tag="timed_out", tag_field="kind"):
@@ -161,6 +187,7 @@ class TimedOut(Struct, frozen=True, kw_only=True, tag="timed_out", tag_field="ki
     error: str = "time limit reached"
     result: Any = None
     cost: Cost | None = None
+    artifacts: tuple[Artifact, ...] = ()
 
 
 class Lost(Struct, frozen=True, kw_only=True, tag="lost", tag_field="kind"):
@@ -169,6 +196,7 @@ class Lost(Struct, frozen=True, kw_only=True, tag="lost", tag_field="kind"):
     error: str = LEASE_EXPIRED
     result: Any = None
     cost: Cost | None = None
+    artifacts: tuple[Artifact, ...] = ()
 
 
 class Cancelled(Struct, frozen=True, kw_only=True, tag="cancelled", tag_field="kind"):
@@ -177,6 +205,7 @@ class Cancelled(Struct, frozen=True, kw_only=True, tag="cancelled", tag_field="k
     reason: str = Reason.BY_HAND.value
     result: Any = None
     cost: Cost | None = None
+    artifacts: tuple[Artifact, ...] = ()
 
 
 class Released(Struct, frozen=True, kw_only=True, tag="released", tag_field="kind"):

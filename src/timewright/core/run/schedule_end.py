@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -16,6 +16,7 @@ from timewright.core.schedule.governor import (
     NO_CALENDARS,
     counts_from_last_start,
     follows_trigger,
+    is_in_streak,
     plan_next,
     restart_interval,
 )
@@ -39,6 +40,8 @@ def settle_schedule(
         progress,
         replace(progress, failures=_consecutive_failures(progress, run), last_finished_at=now),
     )
+    if not before.failures and is_in_streak(schedule, progress):
+        progress = _end_expired_hint(schedule, progress, now=now, calendars=calendars)
     if progress.state is not ScheduleState.ACTIVE:
         return progress, None
     if schedule.disable_after is not None and progress.failures >= schedule.disable_after:
@@ -53,9 +56,34 @@ def settle_schedule(
     if decision is not None:
         progress = apply_decision(schedule, progress, decision)
         progress = restart_interval(schedule, progress, at=run.started_at or now, now=now)
+        if counts_from_last_start(schedule):
+            # Decided without them: at the next admission they would count as expired after this decision.
+            hints = replace(progress.hints.unexpired(now=now), pause=progress.hints.pause)
+            progress = replace(progress, hints=hints)
     if progress.next_at is None and idle and not isinstance(schedule.trigger, Manual | After):
         return _stop(progress, ScheduleState.FINISHED, "no further occurrences"), None
     return progress, decision
+
+
+def _end_expired_hint(
+    schedule: Schedule, progress: ScheduleProgress, *, now: datetime, calendars: Mapping[str, Calendar]
+) -> ScheduleProgress:
+    """Return the progress as it was decided when an interval hint expired before this failure.
+
+    The trigger's instants since then are occurrences, because the cadence decides only from the failure on.
+    """
+    hint = progress.hints.interval if schedule.adaptive else None
+    steady = replace(progress, failures=0)
+    if hint is None or progress.hints.pause is not None or not follows_trigger(schedule, steady, now=now):
+        return progress
+    if progress.next_at is not None and progress.next_at <= hint.expires_at:
+        return progress
+    cursor = max(progress.cursor, hint.expires_at - timedelta(microseconds=1))
+    steady = replace(steady, cursor=cursor, hints=replace(progress.hints, interval=None))
+    proposal = plan_next(schedule, steady, now=cursor, calendars=calendars)
+    if proposal.at is None or (progress.next_at is not None and progress.next_at <= proposal.at):
+        return progress
+    return apply_decision(schedule, replace(steady, failures=progress.failures), proposal)
 
 
 def _stop(progress: ScheduleProgress, state: ScheduleState, reason: str) -> ScheduleProgress:

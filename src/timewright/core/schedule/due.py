@@ -180,6 +180,7 @@ def due_before(
     schedule: Schedule, progress: ScheduleProgress, *, until: datetime, calendars: Mapping[str, Calendar]
 ) -> DueInstants:
     """Return the trigger's occurrences up to an instant from which something else decides."""
+    progress = replace(progress, failures=0)  # a cadence decides only from then on
     due = _due_by_trigger(schedule, progress, until=until, calendars=calendars)
     due = _add_displaced(schedule, progress, due, until=until, calendars=calendars)
     return due if due.more else replace(due, following=None)

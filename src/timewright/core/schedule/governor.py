@@ -39,6 +39,8 @@ __all__ = [
 ]
 
 REQUESTED = frozenset({Source.AI_INTERVAL, Source.AI_ONESHOT})
+# Why a candidate lost to an earlier one: it is not the instant that a clamp moved.
+NOT_EARLIER, EARLIER_REQUESTED = "not earlier", "an earlier time was requested"
 
 
 def plan_next(
@@ -97,8 +99,11 @@ def is_requested(source: Source | None, trail: Sequence[Candidate]) -> bool:
 
     It may lie before the cursor, which runs ahead when a user skips occurrences.
     """
-    clamped = source in (Source.CLAMPED_MIN, Source.CLAMPED_MAX)
-    return source in REQUESTED or (clamped and any(lost.source in REQUESTED for lost in trail))
+    if source not in (Source.CLAMPED_MIN, Source.CLAMPED_MAX):
+        return source in REQUESTED
+    return any(
+        lost.source in REQUESTED and lost.why not in (NOT_EARLIER, EARLIER_REQUESTED) for lost in trail
+    )
 
 
 def last_base(schedule: Schedule, progress: ScheduleProgress) -> datetime | None:
@@ -205,7 +210,7 @@ def pull_forward(current: Decision, proposal: Decision) -> Decision:
     """Return the proposal if it is earlier than the current decision, else the current decision."""
     if proposal.at is None or (current.at is not None and current.at <= proposal.at):
         return current
-    return proposal.with_rejected(current.at, current.source, why="an earlier time was requested")
+    return proposal.with_rejected(current.at, current.source, why=EARLIER_REQUESTED)
 
 
 def _decide(
@@ -291,7 +296,7 @@ def _apply_hints(decision: Decision, hints: Hints, *, now: datetime, base: datet
         at = max(hints.one_shot.at, now)
         if decision.at is None or at < decision.at:
             return decision.override(at, Source.AI_ONESHOT, why="a one-shot hint is earlier")
-        return decision.with_rejected(at, Source.AI_ONESHOT, why="not earlier")
+        return decision.with_rejected(at, Source.AI_ONESHOT, why=NOT_EARLIER)
     return decision
 
 

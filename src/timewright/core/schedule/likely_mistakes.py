@@ -82,8 +82,8 @@ def _check_once(at: datetime, window: Window, *, now: datetime, catch_up_given: 
             f"once at {format_instant(at)} is in the past",
             field="trigger.at",
             value=format_instant(at),
-            rule="an instant in the future, unless the request sets catch_up",
-            fix="a later instant, or catch_up: last to run it at once",
+            rule="an instant in the future; one in the past runs at once if the request sets catch_up",
+            fix="a later instant, or catch_up: last",
         )
     if not window.contains(at):
         raise InvalidInput(

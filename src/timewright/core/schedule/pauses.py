@@ -9,6 +9,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from timewright.core.alerts.channels import is_delivery
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 
 
@@ -87,11 +88,16 @@ def pause_need(pause_id: str) -> str:
     return f"pause:{pause_id}"
 
 
+# The origins of pauses of a store that was restored or is being moved: its messages may be sent elsewhere.
+COPY_ORIGINS = ("restore", "move")
+
 PauseScope = Literal["installation", "namespace", "group", "owner", "queue", "provider"]
 
 
 class Pause(Struct, frozen=True, kw_only=True):
     """A pause of everything in a scope: nothing of it is admitted or leased; runs under way continue.
+
+    Messages to channels are still sent, unless the pause is of their queue or of a copied store.
 
     `due` decides about occurrences that come due in it. With `wait`, `catch_up` decides when the pause ends,
     as after a stop of all engines; with `skip`, they are recorded as skipped. Ready runs wait in both cases.
@@ -120,6 +126,8 @@ class Pause(Struct, frozen=True, kw_only=True):
 
     def covers(self, namespace: str, *, queue: str | None, schedule: Schedule | None) -> bool:
         """Whether it holds for a schedule or a run; `schedule` is that of the run or of its workflow."""
+        if queue is not None and is_delivery(queue) and self.lets_messages_pass:
+            return False
         if self.scope == "installation":
             return True
         if self.namespace != namespace:
@@ -129,6 +137,11 @@ class Pause(Struct, frozen=True, kw_only=True):
         if self.scope == "queue":
             return queue == self.name
         return schedule is not None and getattr(schedule, self.scope) == self.name
+
+    @property
+    def lets_messages_pass(self) -> bool:
+        """Whether messages are sent although work is paused, such as the message about the pause's cause."""
+        return self.scope != "queue" and self.origin not in COPY_ORIGINS
 
     def describe(self) -> str:
         """What is paused, as in "group reports"."""

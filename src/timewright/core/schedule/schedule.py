@@ -35,6 +35,7 @@ from timewright.core.policies.answers import (
     collect_rules,
 )
 from timewright.core.policies.backoff import Cadence, Steady
+from timewright.core.policies.limits import MAX_LIMITS, LimitUse, limit_names, named_limit_key
 from timewright.core.policies.policies import (
     NORMAL_PRIORITY,
     Align,
@@ -169,7 +170,7 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     deadline: timedelta | None = None
 
     queue: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
-    limits: tuple[Annotated[str, Meta(min_length=1, max_length=255)], ...] = ()
+    limits: Annotated[tuple[LimitUse, ...], Meta(max_length=MAX_LIMITS)] = ()
     runs_on: tuple[Annotated[str, Meta(min_length=1, max_length=64)], ...] = ()
     budgets: Annotated[tuple[Name, ...], Meta(max_length=16)] = ()
     provider: Name | None = None
@@ -260,7 +261,7 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
             return ()
         queue = (queue_limit_key(self.namespace, self.queue),) if self.queue else ()
         own = (schedule_limit_key(self.namespace, self.id),) if self.max_running else ()
-        named = tuple(named_limit_key(self.namespace, name) for name in sorted(set(self.limits)))
+        named = tuple(named_limit_key(self.namespace, name) for name in limit_names(self.limits))
         return queue + own + named
 
 
@@ -302,11 +303,6 @@ def schedule_limit_key(namespace: str, schedule_id: str) -> str:
 def own_limits(schedules: Iterable[Schedule]) -> dict[str, int]:
     """Return the capacities of the schedules' own limits; one that was removed lets all runs start."""
     return {schedule_limit_key(one.namespace, one.id): one.max_running or NO_LIMIT for one in schedules}
-
-
-def named_limit_key(namespace: str, limit: str) -> str:
-    """Return the key of a named concurrency limit."""
-    return f"limit:{namespace}/{limit}"
 
 
 def apply_decision(schedule: Schedule, progress: ScheduleProgress, decision: Decision) -> ScheduleProgress:

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from timewright.core.input.aliases import FIELD_ALIASES
-from timewright.core.input.json_values import check_json
+from timewright.core.input.scalars import check_json
 from timewright.core.input.struct_decoder import read_value, type_info
 from timewright.core.moments import ZERO, check_duration, format_duration
 from timewright.core.target import AnyTarget, Http, Note, Workflow
@@ -119,10 +119,9 @@ def _check_counts(steps: int, *, edges: int) -> None:
         rule = f"1 to {MAX_STEPS} steps"
         raise _error("steps", f"{steps} steps", value=steps, rule=rule, fix="split it into several workflows")
     if edges > MAX_EDGES:
-        rule = f"at most {MAX_EDGES} needs in all"
-        raise _error(
-            "steps", f"{edges} needs", value=edges, rule=rule, fix="add a step that joins many needs"
-        )
+        fix = "add a step that needs many steps, and let later steps need only that one"
+        rule, message = f"at most {MAX_EDGES} needs in all", f"{edges} needs in all are too many"
+        raise _error("steps", message, value=edges, rule=rule, fix=fix)
 
 
 def _check_workflow(spec: WorkflowSpec) -> None:

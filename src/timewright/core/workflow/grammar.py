@@ -75,7 +75,7 @@ class _Parser:
         self.text, self.field, self.roots = text, field, roots
         self.example = "steps.fetch.result" if "steps" in roots else f"{roots[0]}.status"
         if not isinstance(text, str) or not text.strip():
-            raise self.error(0, "it is empty", fix=f"{self.example}.count > 0")
+            raise self.error(0, "the expression is empty", fix=f"{self.example}.count > 0")
         if len(text) > MAX_EXPRESSION_LENGTH:
             raise self.error(
                 MAX_EXPRESSION_LENGTH,

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from timewright.core.input.input_errors import join_path
+from timewright.core.policies.limits import MAX_LIMITS, LimitUse
 from timewright.core.policies.policies import Retry
 from timewright.core.target import AnyTarget, Handoff, Http, Workflow
 from timewright.core.workflow.waits import Wait
@@ -66,6 +67,7 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     retry: Retry | None = None
     time_limit: timedelta | None = None
     lease: timedelta | None = None
+    limits: Annotated[tuple[LimitUse, ...], Meta(max_length=MAX_LIMITS)] = ()
     description: Annotated[str, Meta(max_length=10_000)] = ""
 
     @property

@@ -121,7 +121,10 @@ def _render_text(text: str, values: Mapping[str, Any], field: str) -> Any:
     rendered = _TEMPLATE.sub(lambda match: as_text(values[match[1]]), text)
     if field == "headers" and ("\n" in rendered or "\r" in rendered):
         raise InvalidWorkflow(
-            "a header with a line feed", field=field, rule="a header is one line", fix="send it in the body"
+            "a value puts a line feed into a header",
+            field=field,
+            rule="a header is one line",
+            fix="send the value in the body",
         )
     return rendered if SECRET_PREFIX in text else _refuse_secret(rendered, field)
 

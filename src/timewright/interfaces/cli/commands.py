@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -15,10 +16,13 @@ from msgspec.structs import replace
 from timewright.clocks import SystemClock, system_zone
 from timewright.core.moments import format_instant
 from timewright.errors import TimewrightError
-from timewright.interfaces.cli.data_input import read_texts
+from timewright.interfaces.cli.data_input import read_texts, resolve_instants
 from timewright.interfaces.cli.fields import OptionField, options_of, subject_of
 from timewright.interfaces.cli.options import (
+    AS_DEFINITIONS,
     command_words,
+    definitions_in,
+    perform_all,
     requests_of,
     takes_command,
     takes_files,
@@ -28,9 +32,7 @@ from timewright.interfaces.cli.output.doctor import exit_code_for, findings_page
 from timewright.interfaces.cli.output.errors import RefusedRequest
 from timewright.interfaces.cli.output.table import current_screen
 from timewright.interfaces.cli.output.times import local_zone, parse_instant_or_none, today_at
-from timewright.interfaces.cli.schedule_files import AS_DEFINITIONS, definitions_in, perform_all
 from timewright.interfaces.cli.session import Session, serialize
-from timewright.interfaces.cli.time_input import resolve_instants
 from timewright.operations import Operation, OperationContext, operations
 
 OUTPUT_FORMATS = ("table", "json", "yaml")
@@ -248,6 +250,9 @@ def _perform(operation: Operation[Any], session: Session, /, **values: Any) -> i
         if values.get("follow"):
             _follow(session, operation, context, request)
             return 0
+        if operation.name == "run artifacts" and request.get("name") and session.output == "table":
+            write_artifact(operation, context, request)
+            return 0
         answer = _explain_local_time(operation, context, request)
         answers = [answer] if answer is not None else perform_all(operation, context, [request, *more])
         for answer in answers:
@@ -255,6 +260,17 @@ def _perform(operation: Operation[Any], session: Session, /, **values: Any) -> i
         if request.get("dry_run") and session.output == "table":
             session.print_note("note: dry run, nothing was written")
     return max(exit_code_for(operation.name, one) for one in answers)
+
+
+def write_artifact(operation: Operation[Any], context: OperationContext, request: Mapping[str, Any]) -> None:
+    """Write the data of an artifact to standard output, part by part."""
+    out = sys.stdout.buffer
+    offset: int | None = request.get("offset") or 0
+    while offset is not None:
+        part = operation(context, {**request, "offset": offset})["part"]
+        out.write(b64decode(part["data"]))
+        offset = part.get("next_offset")
+    out.flush()
 
 
 def _format_findings(session: Session, answer: Mapping[str, Any]) -> list[str]:
@@ -266,7 +282,7 @@ def _format_findings(session: Session, answer: Mapping[str, Any]) -> list[str]:
 def _follow(
     session: Session, operation: Operation[Any], context: OperationContext, request: Mapping[str, Any]
 ) -> None:
-    from timewright.interfaces.cli.output.follow_output import follow_output
+    from timewright.interfaces.cli.output.attempt_output import follow_output
     from timewright.interfaces.cli.output.follow_runs import follow_runs
 
     with _until_interrupted():

@@ -1,15 +1,20 @@
-"""Parses data from arguments and files: JSON, or a strict subset of YAML."""
+"""Parses data from arguments and files: JSON, a strict subset of YAML, and points in time."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from timewright.core.input.instant_text import PAST_FIELDS, read_instant_text, zone_in
 from timewright.core.input.strict_json import DuplicateKey, read_json
+from timewright.core.moments import format_instant
 from timewright.errors import InvalidInput
+from timewright.interfaces.cli.fields import options_of
+from timewright.interfaces.cli.output.times import local_zone, today_at
+from timewright.operations import Operation, OperationContext
 
 MAX_TEXT_BYTES = 256 * 1024
 # The limit of the HTTP server.
@@ -103,3 +108,27 @@ def _read_yaml(text: str, *, field: str) -> Any:
 
 def _input_error(field: str, what: str, *, fix: str = _FIX) -> InvalidInput:
     return InvalidInput(f"{field} {what}", field=field, rule=_RULE, fix=fix)
+
+
+# What a command writes is read in the default zone. What it only looks up is read in the zone of the
+# terminal, in which tables show times.
+def resolve_instants(
+    operation: Operation[Any], request: Mapping[str, Any], context: OperationContext
+) -> dict[str, Any]:
+    """Return the request with instants in words replaced; a `zone` in the request overrides the default."""
+    resolved, now = dict(request), context.now()
+    if context.remote is not None and not operation.read_only:
+        # Only the server knows the default zone of the key and of the namespace.
+        return resolved
+    zone = zone_in(request) or (local_zone(now) if operation.read_only else context.default_zone)
+    for field in options_of(operation):
+        text = resolved.get(field.key)
+        if field.metavar != "INSTANT" or not isinstance(text, str):
+            continue
+        # `explain` handles a time of day itself, with its precision.
+        if operation.name == "schedule explain" and today_at(text, now=now, zone=local_zone(now)) is not None:
+            continue
+        past = field.key in PAST_FIELDS or (operation.read_only and operation.name != "schedule next")
+        read = read_instant_text(text, now=now, zone=zone, field=field.key, past=past)
+        resolved[field.key] = read if isinstance(read, str) else format_instant(read)
+    return resolved

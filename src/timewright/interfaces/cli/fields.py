@@ -14,7 +14,7 @@ from timewright.core.input.encoding import to_json_value
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.schedule.upstream import Need
 from timewright.interfaces.cli.option_help import help_for
-from timewright.operations import Operation, subjects
+from timewright.operations import Operation, registry
 
 Kind = Literal["text", "number", "flag", "switch", "words", "pairs", "data", "request", "command"]
 
@@ -91,7 +91,7 @@ class OptionField(Struct, frozen=True, kw_only=True):
 
 def subject_of(operation: Operation[Any]) -> OptionField | None:
     """Return the field that is an argument instead of an option: the object of the operation."""
-    subject = subjects.subject_of(operation)
+    subject = registry.subject_of(operation)
     if subject is None:
         return None
     request: type[Struct] = operation.request_type
@@ -183,13 +183,17 @@ def _kind_of(info: mi.Type) -> tuple[Kind, tuple[str, ...], bool]:
 
 
 def _has_short_form(info: mi.Type) -> bool:
-    """Whether the type has a one-word form: a dependency or hours of the week."""
+    """Whether the type has a one-word form: a dependency, hours of the week, or the name of a limit."""
+    if isinstance(info, mi.UnionType):
+        return isinstance(info.types[0], mi.StrType)
     return isinstance(info, mi.StructType) and info.cls in (Need, WeeklyHours)
 
 
 def _metavar(info: mi.Type, kind: Kind) -> str:
     if isinstance(info, mi.UnionType):
         return _metavar(info.types[0], kind)
+    if isinstance(info, mi.VarTupleType) and isinstance(info.item_type, mi.UnionType):
+        return "NAME"
     if isinstance(info, mi.VarTupleType) and _has_short_form(info.item_type):
         return "DAYS HOURS" if info.item_type == mi.type_info(WeeklyHours) else "NAME:DURATION"
     if isinstance(info, mi.VarTupleType) and kind == "words":

@@ -1,14 +1,16 @@
-"""Builds a request from command-line options, and the command line from a request."""
+"""Builds a request from command-line options or a YAML file, and the command line from a request."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from timewright.core.input.aliases import snake_case
 from timewright.core.input.encoding import to_json_value
 from timewright.core.input.shorthand import Milliseconds
+from timewright.core.input.strict_yaml import read_yaml
 from timewright.core.input.struct_decoder import canonical_fields
 from timewright.core.moments import format_duration, from_ms
 from timewright.core.schedule.schedule import Schedule
@@ -22,8 +24,11 @@ from timewright.interfaces.cli.data_input import (
     read_text,
 )
 from timewright.interfaces.cli.fields import OptionField, model_of, options_of, subject_of
-from timewright.interfaces.cli.schedule_files import read_schedules
-from timewright.operations import Operation
+from timewright.operations import Operation, OperationContext, operations
+from timewright.operations.context import in_transaction
+from timewright.operations.schedules.declarations import sort_by_dependency
+
+AS_DEFINITIONS = frozenset({"schedule get", "schedule list"})
 
 
 def requests_of(operation: Operation[Any], values: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -116,7 +121,7 @@ def _read_words(field: OptionField, texts: Sequence[str]) -> Any:
     # A JSON list in one argument, so that it can also be empty.
     if len(texts) == 1 and texts[0].startswith("["):
         return read_data(texts[0], field=field.key)
-    return list(texts)
+    return [read_data(text, field=field.key) if text.startswith("{") else text for text in texts]
 
 
 def _read_pairs(field: OptionField, texts: Sequence[str]) -> Any:
@@ -206,3 +211,62 @@ def _format_value(value: Any) -> str:
     if isinstance(value, str) and not value.startswith("{") and read_data_or_text(value, field="") == value:
         return value
     return json.dumps(to_json_value(value), ensure_ascii=False)
+
+
+def definitions_in(
+    operation: Operation[Any], answer: Mapping[str, Any], context: OperationContext
+) -> dict[str, Any]:
+    """Return the definitions of the schedules in an answer: one mapping for `get`, a section for `list`."""
+    is_one = operation.name == "schedule get"
+    names = [answer["schedule"]["name"]] if is_one else [row["name"] for row in answer["schedules"]]
+    if not names:
+        return {"schedules": []}
+    file: dict[str, Any] = read_yaml(operations["export"](context, {"schedules": names})["text"])
+    found: dict[str, Any] = file["schedules"][0] if is_one else file
+    return found
+
+
+def read_schedules(name: str) -> list[dict[str, Any]]:
+    """Return the schedules of a file, or of standard input for `-`: one mapping, a list, or `schedules:`."""
+    data = read_data(
+        read_text(name, "file", max_bytes=MAX_FILE_BYTES), field="file", max_bytes=MAX_FILE_BYTES
+    )
+    if isinstance(data, Mapping) and "schedules" in data:
+        if set(data) != {"schedules"}:
+            other = next(key for key in data if key != "schedules")
+            raise InvalidInput(
+                f"file {name} also has {other!r}",
+                field="file",
+                value=str(other),
+                rule="schedule put writes schedules and nothing else",
+                fix=f"timewright plan {name}, then timewright apply {name}",
+            )
+        data = data["schedules"]
+    found: list[Any] = data if isinstance(data, list) and data else [data]
+    names = [one.get("name") for one in found if isinstance(one, dict)]
+    if len(names) < len(found):
+        raise _not_schedules(name, "something other than a mapping")
+    counts = Counter(str(one) for one in names if one is not None)
+    if twice := next((one for one, count in counts.items() if count > 1), None):
+        raise _not_schedules(name, f"the name {twice!r} twice")
+    return [dict(one) for one in sort_by_dependency(found)] if len(found) > 1 else found
+
+
+def perform_all(
+    operation: Operation[Any], context: OperationContext, requests: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Perform the requests of a file, in one transaction on a store; a server performs them one by one."""
+
+    def perform(inner: OperationContext) -> list[dict[str, Any]]:
+        return [operation(inner, one) for one in requests]
+
+    return perform(context) if len(requests) == 1 or context.remote else in_transaction(context, perform)
+
+
+def _not_schedules(name: str, what: str) -> InvalidInput:
+    return InvalidInput(
+        f"file {name} has {what}",
+        field="file",
+        rule="a mapping with the fields of a schedule, or a list of them with different names",
+        fix="{name: report, every: 1h, note: hello}",
+    )

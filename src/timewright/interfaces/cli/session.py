@@ -158,6 +158,7 @@ def open_context(
     from timewright.clocks import SystemClock
     from timewright.ids import TimedIds
     from timewright.wiring import (
+        artifact_store_of,
         build_auth_cache,
         check_target,
         host_inspector,
@@ -196,6 +197,7 @@ def open_context(
             by=replace(context.by, name=current_user()),
             auth_cache=auth_cache,
             host_info=host_inspector(url, settings, config=session.config),
+            artifacts=artifact_store_of(store, settings),
             run_target_test=target_tester(store, settings, auth_cache=auth_cache),
             check_target=check_target,
         )

@@ -1,5 +1,12 @@
 // Requests to /api/v1, and the event stream.
 
+/**
+ * What a request answers. The server checks its own answers against their types, so screens take them as they are.
+ * @typedef {any} Answer
+ */
+
+/** @type {{actor: string, scopes: string[], namespaces: string[], csrf: string, program: string,
+ *   store_option: string | null, sign_in_url: string, session: string}} */
 export const session = {
   actor: "",
   scopes: [],
@@ -8,12 +15,20 @@ export const session = {
   program: "timewright",
   store_option: "",
   sign_in_url: "",
+  session: "",
 };
 // The path below which everything is mounted; empty when it is served alone.
 const root = new URL(import.meta.url).pathname.replace(/(\/v\/[^/]+)?\/[^/]*$/, "");
 let namespace = "";
 
+// A refused request: what is wrong, which field, the rule and the remedy.
 export class Problem extends Error {
+  /** @type {number} */ status;
+  /** @type {string | undefined} */ code;
+  /** @type {string | undefined} */ field;
+  /** @type {string | undefined} */ rule;
+  /** @type {string | undefined} */ fix;
+  /** @param {number} status @param {Record<string, any>} body */
   constructor(status, body) {
     super(body.detail || body.message || body.title || `the server responded with ${status}`);
     Object.assign(this, { status, ...body });
@@ -21,6 +36,7 @@ export class Problem extends Error {
 }
 
 // Writes wait for the session because they need its CSRF token; reads do not.
+/** @type {Promise<any>} */
 let sessionLoaded = Promise.resolve();
 export function loadSession() {
   sessionLoaded = request("GET", "/session").then((found) => Object.assign(session, found));
@@ -30,6 +46,7 @@ export function loadSession() {
 // The session ends for all tabs of this browser, since they share its cookie.
 const otherTabs = new BroadcastChannel("timewright-session");
 let onSessionEnd = () => {};
+/** @param {() => void} call called when the session has ended, in this tab or another */
 export function watchSession(call) {
   onSessionEnd = call;
   otherTabs.onmessage = call;
@@ -49,19 +66,26 @@ export function setNamespace(name) {
 }
 
 // Take a response that preload.js has already requested; each is used once.
+/** @type {{preloaded?: {answers: Map<string, Promise<Response>>, namespace: string}}} */
+const page = /** @type {any} */ (window);
 function preloaded(method, path) {
-  const { answers, namespace: of } = window.preloaded || {};
+  const { answers = null, namespace: of = "" } = page.preloaded || {};
   const found =
     method === "GET" && answers && (path === "/session" || of === namespace) ? answers.get(path) : null;
   if (found) answers.delete(path);
   return found;
 }
 export const dropPreloaded = () => {
-  if (window.preloaded) window.preloaded.answers.clear();
+  if (page.preloaded) page.preloaded.answers.clear();
 };
 
+/**
+ * @param {string} method @param {string} path @param {any} [body] @param {Record<string, string>} [headers]
+ * @returns {Promise<Answer>}
+ */
 async function request(method, path, body, headers = {}) {
   if (method !== "GET") await sessionLoaded;
+  /** @type {RequestInit & {headers: Record<string, string>}} */
   const init = { method, headers: { accept: "application/json", ...headers }, credentials: "same-origin" };
   if (namespace) init.headers["timewright-namespace"] = namespace;
   if (method !== "GET") init.headers["timewright-csrf"] = session.csrf;
@@ -80,6 +104,7 @@ async function request(method, path, body, headers = {}) {
     });
   }
   const text = await answer.text();
+  /** @type {Answer} */
   let data = {};
   try {
     data = text ? JSON.parse(text) : {};
@@ -103,13 +128,19 @@ const queryString = (query) => {
 
 const apiPath = (...parts) => "/api/v1/" + parts.map(encodeURIComponent).join("/");
 
+/** @param {string[]} parts @param {Record<string, any>} [query] */
 export const get = (parts, query) => request("GET", apiPath(...parts) + queryString(query));
+/** The address of a file; a link carries no headers. @param {string[]} parts @param {Record<string, any>} [query] */
+export const downloadUrl = (parts, query) => root + apiPath(...parts) + queryString({ ...query, namespace });
 // A read whose request does not fit into a query string is sent as a POST body; it changes nothing.
+/** @param {string[]} parts @param {any} body */
 export const query = (parts, body) => request("POST", apiPath(...parts), body);
+/** @param {string[]} parts @param {any} [body] */
 export const post = (parts, body) =>
   request("POST", apiPath(...parts), body || {}, { "idempotency-key": crypto.randomUUID() });
 export const patchJson = (parts, body) => request("PATCH", apiPath(...parts), body);
 export const put = (parts, body) => request("PUT", apiPath(...parts), body);
+/** @param {string[]} parts @param {Record<string, any>} [query] */
 export const remove = (parts, query) => request("DELETE", apiPath(...parts) + queryString(query));
 
 // Each event triggers a refresh. Without a stream the page polls.

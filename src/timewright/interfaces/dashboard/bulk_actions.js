@@ -8,9 +8,20 @@ import { tryAction, button, confirmDialog, shellQuote } from "./widgets.js";
 const MAX_ROWS = 1000;
 
 export class BulkActions {
-  // verbs: { pause: { path: (id) => [...], command: "timewright schedule pause", text: "what it does", fits: (row) => true, danger } }
+  /**
+   * @typedef {{path: (id: string) => string[], command: string, text?: string, label?: string, danger?: boolean,
+   *   fits?: (row: any) => boolean}} Verb what it does to one row, and which rows it fits
+   * @param {{noun: string, verbs: Record<string, Verb>, path: string[], field: string}} options `path` lists the
+   *   rows, which are in `field` of the answer
+   */
   constructor({ noun, verbs, path, field }) {
-    Object.assign(this, { noun, verbs, path, field, rows: new Map(), shownFor: "", moreMatch: false });
+    this.noun = noun;
+    this.verbs = verbs;
+    this.path = path;
+    this.field = field;
+    this.rows = new Map();
+    this.shownFor = "";
+    this.moreMatch = false;
   }
 
   get selection() {

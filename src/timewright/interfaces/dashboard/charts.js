@@ -1,29 +1,12 @@
 // Charts, drawn as SVG.
 
 import { h } from "./dom.js";
-import { reasonText, stateSign, stateTone, stateText } from "./states.js";
+import { reasonText, stateTone, stateText } from "./states.js";
 import { secondsBetween, clock, day, minute, parseDuration, formatDuration, formatTime } from "./times.js";
 import { routeTo, scrollArea } from "./widgets.js";
 
-const svg = (width, height, label, ...children) =>
-  h(
-    "svg",
-    {
-      viewBox: `0 0 ${width} ${height}`,
-      role: "img",
-      "aria-label": label,
-      preserveAspectRatio: "none",
-      class: "chart",
-    },
-    ...children,
-  );
-const titled = (node, text) => {
-  node.append(h("title", null, text));
-  return node;
-};
-
 // Draw many marks as one path per colour; the mark under the pointer is computed from its position.
-function markChart(props, { paths, count, nearest, describe, to }, ...more) {
+function markChart(props, { paths, count, nearest, describe, open }, ...more) {
   const at = (event) => {
     const box = event.currentTarget.getBoundingClientRect();
     return nearest((event.clientX - box.left) / (box.width || 1));
@@ -35,22 +18,24 @@ function markChart(props, { paths, count, nearest, describe, to }, ...more) {
     const holder = event.currentTarget.querySelector("title");
     if (holder.textContent !== text) holder.textContent = text;
   };
-  const open = (event) => {
+  const onClick = (event) => {
     const n = at(event);
-    const run = n >= 0 && n < count ? to(n) : "";
-    if (run) {
-      event.stopPropagation();
-      location.hash = routeTo("runs", run);
-    }
+    if (n < 0 || n >= count) return;
+    event.stopPropagation();
+    open(n);
   };
   return h(
     "svg",
-    { ...props, role: "img", onmousemove: showTitle, onclick: open },
+    { ...props, role: "img", onmousemove: showTitle, onclick: onClick },
     title,
     more,
     [...paths].map(([kind, d]) => h("path", { d, class: `fill-${kind}` })),
   );
 }
+
+const openRun = (run) => {
+  if (run) location.hash = routeTo("runs", run);
+};
 
 const addMark = (paths, kind, d) => paths.set(kind, (paths.get(kind) || "") + d);
 
@@ -82,85 +67,234 @@ export function outcomeStrip(marks, { cells = 48, label = "" } = {}) {
     count: shown.length,
     nearest: (share) => Math.floor(share * cells) - first,
     describe,
-    to: (n) => shown[n].run,
+    open: (n) => openRun(shown[n].run),
   });
 }
 
-const STACK_ORDER = [
-  "succeeded",
-  "leased",
-  "ready",
-  "held",
-  "skipped",
-  "cancelled",
-  "missed",
-  "parked",
-  "failed",
+// The results of counts by minute, from the bottom of a bar to its top, with the text of the legend.
+export const RESULTS = [
+  ["succeeded", "good", "succeeded"],
+  ["cancelled", "mute", "cancelled"],
+  ["skipped", "mute", "skipped"],
+  ["missed", "wait", "missed"],
+  ["parked", "warn", "parked"],
+  ["failed", "bad", "failed"],
 ];
 
-export function stackedBars(bins, { label }) {
-  const width = 600,
-    height = 90,
-    step = width / Math.max(1, bins.length);
-  const most = Math.max(1, ...bins.map((b) => Object.values(b.outcomes).reduce((a, c) => a + c, 0)));
-  const bars = bins.flatMap((bin, n) => {
-    let y = height;
-    return Object.entries(bin.outcomes)
-      .sort((a, b) => STACK_ORDER.indexOf(a[0]) - STACK_ORDER.indexOf(b[0]))
-      .map(([state, count]) => {
-        const tall = (count / most) * (height - 4);
-        y -= tall;
-        return titled(
-          h("rect", {
-            x: n * step + 0.5,
-            y,
-            width: Math.max(0.5, step - 1),
-            height: tall,
-            class: `fill-${stateTone(state)}`,
-          }),
-          `${clock(bin.at)} ${count} ${stateText(state)}`,
-        );
-      });
-  });
-  return h("figure", null, svg(width, height, label, bars), axis(bins, most, "runs"));
-}
+const PLOT = { width: 1000, height: 100 };
+// The mark that the arrow keys have selected, by chart; it stays selected when the page is painted again.
+const selectedMarks = new Map();
 
-export function delayChart(bins, { label }) {
-  const width = 600,
-    height = 70,
-    step = width / Math.max(1, bins.length);
-  const points = bins
-    .map((b, n) => [n, parseDuration(b.delay.p95), parseDuration(b.delay.median), b])
-    .filter(([, high]) => high !== null);
-  const most = Math.max(0.05, ...points.map(([, high]) => high));
-  const y = (v) => height - 3 - (v / most) * (height - 8);
-  const marks = points.map(([n, high, mid, bin]) =>
-    titled(
-      h(
-        "g",
-        null,
-        h("rect", {
-          x: n * step + step * 0.4,
-          width: step * 0.2,
-          y: y(high),
-          height: Math.max(0, y(mid) - y(high)),
-          class: "whisker",
-        }),
-        h("rect", {
-          x: n * step + step * 0.1,
-          width: step * 0.8,
-          y: y(mid) - 1.5,
-          height: 3,
-          class: "fill-busy",
-        }),
-      ),
-      `${clock(bin.at)} median ${formatDuration(mid)}, p95 ${formatDuration(high)}`,
+/**
+ * Bars or whiskers over time with both axes. A click, or Enter after the arrow keys, opens a bin.
+ * @param {{since: string, until: string, step: number, bins: {at: string}[]}} series `step` in seconds
+ * @param {{label: string, top: number, format: (value: number) => string, draw: (bin: any, x: number, width: number,
+ *   y: (value: number) => number, paths: Map<string, string>) => void, describe: (bin: any) => string,
+ *   open: (bin: any) => void, kind?: string}} options
+ */
+export function plot(series, { label, top, format, draw, describe, open, kind = "" }) {
+  const from = Date.parse(series.since),
+    span = Date.parse(series.until) - from;
+  const wide = (series.step * 1000 * PLOT.width) / span;
+  const most = niceTop(top);
+  const paths = new Map();
+  const y = (value) => PLOT.height - (Math.min(value, most) / most) * PLOT.height;
+  for (const bin of series.bins)
+    draw(bin, ((Date.parse(bin.at) - from) / span) * PLOT.width, Math.max(0.6, wide * 0.86), y, paths);
+  const nearest = (share) => {
+    const at = from + share * span;
+    return series.bins.findIndex(
+      (bin) => at >= Date.parse(bin.at) && at < Date.parse(bin.at) + series.step * 1000,
+    );
+  };
+  const caption = () => {
+    const bin = series.bins[selectedMarks.get(label)];
+    return bin ? describe(bin) : "";
+  };
+  const onKey = (event) => {
+    const chosen = selectedMarks.get(label) ?? series.bins.length;
+    const moves = { ArrowLeft: chosen - 1, ArrowRight: chosen + 1, Home: 0, End: series.bins.length - 1 };
+    if (event.key === "Enter" && series.bins[chosen]) return open(series.bins[chosen]);
+    if (!(event.key in moves) || !series.bins.length) return;
+    event.preventDefault();
+    selectedMarks.set(label, Math.max(0, Math.min(series.bins.length - 1, moves[event.key])));
+    event.currentTarget.closest("figure").querySelector(".picked-mark").textContent = caption();
+  };
+  const chart = markChart(
+    {
+      viewBox: `0 0 ${PLOT.width} ${PLOT.height}`,
+      preserveAspectRatio: "none",
+      class: `plot ${kind}`,
+      "aria-label": label,
+      tabindex: "0",
+      onkeydown: onKey,
+    },
+    {
+      paths,
+      count: series.bins.length,
+      nearest,
+      describe: (n) => describe(series.bins[n]),
+      open: (n) => open(series.bins[n]),
+    },
+    [0, PLOT.height / 2].map((line) =>
+      h("line", { x1: 0, x2: PLOT.width, y1: line, y2: line, class: "gridline" }),
     ),
   );
-  return h("figure", null, svg(width, height, label, marks), axis(bins, formatDuration(most), ""));
+  return h(
+    "figure",
+    { class: "plotted" },
+    h("figcaption", null, label, h("span", { class: "picked-mark mute", "aria-live": "polite" }, caption())),
+    h(
+      "div",
+      { class: "axis y", "aria-hidden": "true" },
+      [most, most / 2, 0].map((value) => h("span", null, format(value))),
+    ),
+    chart,
+    timeAxis(series),
+  );
+}
+
+/** The labels of a time axis. @param {{since: string, until: string}} series */
+export function timeAxis({ since, until }) {
+  const from = Date.parse(since),
+    span = Date.parse(until) - from;
+  return h(
+    "div",
+    { class: "axis x", "aria-hidden": "true" },
+    timeTicks(from, span).map(({ at, text }) =>
+      h("span", { style: { left: `${(((at - from) / span) * 100).toFixed(2)}%` } }, text),
+    ),
+  );
+}
+
+// How many runs of a cell are in which state.
+const statesOf = (cell) => ((cell.count || 1) > 1 ? cell.others : { [cell.state]: 1 });
+
+const CELL = {
+  failed: [1, 18],
+  parked: [1, 18],
+  leased: [4, 12],
+  ready: [4, 12],
+  skipped: [8, 4],
+  cancelled: [8, 4],
+};
+
+/**
+ * The runs of one schedule, a cell for each slot that has any.
+ * @param {any} row @param {{slots: number, open: (cell: any) => void}} options
+ */
+export function gridStrip(row, { slots, open }) {
+  const paths = new Map(),
+    sums = new Map(),
+    cells = new Map(row.cells.map((cell) => [cell.slot, cell]));
+  for (const cell of row.cells) {
+    const [top, tall] = CELL[cell.state] || [4, 12];
+    addMark(paths, stateTone(cell.state), `M${cell.slot * 10 + 0.5} ${top}h9v${tall}h-9z`);
+    for (const [state, count] of Object.entries(statesOf(cell)))
+      sums.set(state, (sums.get(state) || 0) + count);
+  }
+  const text = (counts) => [...counts].map(([state, count]) => `${count} ${stateText(state)}`).join(", ");
+  const describe = (n) => {
+    const cell = cells.get(n);
+    return cell ? `${row.schedule} ${formatTime(cell.at)}: ${text(Object.entries(statesOf(cell)))}` : "";
+  };
+  return markChart(
+    {
+      viewBox: `0 0 ${slots * 10} 20`,
+      preserveAspectRatio: "none",
+      class: "cells",
+      "aria-label": `${row.schedule}: ${text(sums) || "no runs"}`,
+    },
+    {
+      paths,
+      count: slots,
+      nearest: (share) => Math.floor(share * slots),
+      describe,
+      open: (n) => cells.has(n) && open(cells.get(n)),
+    },
+  );
+}
+
+// The next of 1, 2, 4, 6, 8, 10, 20 … that is not below a value.
+function niceTop(value) {
+  if (!(value > 0)) return 1;
+  const unit = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 4, 6, 8, 10].find((step) => step * unit >= value) * unit;
+}
+
+// Labels of a time axis at round times of the browser's zone: ten minutes, three hours or a day apart.
+function timeTicks(from, span) {
+  const hours = span / 3_600_000;
+  const apart = hours <= 2 ? 600_000 : hours <= 30 ? 3 * 3_600_000 : 86_400_000;
+  const offset = new Date(from).getTimezoneOffset() * 60_000;
+  const ticks = [];
+  for (let at = Math.ceil((from - offset) / apart) * apart + offset; at < from + span; at += apart) {
+    const iso = new Date(at).toISOString();
+    ticks.push({ at, text: apart === 86_400_000 ? day(iso) : minute(iso) });
+  }
+  return ticks;
+}
+
+const binTime = (series, bin) =>
+  `${series.step >= 3600 ? `${day(bin.at)} ` : ""}${minute(bin.at)}${series.step > 60 ? ` to ${minute(new Date(Date.parse(bin.at) + series.step * 1000).toISOString())}` : ""}`;
+
+const addBar = (paths, kind, x, top, bottom, width) =>
+  addMark(
+    paths,
+    kind,
+    `M${x.toFixed(1)} ${top.toFixed(1)}h${width.toFixed(2)}V${bottom.toFixed(1)}h${-width.toFixed(2)}z`,
+  );
+
+/** Runs by result, stacked; `only` limits the chart to some results. */
+export function resultChart(series, { label, only = RESULTS.map(([name]) => name), open }) {
+  const shown = RESULTS.filter(([name]) => only.includes(name));
+  const sum = (bin) => shown.reduce((total, [name]) => total + (bin[name] || 0), 0);
+  const bins = series.bins.filter((bin) => sum(bin) > 0);
+  return plot(
+    { ...series, bins },
+    {
+      label,
+      top: Math.max(0, ...bins.map(sum)),
+      format: (value) => (Number.isInteger(value) ? compactNumber(value) : ""),
+      draw: (bin, x, width, y, paths) => {
+        let below = 0;
+        for (const [name, tone] of shown)
+          if (bin[name]) {
+            addBar(paths, tone, x, y(below + bin[name]), y(below), width);
+            below += bin[name];
+          }
+      },
+      describe: (bin) =>
+        `${binTime(series, bin)}: ${
+          shown
+            .filter(([name]) => bin[name])
+            .map(([name, , text]) => `${bin[name]} ${text}`)
+            .join(", ") || "none"
+        }`,
+      open,
+    },
+  );
+}
+
+/** The start delay: a bar up to the 95th percentile, darker up to the median. */
+export function delayChart(series, { label, open }) {
+  const delays = { ...series, bins: series.bins.filter((bin) => bin.started) };
+  return plot(delays, {
+    label,
+    top: Math.max(0.01, ...delays.bins.map((bin) => parseDuration(bin.p95))),
+    format: (value) => (value ? formatDuration(value) : "0 s"),
+    draw: (bin, x, width, y, paths) => {
+      addBar(paths, "whisker", x, y(parseDuration(bin.p95)), PLOT.height, width);
+      addBar(paths, "busy", x, y(parseDuration(bin.median)), PLOT.height, width);
+    },
+    describe: (bin) =>
+      `${binTime(series, bin)}: ${bin.started} started, median ${formatDuration(parseDuration(bin.median))}, p95 ${formatDuration(parseDuration(bin.p95))}, max ${formatDuration(parseDuration(bin.longest))}`,
+    open,
+  });
 }
 
 // Values over time, newest on the right: a line, and a mark for each value.
+/** @param {any[]} points @param {{label: string, format?: (value: any) => string, height?: number}} options */
 export function lineChart(points, { label, format = String, height = 54 }) {
   const width = 600;
   let top = 0,
@@ -195,7 +329,7 @@ export function lineChart(points, { label, format = String, height = 54 }) {
     { class: "trend" },
     markChart(
       props,
-      { paths, count: points.length, nearest, describe, to: (n) => points[n].run || "" },
+      { paths, count: points.length, nearest, describe, open: (n) => openRun(points[n].run) },
       h("polyline", { points: vertices.join(" "), class: "trace" }),
     ),
     h(
@@ -207,18 +341,8 @@ export function lineChart(points, { label, format = String, height = 54 }) {
   );
 }
 
-function axis(bins, most, unit) {
-  if (!bins.length) return null;
-  return h(
-    "figcaption",
-    null,
-    h("span", null, minute(bins[0].at)),
-    h("span", null, `max ${most} ${unit}`.trim()),
-    h("span", null, "now"),
-  );
-}
-
 // A row per day, a column per hour; darker means more. Each cell also shows its number.
+/** @param {any[]} hours @param {{value: (hour: any) => any, label: string, zone?: string}} options */
 export function heatmap(hours, { value, label, zone }) {
   const most = Math.max(1, ...hours.map(value));
   const days = [];
@@ -293,83 +417,5 @@ export function gauge(used, max, label, text = `${used} of ${max}`) {
     },
     h("div", { class: share >= 1 ? "full" : "", style: { width: `${share * 100}%` } }),
     h("span", null, text),
-  );
-}
-
-// The timeline of a run: waiting, running and backoff, a bar each.
-export function timeline(run, attempts, nowMs, attemptStart) {
-  const from = Date.parse(run.planned_at);
-  const end = Math.max(from + 1, run.finished_at ? Date.parse(run.finished_at) : nowMs);
-  const x = (iso) => Math.max(0, Math.min(100, ((Date.parse(iso) - from) / (end - from)) * 100));
-  const rows = [],
-    nowIso = new Date(nowMs).toISOString();
-  let last = run.planned_at;
-  for (const one of attempts) {
-    if (secondsBetween(last, one.leased_at) > 0.05)
-      rows.push(
-        bar(
-          x(last),
-          x(one.leased_at),
-          "wait",
-          `${last === run.planned_at ? "waited" : "backoff"} ${formatDuration(secondsBetween(last, one.leased_at))}`,
-        ),
-      );
-    rows.push(
-      bar(
-        x(one.started_at || one.leased_at),
-        x(one.ended_at),
-        stateTone(one.outcome),
-        `attempt ${one.number}: ${stateText(one.outcome)} after ${formatDuration(secondsBetween(one.started_at || one.leased_at, one.ended_at))}${one.holder ? ` by ${one.holder}` : ""}`,
-        stateSign(one.outcome),
-      ),
-    );
-    last = one.ended_at;
-  }
-  if (run.state === "leased") {
-    const began = attemptStart || run.started_at || last;
-    if (secondsBetween(last, began) > 0.05)
-      rows.push(
-        bar(
-          x(last),
-          x(began),
-          "wait",
-          `${attempts.length ? "backoff" : "waited"} ${formatDuration(secondsBetween(last, began))}`,
-        ),
-      );
-    rows.push(
-      bar(
-        x(began),
-        100,
-        "busy",
-        `running for ${formatDuration(secondsBetween(began, nowIso))}, since ${formatTime(began)}`,
-        "▶",
-      ),
-    );
-  } else if (["ready", "held"].includes(run.state))
-    rows.push(bar(x(last), x(nowIso), "wait", waitText(run, nowMs)));
-  return h("ol", { class: "timeline" }, rows.filter(Boolean));
-}
-
-function waitText(run, nowMs) {
-  if (run.state === "held")
-    return `waiting for the previous run for ${formatDuration(secondsBetween(run.planned_at, new Date(nowMs).toISOString()))}`;
-  return Date.parse(run.fire_at) > nowMs
-    ? `waiting until ${formatTime(run.fire_at)}`
-    : `due since ${formatTime(run.fire_at)}`;
-}
-
-function bar(from, to, kind, text, mark = "") {
-  return h(
-    "li",
-    null,
-    h(
-      "span",
-      { class: "track" },
-      h("span", {
-        class: `bar ${kind}`,
-        style: { marginLeft: `${from}%`, width: `${Math.max(0.6, to - from)}%` },
-      }),
-    ),
-    h("span", { class: "label" }, mark ? `${mark} ` : "", text),
   );
 }

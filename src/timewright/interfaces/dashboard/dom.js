@@ -4,6 +4,13 @@
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = new Set(["svg", "g", "rect", "path", "circle", "line", "text", "title", "polyline", "use"]);
 
+/**
+ * @typedef {any} Child a node, text, a list of them, or null for nothing
+ *
+ * Create an element. Properties that start with `on` are event handlers, `key` identifies a node across paints.
+ * @param {string} tag @param {Record<string, any> | null} [props] @param {...Child} children
+ * @returns {any}
+ */
 export function h(tag, props, ...children) {
   const isSvg = SVG_TAGS.has(tag) || tag.startsWith("svg:");
   const node = isSvg ? document.createElementNS(SVG, tag.replace("svg:", "")) : document.createElement(tag);
@@ -52,6 +59,10 @@ function dispatch(event) {
   if (call) call(event);
 }
 
+/**
+ * Make one tree equal to another, keeping the nodes that are in both.
+ * @param {any} old @param {any} fresh @returns {any} the node that is in the document now
+ */
 export function patch(old, fresh) {
   if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName || old.__key !== fresh.__key) {
     old.replaceWith(fresh);
@@ -114,6 +125,7 @@ function childrenOf(old, fresh) {
   }
 }
 
+/** @param {HTMLElement} holder @param {any} node its only child from now on */
 export function replace(holder, node) {
   if (holder.firstElementChild && holder.childNodes.length === 1) patch(holder.firstElementChild, node);
   else holder.replaceChildren(node);

@@ -14,7 +14,7 @@ import {
   Problem,
 } from "./api.js";
 import { h, replace } from "./dom.js";
-import { tryAction, commandBlock, problemBox, routeTo, showAllZones, updateTimes, toast } from "./widgets.js";
+import { tryAction, problemBox, routeTo, showAllZones, updateTimes, toast } from "./widgets.js";
 import { localZone, clockOffset } from "./times.js";
 
 const SCREENS = [
@@ -26,6 +26,7 @@ const SCREENS = [
       `./screens/${!name ? "schedule_list" : edit === "edit" ? "edit_schedule" : "schedule"}.js`,
   ],
   ["runs", "Runs", ([id]) => `./screens/${id ? "run" : "run_list"}.js`],
+  ["grid", "Grid", "./screens/grid.js"],
   ["queues", "Queues", "./screens/queues.js"],
   ["workflows", "Workflows", "./screens/workflows.js"],
   ["forecast", "Forecast", "./screens/forecast.js"],
@@ -69,8 +70,21 @@ export function go(params) {
   location.hash = path + (query ? `?${query}` : "");
 }
 
+// Where each entry of the browser's history was scrolled to. A new entry has no number yet.
+const scrolled = new Map();
+let entry = 0;
+let entries = 0;
+function rememberScroll() {
+  scrolled.set(entry, scrollY);
+  const known = (history.state || {}).entry;
+  entry = known || ++entries;
+  if (!known) history.replaceState({ entry }, "");
+  return known ? scrolled.get(known) || 0 : 0;
+}
+
 async function route() {
   if (signedOut) return;
+  const scrollTop = rememberScroll();
   const next = parseHash();
   const before = document.activeElement;
   const file = screenFile(next);
@@ -93,7 +107,7 @@ async function route() {
   if (fresh) {
     const item = document.querySelector(".side [aria-current]");
     if (item) item.scrollIntoView({ block: "nearest", inline: "center" });
-    scrollTo(0, 0);
+    scrollTo(0, scrollTop);
     const main = document.getElementById("main");
     if (main && focusUnchanged(before)) main.focus({ preventScroll: true });
   }
@@ -123,6 +137,7 @@ const SCREEN_FILES = [
   "edit_schedule",
   "run_list",
   "run",
+  "grid",
   "queues",
   "workflows",
   "forecast",
@@ -146,7 +161,7 @@ function syncNamespace(asked) {
   if (asked !== undefined) setNamespace(asked === "default" ? "" : asked);
   if (asked === undefined && currentNamespace())
     history.replaceState(
-      null,
+      history.state,
       "",
       `${location.hash}${location.hash.includes("?") ? "&" : "?"}namespace=${encodeURIComponent(currentNamespace())}`,
     );
@@ -192,7 +207,10 @@ export async function refresh() {
   } else if (waitingSince)
     eventTimer = setTimeout(
       refresh,
-      Math.min(MAX_EVENT_DELAY_MS, Math.max(EVENT_DELAY_MS, Date.now() - startedAt)),
+      Math.min(
+        MAX_EVENT_DELAY_MS,
+        Math.max((current.screen || {}).eventDelayMs || EVENT_DELAY_MS, Date.now() - startedAt),
+      ),
     );
 }
 
@@ -218,7 +236,8 @@ let loadingSince = 0; // arrival of the oldest event that the current refresh co
 function onEvent() {
   if (!current.screen || !current.screen.every || document.hidden) return;
   waitingSince = waitingSince || Date.now();
-  if (!refreshing && !eventTimer) eventTimer = setTimeout(refresh, EVENT_DELAY_MS);
+  if (!refreshing && !eventTimer)
+    eventTimer = setTimeout(refresh, current.screen.eventDelayMs || EVENT_DELAY_MS);
 }
 
 function secondsBehind() {
@@ -269,7 +288,14 @@ export function paint() {
           tabindex: "-1",
           "data-at": current.data || current.problem ? routeTo(current.name, ...current.path) : null,
         },
-        h("header", { class: "top" }, h("h1", null, title), h("span", { class: "grow" }), status()),
+        h(
+          "header",
+          { class: "top" },
+          h("h1", null, title),
+          h("span", { class: "grow" }),
+          searchButton(),
+          status(),
+        ),
         current.problem ? problemBox(current.problem) : null,
         body,
       ),
@@ -293,7 +319,9 @@ const scrolledToEnd = () =>
 
 // The row selected with j and k stays selected across refreshes.
 let picked = "";
-const tableRows = () => [...document.querySelectorAll("tr.row[data-to]")];
+/** @returns {NodeListOf<HTMLElement>} */
+const markedRows = () => document.querySelectorAll("tr.row[data-to]");
+const tableRows = () => [...markedRows()];
 function highlightRow() {
   for (const row of tableRows()) row.classList.toggle("picked", row.dataset.to === picked);
 }
@@ -353,7 +381,8 @@ function navigation() {
 // End the session of this browser; signing in again needs a new link.
 export const signOut = () => tryAction(endSession);
 
-// Replace the page by a sign-in form that leads back to the same address.
+// Replace the page by the way to sign in; the address stays, so that it leads back to the same screen.
+const RETURN_TO = "timewright-return-to";
 function showSignIn(title) {
   if (signedOut) return;
   signedOut = true;
@@ -361,45 +390,31 @@ function showSignIn(title) {
   clearTimeout(timer);
   clearTimeout(eventTimer);
   for (const dialog of document.querySelectorAll("dialog")) dialog.remove();
-  const signIn = (event) => {
-    event.preventDefault();
-    const given = event.target.elements.link.value.trim();
-    const key = (/[?&]key=([^&#]+)/.exec(given) || [])[1] || encodeURIComponent(given);
-    location.assign(`${location.pathname}?key=${key}${location.hash}`);
-  };
   document.title = `${title} · Timewright`;
+  // A provider sends the browser back without the part of the address after the #.
+  sessionStorage.setItem(RETURN_TO, location.hash);
   const page = currentUser().sign_in_url;
-  if (page)
-    return void replace(
-      document.getElementById("app"),
-      h(
-        "main",
-        { id: "main", class: "closed", tabindex: "-1" },
-        h("h1", null, title),
-        h("p", null, h("a", { href: page }, "Sign in again")),
-      ),
-    );
   replace(
     document.getElementById("app"),
     h(
       "main",
       { id: "main", class: "closed", tabindex: "-1" },
       h("h1", null, title),
-      h("p", null, "Run this command for a new sign-in link. Each link works once."),
-      commandBlock("timewright dashboard"),
       h(
-        "form",
-        { class: "filters", onsubmit: signIn },
-        h(
-          "label",
-          null,
-          h("span", null, "Sign-in link"),
-          h("input", { name: "link", required: true, autocomplete: "off" }),
-        ),
-        h("button", { type: "submit", class: "main" }, "sign in"),
+        "p",
+        null,
+        page
+          ? h("a", { href: page }, "Sign in again")
+          : h("button", { type: "button", class: "main", onclick: () => location.reload() }, "sign in"),
       ),
     ),
   );
+}
+
+function returnToScreen() {
+  const hash = sessionStorage.getItem(RETURN_TO);
+  sessionStorage.removeItem(RETURN_TO);
+  if (hash && !location.hash) history.replaceState(null, "", hash);
 }
 
 // Inline SVG: an image file would be requested again on every paint.
@@ -430,6 +445,18 @@ function status() {
   );
 }
 
+const searchButton = () =>
+  h(
+    "button",
+    { type: "button", class: "search-all", "aria-keyshortcuts": "Control+K", onclick: openSearch },
+    h("span", null, "Search"),
+    h("kbd", null, "Ctrl K"),
+  );
+const openSearch = () =>
+  import("./command_box.js").then((module) =>
+    module.openCommandBox(SCREENS.map(([name, label]) => [String(name), String(label)])),
+  );
+
 function liveStatus() {
   const behind = secondsBehind();
   if (live && behind)
@@ -449,6 +476,10 @@ function liveStatus() {
 }
 
 function keys(event) {
+  if (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey)) {
+    event.preventDefault();
+    return void openSearch();
+  }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const typing = event.target.closest("input, textarea, select, dialog");
   if (event.key === "Escape" && typing && !event.target.closest("dialog")) {
@@ -466,6 +497,7 @@ function keys(event) {
     rows[n].scrollIntoView({ block: "nearest" });
   };
   if (event.key === "/") {
+    /** @type {HTMLInputElement} */
     const box = document.querySelector("input[data-search], input[type=search]");
     if (box) {
       event.preventDefault();
@@ -475,6 +507,7 @@ function keys(event) {
   } else if (event.key === "j") pick(Math.min(rows.length - 1, at + 1));
   else if (event.key === "k") pick(Math.max(0, at - 1));
   else if (event.key === "x" && at >= 0) {
+    /** @type {HTMLInputElement} */
     const box = rows[at].querySelector("input[type=checkbox]");
     if (box) box.click();
   } else if (event.key === "Enter" && at >= 0) location.hash = rows[at].dataset.to;
@@ -486,7 +519,8 @@ function keys(event) {
 
 function help() {
   const rows = [
-    ["/", "search"],
+    ["Ctrl K", "search everything, run an action"],
+    ["/", "search in this list"],
     ["j / k", "next or previous row"],
     ["Enter", "open the row"],
     ["x", "select the row, for bulk actions"],
@@ -523,12 +557,16 @@ async function start() {
       ? showSignIn("Sign in")
       : replace(document.getElementById("app"), h("div", { class: "closed" }, problemBox(problem)));
   }
+  returnToScreen();
   watchSession(() => showSignIn("You were signed out"));
+  history.scrollRestoration = "manual";
   addEventListener("hashchange", route);
   document.addEventListener("keydown", keys);
   document.addEventListener("click", (event) => {
-    const row = event.target.closest("tr.row[data-to]");
-    if (row && !event.target.closest("a, button, input, label")) location.hash = row.dataset.to;
+    const target = /** @type {HTMLElement} */ (event.target);
+    /** @type {HTMLElement} */
+    const row = target.closest("tr.row[data-to]");
+    if (row && !target.closest("a, button, input, label")) location.hash = row.dataset.to;
   });
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden) refresh();

@@ -8,18 +8,19 @@
   params.delete("namespace");
   const listModules = ["search_bar.js", "bulk_actions.js"];
   const screens = {
-    overview: [["screens/overview.js", "target_details.js"], ["now?back=1m"]],
-    schedules: [["screens/schedule_list.js", ...listModules], ["schedules?limit=50"]],
+    overview: [["screens/overview.js", "target_details.js"], ["now"]],
+    schedules: [["screens/schedule_list.js", ...listModules], ["schedules?limit=50&count=true"]],
     "schedules/": inner[1]
       ? [["screens/edit_schedule.js"]]
       : [
           ["screens/schedule.js", "charts.js", "target_details.js", "dependencies.js", "graph.js"],
           ["", "/health", "/revisions?limit=10"].map((part) => `schedules/${inner[0]}${part}`),
         ],
+    grid: [["screens/grid.js", "charts.js", "search_bar.js"]],
     runs: [["screens/run_list.js", ...listModules], ["runs?limit=50"]],
     "runs/": [
-      ["screens/run.js", "charts.js", "target_details.js", "run_output.js"],
-      ["", "/explain", "/logs"].map((part) => `runs/${inner[0]}${part}`),
+      ["screens/run.js", "charts.js", "target_details.js", "run_output.js", "artifacts.js"],
+      ["", "/explain", "/logs", "/artifacts"].map((part) => `runs/${inner[0]}${part}`),
     ],
     queues: [
       ["screens/queues.js", "charts.js"],
@@ -47,16 +48,16 @@
     accept: "application/json",
     ...(namespace && namespace !== "default" ? { "timewright-namespace": namespace } : {}),
   };
-  const base = document.currentScript.src.replace(/[^/]*$/, "");
+  const base = /** @type {HTMLScriptElement} */ (document.currentScript).src.replace(/[^/]*$/, "");
   const root = new URL(base).pathname.replace(/(\/v\/[^/]+)?\/$/, "");
   const request = (url) => {
     const answer = fetch(root + url, { headers, credentials: "same-origin" });
     answer.catch(() => {});
-    return [url, answer];
+    return /** @type {const} */ ([url, answer]);
   };
   // A filter changes the requests, so data is only preloaded for a screen without filters.
   const wanted = [...params].length ? [] : data.map((part) => `/api/v1/${part}`);
-  window.preloaded = {
+  /** @type {any} */ (window).preloaded = {
     namespace: headers["timewright-namespace"] || "",
     answers: new Map([...wanted, "/session"].map(request)),
   };

@@ -36,6 +36,10 @@ function instant(value, { ago }) {
 let suggestions = { at: -1, options: [] };
 let requestNumber = 0;
 
+/**
+ * @param {{qualifiers: Record<string, any>, free: string, hint: string, states?: any[], params: Record<string, string>,
+ *   go: (params: Record<string, any>) => void}} options
+ */
 export function searchBar({ qualifiers, free, hint, states, params, go }) {
   const search = (text) => {
     const kept = Object.fromEntries(

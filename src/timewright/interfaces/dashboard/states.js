@@ -71,9 +71,8 @@ const REASONS = {
   needs: "a dependency had not succeeded",
 };
 export const reasonText = (reason) => REASONS[reason] || String(reason || "").replaceAll("_", " ");
-// What a run belongs to; workflow steps and manual runs have no schedule.
-export const runLabel = (run) =>
-  run.schedule || run.queue || (run.holder === "workflow" ? "workflow" : "workflow step or manual run");
+// What a run belongs to: a schedule, a workflow step such as `nightly › load[7]`, or a queue.
+export const runLabel = (run) => run.schedule || run.workflow || run.queue || "manual run";
 export const isPlanned = (source) => String(source || "").startsWith("baseline");
 
 export const stateInfo = (state) => STATES[state] || ["·", "mute", String(state || "").replaceAll("_", " ")];

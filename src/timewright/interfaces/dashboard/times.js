@@ -102,6 +102,7 @@ export function fullTime(iso, of) {
   return zones.map(format).join("\n");
 }
 
+/** @type {[string, number][]} */
 const UNITS = [
   ["d", 86400],
   ["h", 3600],

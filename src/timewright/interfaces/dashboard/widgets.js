@@ -2,7 +2,18 @@
 
 import { h } from "./dom.js";
 import { Problem, session } from "./api.js";
-import { relativeTime, formatDuration, secondsUntil, formatTime, fullTime, clock, minute } from "./times.js";
+import {
+  relativeTime,
+  formatDuration,
+  parseDuration,
+  secondsUntil,
+  formatTime,
+  fullTime,
+  clock,
+  minute,
+} from "./times.js";
+
+/** @typedef {import("./dom.js").Child} Child */
 
 export const link = (to, ...children) => h("a", { href: `#${to}` }, ...children);
 export const routeTo = (...parts) => "/" + parts.map(encodeURIComponent).join("/");
@@ -36,22 +47,31 @@ export function showAllZones({ target }) {
   if (node.title !== text) node.title = text;
 }
 
-// Text from the server with its instants in the local zone and its run ids as links.
-const LINKED = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))|(run_[0-9A-Z]{26})/g;
+// Text from the server: its instants in the local zone, its durations as everywhere else, its run ids as links.
+const PARTS = [
+  /(?<instant>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))/,
+  /(?<run>\brun_[0-9A-Z]{26})/,
+  /(?<![\w.-])(?<duration>(?:\d+(?:\.\d+)?(?:us|ms|s|m|h|d|w))+)(?![\w-])/,
+];
+const LINKED = new RegExp(PARTS.map((part) => part.source).join("|"), "g");
+
+/** @param {string} text @param {string} [zone] @returns {Child[]} */
 export function linkedText(text, zone) {
-  const parts = String(text || "").split(LINKED);
-  return parts.map((part, n) =>
-    part === undefined
-      ? ""
-      : n % 3 === 1
-        ? time(part, zone)
-        : n % 3 === 2
-          ? link(
-              routeTo("runs", part),
-              `${/\brun $/.test(parts[n - 2] || "") ? "" : "run "}…${part.slice(-6)}`,
-            )
-          : part,
-  );
+  const given = String(text || "");
+  const parts = [];
+  let end = 0;
+  for (const found of given.matchAll(LINKED)) {
+    const { instant, run, duration } = found.groups;
+    const before = given.slice(end, found.index);
+    const node = instant
+      ? time(instant, zone)
+      : run
+        ? link(routeTo("runs", run), `${/\brun $/.test(before) ? "" : "run "}…${run.slice(-6)}`)
+        : formatDuration(parseDuration(duration));
+    parts.push(before, node);
+    end = found.index + found[0].length;
+  }
+  return [...parts, given.slice(end)];
 }
 
 export const timeWithDistance = (iso, zone, mode = "away") =>
@@ -72,6 +92,11 @@ const zoneTime = (iso, zone) =>
     ? null
     : h("span", { class: "mute zone" }, ` ${minute(iso, zone)} ${zone}`);
 
+/**
+ * A titled section of a screen.
+ * @param {string} title @param {Child} body
+ * @param {{more?: Child, id?: string, note?: Child}} [options] `more` stands at the right of the title
+ */
 export function panel(title, body, { more, id, note } = {}) {
   return h(
     "section",
@@ -137,6 +162,15 @@ async function copy(text) {
   }
 }
 
+/**
+ * @typedef {{name: string, label?: string, kind?: string, sort?: {order: "" | "ascending" | "descending",
+ *   run: () => void}}} Column `label` names a column without a visible name
+ * @typedef {{key: any, cells: Child[], to?: string | null, tone?: string, label?: string}} Row
+ *
+ * @param {string} caption @param {Column[]} columns @param {Row[]} rows
+ * @param {{selected?: Map<any, any>, onSelect?: (key: any) => void,
+ *   onSelectAll?: (keys: any[], on: boolean) => void}} [options]
+ */
 export function table(caption, columns, rows, { selected, onSelect, onSelectAll } = {}) {
   const all = rows.length > 0 && selected && rows.every((row) => selected.has(row.key));
   const head = h(
@@ -159,7 +193,15 @@ export function table(caption, columns, rows, { selected, onSelect, onSelectAll 
         )
       : null,
     columns.map((c) =>
-      h("th", { scope: "col", class: c.kind || null }, c.name || h("span", { class: "hidden" }, c.label)),
+      h(
+        "th",
+        { scope: "col", class: c.kind || null, "aria-sort": c.sort && c.sort.order ? c.sort.order : null },
+        c.sort
+          ? button(`${c.name}${{ ascending: " ▲", descending: " ▼" }[c.sort.order] || ""}`, c.sort.run, {
+              kind: "sort",
+            })
+          : c.name || h("span", { class: "hidden" }, c.label),
+      ),
     ),
   );
   const body = rows.map((row) =>
@@ -217,10 +259,21 @@ export function counters(items) {
   );
 }
 
-export function toast(text, kind = "") {
-  const node = h("div", { class: `toast ${kind}` }, text);
+const TOAST_MS = { bad: 9000, action: 12_000, other: 3500 };
+/**
+ * A message at the edge of the page.
+ * @param {string} text @param {"" | "bad"} [kind]
+ * @param {{label: string, run: () => void}} [action] a button in the message, such as undo
+ */
+export function toast(text, kind = "", action) {
+  const node = h("div", { class: `toast ${kind}` }, h("span", null, text));
+  const act = () => {
+    node.remove();
+    action.run();
+  };
+  if (action) node.append(button(action.label, act, { kind: "plain" }));
   document.getElementById("toasts").append(node);
-  setTimeout(() => node.remove(), kind === "bad" ? 9000 : 3500);
+  setTimeout(() => node.remove(), kind === "bad" ? TOAST_MS.bad : action ? TOAST_MS.action : TOAST_MS.other);
 }
 
 export function problemLines(problem) {
@@ -231,6 +284,7 @@ export function problemLines(problem) {
   return lines;
 }
 
+/** @param {any} problem a refused request, or any error */
 export function problemBox(problem) {
   const { fix = "", ...shown } =
     problem instanceof Problem
@@ -246,7 +300,16 @@ export function problemBox(problem) {
   );
 }
 
-// Confirm an action: what will happen, the equivalent command, and a cancel button. Resolves to the values or null.
+/**
+ * A dialog that confirms an action: what will happen, its fields and the equivalent command.
+ * @typedef {{name: string, label: string, value?: string, type?: string, placeholder?: string, required?: boolean,
+ *   choices?: string[][]}} DialogField
+ * @typedef {{title: string, text?: Child, body?: Child, act?: string, reason?: boolean, fields?: DialogField[],
+ *   danger?: boolean, command?: string | ((values: Record<string, string>) => string)}} Dialog
+ *
+ * @param {Dialog} dialog
+ * @returns {Promise<Record<string, string> | null>} the values, or null if it was closed
+ */
 export function confirmDialog({
   title,
   text,
@@ -333,6 +396,7 @@ export function confirmDialog({
 }
 
 // Buttons that fill in the usual values of a field.
+/** @param {DialogField} field @param {HTMLInputElement} box */
 function choiceButtons({ label, choices }, box) {
   const take = (value) => {
     box.value = value;
@@ -349,10 +413,16 @@ function choiceButtons({ label, choices }, box) {
 export const shellQuote = (text) =>
   /^[\w.,:/@%+=-]+$/.test(text) ? String(text) : `'${String(text).replaceAll("'", "'\\''")}'`;
 
-export async function tryAction(work, message) {
+/**
+ * Run an action; show its message, or what went wrong.
+ * @template T
+ * @param {() => Promise<T>} work @param {string} [message] @param {{label: string, run: () => void}} [undo]
+ * @returns {Promise<T | null>} the answer, or null if it failed
+ */
+export async function tryAction(work, message, undo) {
   try {
     const answer = await work();
-    if (message) toast(message);
+    if (message) toast(message, "", undo);
     return answer;
   } catch (problem) {
     toast(problemLines(problem).join(" · "), "bad");
@@ -360,8 +430,31 @@ export async function tryAction(work, message) {
   }
 }
 
+/**
+ * @param {string} text @param {(event: MouseEvent) => void} onclick
+ * @param {{kind?: string, title?: string, disabled?: boolean}} [options]
+ */
 export const button = (text, onclick, { kind = "", title, disabled } = {}) =>
   h("button", { type: "button", class: kind, title, disabled, onclick }, text);
+
+/** Buttons of which one is pressed. @param {string[][]} choices @param {string} chosen @param {(value: string) => void} pick */
+export const periodChips = (choices, chosen, pick, label = "Period") =>
+  h(
+    "span",
+    { class: "chips", role: "group", "aria-label": label },
+    choices.map(([value, text]) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: "chip",
+          "aria-pressed": String(chosen === value),
+          onclick: () => pick(value),
+        },
+        text,
+      ),
+    ),
+  );
 
 export function pager(data, params, go) {
   if (!data.cursor && !params.cursor) return null;
@@ -427,12 +520,14 @@ export function diff(before, after) {
   );
 }
 
+/** @param {any} value shown as it is if it is text, otherwise as JSON */
 export const jsonBlock = (value) =>
   h(
     "pre",
     { class: "json", tabindex: "0" },
     typeof value === "string" ? value : JSON.stringify(value, null, 2),
   );
+/** @param {[string, Child][]} pairs names with values; empty values are left out */
 export const definitionList = (pairs) =>
   h(
     "dl",

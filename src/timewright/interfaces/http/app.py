@@ -1,4 +1,4 @@
-"""The ASGI application: host check, authentication, routing and security headers."""
+"""The ASGI application: host check, authentication, routing, security headers and `/feed.ics`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,19 @@ from typing import Any
 from starlette.responses import Response
 
 from timewright import interfaces
-from timewright.errors import TimewrightError, Unauthorized
+from timewright.errors import OverQuota, TimewrightError, Unauthorized
 from timewright.interfaces.http.api.operation_handler import operation_handlers
-from timewright.interfaces.http.api.operation_routes import API_PREFIX
+from timewright.interfaces.http.api.operation_routes import API_PREFIX, routes_of
 from timewright.interfaces.http.api.responses import ApiResponse, with_security_headers
-from timewright.interfaces.http.endpoints.calendar_feed import CalendarFeed
+from timewright.interfaces.http.endpoints.artifact_download import ArtifactDownload
 from timewright.interfaces.http.endpoints.events import EventHub, EventStream
-from timewright.interfaces.http.endpoints.mcp_endpoint import MCP_PATH, McpEndpoint
+from timewright.interfaces.http.endpoints.mcp_endpoint import (
+    MCP_PATH,
+    McpEndpoint,
+    challenge_header,
+    is_metadata_request,
+    resource_metadata,
+)
 from timewright.interfaces.http.endpoints.pages import Pages
 from timewright.interfaces.http.endpoints.probes import EngineHealth, Probes, request_context
 from timewright.interfaces.http.problems import HttpProblem, internal_error, problem_response
@@ -29,16 +35,16 @@ from timewright.interfaces.http.requests.authentication import (
     RequestAuthenticator,
     authenticate_by_key_or_session,
 )
-from timewright.interfaces.http.requests.concurrency_limit import ConcurrencyLimit
 from timewright.interfaces.http.requests.host_origin import HostOriginCheck
 from timewright.interfaces.http.requests.http_request import HttpRequest, Receive, Scope, Send, no_content
-from timewright.interfaces.http.requests.parsing import split_query
+from timewright.interfaces.http.requests.openid import OpenIdProvider
+from timewright.interfaces.http.requests.parsing import build_payload, split_query
 from timewright.interfaces.http.router import Router
 from timewright.interfaces.http.thread_pool import RequestThreadPool
-from timewright.operations import OperationContext
-from timewright.operations.access.authentication import context_for, require_scope
-from timewright.operations.non_blocking import non_blocking_reader
-from timewright.ports.nonblocking import WouldBlock
+from timewright.operations import OperationContext, operations
+from timewright.operations.access.authentication import Caller, context_for, require_scope
+from timewright.operations.context import non_blocking_reader
+from timewright.ports.store import WouldBlock
 
 MAX_THREADS = 32
 DASHBOARD_FOLDER = Path(interfaces.__file__).parent / "dashboard"
@@ -49,6 +55,12 @@ PUBLIC_PATH = ("healthz",)
 INBOUND_PATH = ("in",)
 
 _LOG = logging.getLogger("timewright.http")
+
+# Calendar programs poll; they may use a copy for 5 minutes.
+CACHE_CONTROL = "private, max-age=300"
+
+
+MAX_REQUESTS_PER_KEY = 16
 
 
 class HttpApp:
@@ -65,6 +77,7 @@ class HttpApp:
         metrics: Callable[[], str] | None = None,
         dashboard: Path | None = None,
         sign_in_url: str = "",
+        provider: OpenIdProvider | None = None,
         secure: bool = False,
         command: tuple[str, str | None] = ("timewright", None),
         monotonic: Callable[[], float] = time.monotonic,
@@ -77,7 +90,14 @@ class HttpApp:
         self._threads = RequestThreadPool(MAX_THREADS)
         self._concurrency = ConcurrencyLimit()
         self._probes = Probes(self._threads, engine_health=engine_health, metrics=metrics)
-        self._pages = Pages(dashboard, self._threads, secure=secure, command=command, sign_in_url=sign_in_url)
+        self._pages = Pages(
+            dashboard,
+            self._threads,
+            secure=secure,
+            command=command,
+            sign_in_url=sign_in_url,
+            provider=provider,
+        )
         self._mcp = McpEndpoint()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,7 +118,10 @@ class HttpApp:
             request = HttpRequest(scope, receive, context=self._context, received_at=self._monotonic())
             return await self._authenticate_and_handle(request)
         except (TimewrightError, HttpProblem) as error:
-            return problem_response(error, docs=_docs_url(scope))
+            response = problem_response(error, docs=_docs_url(scope))
+            if isinstance(error, Unauthorized):
+                response.headers.update(challenge_header(self._context, scope))
+            return response
         except ConnectionAbortedError:
             return Response(status_code=400)
         except Exception:  # noqa: BLE001 - an unexpected error becomes a 500 response
@@ -108,8 +131,10 @@ class HttpApp:
     async def _authenticate_and_handle(self, request: HttpRequest) -> Any:
         if request.segments == PUBLIC_PATH or request.segments[:1] == INBOUND_PATH:
             return await self._handle(request)
-        if self._pages.is_login_link(request):
-            return await self._pages.log_in(request)
+        if is_metadata_request(request):
+            return resource_metadata(request)
+        if self._pages.signs_in(request):
+            return await self._pages.sign_in(request)
         try:
             try:
                 request.context = self._authenticator.authenticate_nonblocking(request)
@@ -158,6 +183,8 @@ class HttpApp:
         for route, handler in operation_handlers(self._threads, nonblocking_reader=reader):
             router.add(route.method, route.path, handler)
         router.add("GET", (*API_PREFIX, "events"), self._events)
+        download = ArtifactDownload(self._threads).handle
+        router.add("GET", (*API_PREFIX, "runs", "{run}", "artifacts", "{name}"), download)
         router.add("GET", FEED_PATH, CalendarFeed(self._threads).handle)
         router.add("GET", PUBLIC_PATH, self._probes.alive)
         router.add("GET", ("readyz",), self._probes.ready)
@@ -194,3 +221,51 @@ async def _answer_other_scope(scope: Scope, receive: Receive, send: Send) -> Non
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return
+
+
+class CalendarFeed:
+    """Answers calendar programs, which can only authenticate with a user name and a password."""
+
+    def __init__(self, threads: RequestThreadPool) -> None:
+        self._threads = threads
+        self._operation = operations["schedule feed"]
+        self._route = next(iter(routes_of(self._operation)))
+
+    async def handle(self, request: HttpRequest) -> Response:
+        """Return the feed with the line endings of RFC 5545."""
+        context = request_context(request)
+        payload = build_payload(self._route, path={}, query=request.query, body=None)
+        feed = await self._threads.run(lambda: self._operation(context, payload))
+        text = str(feed["text"]).replace("\n", "\r\n")
+        headers = {"content-type": str(feed["content_type"]), "cache-control": CACHE_CONTROL}
+        return Response(text.encode(), headers=headers)
+
+
+class ConcurrencyLimit:
+    """Counts the requests in progress per caller. Only the event loop uses it, so it needs no lock."""
+
+    def __init__(self, max_requests: int = MAX_REQUESTS_PER_KEY) -> None:
+        self._max_requests = max_requests
+        self._in_progress: dict[str, int] = {}
+
+    def acquire(self, caller: Caller) -> str:
+        """Count one more request and return the key to release; raises `OverQuota` at the limit."""
+        key = caller.key or caller.actor
+        if self._in_progress.get(key, 0) >= self._max_requests:
+            raise OverQuota(
+                "too many concurrent requests",
+                field="requests",
+                value=self._max_requests,
+                rule=f"at most {self._max_requests} concurrent requests per key",
+                fix="wait for a response before sending the next request",
+            )
+        self._in_progress[key] = self._in_progress.get(key, 0) + 1
+        return key
+
+    def release(self, key: str) -> None:
+        """Count one request less."""
+        left = self._in_progress[key] - 1
+        if left:
+            self._in_progress[key] = left
+        else:
+            del self._in_progress[key]

@@ -38,6 +38,7 @@ PROTOCOL_PROBLEMS: Mapping[str, tuple[int, str]] = {
     "invalid_path": (400, "The path is not UTF-8."),
     "invalid_query": (400, "The query is not UTF-8, or has too many parameters."),
     "method_not_allowed": (405, "Method not allowed for this path."),
+    "sign_in_refused": (401, "The sign-in provider or its answer was refused."),
     "too_large": (413, "The body is too large."),
     "too_many_headers": (431, "There are too many headers."),
     "too_many_streams": (503, "Too many event streams."),

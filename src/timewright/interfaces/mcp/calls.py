@@ -37,10 +37,11 @@ NO_ENGINE = "note: no engine runs on this store, so nothing starts before a pers
 
 
 class ToolAnswer(Struct, frozen=True):
-    """The answer of a tool: as texts for a model, and whole as data."""
+    """The answer of a tool: as texts for a model, and whole as data; a dry run has a confirmation token."""
 
     texts: list[str]
     data: dict[str, Any]
+    confirm: str = ""
 
 
 class ToolCalls:
@@ -76,20 +77,28 @@ class ToolCalls:
             self._cleanup.run_if_due(context)
         answer = operation(context, request)
         shown = sanitize(answer, max_chars=None if is_full else MAX_TEXT_CHARS)
-        texts = [to_json(shown)]
+        texts, confirm = [to_json(shown)], ""
         if find_cut_mark(shown) is not None and find_cut_mark(answer) is None:
             texts.append(
                 f"texts over {MAX_TEXT_CHARS} characters are cut here; the structured content has them whole"
                 + (", and so has the same call with full: true" if operation.read_only else "")
             )
         if is_destructive(operation) and is_dry_run:
-            token = confirmations.token(operation.name, arguments, actor=actor, now=now)
+            confirm = confirmations.token(operation.name, arguments, actor=actor, now=now)
             texts.append(
-                f"nothing was changed; to apply it, repeat the call with confirm: {token} instead of dry_run"
+                f"nothing was changed; to apply it, repeat the call with confirm: {confirm}"
+                " instead of dry_run"
             )
         if operation.name in NEEDS_ENGINE and not is_dry_run and not has_engine(context):
             texts.append(NO_ENGINE)
-        return ToolAnswer(texts, answer)
+        return ToolAnswer(texts, answer, confirm)
+
+
+def needs_confirmation(tool: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a call cannot be undone, is no dry run, and has no confirmation."""
+    operation = operation_named(tool)
+    is_asked = operation is not None and is_destructive(operation) and not arguments.get("dry_run")
+    return is_asked and not arguments.get("confirm")
 
 
 def to_json(answer: Any) -> str:

@@ -39,7 +39,9 @@ class McpOverHttp:
         if self._task is None:
             self._task = asyncio.create_task(self._run_sessions())
         await self._ready.wait()
-        await self._sessions.handle_request({**scope, _CONTEXT: context}, receive, send)
+        # A header's value has no white space around it (RFC 9110 5.5); not every HTTP parser removes it.
+        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        await self._sessions.handle_request({**scope, "headers": headers, _CONTEXT: context}, receive, send)
 
     async def close(self) -> None:
         """Cancel the requests in progress."""

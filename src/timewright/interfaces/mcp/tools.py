@@ -19,7 +19,19 @@ from timewright.operations.registry import ListRequest
 DEFAULT_PAGE_ROWS = 20
 # Verbs that cannot be undone or stop work in progress; they need a dry run and a confirmation.
 DESTRUCTIVE = frozenset(
-    {"archive", "cancel", "clear", "delete", "drain", "reclaim", "reject", "revoke", "rotate", "skip"}
+    {
+        "archive",
+        "cancel",
+        "clear",
+        "delete",
+        "drain",
+        "finish",
+        "reclaim",
+        "reject",
+        "revoke",
+        "rotate",
+        "skip",
+    }
 )
 # Verbs that can be repeated without further effect.
 IDEMPOTENT = frozenset(

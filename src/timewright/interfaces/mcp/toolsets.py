@@ -19,8 +19,8 @@ TOOLSETS: Mapping[str, str] = MappingProxyType(
     {
         CORE: "create, change, run and explain schedules; reminders",
         "operate": "runs, queues, workflows, groups, health",
-        "plan": "hints, analyses, calendars, budgets, limits, forecasts, files",
-        "admin": "keys, secrets, namespaces, audit, pauses of the installation",
+        "plan": "hints, analyses, calendars, budgets, limits, forecasts, counts over time, files",
+        "admin": "keys, sessions, secrets, namespaces, audit, channels, pauses of the installation",
     }
 )
 FIND_OPERATION = "find_operation"
@@ -55,8 +55,12 @@ _PLAN_NOUNS = frozenset({"hint", "analysis", "calendar", "budget", "provider", "
 _PLAN_WORDS = frozenset(
     {"forecast", "simulate", "replay", "lint", "plan", "apply", "diff", "export", "import", "move"}
 )
-_ADMIN_NOUNS = frozenset({"key", "secret", "namespace", "audit"})
-_ADMIN_WORDS = frozenset({"pause", "resume", "backup", "restore"})
+# What charts are drawn from.
+_PLAN_NAMES = frozenset(
+    {"run counts", "schedule grid", "schedule outcomes", "schedule trends", "schedule feed"}
+)
+_ADMIN_NOUNS = frozenset({"key", "secret", "namespace", "audit", "session", "channel"})
+_ADMIN_WORDS = frozenset({"pause", "resume", "backup", "restore", "alert set"})
 
 
 def toolset_of(operation: Operation[Any]) -> str:
@@ -65,7 +69,8 @@ def toolset_of(operation: Operation[Any]) -> str:
         return CORE
     if operation.noun in _ADMIN_NOUNS or operation.name in _ADMIN_WORDS:
         return "admin"
-    if operation.noun in _PLAN_NOUNS or operation.name.split()[0] in _PLAN_WORDS:
+    is_planned = operation.noun in _PLAN_NOUNS or operation.name in _PLAN_NAMES
+    if is_planned or operation.name.split()[0] in _PLAN_WORDS:
         return "plan"
     return "operate"
 

@@ -12,7 +12,8 @@ from timewright.interfaces.mcp.calls import ToolCalls
 from timewright.interfaces.mcp.confirm import Confirmations
 from timewright.interfaces.mcp.tools import ToolDescription, tools_for
 from timewright.interfaces.mcp.toolsets import parse_toolsets
-from timewright.interfaces.python.agent_view import AgentView
+from timewright.interfaces.python.resources import Resources, own_copy
+from timewright.operations import operations
 from timewright.operations.access.authentication import ROLES, Caller, context_for
 from timewright.operations.access.callers import AGENT_ORIGIN
 from timewright.operations.context import OperationContext
@@ -113,3 +114,18 @@ _FORMATS: dict[str, Callable[[ToolDescription], dict[str, Any]]] = {
     "anthropic": _anthropic,
     "json": _json,
 }
+
+
+class AgentView(Resources):
+    """The operations of a scheduler, called by an agent: its limits and approvals bind, keys are closed."""
+
+    def __init__(self, new_context: Callable[[], OperationContext], name: str) -> None:
+        self._new_context = new_context
+        actor = check_name(name, field="agent")
+        self._caller = Caller(actor=actor, origin=AGENT_ORIGIN, scopes=ROLES["editor"])
+        super().__init__(self.call)
+
+    def call(self, operation: str, /, **request: Any) -> Any:
+        """Call an operation by its name; see `Scheduler.call`."""
+        context = context_for(self._new_context(), self._caller)
+        return own_copy(operations[operation].perform_payload(context, request))

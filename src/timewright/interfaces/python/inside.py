@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from timewright.core.facts import Fact
 from timewright.errors import NotAllowed
-from timewright.interfaces.python.answers import own_copy
-from timewright.interfaces.python.resources import AsyncResources, Resources
+from timewright.interfaces.python.resources import AsyncResources, Resources, own_copy
 from timewright.operations import operations
 from timewright.operations.context import OperationContext
 from timewright.ports import Store
 from timewright.wiring import Instance
+from timewright.wiring.outbox import Outbox
 
 OFFERED = ("schedule run", "schedule create", "queue add", "workflow run")
 
@@ -33,17 +33,36 @@ class InsideTransaction(Resources):
 
     def call(self, operation: str, /, **request: Any) -> Any:
         """Call an operation by its name."""
-        if operation not in OFFERED:
-            raise NotAllowed(
-                f"{operation} is not offered inside a transaction",
-                field="operation",
-                value=operation,
-                rule=f"one of: {', '.join(OFFERED)}",
-                fix="call it on the scheduler, before or after the transaction",
-            )
+        _check_offered(operation)
         # Observers are told when an engine sees what was committed.
         context = replace(self._new_context(), store=self._store, notify=_discard)
         return own_copy(operations[operation].perform_payload(context, request))
+
+
+class OutboxTransaction(Resources):
+    """What a scheduler offers inside a transaction of a SQLite database: entries of an outbox.
+
+    A call is checked against the store at once and returns its entry. An engine performs it after the
+    caller's commit, once.
+    """
+
+    def __init__(self, context: Callable[[], OperationContext], outbox: Outbox, connection: Any) -> None:
+        self._new_context = context
+        self._outbox = outbox
+        self._connection = connection
+        self._created: set[Any] = set()
+        super().__init__(self.call)
+
+    def call(self, operation: str, /, **request: Any) -> Any:
+        """Write an operation into the outbox by its name."""
+        _check_offered(operation)
+        context = replace(self._new_context(), notify=_discard)
+        # A schedule of the same transaction is not in the store yet.
+        if request.get("schedule") not in self._created:
+            operations[operation].perform_payload(context, {**request, "dry_run": True})
+        if operation == "schedule create":
+            self._created.add(request.get("name"))
+        return self._outbox.add(self._connection, operation, request, context=context)
 
 
 class AsyncInsideTransaction(AsyncResources):
@@ -70,13 +89,18 @@ class TransactionMethods:
         def _context(self) -> OperationContext: ...
 
     @contextmanager
-    def inside(self, connection: Any) -> Iterator[InsideTransaction]:
+    def inside(self, connection: Any) -> Iterator[InsideTransaction | OutboxTransaction]:
         """Add work inside the open transaction of a connection to the database of the store.
 
         Takes a connection of psycopg 3, a connection or session of SQLAlchemy, or the connection of Django.
-        Nothing is begun, committed or retried here; the work starts after your commit.
+        Nothing is begun, committed or retried here; the work starts after your commit. A connection to a
+        SQLite database of your own writes into an outbox there, which an engine on this machine empties.
         """
         found = driver_connection(connection)
+        if _is_sqlite(found):
+            self.instance.outbox.register(found)
+            yield OutboxTransaction(self._context, self.instance.outbox, found)
+            return
         if _begins_with_first_statement(found):
             found.execute("SELECT 1")
         yield InsideTransaction(self._context, _borrowed_store(self.instance.store, found))
@@ -84,11 +108,28 @@ class TransactionMethods:
     async def inside_async(self, connection: Any) -> AsyncInsideTransaction:
         """Return the same for an async connection."""
         found = await async_driver_connection(connection)
+        if _is_sqlite(found):
+            raise _wrong_kind(connection, "an outbox needs a connection of sqlite3", "app.scheduler.inside")
         if _begins_with_first_statement(found):
             await found.execute("SELECT 1")
         async with found.lock:
             store = await asyncio.to_thread(lambda: _borrowed_store(self.instance.store, found))
         return AsyncInsideTransaction(InsideTransaction(self._context, store), found.lock)
+
+
+def _check_offered(operation: str) -> None:
+    if operation not in OFFERED:
+        raise NotAllowed(
+            f"{operation} is not offered inside a transaction",
+            field="operation",
+            value=operation,
+            rule=f"one of: {', '.join(OFFERED)}",
+            fix="call it on the scheduler, before or after the transaction",
+        )
+
+
+def _is_sqlite(connection: Any) -> bool:
+    return "sqlite3.Connection" in _kinds(connection)
 
 
 def _begins_with_first_statement(connection: Any) -> bool:
@@ -101,9 +142,9 @@ def _borrowed_store(store: Store, connection: Any) -> Store:
     borrow: Callable[[Any], Store] | None = getattr(store, "borrow", None)
     if borrow is None:
         raise NotAllowed(
-            "a SQLite store has a file of its own, which your transaction cannot include",
+            "a SQLite store has a file of its own, which your transaction on PostgreSQL cannot include",
             field="connection",
-            rule="only a PostgreSQL store shares a transaction with your tables",
+            rule="a PostgreSQL store in the database of your tables, or an outbox in a SQLite database",
             fix="Scheduler('postgresql://…'), or app.schedules.run(…) after your commit",
         )
     return borrow(connection.pgconn)
@@ -144,7 +185,7 @@ async def async_driver_connection(connection: Any) -> Any:
 
 def _psycopg_connection(connection: Any) -> Any:
     kinds = _kinds(connection)
-    if "psycopg.BaseConnection" in kinds:
+    if "psycopg.BaseConnection" in kinds or "sqlite3.Connection" in kinds:
         return connection
     name = next(iter(type(connection).__module__.split(".")), "")
     raise _wrong_kind(connection, f"{name} connections cannot be used", _DRIVER_URL)
@@ -160,7 +201,7 @@ def _wrong_kind(connection: Any, message: str, fix: str) -> NotAllowed:
         message,
         field="connection",
         value=f"{type(connection).__module__}.{type(connection).__name__}",
-        rule="a connection of psycopg 3, of SQLAlchemy 2 on psycopg 3, or of Django on psycopg 3",
+        rule="a connection of psycopg 3 or sqlite3, or of SQLAlchemy 2 or Django on one of them",
         fix=fix,
     )
 

@@ -12,6 +12,7 @@ from timewright.operations.access.audit import AuditEntryList, AuditVerification
 from timewright.operations.access.keys import CreatedKey, KeyDetail, KeyList
 from timewright.operations.access.namespaces import NamespaceDetail, NamespaceList
 from timewright.operations.access.secrets import RotatedSecrets, SecretDetail, SecretList
+from timewright.operations.access.sessions import SessionList
 from timewright.operations.alerts.channels import ChannelDetail, ChannelList, ChannelTest, DeletedChannel
 from timewright.operations.alerts.incidents import AlertRulesDetail, IncidentList
 from timewright.operations.alerts.pings import DeletedPings, PingAddress, PingList, PingResult
@@ -21,25 +22,28 @@ from timewright.operations.calendars.calendars import CalendarDetail, CalendarLi
 from timewright.operations.calendars.feed import ScheduleFeed
 from timewright.operations.definitions.put_many import PutManyResult
 from timewright.operations.explain.explain import Explanation
-from timewright.operations.health.instances import InstanceList
-from timewright.operations.health.overview import RecentOutcomes
+from timewright.operations.health.health import InstanceList
+from timewright.operations.health.overview import Grid, RecentOutcomes
 from timewright.operations.health.pauses import ClockAnswer, PauseState
 from timewright.operations.hints.analyses import AnalysisList, DueAnalysisList
 from timewright.operations.hints.hints import HintStatus
+from timewright.operations.queues.activity import PurgedQueue
 from timewright.operations.queues.import_file import ImportedQueue
 from timewright.operations.queues.lease_results import RenewedLease, ReportedRun
 from timewright.operations.queues.leases import DrainResult, LeasedEntries, ReclaimedRuns
-from timewright.operations.queues.limits import LimitList, LimitSummary
+from timewright.operations.queues.limits import DeletedLimit, LimitDetail, LimitList, LimitSummary
 from timewright.operations.queues.policies import PolicyDifferenceList, QueuePolicyDetail
 from timewright.operations.queues.queues import AddedEntries, QueueDetail, QueueList, QueuePlan
+from timewright.operations.runs.artifacts import RunArtifacts
+from timewright.operations.runs.counts import RunCountSeries
+from timewright.operations.runs.failures import FailureCauses, RetriedFailures
 from timewright.operations.runs.logs import RunLogs
-from timewright.operations.runs.result_trends import Trends
-from timewright.operations.runs.runs import RunList
+from timewright.operations.runs.runs import RunList, Trends
 from timewright.operations.schedules.approvals import ApprovalList
 from timewright.operations.schedules.backfills import BackfillList, BackfillResult, BackfillSummary
-from timewright.operations.schedules.groups import GroupList
 from timewright.operations.schedules.manual_runs import MovedOccurrence, NewRuns
 from timewright.operations.schedules.notes import WrittenNote
+from timewright.operations.schedules.pause_archive import GroupList, ScheduleStateValue
 from timewright.operations.schedules.queries import NextOccurrences, ScheduleHealth, ScheduleList
 from timewright.operations.schedules.reminders import CancelledReminder, Reminder, ReminderList, SnoozedReminder
 from timewright.operations.schedules.revisions import RevisionList
@@ -113,7 +117,7 @@ class ScheduleFields(TypedDict, total=False):
     lease: Any
     deadline: timedelta | str | None
     queue: str | None
-    limits: Sequence[str]
+    limits: Sequence[Any]
     runs_on: Sequence[str]
     budgets: Sequence[str]
     provider: str | None
@@ -136,7 +140,7 @@ class Schedules:
         """Archive a schedule for good; its history stays, and its name can be used again."""
     def backfill(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., since: datetime | str, until: datetime | str | None = ..., only: str = ..., rate: str = ..., newest_first: bool = ..., max_running: int | None = ...) -> BackfillResult:
         """Run past occurrences, again or for the first time; their existing records stay."""
-    def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., check: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ..., rules: Sequence[Any] = ..., succeed_if: str = ..., exit_codes: Mapping[str, Any] = ..., empty: str = ..., watch: Any = ..., keep_state: bool = ...) -> ScheduleDetail:
+    def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., check: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[Any] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ..., rules: Sequence[Any] = ..., succeed_if: str = ..., exit_codes: Mapping[str, Any] = ..., empty: str = ..., watch: Any = ..., keep_state: bool = ...) -> ScheduleDetail:
         """Create a schedule and decide its first occurrence; a name in use is a conflict."""
     def delete(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Delete a schedule, which is the same as archiving it: its history stays."""
@@ -144,15 +148,19 @@ class Schedules:
         """Explain why an occurrence ran, did not run, or will run: at an instant, the last, or the next."""
     def feed(self, *, tag: str | None = ..., group: str | None = ..., days: int = ...) -> ScheduleFeed:
         """Return the next occurrences of schedules as an iCalendar text, for calendar programs."""
+    def finish(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
+        """Finish a schedule: it plans nothing more; its name stays in use, and an edit can revive it."""
     def get(self, schedule: str) -> ScheduleDetail:
         """Show one schedule: its definition, its progress and its next five occurrences."""
+    def grid(self, *, period: timedelta | str = ..., until: datetime | str | None = ..., group: str | None = ..., name_contains: str = ..., limit: int = ..., offset: int = ...) -> Grid:
+        """Show schedules and their runs over time as a grid, failing schedules first."""
     def health(self, schedule: str, *, since: datetime | str | None = ...) -> ScheduleHealth:
         """Show the health of a schedule: consecutive failures, rates and durations over 1, 4 and 24 hours."""
-    def list(self, *, limit: int = ..., cursor: str = ..., state: str | None = ..., group: str | None = ..., tag: str | None = ..., name_starts: str = ..., waits_for: str | None = ..., metadata: Mapping[str, Any] = ...) -> ScheduleList:
-        """List schedules by name; archived ones only with `state: archived`."""
+    def list(self, *, limit: int = ..., cursor: str = ..., state: str | None = ..., group: str | None = ..., tag: str | None = ..., name_starts: str = ..., name_contains: str = ..., order: str = ..., count: bool = ..., waits_for: str | None = ..., metadata: Mapping[str, Any] = ...) -> ScheduleList:
+        """List schedules by name or in another order; archived ones only with `state: archived`."""
     def move(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., to: datetime | str) -> MovedOccurrence:
         """Move the next occurrence to another instant: it is skipped, and a manual run replaces it."""
-    def next(self, schedule: str = ..., *, count: int = ..., after: datetime | str | None = ..., until: datetime | str | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., check: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ..., rules: Sequence[Any] = ..., succeed_if: str = ..., exit_codes: Mapping[str, Any] = ..., empty: str = ..., watch: Any = ..., keep_state: bool = ...) -> NextOccurrences:
+    def next(self, schedule: str = ..., *, count: int = ..., after: datetime | str | None = ..., until: datetime | str | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., check: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[Any] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ..., rules: Sequence[Any] = ..., succeed_if: str = ..., exit_codes: Mapping[str, Any] = ..., empty: str = ..., watch: Any = ..., keep_state: bool = ...) -> NextOccurrences:
         """Show the next occurrences of a schedule, or of a trigger that is not stored."""
     def note(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., text: str = ..., remove: bool = ...) -> WrittenNote:
         """Write or remove a note on one occurrence; it is shown before it runs and after."""
@@ -160,7 +168,7 @@ class Schedules:
         """Show the newest occurrences of several schedules, including skipped ones."""
     def pause(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> ScheduleDetail:
         """Pause a schedule until an instant, or until someone resumes it; active runs continue."""
-    def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., check: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ..., rules: Sequence[Any] = ..., succeed_if: str = ..., exit_codes: Mapping[str, Any] = ..., empty: str = ..., watch: Any = ..., keep_state: bool = ...) -> PutScheduleResult:
+    def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., check: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[Any] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ..., rules: Sequence[Any] = ..., succeed_if: str = ..., exit_codes: Mapping[str, Any] = ..., empty: str = ..., watch: Any = ..., keep_state: bool = ...) -> PutScheduleResult:
         """Create a schedule or replace it completely, by its name; the same definition again changes nothing."""
     def put_many(self, *, reason: str = ..., dry_run: bool = ..., schedules: Sequence[Mapping[str, Any]]) -> PutManyResult:
         """Create or replace many schedules by their names, in one transaction: all of them or none."""
@@ -174,22 +182,30 @@ class Schedules:
         """Run a schedule once more, now or at a future instant; its next occurrence does not change."""
     def run_many(self, *, reason: str = ..., dry_run: bool = ..., runs: Sequence[Any]) -> NewRuns:
         """Run schedules once more, many runs in one transaction; each obeys overlap, as if made one by one."""
+    def set_state(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., state: Any, version: int | None = ...) -> ScheduleStateValue:
+        """Set what a schedule with `keep_state` keeps; a run under way fails if it sets it too."""
     def skip(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., count: int = ...) -> ScheduleDetail:
         """Skip the next occurrences; they are recorded as skipped manually."""
     def test(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., time_limit: timedelta | str = ...) -> TargetTestResult:
         """Start a schedule's target once and show the result; nothing is recorded."""
     def trends(self, schedule: str, *, each: int = ...) -> Trends:
         """Show each number in the results of a schedule's newest runs over time."""
-    def update(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., check: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ..., rules: Sequence[Any] = ..., succeed_if: str = ..., exit_codes: Mapping[str, Any] = ..., empty: str = ..., watch: Any = ..., keep_state: bool = ...) -> ScheduleDetail:
+    def update(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., check: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[Any] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ..., rules: Sequence[Any] = ..., succeed_if: str = ..., exit_codes: Mapping[str, Any] = ..., empty: str = ..., watch: Any = ..., keep_state: bool = ...) -> ScheduleDetail:
         """Change some fields of a schedule; its next occurrence is decided again, past decisions stay."""
 
 class Runs:
     def answer(self, run: str, *, reason: str = ..., dry_run: bool = ..., answer: Any = ...) -> RunDetail:
         """Answer a step that waits for a person; agents cannot answer."""
+    def artifacts(self, run: str, *, name: str = ..., fence: int | None = ..., offset: int = ..., limit: int = ...) -> RunArtifacts:
+        """List the artifacts of a run, or read one of them in parts."""
     def cancel(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Cancel a run: at once if it is not leased, otherwise its holder has a grace period to stop."""
+    def counts(self, *, period: timedelta | str = ..., until: datetime | str | None = ..., step: timedelta | str | None = ...) -> RunCountSeries:
+        """Count the ended runs of an hour, a day or a week by the minute they were planned in."""
     def explain(self, run: str) -> Explanation:
         """Explain why a run was created, and why it ended, waits or never started."""
+    def failures(self, *, since: datetime | str | None = ..., schedule: str = ..., limit: int = ...) -> FailureCauses:
+        """List failed and parked runs by cause: the schedule and the message without its numbers and ids."""
     def get(self, run: str) -> RunDetail:
         """Show one run with its key, the decision behind it, and every attempt."""
     def link(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> AnswerLink:
@@ -202,13 +218,15 @@ class Runs:
         """Report the start or outcome of a run that an external worker executes; a lost lease is stale."""
     def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Reset the attempts of a parked run, so that it can start again."""
-    def retry(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
+    def retry(self, run: str, *, reason: str = ..., dry_run: bool = ..., from_step: bool = ...) -> RunDetail:
         """Retry a failed or cancelled run: the same run continues with a higher fence."""
+    def retry_failures(self, *, reason: str = ..., dry_run: bool = ..., schedule: str = ..., queue: str = ..., cause: str = ..., since: datetime | str | None = ...) -> RetriedFailures:
+        """Retry the failed runs of a cause, a schedule or a queue, and reset the parked ones."""
     def wait(self, run: str, *, time_limit: timedelta | str = ...) -> RunDetail:
         """Wait until a run has ended, at most the time limit, and show it as it is then."""
 
 class Queues:
-    def add(self, queue: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., payloads: Sequence[Any] = ..., priority: int = ..., not_before: datetime | str | None = ..., client_key: str = ..., unique: str = ..., on_conflict: str = ...) -> AddedEntries:
+    def add(self, queue: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., payloads: Sequence[Any] = ..., priority: int = ..., not_before: datetime | str | None = ..., client_key: str = ..., unique: str = ..., on_conflict: str = ..., limits: Sequence[str] = ...) -> AddedEntries:
         """Add entries to a queue; each waits until a worker leases it."""
     def complete(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., result: Any = ..., cost: Any = ...) -> ReportedRun:
         """Complete a lease as succeeded."""
@@ -224,15 +242,17 @@ class Queues:
         """Show what a queue would lease now, and what waits and why; nothing changes."""
     def policy_check(self, *, file: Any) -> PolicyDifferenceList:
         """Check a policy file and show what it would change; nothing is stored."""
-    def policy_set(self, queue: str, *, reason: str = ..., dry_run: bool = ..., max_concurrent: int = ..., max_attempts: int = ..., lease: timedelta | str = ..., backoff: Any = ..., exhausted: str = ..., ageing: timedelta | str | None = ...) -> QueuePolicyDetail:
+    def policy_set(self, queue: str, *, reason: str = ..., dry_run: bool = ..., max_concurrent: int = ..., max_attempts: int = ..., lease: timedelta | str = ..., backoff: Any = ..., exhausted: str = ..., ageing: timedelta | str | None = ..., limits: Sequence[Any] = ...) -> QueuePolicyDetail:
         """Change the policy of a queue, effective at once."""
     def policy_show(self, queue: str) -> QueuePolicyDetail:
         """Show the policy of a queue; without one, the default policy."""
+    def purge(self, queue: str, *, reason: str = ..., dry_run: bool = ..., parked: bool = ...) -> PurgedQueue:
+        """Cancel the entries of a queue that have not started; leased ones continue."""
     def reclaim(self, queue: str = ..., *, reason: str = ..., dry_run: bool = ...) -> ReclaimedRuns:
         """Reclaim every expired lease; each counts as a failed attempt."""
     def release(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., failed: bool = ..., error: str = ..., cost: Any = ...) -> ReportedRun:
         """Release a lease: the run is ready again, or with `failed`, the attempt counts as failed."""
-    def renew(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., length: timedelta | str | None = ...) -> RenewedLease:
+    def renew(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., length: timedelta | str | None = ..., progress: float | None = ..., note: str = ..., checkpoint: Any = ...) -> RenewedLease:
         """Renew a lease while its work continues; the answer tells whether the run was cancelled."""
     def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> ReportedRun:
         """Reset the attempts of a parked entry, so that it can start again."""
@@ -252,10 +272,14 @@ class Hints:
         """Request a pause until an instant, at most one hour ahead; for longer, use schedule pause."""
 
 class Limits:
+    def delete(self, limit: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedLimit:
+        """Delete a named limit; runs that still name it start one at a time."""
+    def get(self, limit: str) -> LimitDetail:
+        """Show a named limit, and how much of it each value of its key uses."""
     def list(self, *, limit: int = ..., cursor: str = ...) -> LimitList:
         """List the named limits and how much of each is used."""
-    def set(self, limit: str, *, reason: str = ..., dry_run: bool = ..., max: int) -> LimitSummary:
-        """Set how many live leases a named limit allows, effective at once."""
+    def set(self, limit: str, *, reason: str = ..., dry_run: bool = ..., max_running: int | None = ..., key: str = ..., rate: str = ..., weights: Mapping[str, Any] = ...) -> LimitSummary:
+        """Set what a named limit allows, effective at once."""
 
 class Backfills:
     def cancel(self, backfill: str, *, reason: str = ..., dry_run: bool = ...) -> BackfillSummary:
@@ -445,12 +469,18 @@ class Clock:
     def accept(self, *, reason: str = ..., dry_run: bool = ...) -> ClockAnswer:
         """Accept the time that the store's clock shows now, after it stepped by more than a day."""
 
+class Sessions:
+    def end(self, session: str, *, reason: str = ..., dry_run: bool = ...) -> SessionList:
+        """End a browser session at once, in every process and for every copy of its cookie."""
+    def list(self, *, all: bool = ...) -> SessionList:
+        """List the browser sessions that have not ended."""
+
 class AsyncSchedules:
     async def archive(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Archive a schedule for good; its history stays, and its name can be used again."""
     async def backfill(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., since: datetime | str, until: datetime | str | None = ..., only: str = ..., rate: str = ..., newest_first: bool = ..., max_running: int | None = ...) -> BackfillResult:
         """Run past occurrences, again or for the first time; their existing records stay."""
-    async def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., check: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ..., rules: Sequence[Any] = ..., succeed_if: str = ..., exit_codes: Mapping[str, Any] = ..., empty: str = ..., watch: Any = ..., keep_state: bool = ...) -> ScheduleDetail:
+    async def create(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., check: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[Any] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ..., rules: Sequence[Any] = ..., succeed_if: str = ..., exit_codes: Mapping[str, Any] = ..., empty: str = ..., watch: Any = ..., keep_state: bool = ...) -> ScheduleDetail:
         """Create a schedule and decide its first occurrence; a name in use is a conflict."""
     async def delete(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
         """Delete a schedule, which is the same as archiving it: its history stays."""
@@ -458,15 +488,19 @@ class AsyncSchedules:
         """Explain why an occurrence ran, did not run, or will run: at an instant, the last, or the next."""
     async def feed(self, *, tag: str | None = ..., group: str | None = ..., days: int = ...) -> ScheduleFeed:
         """Return the next occurrences of schedules as an iCalendar text, for calendar programs."""
+    async def finish(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
+        """Finish a schedule: it plans nothing more; its name stays in use, and an edit can revive it."""
     async def get(self, schedule: str) -> ScheduleDetail:
         """Show one schedule: its definition, its progress and its next five occurrences."""
+    async def grid(self, *, period: timedelta | str = ..., until: datetime | str | None = ..., group: str | None = ..., name_contains: str = ..., limit: int = ..., offset: int = ...) -> Grid:
+        """Show schedules and their runs over time as a grid, failing schedules first."""
     async def health(self, schedule: str, *, since: datetime | str | None = ...) -> ScheduleHealth:
         """Show the health of a schedule: consecutive failures, rates and durations over 1, 4 and 24 hours."""
-    async def list(self, *, limit: int = ..., cursor: str = ..., state: str | None = ..., group: str | None = ..., tag: str | None = ..., name_starts: str = ..., waits_for: str | None = ..., metadata: Mapping[str, Any] = ...) -> ScheduleList:
-        """List schedules by name; archived ones only with `state: archived`."""
+    async def list(self, *, limit: int = ..., cursor: str = ..., state: str | None = ..., group: str | None = ..., tag: str | None = ..., name_starts: str = ..., name_contains: str = ..., order: str = ..., count: bool = ..., waits_for: str | None = ..., metadata: Mapping[str, Any] = ...) -> ScheduleList:
+        """List schedules by name or in another order; archived ones only with `state: archived`."""
     async def move(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., to: datetime | str) -> MovedOccurrence:
         """Move the next occurrence to another instant: it is skipped, and a manual run replaces it."""
-    async def next(self, schedule: str = ..., *, count: int = ..., after: datetime | str | None = ..., until: datetime | str | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., check: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ..., rules: Sequence[Any] = ..., succeed_if: str = ..., exit_codes: Mapping[str, Any] = ..., empty: str = ..., watch: Any = ..., keep_state: bool = ...) -> NextOccurrences:
+    async def next(self, schedule: str = ..., *, count: int = ..., after: datetime | str | None = ..., until: datetime | str | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., check: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[Any] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ..., rules: Sequence[Any] = ..., succeed_if: str = ..., exit_codes: Mapping[str, Any] = ..., empty: str = ..., watch: Any = ..., keep_state: bool = ...) -> NextOccurrences:
         """Show the next occurrences of a schedule, or of a trigger that is not stored."""
     async def note(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., at: datetime | str | None = ..., text: str = ..., remove: bool = ...) -> WrittenNote:
         """Write or remove a note on one occurrence; it is shown before it runs and after."""
@@ -474,7 +508,7 @@ class AsyncSchedules:
         """Show the newest occurrences of several schedules, including skipped ones."""
     async def pause(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., until: datetime | str | None = ...) -> ScheduleDetail:
         """Pause a schedule until an instant, or until someone resumes it; active runs continue."""
-    async def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., check: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ..., rules: Sequence[Any] = ..., succeed_if: str = ..., exit_codes: Mapping[str, Any] = ..., empty: str = ..., watch: Any = ..., keep_state: bool = ...) -> PutScheduleResult:
+    async def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., force: bool = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., check: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[Any] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ..., rules: Sequence[Any] = ..., succeed_if: str = ..., exit_codes: Mapping[str, Any] = ..., empty: str = ..., watch: Any = ..., keep_state: bool = ...) -> PutScheduleResult:
         """Create a schedule or replace it completely, by its name; the same definition again changes nothing."""
     async def put_many(self, *, reason: str = ..., dry_run: bool = ..., schedules: Sequence[Mapping[str, Any]]) -> PutManyResult:
         """Create or replace many schedules by their names, in one transaction: all of them or none."""
@@ -488,22 +522,30 @@ class AsyncSchedules:
         """Run a schedule once more, now or at a future instant; its next occurrence does not change."""
     async def run_many(self, *, reason: str = ..., dry_run: bool = ..., runs: Sequence[Any]) -> NewRuns:
         """Run schedules once more, many runs in one transaction; each obeys overlap, as if made one by one."""
+    async def set_state(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., state: Any, version: int | None = ...) -> ScheduleStateValue:
+        """Set what a schedule with `keep_state` keeps; a run under way fails if it sets it too."""
     async def skip(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., count: int = ...) -> ScheduleDetail:
         """Skip the next occurrences; they are recorded as skipped manually."""
     async def test(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., time_limit: timedelta | str = ...) -> TargetTestResult:
         """Start a schedule's target once and show the result; nothing is recorded."""
     async def trends(self, schedule: str, *, each: int = ...) -> Trends:
         """Show each number in the results of a schedule's newest runs over time."""
-    async def update(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., check: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[str] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ..., rules: Sequence[Any] = ..., succeed_if: str = ..., exit_codes: Mapping[str, Any] = ..., empty: str = ..., watch: Any = ..., keep_state: bool = ...) -> ScheduleDetail:
+    async def update(self, schedule: str, *, reason: str = ..., dry_run: bool = ..., revision: int | None = ..., every: timedelta | str = ..., cron: str = ..., rrule: str = ..., zone: str | tzinfo = ..., after: timedelta | str | Mapping[str, Any] = ..., on: str = ..., delay: timedelta | str = ..., once: datetime | str = ..., at: datetime | str = ..., manual: bool | Mapping[str, Any] = ..., anchor: datetime | str = ..., dst: str = ..., note: str = ..., http: str | Mapping[str, Any] = ..., method: str = ..., headers: Mapping[str, str] = ..., body: Any = ..., http_timeout: timedelta | str = ..., call: str | Mapping[str, Any] = ..., shell: Sequence[str] | Mapping[str, Any] = ..., workflow: str | Mapping[str, Any] = ..., handoff: Any = ..., publish: str | Mapping[str, Any] = ..., max_attempts: int = ..., backoff: Any = ..., time_limit: timedelta | str | None = ..., name: str = ..., group: str | None = ..., description: str = ..., tags: Sequence[str] = ..., metadata: Mapping[str, Any] = ..., preset: str | None = ..., trigger: Any = ..., target: Any = ..., check: Any = ..., start_at: datetime | str | None = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., run_at_start: bool = ..., calendar: Any = ..., needs: Sequence[Any] = ..., align: str = ..., catch_up: str = ..., catch_up_limit: int = ..., catch_up_window: timedelta | str | None = ..., grace: timedelta | str = ..., spread_over: timedelta | str = ..., overlap: str = ..., max_running: int | None = ..., queue_limit: int = ..., jitter: timedelta | str = ..., jitter_side: str = ..., offset: str = ..., retry: Any = ..., cadence: Any = ..., disable_after: int | None = ..., delivery: str = ..., lease: Any = ..., deadline: timedelta | str | None = ..., queue: str | None = ..., limits: Sequence[Any] = ..., runs_on: Sequence[str] = ..., budgets: Sequence[str] = ..., provider: str | None = ..., estimate: Any = ..., priority: int | str = ..., adaptive: bool = ..., clamp: Any = ..., alerts: Any = ..., expect: Any = ..., check_in: Any = ..., rules: Sequence[Any] = ..., succeed_if: str = ..., exit_codes: Mapping[str, Any] = ..., empty: str = ..., watch: Any = ..., keep_state: bool = ...) -> ScheduleDetail:
         """Change some fields of a schedule; its next occurrence is decided again, past decisions stay."""
 
 class AsyncRuns:
     async def answer(self, run: str, *, reason: str = ..., dry_run: bool = ..., answer: Any = ...) -> RunDetail:
         """Answer a step that waits for a person; agents cannot answer."""
+    async def artifacts(self, run: str, *, name: str = ..., fence: int | None = ..., offset: int = ..., limit: int = ...) -> RunArtifacts:
+        """List the artifacts of a run, or read one of them in parts."""
     async def cancel(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Cancel a run: at once if it is not leased, otherwise its holder has a grace period to stop."""
+    async def counts(self, *, period: timedelta | str = ..., until: datetime | str | None = ..., step: timedelta | str | None = ...) -> RunCountSeries:
+        """Count the ended runs of an hour, a day or a week by the minute they were planned in."""
     async def explain(self, run: str) -> Explanation:
         """Explain why a run was created, and why it ended, waits or never started."""
+    async def failures(self, *, since: datetime | str | None = ..., schedule: str = ..., limit: int = ...) -> FailureCauses:
+        """List failed and parked runs by cause: the schedule and the message without its numbers and ids."""
     async def get(self, run: str) -> RunDetail:
         """Show one run with its key, the decision behind it, and every attempt."""
     async def link(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> AnswerLink:
@@ -516,13 +558,15 @@ class AsyncRuns:
         """Report the start or outcome of a run that an external worker executes; a lost lease is stale."""
     async def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Reset the attempts of a parked run, so that it can start again."""
-    async def retry(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
+    async def retry(self, run: str, *, reason: str = ..., dry_run: bool = ..., from_step: bool = ...) -> RunDetail:
         """Retry a failed or cancelled run: the same run continues with a higher fence."""
+    async def retry_failures(self, *, reason: str = ..., dry_run: bool = ..., schedule: str = ..., queue: str = ..., cause: str = ..., since: datetime | str | None = ...) -> RetriedFailures:
+        """Retry the failed runs of a cause, a schedule or a queue, and reset the parked ones."""
     async def wait(self, run: str, *, time_limit: timedelta | str = ...) -> RunDetail:
         """Wait until a run has ended, at most the time limit, and show it as it is then."""
 
 class AsyncQueues:
-    async def add(self, queue: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., payloads: Sequence[Any] = ..., priority: int = ..., not_before: datetime | str | None = ..., client_key: str = ..., unique: str = ..., on_conflict: str = ...) -> AddedEntries:
+    async def add(self, queue: str, *, reason: str = ..., dry_run: bool = ..., payload: Any = ..., payloads: Sequence[Any] = ..., priority: int = ..., not_before: datetime | str | None = ..., client_key: str = ..., unique: str = ..., on_conflict: str = ..., limits: Sequence[str] = ...) -> AddedEntries:
         """Add entries to a queue; each waits until a worker leases it."""
     async def complete(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., result: Any = ..., cost: Any = ...) -> ReportedRun:
         """Complete a lease as succeeded."""
@@ -538,15 +582,17 @@ class AsyncQueues:
         """Show what a queue would lease now, and what waits and why; nothing changes."""
     async def policy_check(self, *, file: Any) -> PolicyDifferenceList:
         """Check a policy file and show what it would change; nothing is stored."""
-    async def policy_set(self, queue: str, *, reason: str = ..., dry_run: bool = ..., max_concurrent: int = ..., max_attempts: int = ..., lease: timedelta | str = ..., backoff: Any = ..., exhausted: str = ..., ageing: timedelta | str | None = ...) -> QueuePolicyDetail:
+    async def policy_set(self, queue: str, *, reason: str = ..., dry_run: bool = ..., max_concurrent: int = ..., max_attempts: int = ..., lease: timedelta | str = ..., backoff: Any = ..., exhausted: str = ..., ageing: timedelta | str | None = ..., limits: Sequence[Any] = ...) -> QueuePolicyDetail:
         """Change the policy of a queue, effective at once."""
     async def policy_show(self, queue: str) -> QueuePolicyDetail:
         """Show the policy of a queue; without one, the default policy."""
+    async def purge(self, queue: str, *, reason: str = ..., dry_run: bool = ..., parked: bool = ...) -> PurgedQueue:
+        """Cancel the entries of a queue that have not started; leased ones continue."""
     async def reclaim(self, queue: str = ..., *, reason: str = ..., dry_run: bool = ...) -> ReclaimedRuns:
         """Reclaim every expired lease; each counts as a failed attempt."""
     async def release(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., failed: bool = ..., error: str = ..., cost: Any = ...) -> ReportedRun:
         """Release a lease: the run is ready again, or with `failed`, the attempt counts as failed."""
-    async def renew(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., length: timedelta | str | None = ...) -> RenewedLease:
+    async def renew(self, lease: str = ..., *, reason: str = ..., dry_run: bool = ..., run: str = ..., fence: int | None = ..., length: timedelta | str | None = ..., progress: float | None = ..., note: str = ..., checkpoint: Any = ...) -> RenewedLease:
         """Renew a lease while its work continues; the answer tells whether the run was cancelled."""
     async def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> ReportedRun:
         """Reset the attempts of a parked entry, so that it can start again."""
@@ -566,10 +612,14 @@ class AsyncHints:
         """Request a pause until an instant, at most one hour ahead; for longer, use schedule pause."""
 
 class AsyncLimits:
+    async def delete(self, limit: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedLimit:
+        """Delete a named limit; runs that still name it start one at a time."""
+    async def get(self, limit: str) -> LimitDetail:
+        """Show a named limit, and how much of it each value of its key uses."""
     async def list(self, *, limit: int = ..., cursor: str = ...) -> LimitList:
         """List the named limits and how much of each is used."""
-    async def set(self, limit: str, *, reason: str = ..., dry_run: bool = ..., max: int) -> LimitSummary:
-        """Set how many live leases a named limit allows, effective at once."""
+    async def set(self, limit: str, *, reason: str = ..., dry_run: bool = ..., max_running: int | None = ..., key: str = ..., rate: str = ..., weights: Mapping[str, Any] = ...) -> LimitSummary:
+        """Set what a named limit allows, effective at once."""
 
 class AsyncBackfills:
     async def cancel(self, backfill: str, *, reason: str = ..., dry_run: bool = ...) -> BackfillSummary:
@@ -758,3 +808,9 @@ class AsyncPings:
 class AsyncClock:
     async def accept(self, *, reason: str = ..., dry_run: bool = ...) -> ClockAnswer:
         """Accept the time that the store's clock shows now, after it stepped by more than a day."""
+
+class AsyncSessions:
+    async def end(self, session: str, *, reason: str = ..., dry_run: bool = ...) -> SessionList:
+        """End a browser session at once, in every process and for every copy of its cookie."""
+    async def list(self, *, all: bool = ...) -> SessionList:
+        """List the browser sessions that have not ended."""

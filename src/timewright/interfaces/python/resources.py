@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
+from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from timewright.errors import NotFound
 from timewright.interfaces.python.signatures import docstring_of, signature_of
 from timewright.operations import operations
-from timewright.operations.subjects import subject_of
+from timewright.operations.registry import subject_of
 
 if TYPE_CHECKING:
     from timewright.interfaces.python import resource_methods
+
 
 PLURALS = {
     "schedule": "schedules",
@@ -38,6 +44,7 @@ PLURALS = {
     "channel": "channels",
     "ping": "pings",
     "clock": "clock",
+    "session": "sessions",
 }
 
 
@@ -57,7 +64,8 @@ class Resource:
             # Python probes such names and expects AttributeError.
             raise AttributeError(verb)
         words = verb.rstrip("_")
-        name = f"{self._noun} {words.replace('_', '-' if words.endswith('_many') else ' ')}"
+        spaced = f"{self._noun} {words.replace('_', ' ')}"
+        name = _names_of_operations().get(spaced, spaced)
         try:
             operation = operations[name]
         except NotFound as error:
@@ -88,6 +96,12 @@ class Resource:
         return f"<{self._noun}: {', '.join(dir(self))}>"
 
 
+@cache
+def _names_of_operations() -> dict[str, str]:
+    """The names of operations, by the name with spaces instead of hyphens."""
+    return {one.name.replace("-", " "): one.name for one in operations}
+
+
 class Resources:
     """The resources of a scheduler."""
 
@@ -112,6 +126,7 @@ class Resources:
         instances: resource_methods.Instances
         audit: resource_methods.Audit
         clock: resource_methods.Clock
+        sessions: resource_methods.Sessions
 
     def __init__(self, call: Callable[..., Any]) -> None:
         attach_resources(self, call)
@@ -141,6 +156,7 @@ class AsyncResources:
         instances: resource_methods.AsyncInstances
         audit: resource_methods.AsyncAudit
         clock: resource_methods.AsyncClock
+        sessions: resource_methods.AsyncSessions
 
     def __init__(self, call: Callable[..., Any]) -> None:
         attach_resources(self, call)
@@ -150,3 +166,33 @@ def attach_resources(to: object, call: Callable[..., Any]) -> None:
     """Set one attribute per resource; its methods are forwarded to `call`."""
     for noun, plural in PLURALS.items():
         setattr(to, plural, Resource(noun, call))
+
+
+def own_copy(value: Any) -> Any:
+    """Return an answer with its own dicts and lists; parts that cannot change are shared.
+
+    Answers contain cached records. Without the copy, a change of `answer.schedule.metadata` would change what
+    the engine runs.
+    """
+    if isinstance(value, Struct):
+        return _copy_struct(value)
+    if isinstance(value, dict):
+        return {key: own_copy(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [own_copy(one) for one in value]
+    if isinstance(value, tuple):
+        copies = tuple(map(own_copy, value))
+        return copies if any(one is not old for one, old in zip(copies, value, strict=True)) else value
+    return value
+
+
+def _copy_struct(value: Struct) -> Struct:
+    """Return a copy if a field contains a dict or a list, else the value itself."""
+    copied = None
+    for name in value.__struct_fields__:
+        found = getattr(value, name)
+        own = own_copy(found)
+        if own is not found:
+            copied = copy(value) if copied is None else copied
+            force_setattr(copied, name, own)
+    return value if copied is None else copied

@@ -24,7 +24,6 @@ from timewright.core.target import Isolation
 from timewright.errors import NotFound, StoreUnavailable
 from timewright.interfaces.program import program_beside_python
 from timewright.interfaces.python.agent_tools import AgentMethods
-from timewright.interfaces.python.answers import own_copy
 from timewright.interfaces.python.checks import (
     already_declared,
     check_may_start,
@@ -40,7 +39,7 @@ from timewright.interfaces.python.checks import (
 )
 from timewright.interfaces.python.events import EventDecorators, Listeners, is_inside_listener
 from timewright.interfaces.python.inside import TransactionMethods
-from timewright.interfaces.python.resources import Resources
+from timewright.interfaces.python.resources import Resources, own_copy
 from timewright.interfaces.python.results import (
     DEFAULT_TIMEOUT,
     is_finished,
@@ -55,8 +54,12 @@ from timewright.interfaces.python.workflow_builder import WorkflowDecorator
 from timewright.operations import operations
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.definitions.programs import EditRule, save_declarations
-from timewright.operations.schedules.declarations import TriggerInput, build_declaration, encode_trigger
-from timewright.operations.schedules.write_order import sort_by_dependency
+from timewright.operations.schedules.declarations import (
+    TriggerInput,
+    build_declaration,
+    encode_trigger,
+    sort_by_dependency,
+)
 from timewright.ports import Clock, Observer
 from timewright.settings import Settings
 from timewright.wiring import (

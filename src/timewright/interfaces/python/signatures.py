@@ -18,7 +18,7 @@ from msgspec import inspect as mi
 from timewright.core.budgets.costs import AMOUNT_PATTERN, QUANTITY_PATTERN
 from timewright.core.schedule.schedule import Schedule
 from timewright.operations import Operation, operations
-from timewright.operations.subjects import subject_of
+from timewright.operations.registry import subject_of
 
 # Fields of a model that only Timewright writes.
 SYSTEM_FIELDS = frozenset({"id", "namespace", "revision", "created_at", "created_by", "origin", "owner"})

@@ -68,9 +68,9 @@ class WorkflowBuilder:
             path = source[REFERENCE_KEY] if isinstance(source, dict) and REFERENCE_KEY in source else None
             if path is None:
                 raise InvalidWorkflow(
-                    f"{name}.each is no reference",
+                    f"{name}.each is not a reference",
                     field=f"{name}.each",
-                    rule="a step or a part of the input",
+                    rule="the result of a step, or a part of the input",
                     fix="each=fetch.result",
                 )
             limits = {} if max_running is None else {"max_running": max_running}

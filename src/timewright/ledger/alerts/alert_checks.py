@@ -13,12 +13,14 @@ from timewright.core.alerts.incidents import Alert, Incident, IncidentKey
 from timewright.core.alerts.rules import DEFAULT_RULES, MIN_LATE, AlertRules, CheckIn
 from timewright.core.moments import DAY, HOUR, SECOND, format_duration
 from timewright.core.run.needs import needs_of_schedule
+from timewright.core.schedule.pauses import Pause, PauseScope
 from timewright.core.schedule.schedule import Schedule
 from timewright.errors import UnreadableRow
+from timewright.ledger.pauses.clock import ACCEPT_CLOCK, CLOCK
+from timewright.ledger.pauses.scoped import PauseLookup
 from timewright.ledger.records.instances import InstanceRecord
 from timewright.ports import ScheduleRecord, Transaction
-from timewright.ports.alerts import AlertRow
-from timewright.ports.objects import GLOBAL_NAMESPACE
+from timewright.ports.objects import GLOBAL_NAMESPACE, AlertRow
 
 ALERTS = "alerts"
 INSTALLATION_RULES, NAMESPACE_RULES, GROUP_RULES = "installation", "namespace", "group:"
@@ -83,6 +85,7 @@ class AlertInput:
         ]
         ids = {row.subject for source in _SCHEDULE_SOURCES for row in self.rows[source] if row.subject}
         self.records = read_schedules(tx, sorted(ids))
+        self.pauses = PauseLookup([_pause(row) for row in self.rows["pause"]], now=now)
 
     @property
     def installation(self) -> AlertSettings:
@@ -177,6 +180,8 @@ def _late(found: AlertInput) -> Iterator[Alert]:
     """Schedules that are due: no engine admits them, or none that is alive can run them."""
     for row, record, rules in _of_schedules(found, "late"):
         late = found.now - row.at
+        if found.pauses.describe(record.schedule):
+            continue
         if row.extra and late >= (rules.no_instance or MIN_LATE):
             needs = needs_of_schedule(record.schedule)
             what = f"was due {span(late)} ago: no live instance can run it ({', '.join(needs) or 'label'})"
@@ -193,7 +198,8 @@ def _waiting(found: AlertInput) -> Iterator[Alert]:
     late = {row.subject for row in found.rows["late"] if row.extra}
     for row, record, rules in _of_schedules(found, "ready"):
         waited = found.now - row.at
-        if waited >= (rules.no_instance or MIN_LATE) and row.subject not in late:
+        is_paused = found.pauses.describe(record.schedule)
+        if waited >= (rules.no_instance or MIN_LATE) and row.subject not in late and not is_paused:
             what = f"has a run that is ready for {span(waited)}: {why}"
             yield schedule_alert(found, "no_instance", record, what, since=row.at, run=row.extra)
 
@@ -235,6 +241,8 @@ def _queues(found: AlertInput) -> Iterator[Alert]:
     for row in found.rows["handoff"]:
         rules = found.rules(row.namespace)
         waited = found.now - row.at
+        if found.pauses.open_for(row.namespace, queue=row.name, schedule=None):
+            continue
         if rules.enabled and waited >= (rules.queue_age or HOUR):
             what = f"queue {row.name}: the oldest of {row.number} entries is ready for {span(waited)}"
             remedy = f"timewright queue plan {row.name}"
@@ -253,6 +261,11 @@ def _queues(found: AlertInput) -> Iterator[Alert]:
 
 def _instances(found: AlertInput) -> Iterator[Alert]:
     rules = found.rules(HOME_NAMESPACE)
+    for row in found.rows["pause"]:
+        if row.group == CLOCK and not row.number and rules.enabled and rules.clock is not None:
+            home = row._replace(namespace=HOME_NAMESPACE)
+            key = ("clock_stepped", "installation")
+            yield _plain(found, home, key, row.extra, rules=rules, remedy=ACCEPT_CLOCK)
     for row, (at, one) in zip(found.rows["instance"], found.instances, strict=True):
         if one.stopped or not rules.enabled:
             continue
@@ -314,6 +327,14 @@ def _plain(
         since=min(row.at, found.now),
         run=run,
         rules=rules,
+    )
+
+
+def _pause(row: AlertRow) -> Pause:
+    """A pause that holds, or that ended so recently that what waited for its end may not be decided yet."""
+    scope = msgspec.convert(row.subject, PauseScope)
+    return Pause(
+        id="", scope=scope, namespace=row.namespace, name=row.name, actor="", origin=row.group, at=row.at
     )
 
 

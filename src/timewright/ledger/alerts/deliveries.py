@@ -14,7 +14,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from timewright.core.alerts.channels import QUEUE_PREFIX, AnySender, Message, Ping, Poll, digest
+from timewright.core.alerts.channels import (
+    DASHBOARD_URL,
+    QUEUE_PREFIX,
+    AnySender,
+    Message,
+    Ping,
+    Poll,
+    digest,
+    is_delivery,
+)
 from timewright.core.facts import Fact
 from timewright.core.finding import Severity
 from timewright.core.moments import HOUR, MINUTE, SECOND
@@ -27,7 +36,7 @@ from timewright.core.target import Deliver, Note
 from timewright.ids import TimedIds
 from timewright.ledger.fact_builders import new_run_facts
 from timewright.ports import Transaction
-from timewright.ports.alerts import StoredChannel
+from timewright.ports.objects import StoredChannel
 
 CHECK_IN_QUEUE = f"{QUEUE_PREFIX}check-in"
 MADE_BY = "timewright"
@@ -79,11 +88,6 @@ class Payload(Struct, frozen=True, kw_only=True, omit_defaults=True):
     to: AnySender | Ping | None = None
 
 
-def is_delivery(queue: str) -> bool:
-    """Whether a queue holds deliveries."""
-    return queue.startswith(QUEUE_PREFIX)
-
-
 def deliver_facts(
     tx: Transaction, facts: Sequence[Fact], schedules: Mapping[str, Schedule], *, now: datetime
 ) -> list[Fact]:
@@ -107,7 +111,7 @@ def deliver_facts(
             known = schedules.get(getattr(fact, "schedule_id", ""))
             message = _fact_message(fact, tag, known)
             identity = f"{tag}:{message.run}:{getattr(fact, 'fence', '')}:{getattr(fact, 'schedule_id', '')}"
-            runs += _runs_for(channels, [message, *_named(message, known)], identity=identity, now=now)
+            runs += _runs_for(tx, channels, [message, *_named(message, known)], identity=identity, now=now)
     return _add(tx, runs, now=now)
 
 
@@ -127,14 +131,15 @@ def is_wanted(tx: Transaction, event: str) -> bool:
 
 def deliver_messages(tx: Transaction, messages: Sequence[Message], *, identity: str, now: datetime) -> None:
     """Insert one delivery per message and channel that wants it; many messages become one."""
-    _add(tx, _runs_for(tx.read_channels(), messages, identity=identity, now=now), now=now)
+    _add(tx, _runs_for(tx, tx.read_channels(), messages, identity=identity, now=now), now=now)
 
 
 def deliver_to(tx: Transaction, namespace: str, name: str, message: Message, *, now: datetime) -> Run | None:
     """Insert a delivery to one channel, whatever its filter; None if there is no such channel."""
     for stored in tx.read_channels():
         if (stored.namespace, stored.name) == (namespace, name) and stored.channel is not None:
-            run = _channel_run(stored, message, identity=f"{message.type}:{message.run}:{now}", now=now)
+            identity = f"{message.type}:{message.run}:{now}"
+            run = _channel_run(stored, message, link=_link(tx, stored), identity=identity, now=now)
             _add(tx, [run], now=now)
             return run
     return None
@@ -228,7 +233,12 @@ def _fact_message(fact: Fact, tag: str, schedule: Schedule | None) -> Message:
 
 
 def _runs_for(
-    channels: Iterable[StoredChannel], messages: Sequence[Message], *, identity: str, now: datetime
+    tx: Transaction,
+    channels: Iterable[StoredChannel],
+    messages: Sequence[Message],
+    *,
+    identity: str,
+    now: datetime,
 ) -> list[Run]:
     runs: list[Run] = []
     for stored in channels:
@@ -238,20 +248,26 @@ def _runs_for(
         wanted = [one for one in messages if one.namespace == stored.namespace and channel.matches(one)]
         if len(wanted) > MAX_SINGLE_MESSAGES:
             wanted = [digest(wanted)]
+        link = _link(tx, stored) if wanted else ""
         runs += [
-            _channel_run(stored, one, identity=f"{identity}:{one.type}:{one.incident}", now=now)
+            _channel_run(stored, one, link=link, identity=f"{identity}:{one.type}:{one.incident}", now=now)
             for one in wanted
         ]
     return runs
 
 
-def _channel_run(stored: StoredChannel, message: Message, *, identity: str, now: datetime) -> Run:
+def _link(tx: Transaction, stored: StoredChannel) -> str:
+    """The address of the dashboard: that of the channel, else of the server that was started last."""
+    own = stored.channel.link if stored.channel is not None else ""
+    return (own or tx.get_meta(DASHBOARD_URL) or "").rstrip("/")
+
+
+def _channel_run(stored: StoredChannel, message: Message, *, link: str, identity: str, now: datetime) -> Run:
     channel = stored.channel
     assert channel is not None
-    if channel.link and message.run:
-        message = replace(message, link=f"{channel.link.rstrip('/')}/#/runs/{message.run}")
-    elif channel.link:
-        message = replace(message, link=f"{channel.link.rstrip('/')}/#/incidents")
+    if link:
+        where = f"runs/{message.run}" if message.run else "incidents"
+        message = replace(message, link=f"{link}/#/{where}")
     queue = f"{QUEUE_PREFIX}{stored.name}"
     run = _run(stored.namespace, queue, Payload(message=message.to_json()), identity, now=now)
     if isinstance(channel.to, Poll):

@@ -13,7 +13,6 @@ from timewright.core.recurrence.triggers import ZONED_TRIGGERS, AnyOf
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.core.zones import load_zone
 from timewright.ledger.alerts.alert_checks import AlertInput, schedule_alert, span
-from timewright.ledger.pauses.scoped import load_pauses
 from timewright.ports import ScheduleRecord, Transaction
 from timewright.ports.overview import RecentRun
 
@@ -38,8 +37,7 @@ def find_unmet(tx: Transaction, found: AlertInput) -> Iterator[Alert]:
     ]
     if not watched:
         return
-    pauses = load_pauses(tx, now=found.now)
-    watched = [one for one in watched if not pauses.describe(one.schedule)]
+    watched = [one for one in watched if not found.pauses.describe(one.schedule)]
     recent = tx.recent_runs([one.schedule.id for one in watched], limit_each=SAMPLE_RUNS)
     # A run that is under way has no start in its row yet: its lease began when it started.
     leased = [one.run for runs in recent.values() for one in runs if one.state == "leased"]

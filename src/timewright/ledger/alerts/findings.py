@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from timewright.core.finding import Finding
-from timewright.ledger.queues.policy_file import PolicyFile
+from timewright.ledger.queues.policies import PolicyFile
 from timewright.ports import Transaction
 from timewright.ports.host_info import HostInfo
 from timewright.settings import Settings

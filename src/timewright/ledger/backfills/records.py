@@ -23,6 +23,7 @@ from timewright.core.run.run import Run
 from timewright.core.schedule.decision import Source
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.ledger.fact_builders import new_run_facts
+from timewright.ledger.queues.limits import LimitResolver
 from timewright.ports import ProgressUpdate, ScheduleRecord, StoredObject, Transaction
 
 BACKFILL = "backfill"
@@ -160,7 +161,7 @@ def hand_out(
             )
             runs.append(run)
             newest = run.id
-        tx.add_runs(runs)
+        tx.add_runs(LimitResolver(tx).resolve_all(runs, record.schedule))
         if runs:
             tx.save_progress([ProgressUpdate(record.schedule.id, record.progress, runs[-1].id)])
         backfill = replace(

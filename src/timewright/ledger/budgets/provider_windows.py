@@ -31,7 +31,7 @@ class EndedLease(Struct, frozen=True):
 
 
 def close_providers(
-    tx: Transaction, book: BudgetCatalog, ended: Sequence[EndedLease], *, now: datetime
+    tx: Transaction, catalog: BudgetCatalog, ended: Sequence[EndedLease], *, now: datetime
 ) -> list[Fact]:
     """Close providers until the instant that a result named; a longer close stays."""
     requested = [
@@ -50,7 +50,7 @@ def close_providers(
         if schedule is None or not schedule.provider or until <= now:
             continue
         place = (run.namespace, schedule.provider)
-        before = windows.get(place) or book.windows.get(place) or ProviderWindow()
+        before = windows.get(place) or catalog.windows.get(place) or ProviderWindow()
         if before.until is None or before.until < until:
             reason = one.settlement.attempt.error[:MAX_REASON_CHARS]
             windows[place] = ProviderWindow(until=until, reason=reason, actor=run.id)

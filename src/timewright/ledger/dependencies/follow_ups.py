@@ -27,7 +27,7 @@ from timewright.ledger.dependencies.links import last_upstream_ends
 from timewright.ledger.fact_builders import run_fields, schedule_moved_fact
 from timewright.ledger.lookups import CalendarLookup, lock_readable_schedules
 from timewright.ports import RunChange, ScheduleRecord, Transaction
-from timewright.ports.links import FollowUp, Link
+from timewright.ports.workflow import FollowUp, Link
 
 MAX_FOLLOW_UPS = 100
 

@@ -14,7 +14,7 @@ from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.core.schedule.upstream import EndKind
 from timewright.errors import InvalidInput, NotAllowed, NotFound
 from timewright.ports import RunFilter, ScheduleFilter, ScheduleRecord, Transaction
-from timewright.ports.links import Link
+from timewright.ports.workflow import Link
 
 MAX_CHAIN_SCHEDULES = 10_000
 # How many runs are searched for the last matching end when a link is created.

@@ -28,6 +28,7 @@ from timewright.ports.store import ClockDoubt
 
 # The actor and the origin of such a pause.
 CLOCK = "clock"
+ACCEPT_CLOCK = "set the clock right, or timewright clock accept if it is right now"
 # What is left of a lease that a wrong clock granted: enough for its holder to renew it.
 LEASE_LEFT = 30 * SECOND
 

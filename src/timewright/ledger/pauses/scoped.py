@@ -35,6 +35,11 @@ class PauseLookup:
         """Whether a pause holds now."""
         return bool(self._open)
 
+    @property
+    def holds_installation(self) -> bool:
+        """Whether the whole installation is paused now."""
+        return any(one.scope == "installation" for one in self._open)
+
     def open_for(self, namespace: str, *, queue: str | None, schedule: Schedule | None) -> Pause | None:
         """The pause that holds now and ends last, if any."""
         found = (one for one in self._open if one.covers(namespace, queue=queue, schedule=schedule))

@@ -1,24 +1,36 @@
-"""Queue policies, named limits and calendars: stored with a revision, in force at once."""
+"""Queue policies, also from a file, and calendars: stored with a revision, in force at once."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from timewright.core.calendars import Calendar
+from timewright.core.input.aliases import snake_case
+from timewright.core.input.decode import decode_policy
+from timewright.core.input.names import check_name
+from timewright.core.input.strict_json import read_json
+from timewright.core.policies.limits import Limit
 from timewright.core.policies.policies import QueuePolicy
-from timewright.core.schedule.schedule import named_limit_key, queue_limit_key
-from timewright.errors import InvalidInput
-from timewright.ledger.lookups import CALENDAR, LIMIT, QUEUE
-from timewright.ledger.queues.policy_file import PolicyFile
+from timewright.core.schedule.schedule import queue_limit_key
+from timewright.errors import InvalidInput, TimewrightError
+from timewright.ledger.lookups import CALENDAR, QUEUE
+from timewright.ledger.queues.limits import save_limits, save_objects
 from timewright.ledger.replan import Actor
-from timewright.ports import Store, StoredObject, Transaction
+from timewright.ports import Store, Transaction
 
-MAX_LIMIT = 100_000
+MAX_FILE_BYTES = 1_000_000
+DEFAULT_QUEUE = "default"
+
+# Bounded and anchored at the start of a word, so that a long line is scanned once.
+_KEY = re.compile(r"(?<![\w-])([A-Za-z][\w-]{0,63})[\"']?\s{0,8}:")
 
 
 def set_queue_policy(
@@ -54,24 +66,6 @@ def apply_policy_file(
     return store.write(work) if differs else ()
 
 
-def set_limit(store: Store, *, namespace: str, name: str, capacity: int, by: Actor, now: datetime) -> None:
-    """Store a named limit; it is in force from this commit on."""
-    if not 1 <= capacity <= MAX_LIMIT:
-        raise InvalidInput(
-            f"limit {name} cannot be {capacity}",
-            field="max",
-            value=capacity,
-            rule=f"a limit is 1 to {MAX_LIMIT}",
-            fix=f"limit set {name} 5",
-        )
-
-    def work(tx: Transaction) -> None:
-        save_objects(tx, LIMIT, {name: {"capacity": capacity}}, namespace=namespace, by=by, now=now)
-        tx.set_limits({named_limit_key(namespace, name): capacity})
-
-    store.write(work)
-
-
 def put_calendar(store: Store, calendar: Calendar, *, by: Actor, now: datetime) -> None:
     """Store a calendar; the schedules that name it use it from their next decision on."""
     rows = {calendar.name: calendar}
@@ -86,39 +80,6 @@ def delete_calendar(tx: Transaction, calendar: Calendar, *, by: Actor, now: date
     tx.add_audit([by.audit_entry("calendar.delete", namespace=namespace, subject=name, now=now, before=body)])
 
 
-def save_objects(
-    tx: Transaction, kind: str, values: Mapping[str, Any], *, namespace: str, by: Actor, now: datetime
-) -> None:
-    """Write named objects, each with its next revision and an audit entry."""
-    if not values:
-        return
-    last = {row.name: row for row in tx.get_objects(kind, namespace=namespace, names=sorted(values))}
-    revisions = {name: last[name].revision if name in last else 0 for name in values}
-    bodies = {name: _encode(value) for name, value in values.items()}
-    tx.put_objects(
-        [
-            StoredObject(
-                kind=kind, namespace=namespace, name=name, revision=revisions[name] + 1, body=body, at=now
-            )
-            for name, body in bodies.items()
-        ],
-        replaces=revisions,
-    )
-    tx.add_audit(
-        [
-            by.audit_entry(
-                f"{kind}.put",
-                namespace=namespace,
-                subject=name,
-                now=now,
-                before=last[name].body.decode() if name in last else "",
-                after=body.decode(),
-            )
-            for name, body in bodies.items()
-        ]
-    )
-
-
 def _save_policies(
     tx: Transaction, policies: Mapping[str, QueuePolicy], *, namespace: str, by: Actor, now: datetime
 ) -> None:
@@ -126,6 +87,8 @@ def _save_policies(
     tx.set_limits(
         {queue_limit_key(namespace, name): policy.max_concurrent for name, policy in policies.items()}
     )
+    inline = (use for policy in policies.values() for use in policy.limits if isinstance(use, Limit))
+    save_limits(tx, inline, namespace=namespace, by=by, now=now)
 
 
 def _differences(
@@ -163,3 +126,120 @@ def _file_queues_key(namespace: str) -> str:
 
 def _encode(value: Any) -> bytes:
     return msgspec.json.encode(value)
+
+
+# {"mail": {"max_concurrent": 5}, "reports": {"max_attempts": 1}}     a policy for each queue
+# {"schemaVersion": 1, "maxConcurrent": 1, "leaseTtlMs": 300000}      one policy, for one queue
+class PolicyFile(Struct, frozen=True, kw_only=True):
+    """The policies in a file for the queues of a namespace, or the error that makes it unusable."""
+
+    path: str
+    namespace: str = "default"
+    policies: dict[str, QueuePolicy] = {}
+    absent: bool = False
+    error: TimewrightError | None = None
+
+    def check(self) -> None:
+        """Raise the error of a file that could not be read."""
+        if self.error is not None:
+            raise self.error
+
+
+def load_policy_file(path: str | Path, *, queue: str = DEFAULT_QUEUE) -> PolicyFile:
+    """Read a policy file; a missing file gives the defaults, an invalid one an object with its error.
+
+    `queue` is the queue of a file that contains a single policy.
+    """
+    place = Path(path)
+    try:
+        if place.stat().st_size > MAX_FILE_BYTES:
+            raise _file_error(path, 1, f"is larger than {MAX_FILE_BYTES} bytes")
+        text = place.read_text("utf-8")
+    except FileNotFoundError:
+        return PolicyFile(path=str(path), absent=True)
+    except (OSError, UnicodeDecodeError) as error:
+        return PolicyFile(path=str(path), error=_file_error(path, 1, f"cannot be read: {error}"))
+    except InvalidInput as error:
+        return PolicyFile(path=str(path), error=error)
+    return parse_policy_file(text, path=path, queue=queue)
+
+
+def parse_policy_file(text: str, *, path: str | Path, queue: str = DEFAULT_QUEUE) -> PolicyFile:
+    """Parse the text of a policy file; the path decides between JSON and YAML, and appears in errors."""
+    try:
+        if len(text) > MAX_FILE_BYTES:
+            raise _file_error(path, 1, f"is larger than {MAX_FILE_BYTES} bytes")
+        raw = _parse(text, path)
+        return PolicyFile(path=str(path), policies=decode_policies(raw, queue=queue))
+    except InvalidInput as error:
+        if error.field != "policy_file":
+            error = _file_error(path, _line_of(text, error.field or ""), error.message, cause=error)
+        return PolicyFile(path=str(path), error=error)
+
+
+def _parse(text: str, path: str | Path) -> Any:
+    if Path(path).suffix in (".yaml", ".yml"):
+        return _parse_yaml(text, path)
+    try:
+        return read_json(text)
+    except ValueError as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else 1
+        raise _file_error(path, line, f"is not JSON: {getattr(error, 'msg', error)}") from error
+    except RecursionError as error:
+        raise _file_error(path, 1, "is nested too deeply") from error
+
+
+def _parse_yaml(text: str, path: str | Path) -> Any:
+    from timewright.core.input.strict_yaml import InvalidYaml, read_yaml
+
+    try:
+        return read_yaml(text)
+    except InvalidYaml as error:
+        raise _file_error(path, error.line, f"is not YAML: {error}") from error
+
+
+def decode_policies(raw: Any, *, queue: str = DEFAULT_QUEUE) -> dict[str, QueuePolicy]:
+    """Decode the data of a policy file into policies by queue."""
+    if not isinstance(raw, Mapping) or _is_one_policy(raw):
+        return {check_name(queue, field="queue"): decode_policy(raw)}
+    version = {key: one for key, one in raw.items() if _is_version(key)}
+    decode_policy(version)
+    named = {check_name(name, field="queue"): one for name, one in raw.items() if name not in version}
+    return {name: decode_policy(one, field=name) for name, one in named.items()}
+
+
+def _is_one_policy(raw: Mapping[Any, Any]) -> bool:
+    """Whether the file contains one policy: it has fields of a policy, or values that are not mappings."""
+    field_names = {field.name for field in msgspec.structs.fields(QueuePolicy)}
+    values = {key: one for key, one in raw.items() if not _is_version(key)}
+    return any(
+        (isinstance(key, str) and snake_case(key) in field_names) or not isinstance(one, Mapping | None)
+        for key, one in values.items()
+    )
+
+
+def _is_version(key: Any) -> bool:
+    return isinstance(key, str) and snake_case(key) == "schema_version"
+
+
+def _line_of(text: str, field: str) -> int:
+    """The first line that contains the name of a field."""
+    field_name = snake_case(field.rpartition(".")[2])
+    for number, line in enumerate(text.splitlines(), start=1):
+        if any(snake_case(key) == field_name for key in _KEY.findall(line)):
+            return number
+    return 1
+
+
+def _file_error(
+    path: str | Path, line: int, reason: str, *, cause: TimewrightError | None = None
+) -> InvalidInput:
+    return InvalidInput(
+        f"policy file {path}, line {line}: {reason}",
+        field="policy_file" if cause is None or cause.field is None else f"policy_file.{cause.field}",
+        value=str(path),
+        rule=(cause.rule if cause is not None else None)
+        or "while the file is unreadable, queues lease nothing",
+        fix=(cause.fix if cause is not None else None)
+        or "correct the file, or remove it to use the defaults",
+    )

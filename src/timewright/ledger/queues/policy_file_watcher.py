@@ -9,8 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from timewright.errors import Conflict
-from timewright.ledger.queues.policies import apply_policy_file
-from timewright.ledger.queues.policy_file import PolicyFile, load_policy_file
+from timewright.ledger.queues.policies import PolicyFile, apply_policy_file, load_policy_file
 from timewright.ports import Store
 
 READ_INTERVAL_S = 1.0

@@ -14,6 +14,7 @@ from timewright.core.run.run import TERMINAL_STATES, Run, RunState
 from timewright.errors import NotAllowed
 from timewright.ledger.fact_builders import new_run_facts
 from timewright.ledger.manual_runs import CreatedRuns
+from timewright.ledger.queues.limits import LimitResolver
 from timewright.ledger.replan import Actor
 from timewright.ports import Grant, Ids, RunChange, Store, Transaction
 
@@ -38,7 +39,9 @@ def import_queue(
     ]
 
     def work(tx: Transaction) -> CreatedRuns:
-        new = tx.add_runs(runs)
+        resolver = LimitResolver(tx)
+        uses = resolver.of_queue(namespace, queue)
+        new = tx.add_runs([resolver.resolve(run, uses) for run in runs])
         fresh = [run for run in runs if run.id in new]
         tx.change_runs([_with_attempts(run, made[run.id]) for run in fresh if made[run.id].attempts])
         leased = _lease_again(tx, fresh, made, now=now)

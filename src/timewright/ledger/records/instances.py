@@ -10,6 +10,7 @@ from msgspec import Struct
 from timewright.core.moments import DAY, SECOND, ZERO
 from timewright.ports import StoredObject, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
+from timewright.ports.store import SessionLock
 
 INSTANCE = "instance"
 RETENTION = 7 * DAY
@@ -50,6 +51,8 @@ class InstanceRecord(Struct, frozen=True, kw_only=True):
     """The id of what it offers."""
     process: ProcessIdentity | None = None
     """None where the host does not show its processes; then nobody can prove that it ended."""
+    session: SessionLock | None = None
+    """Its lock on the database server; None on SQLite and behind a pooler."""
     store_free_mb: int | None = None
     """Free space where the store is, in MiB; None if the store is on a server."""
 

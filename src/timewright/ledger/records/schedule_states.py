@@ -17,6 +17,7 @@ from timewright.core.recurrence.triggers import Cron, Every
 from timewright.core.run.lifecycle import RunEvent, Settlement
 from timewright.core.run.run import Failed, Outcome, Reason, Released, Run, RunState, Succeeded
 from timewright.core.schedule.schedule import Schedule
+from timewright.errors import Conflict, InvalidInput, NotAllowed
 from timewright.ledger.lookups import RunTerms
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ports import StoredObject, Transaction
@@ -87,6 +88,43 @@ def save_states(
                 for schedule_id, state in states.items()
             ]
         )
+
+
+def change_state(
+    tx: Transaction, schedule: Schedule, value: Any, *, version: int | None, now: datetime
+) -> KeptState:
+    """Set the state of a schedule from outside; `version` is the one it must replace, None any."""
+    if not schedule.keep_state:
+        raise NotAllowed(
+            f"{schedule.name} keeps no state",
+            field="schedule",
+            value=schedule.name,
+            rule="only a schedule with keep_state has a state",
+            fix="schedule update --keep-state",
+        )
+    # Locked, so that no run settles in between.
+    tx.get_schedules([schedule.id], lock=True)
+    before = load_states(tx, [schedule])[schedule.id]
+    if version is not None and version != before.version:
+        raise Conflict(
+            f"the state of {schedule.name} has version {before.version}",
+            field="version",
+            value=version,
+            rule="the version that the new state replaces",
+            fix=f"version: {before.version}",
+        )
+    size = len(msgspec.json.encode(value))
+    if size > MAX_STATE_BYTES:
+        raise InvalidInput(
+            f"the state has {size} bytes",
+            field="state",
+            value=size,
+            rule=f"at most {MAX_STATE_BYTES} bytes as JSON",
+            fix="store the data elsewhere, and keep in the state where it is",
+        )
+    after = replace(before, value=value, version=before.version + 1)
+    save_states(tx, {schedule.id: after}, {schedule.id: schedule.namespace}, now=now)
+    return after
 
 
 def judge_results(

@@ -221,7 +221,15 @@ def _outcome(tx: Transaction, parent: Run, stepper: WorkflowStepper, total: Step
         return Failed(error=_failures(rows, stepper.plan), final=True)
     if total.cancelled:
         return Cancelled()
-    return Succeeded(result=_result(stepper, rows))
+    found = _result(stepper, rows)
+    size = len(msgspec.json.encode(found)) if found else 0
+    if size <= MAX_RESULT_BYTES:
+        return Succeeded(result=found)
+    if not parent.parent:
+        return Succeeded()  # its steps keep their results
+    # Another step may read the result, and would get nothing.
+    rule = f"at most {MAX_RESULT_BYTES} bytes are passed on to another workflow; return artifacts"
+    return Failed(error=f"the results of its last steps have {size} bytes; {rule}", final=True)
 
 
 def _failures(rows: Mapping[str, StepRow], plan: WorkflowPlan) -> str:
@@ -231,9 +239,9 @@ def _failures(rows: Mapping[str, StepRow], plan: WorkflowPlan) -> str:
 
 
 def _result(stepper: WorkflowStepper, rows: Mapping[str, StepRow]) -> dict[str, Any] | None:
-    """The results of the last steps, if they are small enough to be stored again."""
+    """The results of the last steps, if there are not too many of them."""
     if len(stepper.plan.ends) > MAX_END_STEPS:
         return None
     found = stepper.results(stepper.plan.ends, rows)
     found = {name: result for name, result in found.items() if result is not None}
-    return found if found and len(msgspec.json.encode(found)) <= MAX_RESULT_BYTES else None
+    return found or None

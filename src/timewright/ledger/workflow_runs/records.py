@@ -160,6 +160,15 @@ def workflow_context(run: Run) -> WorkflowContext | None:
         return None
 
 
+def workflow_label(payload: Any) -> str:
+    """Return what a run of a workflow or of a step is called, from its payload; empty for other runs."""
+    if not isinstance(payload, dict) or not {"workflow", "version", "digest"}.issubset(payload):
+        return ""
+    step, item = payload.get("step"), payload.get("item")
+    place = f" › {step}{'' if item is None else f'[{item}]'}" if step else ""
+    return f"{payload['workflow']}{place}"
+
+
 def find_header(tx: Transaction, namespace: str, name: str) -> WorkflowHeader | None:
     """The header of a workflow, even if the workflow was deleted."""
     rows = tx.get_objects(WORKFLOW, namespace=namespace, names=[name])

@@ -1,13 +1,14 @@
-"""Retries a workflow run: succeeded steps stay, the others run again."""
+"""Retries a workflow run: succeeded steps stay, the others run again; or all from one step on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 
 from timewright.core.facts import RunReset
 from timewright.core.run.lifecycle import RunEvent, restart_run
 from timewright.core.run.run import Run, RunState
+from timewright.errors import NotAllowed
 from timewright.ledger.fact_builders import run_fields
 from timewright.ledger.workflow_runs.records import WorkflowPlan, workflow_context
 from timewright.ledger.workflow_runs.stepper import STARTED, WorkflowStepper, fan_out_state
@@ -15,6 +16,8 @@ from timewright.ports import AuditEntry, RunChange, Transaction
 from timewright.ports.workflow import StepRow
 
 WORKFLOW_ACTOR = "workflow"
+# The state of a step row from which on the next retry runs the steps again, also if they succeeded.
+REPEAT = "repeat"
 
 _LIVE = (RunState.READY, RunState.LEASED, RunState.HELD)
 _EVENTS = {
@@ -35,8 +38,11 @@ def retry_workflow(
 ) -> None:
     """Rebuild the step counts from the existing runs: failed runs become ready, skipped steps undecided."""
     newest = {run.dedupe_scope.partition("~")[0]: run for run in tx.child_runs(parent.id)}
+    repeated = _steps_to_repeat(tx, parent, plan)
     kept = [
-        run for run in newest.values() if run.state is not RunState.SKIPPED and not _starts_anew(run, plan)
+        run
+        for run in newest.values()
+        if run.state is not RunState.SKIPPED and not _starts_anew(run, plan, repeated)
     ]
     after = _reopened(tx, kept, now=now)
     stepper.facts += [
@@ -53,11 +59,40 @@ def retry_workflow(
     stepper.start_steps([name for name in plan.roots if name not in known])
 
 
-def _starts_anew(run: Run, plan: WorkflowPlan) -> bool:
-    """Whether the step gets a new run: it could not be started, or it waited and nothing came."""
+def mark_to_repeat(tx: Transaction, run: Run) -> None:
+    """Let the next retry of a step's workflow run the step and all that need it again."""
+    context = workflow_context(run)
+    parent = tx.get_runs([run.parent]).get(run.parent) if run.parent else None
+    if context is None or not context.step or parent is None or parent.parent:
+        raise NotAllowed(
+            f"run {run.id} is not a step of a workflow run that stands alone",
+            field="from_step",
+            value=True,
+            rule="retry from a step of a workflow that is not itself a step",
+            fix=f"run retry {run.id} without from_step",
+        )
+    tx.add_to_steps([StepRow(parent=run.parent, step=context.step, state=REPEAT)])
+
+
+def _steps_to_repeat(tx: Transaction, parent: Run, plan: WorkflowPlan) -> set[str]:
+    """The marked steps and every step behind them."""
+    found: set[str] = set()
+    todo = [name for name, row in tx.get_steps(parent.id).items() if row.state == REPEAT]
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            todo += plan.successors.get(name, ())
+    return found
+
+
+def _starts_anew(run: Run, plan: WorkflowPlan, repeated: Collection[str]) -> bool:
+    """Whether the step gets a new run: it is repeated, could not be started, or waited and nothing came."""
+    context = workflow_context(run)
+    if run.state is RunState.SUCCEEDED:
+        return context is not None and context.step in repeated
     if run.state not in (RunState.FAILED, RunState.CANCELLED):
         return False
-    context = workflow_context(run)
     step = plan.steps.get(context.step) if context is not None else None
     return (run.fence == 0 and run.state is RunState.FAILED) or (step is not None and step.wait is not None)
 

@@ -17,6 +17,7 @@ from timewright.core.workflow import Step, each_items, resolve_input, skip_reaso
 from timewright.core.workflow.templates import render_target, template_values
 from timewright.errors import InvalidWorkflow, TimewrightError
 from timewright.ledger.fact_builders import new_run_facts, run_fields
+from timewright.ledger.queues.limits import LimitResolver
 from timewright.ledger.workflow_runs.records import (
     WorkflowContext,
     WorkflowPlan,
@@ -50,6 +51,7 @@ class WorkflowStepper:
         self._now = now
         self._runs: list[Run] = []
         self._counts: Counter[str] = Counter()
+        self._limits = LimitResolver(tx)
 
     def start_steps(self, names: Iterable[str]) -> None:
         """Start or skip steps whose needs are all settled."""
@@ -240,7 +242,7 @@ class WorkflowStepper:
             input=step_input,
             values=values or {},
         )
-        return build_step_run(
+        run = build_step_run(
             self._parent,
             context,
             dedupe_scope=dedupe_scope,
@@ -249,6 +251,7 @@ class WorkflowStepper:
             state=state,
             reason=reason,
         )
+        return self._limits.resolve(run, step.limits, payload=step_input) if step.limits else run
 
     def _fan_out_results(self, name: str) -> list[Any]:
         start = f"{self._parent.id}/{name}"

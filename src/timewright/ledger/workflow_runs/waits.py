@@ -45,11 +45,11 @@ def find_waiting_step(tx: Transaction, run: Run) -> WaitingStep:
             field="run",
             value=run.id,
             rule="a step with `wait` takes an answer",
-            fix="inbox list shows what waits",
+            fix="approval list shows what waits",
         )
     if run.state is not RunState.LEASED or run.holder != HELD_BY_WAIT:
         raise NotAllowed(
-            f"run {run.id} is {run.state.value}: it does not wait any more",
+            f"run {run.id} is {run.state.value}: it no longer waits for an answer",
             field="run",
             value=run.id,
             rule="an answer is taken once, while the step waits",

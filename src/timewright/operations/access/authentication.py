@@ -6,9 +6,10 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from timewright.access.key_records import Key, find_key, is_session_ended, record_ended_session, record_uses
+from timewright.access.key_records import MAX_TOKEN_CHARS, Key, find_key, record_uses, token_prefix
 from timewright.access.keyring import check_keyring
-from timewright.access.tokens import MAX_TOKEN_CHARS, token_prefix
+from timewright.access.run_tokens import RUN_TOKEN_PREFIX, read_run_token
+from timewright.access.session_records import SESSION_USE, BrowserSession, Identity, read_sessions
 from timewright.core.input.names import check_name
 from timewright.errors import Forbidden, NotAllowed, Unauthorized
 from timewright.ledger.records.namespaces import Namespace, read_namespace
@@ -18,6 +19,7 @@ from timewright.operations.access.callers import (
     ALL_SCOPES,
     LOCAL_CALLER,
     ROLES,
+    RUN_ORIGIN,
     Caller,
     Role,
     Scope,
@@ -34,9 +36,8 @@ __all__ = [
     "Role",
     "Scope",
     "authenticate",
-    "authenticate_key_id",
+    "authenticate_session",
     "context_for",
-    "end_key_session",
     "require_auth_cache",
     "require_scope",
     "resolve_token",
@@ -60,6 +61,10 @@ def resolve_token(context: OperationContext, token: str, *, at: float = 0.0) -> 
             raise unauthorized_error()
         # A service token is verified without the store, so it is not cached.
         return CachedCaller(caller=service, quotas=None, expires_at=now, now=now, at=at)
+    if token.startswith(RUN_TOKEN_PREFIX):
+        # Not cached: it ends with the attempt.
+        run_caller = _caller_of_run(context, auth, token, now=now)
+        return CachedCaller(caller=run_caller, quotas=None, expires_at=now, now=now, at=at)
     prefix = token_prefix(token)
 
     def work(tx: Transaction) -> tuple[Key | None, Namespace | None]:
@@ -78,23 +83,53 @@ def resolve_token(context: OperationContext, token: str, *, at: float = 0.0) -> 
     return CachedCaller(caller=caller_of(key), quotas=quotas, expires_at=key.expires_at, now=now, at=at)
 
 
-def authenticate_key_id(context: OperationContext, prefix: str, *, session: str) -> Caller:
-    """Return the caller of an active key by its id, for a session that showed the token and was not ended."""
-
-    def work(tx: Transaction) -> Key | None:
-        return None if is_session_ended(tx, session) else find_key(tx, prefix)
-
-    key = context.store.read(work)
-    if key is None or not key.is_active(now=context.now()):
+def _caller_of_run(context: OperationContext, auth: AuthCache, token: str, *, now: datetime) -> Caller:
+    """Return the run that a token belongs to, as a caller that may change its own schedule."""
+    claims = read_run_token(auth.keyring, token)
+    run = None
+    if claims is not None:
+        run = context.store.read(lambda tx: tx.get_runs([claims.run_id])).get(claims.run_id)
+    if claims is None or run is None or not claims.is_valid(run, now=now) or not run.schedule_id:
         raise unauthorized_error()
-    require_auth_cache(context).record_use(prefix, now=context.now())
+    return Caller(
+        actor=f"run {run.id}",
+        origin=RUN_ORIGIN,
+        scopes=frozenset({"write"}),
+        namespaces=(run.namespace,),
+        key=f"run {run.id}",
+        own_schedule=run.schedule_id,
+    )
+
+
+def authenticate_session(context: OperationContext, session_id: str) -> Caller:
+    """Return the caller of an active session: its key, or the identity that a provider has named."""
+    now = context.now()
+
+    def work(tx: Transaction) -> tuple[BrowserSession | None, Key | None]:
+        session = next(iter(read_sessions(tx, [session_id])), None)
+        by_key = session is not None and session.identity is None
+        return session, find_key(tx, session.key) if session is not None and by_key else None
+
+    session, key = context.store.read(work)
+    if session is None or not session.is_active(now=now):
+        raise unauthorized_error()
+    auth = require_auth_cache(context)
+    auth.record_use(f"{SESSION_USE}:{session.id}", now=now)
+    if session.identity is not None:
+        return _caller_of_identity(session.key, session.identity)
+    if key is None or not key.is_active(now=now):
+        raise unauthorized_error()
+    auth.record_use(key.prefix, now=now)
     return caller_of(key)
 
 
-def end_key_session(context: OperationContext, session: str, *, until: datetime) -> None:
-    """End a session of a key in every process; `until` is when it would have expired."""
-    now = context.now()
-    context.store.write(lambda tx: record_ended_session(tx, session, until=until, now=now))
+def _caller_of_identity(key: str, identity: Identity) -> Caller:
+    return Caller(
+        actor=identity.actor,
+        scopes=frozenset(scope for scope in ALL_SCOPES if scope in identity.scopes),
+        namespaces=identity.namespaces,
+        key=key,
+    )
 
 
 def context_for(context: OperationContext, caller: Caller, namespace: str | None = None) -> OperationContext:
@@ -130,12 +165,20 @@ def caller_of(key: Key) -> Caller:
 
 
 def save_key_uses(context: OperationContext) -> int:
-    """Save the last-used times of keys that are not saved yet; interfaces call this about once a minute."""
+    """Save the unsaved last-used times of keys and sessions; interfaces call this about once a minute."""
     if context.auth_cache is None:
         return 0
     uses = context.auth_cache.take_unsaved_uses(now=context.now())
+    prefix = f"{SESSION_USE}:"
+    sessions = {name.removeprefix(prefix): at for name, at in uses.items() if name.startswith(prefix)}
+    keys = {name: at for name, at in uses.items() if not name.startswith(prefix)}
+
+    def work(tx: Transaction) -> None:
+        record_uses(tx, keys)
+        record_uses(tx, sessions, kind=SESSION_USE)
+
     if uses:
-        context.store.write(lambda tx: record_uses(tx, uses))
+        context.store.write(work)
     return len(uses)
 
 

@@ -12,6 +12,7 @@ from timewright.errors import Forbidden
 
 Scope = Literal["read", "trigger", "write", "hint", "admin", "secret", "secret-use"]
 AGENT_ORIGIN = "agent"
+RUN_ORIGIN = "run"
 Role = Literal["viewer", "operator", "editor", "admin"]
 
 ALL_SCOPES: frozenset[Scope] = frozenset(get_args(Scope))
@@ -36,6 +37,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     key: str = ""
     local: bool = False
     zone: str = ""
+    own_schedule: str = ""
+    """Set for the token of a run: the only schedule that the caller may change, and not in every way."""
 
     def can_access(self, namespace: str) -> bool:
         """Return whether the caller may access a namespace."""

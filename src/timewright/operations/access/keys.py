@@ -9,9 +9,8 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from timewright.access.key_records import Key, last_uses, put_key, read_keys
+from timewright.access.key_records import Key, last_uses, new_token, put_key, read_keys
 from timewright.access.keyring import record_keyring
-from timewright.access.tokens import new_token
 from timewright.core.input.names import check_name
 from timewright.core.zones import check_zone
 from timewright.errors import InvalidInput

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from timewright.access.key_records import Key, put_key, read_keys
+from timewright.access.key_records import Key, new_token, put_key, read_keys
 from timewright.access.keyring import record_keyring
 from timewright.access.private_file import read_private, write_private
-from timewright.access.tokens import new_token
 from timewright.errors import Unauthorized
 from timewright.operations.access.authentication import ALL_SCOPES, authenticate, require_auth_cache
 from timewright.operations.context import OperationContext

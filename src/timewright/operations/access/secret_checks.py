@@ -9,7 +9,15 @@ import msgspec
 
 from timewright.access.secret_records import find_secrets
 from timewright.core.input.names import SECRET_NAME_PATTERN
-from timewright.core.target import SECRET_PREFIX, AnyTarget, Http, Publish, Shell, secret_destination
+from timewright.core.target import (
+    RUN_TOKEN,
+    SECRET_PREFIX,
+    AnyTarget,
+    Http,
+    Publish,
+    Shell,
+    secret_destination,
+)
 from timewright.errors import Forbidden, InvalidInput
 from timewright.operations.access.callers import AGENT_ORIGIN, Caller, require_scope
 from timewright.operations.context import OperationContext
@@ -103,7 +111,8 @@ def secret_warnings(context: OperationContext, target: AnyTarget) -> Iterator[st
 
 
 def _references(target: AnyTarget) -> list[str]:
-    return sorted(set(_REFERENCE.findall(msgspec.json.encode(target).decode())))
+    """The secrets that a target refers to; the token of its own run is none."""
+    return sorted(set(_REFERENCE.findall(msgspec.json.encode(target).decode())) - {RUN_TOKEN})
 
 
 def _unbound(name: str) -> Forbidden:

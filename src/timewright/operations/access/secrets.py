@@ -23,6 +23,7 @@ from timewright.access.secret_records import (
 )
 from timewright.core.input.names import check_secret_name
 from timewright.core.schedule.schedule import ScheduleState
+from timewright.core.target import RUN_TOKEN
 from timewright.errors import Conflict, Forbidden, InvalidInput, NotAllowed
 from timewright.operations.access.authentication import require_auth_cache
 from timewright.operations.context import OperationContext
@@ -134,6 +135,14 @@ class RotatedSecrets(Struct, frozen=True, kw_only=True):
 def set_secret(context: OperationContext, request: SetSecret) -> SecretDetail:
     """Store a value under a name, encrypted; it is never shown, and the next launch uses it."""
     now, name = context.now(), check_secret_name(request.secret)
+    if name == RUN_TOKEN:
+        raise InvalidInput(
+            f"{RUN_TOKEN} is the token of the run itself",
+            field="secret",
+            value=name,
+            rule="this name is reserved",
+            fix="another name",
+        )
     given = {field: getattr(request, field) for field in _BINDING}
     binding = _check_binding({field: names for field, names in given.items() if names is not None})
     keyring = require_auth_cache(context).keyring

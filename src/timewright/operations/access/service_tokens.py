@@ -51,8 +51,8 @@ class ServiceTokenVerifier(Struct, frozen=True, kw_only=True):
 
     def authenticate(self, token: str, *, now: datetime) -> Caller | None:
         """Return the caller of a token; None if anything is wrong with it."""
-        claims = self._claims(token)
-        if claims is None or not _is_current(claims, now=now):
+        claims = self.verified_claims(token, now=now)
+        if claims is None:
             return None
         subject = claims.get("sub")
         scopes, namespaces = _scopes(claims), _namespaces(claims)
@@ -66,6 +66,11 @@ class ServiceTokenVerifier(Struct, frozen=True, kw_only=True):
             namespaces=within,
             key=f"jwt {subject}",
         )
+
+    def verified_claims(self, token: str, *, now: datetime) -> Mapping[str, Any] | None:
+        """Return the claims of a token with a valid signature, audience, issuer and time; else None."""
+        claims = self._claims(token)
+        return claims if claims is not None and _is_current(claims, now=now) else None
 
     def _claims(self, token: str) -> Mapping[str, Any] | None:
         jwt = _jwt()
@@ -123,6 +128,24 @@ def _read_keys(path: Path, algorithms: tuple[str, ...]) -> tuple[VerificationKey
         raise _unusable(path, "contains no supported keys") from None
     if any(kind == "oct" for _, kind, _, _ in found):
         read_private(path)
+    made = _usable_keys(found, algorithms)
+    if not made:
+        raise _unusable(path, f"has no key for {', '.join(algorithms)}")
+    return made
+
+
+def keys_of_provider(jwks: str, algorithms: tuple[str, ...]) -> tuple[VerificationKey, ...]:
+    """Return the keys of an OpenID Connect provider; never a shared secret. Raises ValueError."""
+    try:
+        found = [row for row in _keys_in(jwks) if row[1] != "oct"] if jwks.startswith("{") else []
+    except (TypeError, KeyError, _jwt().PyJWTError):
+        raise ValueError("contains no supported keys") from None
+    return _usable_keys(found, algorithms)
+
+
+def _usable_keys(
+    found: list[tuple[str, str, Any, str]], algorithms: tuple[str, ...]
+) -> tuple[VerificationKey, ...]:
     made = []
     for name, kind, key, own in found:
         fitting = tuple(
@@ -130,8 +153,6 @@ def _read_keys(path: Path, algorithms: tuple[str, ...]) -> tuple[VerificationKey
         )
         if fitting:
             made.append(VerificationKey(name=name, key=key, algorithms=fitting))
-    if not made:
-        raise _unusable(path, f"has no key for {', '.join(algorithms)}")
     return tuple(made)
 
 

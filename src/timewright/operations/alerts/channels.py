@@ -105,7 +105,7 @@ def create_channel(context: OperationContext, request: CreateChannel) -> Channel
     fields = {
         "to": parse_sender(request.to, secret=request.sign_with),
         **{one: getattr(request, one) for one in ("events", "kinds", "severities", "schedules", "groups")},
-        "link": request.link or _dashboard(context),
+        "link": request.link,
     }
     channel = decode(fields, Channel, field="channel")
     _check(context, channel)
@@ -213,13 +213,6 @@ def _check(context: OperationContext, channel: Channel) -> None:
     url = getattr(channel.to, "url", "")
     if context.check_target is not None and url.startswith(("http://", "https://")):
         context.check_target(Http(url=url, method="POST"))
-
-
-def _dashboard(context: OperationContext) -> str:
-    settings = context.settings
-    host = settings.hosts[0] if settings.hosts else settings.bind
-    scheme = "https" if settings.tls_cert or settings.behind_proxy else "http"
-    return f"{scheme}://{host}" + ("" if settings.hosts else f":{settings.port}")
 
 
 def _detail(tx: Transaction, namespace: str, name: str, channel: Channel | None) -> ChannelDetail:

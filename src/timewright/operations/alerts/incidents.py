@@ -23,10 +23,16 @@ from timewright.ledger.alerts.alert_checks import (
 from timewright.ledger.alerts.incidents import acknowledge, snooze
 from timewright.operations.access.callers import require_scope
 from timewright.operations.context import OperationContext
-from timewright.operations.example_ids import INCIDENT
 from timewright.operations.lookup import not_found
 from timewright.operations.pagination import paginate
-from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
+from timewright.operations.registry import (
+    INCIDENT,
+    ListRequest,
+    ObjectName,
+    OperationRequest,
+    WriteRequest,
+    operations,
+)
 from timewright.ports import AuditEntry, Page, StoredObject, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
 

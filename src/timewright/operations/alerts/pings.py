@@ -19,8 +19,8 @@ from timewright.errors import InvalidInput, NotAllowed, NotFound
 from timewright.ledger.manual_runs import run_now
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import settle_results
+from timewright.operations.access.auth_cache import RateLimit, RateLimiter
 from timewright.operations.access.callers import Caller
-from timewright.operations.access.rate_limiter import RateLimit, RateLimiter
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.lookup import find_schedule
 from timewright.operations.registry import ObjectName, OperationRequest, WriteRequest, operations
@@ -235,10 +235,10 @@ def _parse(rest: tuple[str, ...], body: str) -> tuple[Report, str]:
     if len(rest) == 1 and word.isascii() and word.isdigit() and len(word) <= 3 and int(word) <= 255:
         return ("ok", body) if int(word) == 0 else ("fail", body or f"exit code {word}")
     raise NotFound(
-        "no such report",
+        f"{'/'.join(rest)[:60]!a} is not a report",
         field="path",
         value="/".join(rest)[:60],
-        rule="nothing, start, fail, or an exit code 0 to 255",
+        rule="/in/SLUG alone for success, or with /start, /fail or an exit code from /0 to /255",
         fix="/in/SLUG/fail",
     )
 

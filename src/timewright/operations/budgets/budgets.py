@@ -8,9 +8,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from timewright.core.budgets.budgets import MAX_COUNTED, Budget, BudgetUsage, Unit
+from timewright.core.budgets.budgets import MAX_COUNTED, Budget, BudgetUsage, Unit, check_period
 from timewright.core.budgets.costs import Currency, Quantity, to_millionths
-from timewright.core.budgets.periods import check_period
 from timewright.core.budgets.spending import reason_prefix
 from timewright.core.input.decode import check_name
 from timewright.core.run.leasing import WaitReason

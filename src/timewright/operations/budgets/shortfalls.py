@@ -8,8 +8,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from timewright.core.budgets.budgets import AccountKey, ApplicableBudgets, Budget, Unit
-from timewright.core.budgets.periods import Period
+from timewright.core.budgets.budgets import AccountKey, ApplicableBudgets, Budget, Period, Unit
 from timewright.core.moments import HOUR
 from timewright.core.schedule.schedule import Schedule
 from timewright.ports import Transaction
@@ -39,14 +38,14 @@ class BudgetForecast:
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
-        self._book = tx.read_budgets()
+        self._catalog = tx.read_budgets()
         self._budgets: dict[str, Budget] = {}
         self._periods: dict[tuple[str, datetime], Period] = {}
         self._usage: dict[AccountKey, Counter[str]] = {}
 
     def add(self, schedule: Schedule, starts: Starts) -> None:
         """Add what a schedule will use when it starts at these instants, each with a count."""
-        load = None if self._book.is_empty else self._book.budgets_of_schedule(schedule)
+        load = None if self._catalog.is_empty else self._catalog.budgets_of_schedule(schedule)
         costs = (
             [(b, cost) for b in load.budgets if (cost := _cost_per_attempt(b, load))]
             if load is not None

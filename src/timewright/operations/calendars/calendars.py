@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any, ClassVar
@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from timewright.core.calendars import Calendar
 from timewright.core.input.decode import check_name, decode
-from timewright.core.schedule.schedule import ScheduleState
-from timewright.errors import InvalidInput, NotAllowed
+from timewright.core.recurrence.triggers import ZONED_TRIGGERS, AnyOf
+from timewright.core.schedule.schedule import Schedule, ScheduleState
+from timewright.errors import InvalidInput, InvalidZone, NotAllowed
 from timewright.ledger.lookups import CALENDAR
 from timewright.ledger.queues.policies import delete_calendar as remove_calendar
 from timewright.ledger.queues.policies import put_calendar
-from timewright.operations.calendars.allowed_zones import check_zones_allowed
 from timewright.operations.calendars.sources import ImportedDays, parse_years, read_holidays, read_ical
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.explain.upcoming import fully_excluded_warning
@@ -26,6 +26,7 @@ from timewright.operations.lookup import not_found
 from timewright.operations.pagination import paginate
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
 from timewright.ports import Page, ScheduleFilter, ScheduleRecord, StoredObject, Transaction
+from timewright.settings import Settings
 
 MAX_USERS_SHOWN = 5
 MAX_FILE_CHARS = 1_000_000
@@ -315,3 +316,25 @@ def _users(tx: Transaction, namespace: str, name: str) -> Iterator[ScheduleRecor
 
 def _decode(row: StoredObject) -> Calendar:
     return replace(msgspec.json.decode(row.body, type=Calendar), revision=row.revision)
+
+
+def check_schedule_zones(settings: Settings, schedule: Schedule) -> None:
+    """Reject a schedule whose triggers use a zone that is not allowed."""
+    trigger = schedule.trigger
+    parts = trigger.triggers if isinstance(trigger, AnyOf) else (trigger,)
+    check_zones_allowed(
+        settings, (part.zone for part in parts if isinstance(part, ZONED_TRIGGERS)), field="trigger.zone"
+    )
+
+
+def check_zones_allowed(settings: Settings, zones: Iterable[str], *, field: str) -> None:
+    """Reject a zone that is not in the settings' list; an empty list allows all."""
+    for zone in zones:
+        if settings.allowed_zones and zone not in settings.allowed_zones:
+            raise InvalidZone(
+                f"zone {zone} is not allowed here",
+                field=field,
+                value=zone,
+                rule=f"one of: {', '.join(settings.allowed_zones[:20])}",
+                fix=settings.allowed_zones[0],
+            )

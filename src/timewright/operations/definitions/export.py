@@ -13,13 +13,12 @@ from timewright.core.definitions.export import schedule_fields
 from timewright.core.definitions.file import SECTIONS
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.ledger.records.owners import Ownership, read_owned
-from timewright.operations.context import OperationContext
+from timewright.operations.context import OperationContext, check_may_block
 from timewright.operations.definitions.apply import FieldChange, FileOptions, changed_fields, fields_of
 from timewright.operations.definitions.objects import OBJECT_KINDS
 from timewright.operations.definitions.plan import Files, make_plan, read_files
 from timewright.operations.definitions.schedules import SCHEDULE, UNNAMED_APP
 from timewright.operations.lookup import find_schedule
-from timewright.operations.non_blocking import check_may_block
 from timewright.operations.registry import ObjectName, OperationRequest, operations
 from timewright.ports import ScheduleFilter, Transaction
 from timewright.ports.schedules import ScheduleHead

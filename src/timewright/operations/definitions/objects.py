@@ -13,14 +13,19 @@ from timewright.core.calendars import Calendar
 from timewright.core.definitions.export import calendar_fields, queue_fields, workflow_fields
 from timewright.core.definitions.file import Kind
 from timewright.core.input.decode import decode
+from timewright.core.policies.limits import LIMIT, decode_limit
 from timewright.core.policies.policies import QueuePolicy
-from timewright.core.schedule.schedule import named_limit_key
-from timewright.ledger.lookups import CALENDAR, LIMIT, QUEUE
+from timewright.ledger.lookups import CALENDAR, QUEUE
+from timewright.ledger.queues.limits import remove_limit
 from timewright.ledger.queues.policies import delete_policies, set_queue_policy
 from timewright.ledger.queues.policies import put_calendar as save_calendar
 from timewright.ledger.workflow_runs.records import WORKFLOW, read_header, read_spec
-from timewright.operations.calendars.allowed_zones import check_zones_allowed
-from timewright.operations.calendars.calendars import DeleteCalendar, PutCalendar, delete_calendar
+from timewright.operations.calendars.calendars import (
+    DeleteCalendar,
+    PutCalendar,
+    check_zones_allowed,
+    delete_calendar,
+)
 from timewright.operations.calendars.calendars import put_named_calendar as put_calendar
 from timewright.operations.context import OperationContext
 from timewright.operations.queues.limits import SetLimit, set_named_limit
@@ -32,9 +37,6 @@ from timewright.operations.workflows.workflows import (
     put_workflow,
 )
 from timewright.ports import StoredObject, Transaction
-
-# A limit that a run names and nobody has set.
-UNSET_CAPACITY = 1
 
 Fields = Mapping[str, Any]
 
@@ -88,23 +90,19 @@ def _read_calendar(_tx: Transaction, row: StoredObject) -> dict[str, Any]:
 
 
 def _put_limit(context: OperationContext, name: str, fields: Fields, reason: str, _now: datetime) -> None:
-    renamed = {"max" if key == "max_running" else key: value for key, value in fields.items()}
+    renamed = {"max_running" if key == "max" else key: value for key, value in fields.items()}
     set_named_limit(context, parse_request({"limit": name, "reason": reason, **renamed}, SetLimit))
 
 
 def _remove_limit(context: OperationContext, name: str, reason: str, now: datetime) -> None:
     by, namespace = context.actor_with_reason(reason), context.namespace
 
-    def work(tx: Transaction) -> None:
-        tx.delete_object(LIMIT, namespace=namespace, name=name)
-        tx.set_limits({named_limit_key(namespace, name): UNSET_CAPACITY})
-        tx.add_audit([by.audit_entry("limit.delete", namespace=namespace, subject=name, now=now)])
-
-    context.store.write(work)
+    context.store.write(lambda tx: remove_limit(tx, name, namespace=namespace, by=by, now=now))
 
 
 def _read_limit(_tx: Transaction, row: StoredObject) -> dict[str, Any]:
-    return {"max_running": msgspec.json.decode(row.body)["capacity"]}
+    fields = msgspec.to_builtins(decode_limit(row.body))
+    return {key: value for key, value in fields.items() if key != "name"}
 
 
 def _put_queue(context: OperationContext, name: str, fields: Fields, reason: str, now: datetime) -> None:

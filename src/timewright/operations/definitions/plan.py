@@ -20,9 +20,8 @@ from timewright.errors import Conflict
 from timewright.ledger.admission_batch import AdmissionBatch
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.pauses.scoped import load_pauses
-from timewright.operations.context import OperationContext, dry_run, in_transaction
+from timewright.operations.context import OperationContext, check_may_block, dry_run, in_transaction
 from timewright.operations.definitions.apply import DefinitionChange, FileOptions, apply_files
-from timewright.operations.non_blocking import check_may_block
 from timewright.operations.registry import OperationRequest, WriteRequest, operations
 from timewright.operations.views import build_schedule_detail
 from timewright.ports import Transaction

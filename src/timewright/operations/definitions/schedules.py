@@ -36,9 +36,9 @@ from timewright.operations.schedules.agent_rules import (
     check_agent_edit,
     hold_for_approval_if_required,
     keep_agent_end,
+    reject_duplicate,
 )
 from timewright.operations.schedules.declarations import decode_call, definition_shape
-from timewright.operations.schedules.duplicates import reject_duplicate
 from timewright.operations.schedules.writes import (
     build_replacement,
     build_schedule,

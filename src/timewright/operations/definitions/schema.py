@@ -14,12 +14,13 @@ from timewright.operations.registry import OperationRequest, operations
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _PUT: dict[Kind, str] = {
     "calendar": "calendar put",
+    "limit": "limit set",
     "queue": "queue policy set",
     "workflow": "workflow put",
     "schedule": "schedule put",
 }
 # Fields of requests that a definition does not have.
-_REQUEST_FIELDS = ("reason", "dry_run", "force", "revision", "queue", "ical")
+_REQUEST_FIELDS = ("reason", "dry_run", "force", "revision", "queue", "limit", "ical")
 _MAX_RUNNING = {"type": "integer", "minimum": 1, "maximum": 100_000}
 
 
@@ -65,17 +66,13 @@ def build_file_schema() -> dict[str, Any]:
 
 def _definition(kind: Kind, shared: dict[str, Any]) -> dict[str, Any]:
     name = {"name": {"type": "string", "minLength": 1, "maxLength": 255}}
-    if kind == "limit":
-        properties: dict[str, Any] = {"max_running": _MAX_RUNNING}
-    else:
-        found = request_schema(operations[_PUT[kind]])
-        shared.update(found.get("$defs", {}))
-        properties = {key: value for key, value in found["properties"].items() if _is_field(key, kind)}
+    found = request_schema(operations[_PUT[kind]])
+    shared.update(found.get("$defs", {}))
+    properties = {key: value for key, value in found["properties"].items() if _is_field(key, kind)}
     if kind == "queue":
         properties["max_running"] = _MAX_RUNNING
-    required = ["name", "max_running"] if kind == "limit" else ["name"]
     # Short forms and the words of other schedulers are accepted too, so other fields are not refused here.
-    return {"type": "object", "properties": {**name, **properties}, "required": required}
+    return {"type": "object", "properties": {**name, **properties}, "required": ["name"]}
 
 
 def _is_field(name: str, kind: Kind) -> bool:

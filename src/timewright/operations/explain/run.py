@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 
-from timewright.core.moments import ZERO, format_duration, format_instant
+from timewright.core.budgets.budgets import describe_window
+from timewright.core.budgets.spending import exhausted_budgets
+from timewright.core.moments import MAX_STORED_INSTANT, ZERO, format_duration, format_instant
+from timewright.core.policies.limits import is_grouped_key, limit_of, shown_limit
 from timewright.core.policies.policies import Retry
-from timewright.core.run.leasing import LimitUsage
+from timewright.core.run.leasing import LimitUsage, WaitReason
 from timewright.core.run.run import Reason, Run, RunState
+from timewright.core.schedule.schedule import Schedule
 from timewright.ledger.lookups import load_terms
 from timewright.ledger.records.offers import explain_placement
 from timewright.ledger.workflow_runs.records import HELD_BY_WAIT
-from timewright.operations.explain.budget import explain_deferral
 from timewright.operations.explain.dependencies import explain_unmet, explain_waiting
 from timewright.operations.explain.reasons import (
     SOURCE_REASONS,
@@ -23,6 +27,11 @@ from timewright.operations.explain.reasons import (
     list_instances_remedy,
     remedy,
     update_remedy,
+)
+from timewright.ports import Transaction
+
+_REASON_PREFIXES = tuple(
+    f"{waits.value}: " for waits in (WaitReason.BUDGET, WaitReason.PROVIDER, WaitReason.PAUSE)
 )
 
 
@@ -67,6 +76,16 @@ def _ready(run_context: RunContext) -> ExplanationPart:
         )
     limits = run_context.tx.get_limits(run.limit_keys) if run.limit_keys else {}
     full = {name: usage for name, usage in limits.items() if not usage.free}
+    over = {name: at for name, usage in limits.items() if (at := usage.closed_until(now=now)) is not None}
+    if over and not full:
+        return ExplanationPart(
+            because=tuple(
+                f"limit {shown_limit(name)[1]} allows the next start at {format_instant(at)}"
+                for name, at in over.items()
+            ),
+            policy=("limits", "rate"),
+            remedies=tuple(remedy("limit get", ("limit", limit_of(name))) for name in over),
+        )
     if full:
         return ExplanationPart(
             because=tuple(_full_limit(name, usage) for name, usage in full.items()),
@@ -88,25 +107,22 @@ def _ready(run_context: RunContext) -> ExplanationPart:
 
 
 def _full_limit(name: str, usage: LimitUsage) -> str:
-    kind, named = _limit_name(name)
+    kind, named = shown_limit(name)
     if kind == "schedule":
         return f"{usage.held} of its runs are running, and max_running is {usage.capacity}"
     return f"{kind} {named} is full: it allows {usage.capacity}, and {usage.held} are running"
 
 
 def _raise_limit_remedy(name: str, usage: LimitUsage) -> Remedy:
-    kind, named = _limit_name(name)
+    kind, named = shown_limit(name)
     if kind == "queue":
         return remedy("queue policy set", (kind, named), max_concurrent=usage.capacity + 1)
     if kind == "schedule":
         return remedy("schedule update", (kind, named), max_running=usage.capacity + 1)
-    return remedy("limit set", (kind, named), max=usage.capacity + 1)
-
-
-def _limit_name(name: str) -> tuple[str, str]:
-    """Return the kind and name of a limit, without its namespace."""
-    kind, _, path = name.partition(":")
-    return kind, path.partition("/")[2]
+    if is_grouped_key(name):
+        # `limit set` replaces the key and the rate too, so show them first.
+        return remedy("limit get", (kind, limit_of(name)))
+    return remedy("limit set", (kind, named), max_running=usage.capacity + 1)
 
 
 def _held(run_context: RunContext) -> ExplanationPart:
@@ -215,3 +231,45 @@ _EXPLAINERS: Mapping[RunState, Callable[[RunContext], ExplanationPart]] = {
     RunState.PARKED: _parked,
     RunState.CANCELLED: _cancelled,
 }
+
+
+def explain_deferral(run: Run, *, now: datetime) -> ExplanationPart | None:
+    """Explain a run that waits only for a budget, a provider or the end of a pause; None for other runs."""
+    if run.fire_at <= now or not run.reason.startswith(_REASON_PREFIXES):
+        return None
+    kind, name, why = run.reason.split(": ", 2)
+    if kind == WaitReason.PAUSE.value:
+        until = "its end" if run.fire_at >= MAX_STORED_INSTANT else format_instant(run.fire_at)
+        return ExplanationPart(because=(f"it waits until {until}: {why}",))
+    because = (
+        f"it waits until {format_instant(run.fire_at)} for {kind} {name}: {why}",
+        "waiting does not count as an attempt",
+    )
+    if kind == WaitReason.PROVIDER.value:
+        return ExplanationPart(
+            because=because, policy=("provider",), remedies=(remedy("provider open", (kind, name)),)
+        )
+    return ExplanationPart(
+        because=because, policy=("budgets",), remedies=(remedy("budget get", (kind, name)),)
+    )
+
+
+def explain_budget_ahead(
+    tx: Transaction, schedule: Schedule, at: datetime | None, *, now: datetime
+) -> tuple[str, ...]:
+    """Explain what a closed provider or a used-up budget means for a future occurrence."""
+    load = tx.read_budgets().budgets_of_schedule(schedule)
+    if load is None:
+        return ()
+    when, sentences = at or now, []
+    until = load.window.closed_until(now=now) if load.window is not None else None
+    if load.window is not None and until is not None and when < until:
+        sentences.append(
+            f"provider {load.provider} is {describe_window(load.window)}; its runs wait until then"
+        )
+    accounts = tx.get_accounts(load.account_keys(when))
+    sentences += [
+        f"budget {name} is used up until {format_instant(end)}: {why}"
+        for name, end, why in exhausted_budgets(load, accounts, {}, now=when)
+    ]
+    return tuple(sentences)

@@ -15,12 +15,12 @@ from timewright.core.target import Call
 from timewright.core.zones import load_zone
 from timewright.ledger.alerts.findings import CheckScope, checks
 from timewright.operations.context import OperationContext
-from timewright.operations.health import doctor_checks, fleet_checks, known_functions, unplaced
+from timewright.operations.health import doctor_checks, known_functions, overdue
 from timewright.operations.registry import OperationRequest, operations
 from timewright.ports import LiveCount, Page, ScheduleFilter, ScheduleRecord, Store, Transaction
 
 # Importing them registers their checks.
-CHECK_MODULES = (doctor_checks, fleet_checks, known_functions, unplaced)
+CHECK_MODULES = (doctor_checks, doctor_checks, known_functions, overdue)
 MAX_ROWS_CHECKED = 1000
 MAX_LATENESS = MINUTE
 MAX_READY_WAIT = 5 * MINUTE

@@ -10,11 +10,11 @@ from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 
 from timewright.core.finding import Finding
+from timewright.core.policies.limits import LIMIT, limit_names
 from timewright.core.run.needs import needs_of_schedule
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import AnyTarget, Call, Http, Publish, Shell
 from timewright.ledger.alerts.findings import CheckScope, checks
-from timewright.ledger.lookups import LIMIT
 from timewright.ledger.records.instances import is_alive
 from timewright.ledger.records.offers import read_offers
 from timewright.operations.context import OperationContext
@@ -60,16 +60,12 @@ def run_warnings(context: OperationContext, schedule: Schedule, *, now: datetime
     if isinstance(target, Http):
         yield from _guarded_address(settings, target.url)
     if schedule.limits:
-        known = {
-            row.name
-            for row in context.store.read(
-                lambda tx: tx.get_objects(LIMIT, namespace=schedule.namespace, names=sorted(schedule.limits))
-            )
-        }
-        for name in sorted(set(schedule.limits) - known):
+        names = [name for name in limit_names(schedule.limits) if name in schedule.limits]
+        rows = context.store.read(lambda tx: tx.get_objects(LIMIT, namespace=schedule.namespace, names=names))
+        for name in sorted(set(names) - {row.name for row in rows}):
             yield (
                 f"limit {name!r} is not set, so it allows one run at a time;"
-                f" set it with: timewright limit set {shlex.quote(name)} --max 5"
+                f" set it with: timewright limit set {shlex.quote(name)} --max-running 5"
             )
 
 

@@ -11,8 +11,8 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from timewright.core.moments import HOUR, MINUTE, SECOND, ZERO, format_duration
-from timewright.core.policies.jitter import apply_jitter
-from timewright.core.recurrence.triggers import After, Every
+from timewright.core.policies.backoff import apply_jitter
+from timewright.core.recurrence.triggers import After, AnyTrigger, Cron, Every
 from timewright.core.run.following import follows_upstream
 from timewright.core.run.history_stats import percentile
 from timewright.core.schedule.forecast import forecast
@@ -25,7 +25,8 @@ from timewright.operations.registry import OperationRequest, operations
 from timewright.ports import ScheduleFilter, ScheduleRecord, Transaction
 from timewright.ports.overview import RecentRun
 
-MAX_SCHEDULES = 1000
+PAGE_SCHEDULES = 1000
+MAX_SCHEDULES = 20_000
 MAX_RUNS_PER_SCHEDULE = 10_000
 MAX_RUNS = 200_000
 SAMPLE_RUNS = 20
@@ -79,8 +80,9 @@ class Herd(Struct, frozen=True, kw_only=True):
 
 
 class LoadForecast(Struct, frozen=True, kw_only=True):
-    """The forecast per hour; `more` means that not everything could be counted.
+    """The forecast per hour of `schedules` of `total` active schedules.
 
+    `more` means that not all are counted: the rest has no part in any number here.
     `herds` are the most crowded minutes of the first day, each with commands to spread it. Schedules in
     `follows` run after another one and are not counted. `shortfalls` are budgets that are not enough, so
     that some of the planned runs will wait.
@@ -90,6 +92,7 @@ class LoadForecast(Struct, frozen=True, kw_only=True):
     hours: tuple[HourForecast, ...]
     herds: tuple[Herd, ...]
     schedules: int
+    total: int
     more: bool
     follows: dict[str, str] = field(default_factory=dict)
     shortfalls: tuple[Shortfall, ...] = ()
@@ -103,31 +106,32 @@ def forecast_load(context: OperationContext, request: ForecastLoad) -> LoadForec
     until = since + request.days * DAY
 
     def work(tx: Transaction) -> LoadForecast:
-        which = ScheduleFilter(
-            namespace=context.namespace, state=ScheduleState.ACTIVE, group=request.group, limit=MAX_SCHEDULES
-        )
-        page = tx.find_schedules(which)
+        records, more = _active_schedules(tx, context.namespace, group=request.group)
         counts = _HourCounts(since=since, hours=request.days * 24)
         herd_finder, accounts = _HerdFinder(), BudgetForecast(tx)
-        marks = tx.recent_runs([record.schedule.id for record in page.rows], limit_each=SAMPLE_RUNS)
-        more = bool(page.cursor)
-        for record in page.rows:
-            if counts.counted >= MAX_RUNS:
-                more = True
-                break
-            took = _median_duration(marks.get(record.schedule.id, ()))
-            upcoming = list(_starts(tx, record, now=now, until=until))
-            for at, starts in upcoming:
-                counts.add(record.schedule.name, at, starts=starts, took=took)
-            herd_finder.add(record, _herd_instants(record, upcoming, now=now))
-            accounts.add(record.schedule, upcoming)
-        followers = [record.schedule for record in page.rows if follows_upstream(record.schedule.trigger)]
+        starts = _StartsByTrigger(tx, now=now, until=until)
+        counted = 0
+        for first in range(0, len(records), PAGE_SCHEDULES):
+            page = records[first : first + PAGE_SCHEDULES]
+            marks = tx.recent_runs([record.schedule.id for record in page], limit_each=SAMPLE_RUNS)
+            for record in page:
+                if starts.computed >= MAX_RUNS:
+                    break
+                counted += 1
+                took = _median_duration(marks.get(record.schedule.id, ()))
+                upcoming = starts.of(record)
+                for at, number in upcoming:
+                    counts.add(record.schedule.name, at, starts=number, took=took)
+                herd_finder.add(record, _herd_instants(record, upcoming, now=now))
+                accounts.add(record.schedule, upcoming)
+        followers = [record.schedule for record in records if follows_upstream(record.schedule.trigger)]
         return LoadForecast(
             since=since,
             hours=counts.hours(),
             herds=herd_finder.herds(),
-            schedules=len(page.rows),
-            more=more,
+            schedules=counted,
+            total=len(records),
+            more=more or counted < len(records),
             follows={schedule.name: schedule.trigger.describe() for schedule in followers},
             shortfalls=accounts.shortfalls(),
         )
@@ -137,12 +141,78 @@ def forecast_load(context: OperationContext, request: ForecastLoad) -> LoadForec
 
 def find_herds(tx: Transaction, namespace: str, *, now: datetime) -> tuple[Herd, ...]:
     """Return the herds of the next day."""
-    which = ScheduleFilter(namespace=namespace, state=ScheduleState.ACTIVE, limit=MAX_SCHEDULES)
     finder = _HerdFinder()
-    for record in tx.find_schedules(which).rows:
-        upcoming = list(_starts(tx, record, now=now, until=now + DAY))
-        finder.add(record, _herd_instants(record, upcoming, now=now))
+    starts = _StartsByTrigger(tx, now=now, until=now + DAY)
+    for record in _active_schedules(tx, namespace)[0]:
+        if starts.computed < MAX_RUNS:
+            finder.add(record, _herd_instants(record, starts.of(record), now=now))
     return finder.herds()
+
+
+def _active_schedules(
+    tx: Transaction, namespace: str, *, group: str | None = None
+) -> tuple[list[ScheduleRecord], bool]:
+    """Return the active schedules, at most 20,000, and whether there are more."""
+    found: list[ScheduleRecord] = []
+    cursor = ""
+    while len(found) < MAX_SCHEDULES:
+        which = ScheduleFilter(
+            namespace=namespace, state=ScheduleState.ACTIVE, group=group, limit=PAGE_SCHEDULES, cursor=cursor
+        )
+        page = tx.find_schedules(which)
+        found += page.rows
+        cursor = page.cursor
+        if not cursor:
+            return found, False
+    return found, True
+
+
+class _StartsByTrigger:
+    """The instants at which schedules start; those of equal triggers are computed once."""
+
+    def __init__(self, tx: Transaction, *, now: datetime, until: datetime) -> None:
+        self._tx = tx
+        self._now = now
+        self._until = until
+        self._known: dict[AnyTrigger, list[tuple[datetime, int]]] = {}
+        self.computed = 0
+
+    def of(self, record: ScheduleRecord) -> list[tuple[datetime, int]]:
+        """Return instants and how many runs start at each."""
+        trigger = record.schedule.trigger
+        if not isinstance(trigger, (Cron, Every)) or not _is_plain(record):
+            return self._compute(record)
+        if isinstance(trigger, Every) and trigger.interval >= HOUR:
+            return _grid_instants(trigger, now=self._now, until=self._until)
+        if trigger not in self._known:
+            self._known[trigger] = self._compute(record)
+        return self._known[trigger]
+
+    def _compute(self, record: ScheduleRecord) -> list[tuple[datetime, int]]:
+        found = list(_starts(self._tx, record, now=self._now, until=self._until))
+        self.computed += len(found)
+        return found
+
+
+def _grid_instants(trigger: Every, *, now: datetime, until: datetime) -> list[tuple[datetime, int]]:
+    """The instants after now of an interval of an hour or more."""
+    anchor = trigger.anchor or now
+    first = anchor + max(0, (now - anchor) // trigger.interval + 1) * trigger.interval
+    count = max(0, -((first - until) // trigger.interval))
+    return [(first + n * trigger.interval, 1) for n in range(count)]
+
+
+def _is_plain(record: ScheduleRecord) -> bool:
+    """Whether the trigger alone decides when the schedule starts."""
+    schedule = record.schedule
+    return (
+        schedule.calendar is None
+        and not schedule.jitter
+        and schedule.start_at is None
+        and schedule.end_at is None
+        and schedule.max_runs is None
+        and is_trigger_only(schedule, record.progress)
+    )
 
 
 class _HourCounts:
@@ -152,14 +222,12 @@ class _HourCounts:
         self._since = since
         self._starts = [Counter[str]() for _ in range(hours)]
         self._seconds = [0.0] * hours
-        self.counted = 0
 
     def add(self, name: str, at: datetime, *, starts: int, took: timedelta) -> None:
         index = int((at - self._since) / HOUR)
         if 0 <= index < len(self._starts):
             self._starts[index][name] += starts
             self._seconds[index] += starts * took.total_seconds()
-            self.counted += 1
 
     def hours(self) -> tuple[HourForecast, ...]:
         return tuple(

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from timewright.core.moments import HOUR, MINUTE, ZERO
+from timewright.core.moments import EPOCH, HOUR, MINUTE, ZERO, check_storable
 from timewright.core.run.history_stats import DurationStats, duration_stats
 from timewright.core.run.run import Run, RunState
 from timewright.core.schedule.pauses import Pause
@@ -25,27 +25,25 @@ from timewright.operations.views import (
     summarize_runs,
     summarize_schedule,
 )
-from timewright.ports import RunFilter, Transaction
-from timewright.ports.overview import PastRun, RecentRun
+from timewright.ports import RunFilter, ScheduleFilter, ScheduleRecord, Transaction
+from timewright.ports.overview import RecentRun
 
 MAX_COUNT = 1000
 MAX_ROWS_SHOWN = 20
+MAX_GRID_RUNS = 500
 DAY = timedelta(days=1)
+# The length of one slot of the grid, by the longest period that it is used for: some 60 to 100 slots.
+GRID_SLOTS = ((HOUR, MINUTE), (6 * HOUR, 5 * MINUTE), (DAY, 15 * MINUTE), (7 * DAY, 2 * HOUR))
+_WORST_FIRST = {
+    state: rank
+    for rank, state in enumerate(("failed", "parked", "leased", "ready", "held", "cancelled", "succeeded"))
+}
 
 
 class GetOverview(OperationRequest, frozen=True, kw_only=True):
-    """How far to look back and ahead."""
+    """How far to look ahead."""
 
     horizon: timedelta = HOUR
-    back: timedelta = HOUR
-
-
-class OutcomeBin(Struct, frozen=True, kw_only=True):
-    """One time bin: how its runs ended, and how late they started."""
-
-    at: datetime
-    outcomes: dict[str, int]
-    delay: DurationStats
 
 
 class OverviewCounts(Struct, frozen=True, kw_only=True):
@@ -59,7 +57,7 @@ class OverviewCounts(Struct, frozen=True, kw_only=True):
 
 
 class Overview(Struct, frozen=True, kw_only=True):
-    """The overview at one instant; `more` means that the period contains more runs than were counted."""
+    """The overview at one instant. `run counts` has the counts by minute."""
 
     now: datetime
     late_by: timedelta
@@ -68,9 +66,6 @@ class Overview(Struct, frozen=True, kw_only=True):
     coming: tuple[ScheduleSummary, ...]
     failed: tuple[RunSummary, ...]
     parked: tuple[RunSummary, ...]
-    behind: tuple[OutcomeBin, ...]
-    delay: DurationStats
-    more: bool
     pauses: tuple[Pause, ...]
     """The pauses of the installation, of the namespace, and of groups, owners, queues and providers in it."""
 
@@ -98,11 +93,60 @@ class RecentOutcomes(Struct, frozen=True, kw_only=True):
     outcomes: tuple[ScheduleOutcomes, ...]
 
 
-@operations.add("", "now", GetOverview, scope="read", examples=({}, {"horizon": "6h", "back": "15m"}))
+class GetGrid(OperationRequest, frozen=True, kw_only=True):
+    """How long a period, until when, which schedules (all if left out), and from which row on.
+
+    Schedules that are failing come first, then the others by name; `limit` is the number of rows.
+    """
+
+    period: timedelta = DAY
+    until: datetime | None = None
+    group: str | None = None
+    name_contains: Annotated[str, Meta(max_length=255)] = ""
+    limit: Annotated[int, Meta(ge=1, le=100)] = 50
+    offset: Annotated[int, Meta(ge=0, le=100_000)] = 0
+
+
+class GridCell(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The runs of one schedule in one slot of time: the worst state, its run, and how many there are.
+
+    `others` are the states of all of them, if there is more than one.
+    """
+
+    slot: int
+    state: str
+    run: str
+    at: datetime
+    count: int = 1
+    others: dict[str, int] = {}
+
+
+class GridRow(Struct, frozen=True, kw_only=True):
+    """One schedule, and its runs since `since`, which is later than asked if it has a very large number."""
+
+    schedule: str
+    schedule_id: str
+    state: ScheduleState
+    failures: int
+    since: datetime
+    cells: tuple[GridCell, ...]
+
+
+class Grid(Struct, frozen=True, kw_only=True):
+    """Schedules and their runs over time, in slots of equal length."""
+
+    since: datetime
+    until: datetime
+    slot: timedelta
+    rows: tuple[GridRow, ...]
+    total: int
+
+
+@operations.add("", "now", GetOverview, scope="read", examples=({}, {"horizon": "6h"}))
 def show_overview(context: OperationContext, request: GetOverview) -> Overview:
-    """Show active and upcoming runs, failed and parked ones, and how late runs start."""
+    """Show active and upcoming runs, and failed and parked ones."""
     now = context.now()
-    ahead, back = _limit_duration(request.horizon), _limit_duration(request.back)
+    ahead = _limit_duration(request.horizon)
 
     def work(tx: Transaction) -> Overview:
         def newest(state: RunState, *, since: datetime | None = None) -> list[Run]:
@@ -114,8 +158,6 @@ def show_overview(context: OperationContext, request: GetOverview) -> Overview:
         parked = newest(RunState.PARKED) if counts.parked else []
         failed = newest(RunState.FAILED, since=now - DAY) if counts.failed else []
         coming = tx.next_schedule_ids(context.namespace, until=now + ahead, limit=MAX_COUNT)
-        past = tx.past_runs(context.namespace, since=now - back, limit=MAX_COUNT + 1)
-        behind = past[:MAX_COUNT]
         shown = {row.id: row for row in summarize_runs(tx, [*leased, *failed, *parked])}
         wake = tx.read_pending_work().wake_at
 
@@ -133,9 +175,6 @@ def show_overview(context: OperationContext, request: GetOverview) -> Overview:
             coming=_summarize_upcoming(tx, coming[:MAX_ROWS_SHOWN]),
             failed=tuple(shown[run.id] for run in failed),
             parked=tuple(shown[run.id] for run in parked),
-            behind=_bins(behind, since=now - back, until=now),
-            delay=duration_stats([one.late_by for one in behind if one.late_by is not None]),
-            more=len(past) > len(behind),
             pauses=tuple(open_pauses(tx, context.namespace, now=now)),
         )
 
@@ -162,6 +201,66 @@ def show_recent_outcomes(context: OperationContext, request: GetRecentOutcomes) 
     return context.store.read(work)
 
 
+@operations.add("schedule", "grid", GetGrid, scope="read", examples=({}, {"period": "1h", "limit": 20}))
+def show_grid(context: OperationContext, request: GetGrid) -> Grid:
+    """Show schedules and their runs over time as a grid, failing schedules first."""
+    period = _limit_duration(request.period)
+    slot = next(width for longest, width in GRID_SLOTS if period <= longest)
+    # Slots begin at whole multiples of their length, so that cells stay where they are.
+    end = context.now() if request.until is None else check_storable(request.until, field="until")
+    until = EPOCH + ((end - EPOCH) // slot + 1) * slot
+    since = until - period
+
+    def work(tx: Transaction) -> Grid:
+        ids, total = tx.ordered_schedule_ids(
+            ScheduleFilter(
+                namespace=context.namespace,
+                group=request.group,
+                name_contains=request.name_contains,
+                order="failing",
+                limit=request.limit,
+                offset=request.offset,
+            )
+        )
+        marks = tx.recent_runs(ids, limit_each=MAX_GRID_RUNS, since=since)
+        found = tx.get_schedules(ids)
+        rows = [_grid_row(found[i], marks.get(i, ()), since=since, slot=slot) for i in ids if i in found]
+        return Grid(since=since, until=until, slot=slot, rows=tuple(rows), total=total)
+
+    return context.store.read(work)
+
+
+def _grid_row(
+    record: ScheduleRecord, marks: Sequence[RecentRun], *, since: datetime, slot: timedelta
+) -> GridRow:
+    slots: dict[int, list[RecentRun]] = {}
+    for mark in marks:
+        if mark.planned_at >= since:
+            slots.setdefault((mark.planned_at - since) // slot, []).append(mark)
+    cut = len(marks) == MAX_GRID_RUNS
+    return GridRow(
+        schedule=record.schedule.name,
+        schedule_id=record.schedule.id,
+        state=record.progress.state,
+        failures=record.progress.failures,
+        since=max(since, marks[0].planned_at) if cut else since,
+        cells=tuple(_grid_cell(number, slots[number]) for number in sorted(slots)),
+    )
+
+
+def _grid_cell(number: int, marks: Sequence[RecentRun]) -> GridCell:
+    worst = min(reversed(marks), key=lambda mark: _WORST_FIRST.get(mark.state, len(_WORST_FIRST)))
+    counts = Counter(mark.state for mark in marks)
+    return GridCell(
+        slot=number,
+        state=worst.state,
+        run=worst.run,
+        at=worst.planned_at,
+        count=len(marks),
+        others=dict(sorted(counts.items())) if len(marks) > 1 else {},
+    )
+
+
 def _schedule_outcomes(name: str, schedule_id: str, marks: tuple[RecentRun, ...]) -> ScheduleOutcomes:
     ran = [mark for mark in marks if mark.started_at is not None]
     durations = [
@@ -182,25 +281,6 @@ def _summarize_upcoming(tx: Transaction, ids: Sequence[str]) -> tuple[ScheduleSu
     rows = (summarize_schedule(found[one]) for one in ids if one in found)
     upcoming = [row for row in rows if row.state is ScheduleState.ACTIVE and row.next_at is not None]
     return add_last_runs(tx, upcoming)
-
-
-def _bins(past: Sequence[PastRun], *, since: datetime, until: datetime) -> tuple[OutcomeBin, ...]:
-    """Divide the past period into 60 bins, or into minutes if it is shorter than an hour."""
-    width = max(MINUTE, (until - since) / 60)
-    count = max(1, -(-(until - since) // width))
-    pieces: list[list[PastRun]] = [[] for _ in range(count)]
-    for one in past:
-        place = int((one.planned_at - since) / width)
-        if 0 <= place < count:
-            pieces[place].append(one)
-    return tuple(_bin(since + place * width, nested) for place, nested in enumerate(pieces))
-
-
-def _bin(at: datetime, past: Sequence[PastRun]) -> OutcomeBin:
-    delays = [max(ZERO, one.late_by) for one in past if one.late_by is not None]
-    return OutcomeBin(
-        at=at, outcomes=dict(sorted(Counter(one.state for one in past).items())), delay=duration_stats(delays)
-    )
 
 
 def _limit_duration(length: timedelta) -> timedelta:

@@ -10,13 +10,14 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from timewright.core.alerts.channels import QUEUE_PREFIX
 from timewright.core.finding import Finding
 from timewright.core.moments import check_storable, format_instant
 from timewright.core.schedule.pauses import Pause, PauseScope
 from timewright.errors import Forbidden, InvalidInput
 from timewright.ledger.alerts.findings import CheckScope, checks
 from timewright.ledger.lookups import load_terms
-from timewright.ledger.pauses.clock import CLOCK, clock_pauses, end_clock_pauses
+from timewright.ledger.pauses.clock import ACCEPT_CLOCK, CLOCK, clock_pauses, end_clock_pauses
 from timewright.ledger.pauses.scoped import PauseLookup, find_paused
 from timewright.ledger.replan import Actor
 from timewright.ledger.settle import cancel
@@ -31,7 +32,6 @@ from timewright.ports.store import ClockSource
 
 PAGE_ROWS, MAX_PAGES = 1000, 100
 _LISTED_BY = {"group": "group list", "queue": "queue list", "provider": "provider list", "owner": "export"}
-ACCEPT_REMEDY = "set the clock right, or timewright clock accept if it is right now"
 
 
 class PauseRequest(WriteRequest, frozen=True, kw_only=True):
@@ -250,7 +250,7 @@ def _findings(pauses: Iterable[Pause]) -> Iterator[Finding]:
             since=pause.at,
             severity="fail" if pause.origin == CLOCK else "warn",
             sentence=f"{pause.describe()} is paused{until} by {_name_of(pause)}: {why}",
-            remedy=ACCEPT_REMEDY if pause.origin == CLOCK else resume_command(pause),
+            remedy=ACCEPT_CLOCK if pause.origin == CLOCK else resume_command(pause),
         )
 
 
@@ -287,7 +287,8 @@ def _check_subject(tx: Transaction, namespace: str, scope: PauseScope, name: str
         return subject
     known: set[str] = set()
     if scope == "queue":
-        known = set(list_queue_names(tx, namespace))
+        channels = (one.name for one in tx.read_channels() if one.namespace == namespace)
+        known = {*list_queue_names(tx, namespace), *(f"{QUEUE_PREFIX}{one}" for one in channels)}
     which = ScheduleFilter(namespace=namespace, group=name if scope == "group" else None, limit=PAGE_ROWS)
     for _ in range(MAX_PAGES):
         page = tx.find_schedules(which)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from timewright.core.moments import from_micros, to_micros
+from timewright.core.run.run import Artifact
 from timewright.operations.context import OperationContext
 from timewright.operations.registry import OperationRequest, operations
 from timewright.ports import Transaction
@@ -16,6 +19,7 @@ from timewright.verification import History, InvariantResult, Report, check
 from timewright.verification.oracle.times import id_created_at
 from timewright.verification.rows import (
     AdjustmentRow,
+    ArtifactRow,
     AttemptRow,
     AuditRow,
     BudgetAccountRow,
@@ -36,6 +40,9 @@ MAX_RUNS = 200_000
 MAX_AUDIT_ROWS = 100_000
 MAX_OTHER_ROWS = 500_000
 PAGE_ROWS = 1_000
+MAX_ARTIFACTS = 10_000
+# The promise about artifacts, whose check reads files.
+ARTIFACTS = "I64"
 
 
 class VerifyHistory(OperationRequest, frozen=True, kw_only=True):
@@ -93,7 +100,40 @@ class VerificationResult(Struct, frozen=True, kw_only=True):
 def verify(context: OperationContext, request: VerifyHistory) -> VerificationResult:
     """Check every promise against the stored history; nothing is changed, and engines may run meanwhile."""
     now = to_micros(context.now())
-    return _to_result(check(read_history(context, since=request.since), now=now, only=request.only))
+    history = read_history(context, since=request.since)
+    if not request.only or ARTIFACTS in request.only:
+        history = replace(history, artifacts=_check_artifacts(context, history))
+    return _to_result(check(history, now=now, only=request.only))
+
+
+def _check_artifacts(context: OperationContext, history: History) -> tuple[ArtifactRow, ...]:
+    """The artifacts of the runs in the history, newest first; the first 10 000 are read and hashed."""
+    files = context.artifacts
+    if files is None:
+        return ()
+    found: list[ArtifactRow] = []
+    ids = [run.id for run in history.runs]
+    for start in range(0, len(ids), PAGE_ROWS):
+        page = partial(_artifacts_of, ids[start : start + PAGE_ROWS])
+        for one in context.store.read(page):
+            problem = files.check(one, namespace=context.namespace)
+            found.append(
+                ArtifactRow(
+                    run_id=one.run,
+                    fence=one.fence,
+                    name=one.name,
+                    size=one.size,
+                    digest=one.digest,
+                    problem=problem,
+                )
+            )
+        if len(found) >= MAX_ARTIFACTS:
+            break
+    return tuple(found)
+
+
+def _artifacts_of(run_ids: list[str], tx: Transaction) -> list[Artifact]:
+    return tx.get_artifacts(run_ids)
 
 
 def read_history(

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
+from timewright.access.secret_records import read_secret_value
 from timewright.core.moments import DAY, MINUTE, ZERO, format_duration
 from timewright.core.recurrence.triggers import After, Every
 from timewright.core.schedule.hints import needs_analysis
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.core.sensitive_keys import redact_text
-from timewright.errors import InvalidInput
+from timewright.core.target import SECRET_PREFIX, SecretDestination
+from timewright.errors import InvalidInput, NotFound
 from timewright.ledger.records.analyses import (
     Analysis,
     AnalysisHistory,
@@ -30,11 +32,18 @@ from timewright.ledger.records.analyses import (
     schedule_analyses,
 )
 from timewright.ledger.records.namespaces import read_namespace
+from timewright.operations.access.authentication import require_auth_cache
 from timewright.operations.context import OperationContext
-from timewright.operations.example_ids import ANALYSIS
 from timewright.operations.lookup import find_schedule, not_found
 from timewright.operations.pagination import paginate
-from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
+from timewright.operations.registry import (
+    ANALYSIS,
+    ListRequest,
+    ObjectName,
+    OperationRequest,
+    WriteRequest,
+    operations,
+)
 from timewright.ports import Page, ScheduleFilter, ScheduleRecord, Transaction
 
 MIN_LOOK_AGAIN = 5 * MINUTE
@@ -43,6 +52,8 @@ MAX_TOOLS_BYTES = 64_000
 FAILURES_INCREASED = "failures rose"
 
 ModelName = Annotated[str, Meta(max_length=200)]
+
+ENV_PREFIX = "env:"
 
 
 class ListAnalyses(ListRequest, frozen=True, kw_only=True):
@@ -294,3 +305,28 @@ def _due_analysis(record: ScheduleRecord, trace: AnalysisHistory | None, *, now:
 def _to_summary(one: Analysis) -> AnalysisSummary:
     fields = {name: getattr(one, name) for name in AnalysisSummary.__struct_fields__ if name != "tools"}
     return AnalysisSummary(tools=tuple(call.tool for call in one.tools), **fields)
+
+
+def read_advisor_key(
+    context: OperationContext, reference: str, *, host: str, environment: Mapping[str, str]
+) -> str:
+    """Return the API key that a reference names, for the model's host; an empty reference is an empty key."""
+    if reference.startswith(SECRET_PREFIX):
+        name = reference.removeprefix(SECRET_PREFIX)
+        keyring = require_auth_cache(context).keyring
+        destination = SecretDestination("host", host)
+        return read_secret_value(
+            context.store, keyring, namespace=context.namespace, name=name, destination=destination
+        )
+    if not reference:
+        return ""
+    name = reference.removeprefix(ENV_PREFIX)
+    if name not in environment:
+        raise NotFound(
+            f"environment variable {name} is not set",
+            field="advisor.key",
+            value=reference,
+            rule="env:NAME of a variable that is set, or secret://NAME",
+            fix=f"secret set {name.lower()}, then key: secret://{name.lower()}",
+        )
+    return environment[name]

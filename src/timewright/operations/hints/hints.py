@@ -106,7 +106,7 @@ class HintStatus(Struct, frozen=True, kw_only=True):
 def hint_interval(context: OperationContext, request: HintInterval) -> HintStatus:
     """Request another interval until the hint expires; it may bring the next run forward, not delay it."""
 
-    def build_hint(now: datetime) -> HintRequest:
+    def build_hint(context: OperationContext, now: datetime) -> HintRequest:
         check_hint(now=now, ttl=request.ttl, interval=request.interval)
         check_hint_interval(context, request.interval)
         return IntervalHint(
@@ -133,7 +133,7 @@ def hint_interval(context: OperationContext, request: HintInterval) -> HintStatu
 def hint_once(context: OperationContext, request: HintOnce) -> HintStatus:
     """Request one run at an instant; that run consumes the hint."""
 
-    def build_hint(now: datetime) -> HintRequest:
+    def build_hint(context: OperationContext, now: datetime) -> HintRequest:
         at = _requested_instant(request, now=now)
         check_hint(now=now, ttl=request.ttl, at=at)
         return OneShotHint(
@@ -153,7 +153,7 @@ def hint_once(context: OperationContext, request: HintOnce) -> HintStatus:
 def hint_pause(context: OperationContext, request: HintPause) -> HintStatus:
     """Request a pause until an instant, at most one hour ahead; for longer, use schedule pause."""
 
-    def build_hint(now: datetime) -> HintRequest:
+    def build_hint(context: OperationContext, now: datetime) -> HintRequest:
         until = check_storable(request.until, field="until")
         if not now < until <= now + MAX_PAUSE:
             raise InvalidInput(
@@ -217,14 +217,14 @@ def _requested_instant(request: HintOnce, *, now: datetime) -> datetime:
 def _apply_hint(
     context: OperationContext,
     request: HintInterval | HintOnce | HintPause,
-    build_hint: Callable[[datetime], HintRequest],
+    build_hint: Callable[[OperationContext, datetime], HintRequest],
 ) -> HintStatus:
     now = context.now()
 
     def work(nested: OperationContext) -> HintStatus:
         record = _find(nested, request.schedule)
         _check_takes_hints(record)
-        new_hint = build_hint(now)
+        new_hint = build_hint(nested, now)
         changed = hint(
             nested.store,
             record.schedule.id,

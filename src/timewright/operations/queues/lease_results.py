@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta, Struct
 
 from timewright.core.budgets.costs import Cost
@@ -19,11 +20,19 @@ from timewright.ledger.settle import reset, settle_results
 from timewright.ledger.workflow_runs.control import as_reported_run, record_executor_start
 from timewright.ledger.workflow_runs.records import HELD_BY_WAIT
 from timewright.operations.context import OperationContext, in_transaction
-from timewright.operations.example_ids import LEASE, LEASED_RUN, PARKED_RUN
 from timewright.operations.lookup import find_run
-from timewright.operations.registry import ObjectName, Text, WriteRequest, operations
+from timewright.operations.registry import (
+    LEASE,
+    LEASED_RUN,
+    PARKED_RUN,
+    ObjectName,
+    Text,
+    WriteRequest,
+    operations,
+)
 from timewright.operations.views import RunSummary, schedule_names_of, summarize_run
 from timewright.ports import Renewal, Transaction
+from timewright.ports.attempt_output import MAX_CHECKPOINT_BYTES, MAX_NOTE_CHARS, RunProgress
 
 Fence = Annotated[int, Meta(ge=1)]
 
@@ -37,9 +46,16 @@ class LeaseRequest(WriteRequest, frozen=True, kw_only=True):
 
 
 class RenewLease(LeaseRequest, frozen=True, kw_only=True):
-    """Which lease to renew, and for how long from now; the default is the lease's original length."""
+    """Which lease to renew, and for how long from now; the default is the lease's original length.
+
+    `progress` (0 to 1), `note` and `checkpoint` say how far the work is. The next lease of the run gets the
+    checkpoint.
+    """
 
     length: timedelta | None = None
+    progress: Annotated[float, Meta(ge=0, le=1)] | None = None
+    note: Annotated[str, Meta(max_length=MAX_NOTE_CHARS)] = ""
+    checkpoint: Any = None
 
 
 class RenewedLease(Struct, frozen=True, kw_only=True):
@@ -86,6 +102,7 @@ class ResetQueueEntry(WriteRequest, frozen=True, kw_only=True):
     examples=(
         {"run": LEASED_RUN, "fence": 1},
         {"lease": LEASE, "length": "10m"},
+        {"run": LEASED_RUN, "fence": 1, "progress": 0.4, "note": "page 12", "checkpoint": {"page": 12}},
     ),
 )
 def renew_lease(context: OperationContext, request: RenewLease) -> RenewedLease:
@@ -101,6 +118,9 @@ def renew_lease(context: OperationContext, request: RenewLease) -> RenewedLease:
         renewed_ids, _ = renew_leases(nested.store, [Renewal(run.id, run.fence, until)], now=now)
         if not renewed_ids:
             raise _stale_error(run.id, run.fence)
+        report = _progress_of(request, run, now=now)
+        if report is not None:
+            nested.store.write(lambda tx: tx.put_run_progress([report]))
         renewed = nested.store.read(lambda tx: tx.get_runs([run.id])[run.id])
         return RenewedLease(
             run=run.id,
@@ -168,6 +188,13 @@ def reset_entry(context: OperationContext, request: ResetQueueEntry) -> Reported
 
 def settle_lease(context: OperationContext, run_id: str, fence: int, outcome: Outcome) -> ReportedRun:
     """Settle a live lease; the same outcome again changes nothing, another one raises Stale."""
+    if getattr(outcome, "artifacts", ()):
+        raise InvalidInput(
+            "a report cannot refer to artifacts",
+            field="outcome.artifacts",
+            rule="an artifact is written by a function that this scheduler runs",
+            fix="report the address of the data as the result",
+        )
     now = context.now()
 
     def read(tx: Transaction) -> tuple[Run, Run | None]:
@@ -202,6 +229,29 @@ def _settle(context: OperationContext, request: LeaseRequest, outcome: Outcome) 
         run = context.store.read(lambda tx: _find_by_lease_id(tx, context.namespace, request.lease))
         return settle_lease(context, run.id, run.fence, outcome)
     return settle_lease(context, *_run_and_fence(request), outcome)
+
+
+def _progress_of(request: RenewLease, run: Run, *, now: datetime) -> RunProgress | None:
+    """What a renewal reports about the work; None if it reports nothing."""
+    if request.progress is None and not request.note and request.checkpoint is None:
+        return None
+    size = len(msgspec.json.encode(request.checkpoint))
+    if size > MAX_CHECKPOINT_BYTES:
+        raise InvalidInput(
+            f"the checkpoint has {size} bytes",
+            field="checkpoint",
+            value=size,
+            rule=f"at most {MAX_CHECKPOINT_BYTES} bytes as JSON",
+            fix="store the data elsewhere, and keep in the checkpoint where it is",
+        )
+    return RunProgress(
+        run_id=run.id,
+        fence=run.fence,
+        at=now,
+        fraction=request.progress,
+        note=redact_text(request.note),
+        checkpoint=request.checkpoint,
+    )
 
 
 def _find_leased_run(tx: Transaction, namespace: str, request: LeaseRequest) -> Run:

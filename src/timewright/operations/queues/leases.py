@@ -12,7 +12,7 @@ from timewright.core.moments import SECOND, check_duration, format_duration
 from timewright.core.run.run import Run, RunState, Succeeded, run_idempotency_key
 from timewright.core.target import Handoff
 from timewright.errors import InvalidInput
-from timewright.ledger.lease import MAX_PLANNED_RUNS, Lease, lease_ready
+from timewright.ledger.lease import MAX_PLANNED_RUNS, Lease, add_checkpoints, lease_ready
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import reclaim, settle_results
 from timewright.ledger.workflow_runs.records import workflow_context
@@ -51,6 +51,8 @@ class LeaseDetail(Struct, frozen=True, kw_only=True):
     missed: int
     payload: Any
     metadata: dict[str, Any]
+    checkpoint: Any = None
+    """What an earlier lease of the run saved with `queue renew`."""
 
 
 class LeasedEntries(Struct, frozen=True, kw_only=True):
@@ -117,7 +119,10 @@ def lease_entries(context: OperationContext, request: LeaseEntries) -> LeasedEnt
         policy_file=context.queue_policy_file(),
     )
     context.notify(found.facts)
-    return LeasedEntries(leases=tuple(_to_detail(lease) for lease in found.leases), more=found.more)
+    leases = found.leases
+    if any(lease.run.fence > 1 for lease in leases):
+        leases = tuple(context.store.read(lambda tx: add_checkpoints(tx, found.leases)))
+    return LeasedEntries(leases=tuple(_to_detail(lease) for lease in leases), more=found.more)
 
 
 def _reclaim_expired(context: OperationContext, *, now: datetime) -> None:
@@ -202,6 +207,7 @@ def _to_detail(lease: Lease) -> LeaseDetail:
         missed=run.missed,
         payload=default_payload if run.payload is None or run.parent else run.payload,
         metadata=schedule.metadata if schedule is not None else _step_metadata(run),
+        checkpoint=lease.checkpoint,
     )
 
 

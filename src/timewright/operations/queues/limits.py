@@ -1,37 +1,95 @@
-"""Named limits: concurrency limits that several schedules and queues share."""
+"""Named limits: how many runs at a time and how quickly, shared by schedules, queues and steps."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
-import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
+from msgspec.structs import asdict
 
 from timewright.core.input.decode import check_name
-from timewright.core.schedule.schedule import named_limit_key
-from timewright.ledger.lookups import LIMIT
-from timewright.ledger.queues.policies import MAX_LIMIT, set_limit
+from timewright.core.policies.limits import (
+    KEY_MARK,
+    LIMIT,
+    MAX_LIMIT,
+    KeyExpression,
+    Limit,
+    RateText,
+    Weights,
+    decode_limit,
+    named_limit_key,
+)
+from timewright.errors import NotFound
+from timewright.ledger.queues.limits import remove_limit, set_limit
 from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.lookup import not_found
 from timewright.operations.pagination import paginate
-from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
+from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
 from timewright.ports import Page, Transaction
+
+MAX_KEYS_SHOWN = 100
 
 
 class SetLimit(WriteRequest, frozen=True, kw_only=True):
-    """Which limit, and how many live leases it allows."""
+    """Which limit, and what it allows: `max_running`, `rate` or both, for all its runs or for each key.
+
+    `key` is an expression over the run, such as `payload.tenant`. Fields that are not given are removed.
+    """
 
     limit: ObjectName
-    max: Annotated[int, Meta(ge=1, le=MAX_LIMIT)]
+    max_running: Annotated[int, Meta(ge=1, le=MAX_LIMIT)] | None = None
+    key: KeyExpression = ""
+    rate: RateText = ""
+    weights: Weights = field(default_factory=dict)
+
+
+class GetLimit(OperationRequest, frozen=True, kw_only=True):
+    """Which limit."""
+
+    limit: ObjectName
+
+
+class DeleteLimit(WriteRequest, frozen=True, kw_only=True):
+    """Which limit to delete."""
+
+    limit: ObjectName
+
+
+class DeletedLimit(Struct, frozen=True, kw_only=True):
+    """The limit that was deleted."""
+
+    limit: str
 
 
 class LimitSummary(Struct, frozen=True, kw_only=True):
-    """A named limit, and how much of it is used."""
+    """A named limit, and how much of it is used; of a limit with a key, by all its values together."""
 
     limit: str
-    max: int
+    allows: str
+    """In words: `2 at a time, 10/s, per payload.tenant`."""
+    max_running: int | None = None
+    key: str = ""
+    rate: str = ""
+    weights: dict[str, int] = field(default_factory=dict)
+    in_flight: int
+    available: int | None = None
+    revision: int
+
+
+class LimitKeyUse(Struct, frozen=True, kw_only=True):
+    """How much of a limit one value of its key uses, and from when its rate allows the next start."""
+
+    key: str
     in_flight: int
     available: int
-    revision: int
+    free_from: datetime | None = None
+
+
+class LimitDetail(LimitSummary, frozen=True, kw_only=True):
+    """A named limit with the values of its key that hold or used it lately."""
+
+    keys: tuple[LimitKeyUse, ...] = ()
 
 
 class ListLimits(ListRequest, frozen=True, kw_only=True):
@@ -45,19 +103,72 @@ class LimitList(Struct, frozen=True, kw_only=True):
     cursor: str = ""
 
 
-@operations.add("limit", "set", SetLimit, scope="write", examples=({"limit": "crm-api", "max": 5},))
+@operations.add(
+    "limit",
+    "set",
+    SetLimit,
+    scope="write",
+    examples=(
+        {"limit": "crm-api", "max_running": 5},
+        {"limit": "crm", "key": "payload.tenant", "max_running": 2, "rate": "10/s burst 20"},
+    ),
+)
 def set_named_limit(context: OperationContext, request: SetLimit) -> LimitSummary:
-    """Set how many live leases a named limit allows, effective at once."""
+    """Set what a named limit allows, effective at once."""
     now = context.now()
-    name = check_name(request.limit, field="limit")
+    limit = Limit(
+        name=check_name(request.limit, field="limit"),
+        max_running=request.max_running,
+        key=request.key,
+        rate=request.rate,
+        weights=request.weights,
+    )
 
     def work(nested: OperationContext) -> LimitSummary:
         by = nested.actor_with_reason(request.reason)
-        set_limit(nested.store, namespace=nested.namespace, name=name, capacity=request.max, by=by, now=now)
-        (row,) = nested.store.read(lambda tx: _rows(tx, nested.namespace, [name]))
+        set_limit(nested.store, limit, namespace=nested.namespace, by=by, now=now)
+        (row,) = nested.store.read(lambda tx: _rows(tx, nested.namespace, [limit.name]))
         return row
 
     return in_transaction(context, work)
+
+
+@operations.add("limit", "get", GetLimit, scope="read", examples=({"limit": "crm-api"},))
+def get_limit(context: OperationContext, request: GetLimit) -> LimitDetail:
+    """Show a named limit, and how much of it each value of its key uses."""
+
+    def work(tx: Transaction) -> LimitDetail:
+        rows = _rows(tx, context.namespace, [request.limit])
+        if not rows:
+            raise _unknown(tx, context.namespace, request.limit)
+        _, keys = tx.find_limit_keys(named_limit_key(context.namespace, request.limit), limit=MAX_KEYS_SHOWN)
+        now = context.now()
+        uses = tuple(
+            LimitKeyUse(
+                key=key.partition(KEY_MARK)[2],
+                in_flight=usage.held,
+                available=usage.startable(now=now),
+                free_from=usage.closed_until(now=now),
+            )
+            for key, usage in keys.items()
+        )
+        return LimitDetail(**asdict(rows[0]), keys=uses)
+
+    return context.store.read(work)
+
+
+@operations.add("limit", "delete", DeleteLimit, scope="write", examples=({"limit": "crm-api"},))
+def delete_named_limit(context: OperationContext, request: DeleteLimit) -> DeletedLimit:
+    """Delete a named limit; runs that still name it start one at a time."""
+    now = context.now()
+    by = context.actor_with_reason(request.reason)
+
+    def work(tx: Transaction) -> None:
+        if not remove_limit(tx, request.limit, namespace=context.namespace, by=by, now=now):
+            raise _unknown(tx, context.namespace, request.limit)
+
+    context.store.write(work)
+    return DeletedLimit(limit=request.limit)
 
 
 @operations.add("limit", "list", ListLimits, scope="read", examples=({},))
@@ -77,19 +188,29 @@ def list_limits(context: OperationContext, request: ListLimits) -> LimitList:
     return context.store.read(work)
 
 
+def _unknown(tx: Transaction, namespace: str, name: str) -> NotFound:
+    known = [row.name for row in tx.get_objects(LIMIT, namespace=namespace)]
+    return not_found("limit", name, known, list_command="limit list")
+
+
 def _rows(tx: Transaction, namespace: str, names: list[str] | None) -> list[LimitSummary]:
-    stored = tx.get_objects(LIMIT, namespace=namespace, names=names)
-    usages = tx.get_limits(named_limit_key(namespace, row.name) for row in stored)
     rows = []
-    for row in stored:
-        usage = usages[named_limit_key(namespace, row.name)]
-        capacity = msgspec.json.decode(row.body, type=dict[str, int])["capacity"]
+    for row in tx.get_objects(LIMIT, namespace=namespace, names=names):
+        limit, key = decode_limit(row.body), named_limit_key(namespace, row.name)
+        held = tx.get_limits([key])[key].held
+        if limit.is_grouped:
+            held += tx.find_limit_keys(key, limit=1)[0]
+        counts_all = limit.max_running is not None and not limit.key
         rows.append(
             LimitSummary(
                 limit=row.name,
-                max=capacity,
-                in_flight=usage.held,
-                available=usage.free,
+                allows=str(limit),
+                max_running=limit.max_running,
+                key=limit.key,
+                rate=limit.rate,
+                weights=limit.weights,
+                in_flight=held,
+                available=max(limit.capacity - held, 0) if counts_all else None,
                 revision=row.revision,
             )
         )

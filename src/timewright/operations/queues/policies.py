@@ -13,8 +13,7 @@ from timewright.core.input.struct_decoder import check_size
 from timewright.core.policies.policies import QueuePolicy
 from timewright.errors import InvalidInput, NotAllowed
 from timewright.ledger.lookups import QUEUE, load_queue_policies, load_queue_policy
-from timewright.ledger.queues.policies import set_queue_policy
-from timewright.ledger.queues.policy_file import decode_policies
+from timewright.ledger.queues.policies import decode_policies, set_queue_policy
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.registry import ObjectName, OperationRequest, WriteRequest, operations
 from timewright.ports import StoredObject, Transaction

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -12,18 +12,20 @@ from msgspec import Meta, Struct
 
 from timewright.core.input.decode import check_name
 from timewright.core.moments import check_storable, to_micros
+from timewright.core.policies.limits import MAX_LIMITS, LimitName
 from timewright.core.policies.policies import NORMAL_PRIORITY, Priority, QueuePolicy
-from timewright.core.run.leasing import LimitUsage, WaitingRun
+from timewright.core.run.leasing import WaitingRun
 from timewright.core.run.run import TERMINAL_STATES, Reason, Run, RunState
 from timewright.core.schedule.schedule import queue_limit_key
 from timewright.errors import Conflict, InvalidInput
 from timewright.ledger.lease import MAX_PLANNED_RUNS, plan_queue
 from timewright.ledger.lookups import load_queue_policy
 from timewright.ledger.manual_runs import enqueue
+from timewright.ledger.pauses.scoped import load_pauses
 from timewright.ledger.settle import cancel
 from timewright.operations.context import OperationContext, in_transaction
-from timewright.operations.lookup import not_found
 from timewright.operations.pagination import paginate
+from timewright.operations.queues.activity import QueueActivity, read_activity, require_queue
 from timewright.operations.queues.policies import list_queue_names, register_queue
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
 from timewright.operations.views import RunSummary, schedule_names_of, summarize_run
@@ -37,6 +39,7 @@ class AddEntries(WriteRequest, frozen=True, kw_only=True):
 
     With `unique`, the queue has at most one waiting entry of that key: if there is one, or one is under way,
     `on_conflict: keep` adds nothing and returns it; `replace` cancels the waiting one and adds this one.
+    `limits` are named limits of these entries, beside those of the queue.
     """
 
     queue: ObjectName
@@ -47,6 +50,7 @@ class AddEntries(WriteRequest, frozen=True, kw_only=True):
     client_key: Annotated[str, Meta(max_length=255)] = ""
     unique: Annotated[str, Meta(max_length=255)] = ""
     on_conflict: Literal["keep", "replace"] = "keep"
+    limits: Annotated[tuple[LimitName, ...], Meta(max_length=MAX_LIMITS)] = ()
 
 
 class AddedEntries(Struct, frozen=True, kw_only=True):
@@ -70,6 +74,10 @@ class QueueSummary(Struct, frozen=True, kw_only=True):
     max_concurrent: int
     in_flight: int
     available: int
+    oldest_at: datetime | None = None
+    """Since when the entry that may start and waits longest has waited."""
+    paused_by: str = ""
+    """The pause of the queue or of a wider scope, as in "queue mail by ada: the mail server moves"."""
 
 
 class QueueList(Struct, frozen=True, kw_only=True):
@@ -92,6 +100,7 @@ class QueueDetail(Struct, frozen=True, kw_only=True):
     queue: QueueSummary
     policy: QueuePolicy
     entries: tuple[RunSummary, ...]
+    activity: QueueActivity
     cursor: str = ""
 
 
@@ -101,6 +110,14 @@ class PlanQueue(OperationRequest, frozen=True, kw_only=True):
     queue: ObjectName
     now: datetime | None = None
     all: bool = False
+
+
+class QueueLimitUse(Struct, frozen=True, kw_only=True):
+    """A limit of entries: its capacity, how many leases hold it, and when its rate allows a start."""
+
+    capacity: int
+    held: int
+    free_from: datetime | None = None
 
 
 class QueuePlan(Struct, frozen=True, kw_only=True):
@@ -114,7 +131,7 @@ class QueuePlan(Struct, frozen=True, kw_only=True):
     leases: tuple[RunSummary, ...]
     waiting: tuple[WaitingRun, ...]
     expired: tuple[str, ...]
-    limits: dict[str, LimitUsage]
+    limits: dict[str, QueueLimitUse]
 
 
 @operations.add(
@@ -155,6 +172,7 @@ def add_entries(context: OperationContext, request: AddEntries) -> AddedEntries:
             now=now,
             priority=request.priority,
             not_before=request.not_before,
+            limits=request.limits,
         )
         nested.notify(result.facts)
         for key in _key_metas(nested, request, queue):
@@ -178,8 +196,9 @@ def list_queues(context: OperationContext, request: ListQueues) -> QueueList:
             return Page(tuple(after[:limit]), after[limit - 1] if len(after) > limit else "")
 
         page, cursor = paginate(context, request, find)
+        now = context.now()
         return QueueList(
-            queues=tuple(_read_summary(tx, context.namespace, name) for name in page), cursor=cursor
+            queues=tuple(_read_summary(tx, context.namespace, name, now=now) for name in page), cursor=cursor
         )
 
     return context.store.read(work)
@@ -194,9 +213,10 @@ def list_queues(context: OperationContext, request: ListQueues) -> QueueList:
 )
 def show_queue(context: OperationContext, request: ShowQueue) -> QueueDetail:
     """Show a queue: its policy, its counts, and its entries in the order they would start."""
+    now = context.now()
 
     def work(tx: Transaction) -> QueueDetail:
-        _require_queue(tx, context.namespace, request.queue)
+        require_queue(tx, context.namespace, request.queue)
         rows = tx.queue_runs(context.namespace, request.queue, limit=MAX_PLANNED_RUNS)
 
         def find(limit: int, position: str) -> Page:
@@ -208,7 +228,8 @@ def show_queue(context: OperationContext, request: ShowQueue) -> QueueDetail:
         page, cursor = paginate(context, request, find)
         names = schedule_names_of(tx, page)
         return QueueDetail(
-            queue=_summarize(tx, context.namespace, request.queue, rows),
+            queue=_summarize(tx, context.namespace, request.queue, rows, now=now),
+            activity=read_activity(tx, context.namespace, request.queue, rows, now=now),
             policy=load_queue_policy(tx, context.namespace, request.queue),
             entries=tuple(summarize_run(run, schedule=names.get(run.schedule_id, "")) for run in page),
             cursor=cursor,
@@ -250,7 +271,14 @@ def plan_queue_leases(context: OperationContext, request: PlanQueue) -> QueuePla
         leases=tuple(summarize_run(run, schedule=names.get(run.schedule_id, "")) for run in plan.leases),
         waiting=plan.waiting,
         expired=tuple(expired),
-        limits=plan.limits,
+        limits={
+            name: QueueLimitUse(
+                capacity=one.capacity,
+                held=one.held,
+                free_from=one.closed_until(now=now) if one.free else None,
+            )
+            for name, one in plan.limits.items()
+        },
     )
 
 
@@ -275,7 +303,7 @@ def _payloads(request: AddEntries) -> tuple[Any, ...]:
             "client_key and unique are both given",
             field="unique",
             value=request.unique,
-            rule="a client key repeats a request safely, `unique` limits what waits",
+            rule="`client_key` returns the entry of an earlier request, `unique` allows one waiting entry",
             fix="remove one of them",
         )
     return request.payloads or (request.payload,)
@@ -326,17 +354,16 @@ def _save_key(tx: Transaction, *, key: str, run: Run) -> None:
     tx.put_meta(key, run.id)
 
 
-def _require_queue(tx: Transaction, namespace: str, queue: str) -> None:
-    known = list_queue_names(tx, namespace)
-    if queue not in known and not tx.queue_runs(namespace, queue, limit=1):
-        raise not_found("queue", queue, known, list_command="queue list")
+def _read_summary(tx: Transaction, namespace: str, queue: str, *, now: datetime) -> QueueSummary:
+    rows = tx.queue_runs(namespace, queue, limit=MAX_PLANNED_RUNS)
+    return _summarize(tx, namespace, queue, rows, now=now)
 
 
-def _read_summary(tx: Transaction, namespace: str, queue: str) -> QueueSummary:
-    return _summarize(tx, namespace, queue, tx.queue_runs(namespace, queue, limit=MAX_PLANNED_RUNS))
-
-
-def _summarize(tx: Transaction, namespace: str, queue: str, rows: Iterable[Run]) -> QueueSummary:
+def _summarize(
+    tx: Transaction, namespace: str, queue: str, rows: Sequence[Run], *, now: datetime
+) -> QueueSummary:
+    pause = load_pauses(tx, now=now).open_for(namespace, queue=queue, schedule=None)
+    may_start = [run.fire_at for run in rows if run.state is RunState.READY and run.fire_at <= now]
     counts = Counter(run.state.value for run in rows)
     usage = tx.get_limits([queue_limit_key(namespace, queue)])[queue_limit_key(namespace, queue)]
     return QueueSummary(
@@ -346,6 +373,8 @@ def _summarize(tx: Transaction, namespace: str, queue: str, rows: Iterable[Run])
         max_concurrent=usage.capacity,
         in_flight=usage.held,
         available=usage.free,
+        oldest_at=min(may_start, default=None),
+        paused_by=pause.describe() if pause is not None else "",
     )
 
 

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from timewright.core.run.needs import Offer, needs_of_schedule
 from timewright.core.schedule.schedule import ScheduleState
-from timewright.errors import TimewrightError
+from timewright.errors import StoreError, TimewrightError
 from timewright.ledger.manual_runs import run_now
 from timewright.ledger.records.instances import SILENT_AFTER, is_alive
 from timewright.ledger.records.offers import InstanceOffer, read_offers
 from timewright.operations.context import OperationContext, in_transaction
-from timewright.operations.views import readable_schedules
+from timewright.operations.lookup import readable_schedules
 from timewright.ports import ScheduleRecord, StoredObject, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
 
@@ -90,6 +90,8 @@ def _run_once(
     try:
         by = replace(context.actor_with_reason(REASON), origin="service")
         made = run_now(context.store, schedule.id, ids=context.ids, by=by, now=now)
+    except StoreError:
+        raise  # tried again, with its claim
     except TimewrightError as error:
         _LOGGER.warning("%s did not run at the start: %s", schedule.name, error)
         return False
@@ -98,13 +100,15 @@ def _run_once(
 
 
 def _claim(tx: Transaction, schedule_id: str, own: StartedProcess, *, now: datetime, is_gone: IsGone) -> bool:
-    """Record this start; False if an instance that has not sent a heartbeat yet did so a moment ago."""
+    """Record this start; False if this instance did, or a moment ago one without a heartbeat yet."""
     rows = tx.get_objects(START, namespace=GLOBAL_NAMESPACE, names=[schedule_id])
     last = rows[0] if rows else None
-    if last is not None and now - last.at <= SILENT_AFTER:
-        other = msgspec.json.decode(last.body, type=StartedProcess)
+    other = msgspec.json.decode(last.body, type=StartedProcess) if last is not None else None
+    if other is not None and other.id == own.id:
+        return False  # the answer to an earlier try was lost
+    if last is not None and other is not None and now - last.at <= SILENT_AFTER:
         ended = any(one.seen.instance.stopped for one in read_offers(tx) if one.seen.instance.id == other.id)
-        if other.id != own.id and not ended and not is_gone(other.host, other.pid):
+        if not ended and not is_gone(other.host, other.pid):
             return False
     revision = last.revision if last is not None else 0
     row = StoredObject(

@@ -13,9 +13,8 @@ from msgspec import Struct
 from timewright.core.run.run import Attempt, Run, RunState
 from timewright.errors import InvalidInput
 from timewright.operations.context import OperationContext
-from timewright.operations.example_ids import FAILED_RUN
 from timewright.operations.lookup import find_run, find_schedule, is_run_id
-from timewright.operations.registry import ObjectName, OperationRequest, operations
+from timewright.operations.registry import FAILED_RUN, ObjectName, OperationRequest, operations
 from timewright.ports import RunFilter, Transaction
 from timewright.ports.attempt_output import AttemptOutput, OutputExcerpt
 

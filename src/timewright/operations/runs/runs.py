@@ -1,9 +1,10 @@
-"""Runs: list, get, cancel, retry, reset, and report by an external executor."""
+"""Runs: list, get, cancel, retry, reset, report by an external executor, and trends of results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from math import isfinite
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
@@ -11,33 +12,44 @@ from msgspec import Meta, Struct, field
 from timewright.clocks import SystemClock
 from timewright.core.facts import Fact
 from timewright.core.moments import MINUTE, SECOND, ZERO, format_duration
-from timewright.core.run.run import Outcome, Run, RunState, Started
+from timewright.core.run.run import Attempt, Outcome, Run, RunState, Started
 from timewright.core.schedule.schedule import Schedule
 from timewright.errors import InvalidInput
 from timewright.ledger.settle import cancel, reopen, reset
+from timewright.ledger.workflow_runs.retry import mark_to_repeat
 from timewright.operations.context import OperationContext, in_transaction
-from timewright.operations.example_ids import FAILED_RUN, LEASED_RUN, PARKED_RUN
-from timewright.operations.lookup import find_run, find_schedule
+from timewright.operations.lookup import find_run, find_schedule, readable_schedules
 from timewright.operations.pagination import paginate
 from timewright.operations.queues.lease_results import Fence, ReportedRun, settle_lease, start_lease
-from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
+from timewright.operations.registry import (
+    FAILED_RUN,
+    LEASED_RUN,
+    PARKED_RUN,
+    ListRequest,
+    ObjectName,
+    OperationRequest,
+    WriteRequest,
+    operations,
+)
 from timewright.operations.schedules.queries import has_metadata
 from timewright.operations.views import (
     RunDetail,
     RunSummary,
     build_run_detail,
-    readable_schedules,
     summarize_runs,
 )
-from timewright.ports import ExternalId, Page, RunFilter, Transaction, Unreadable
+from timewright.ports import ExternalId, Page, RunFilter, Store, Transaction, Unreadable
 
 ExternalName = Annotated[str, Meta(max_length=255)]
 MAX_EXTERNAL_RUNS = 1000
 
-
 # How long one call may wait for the end of a run, and how often it looks.
 MAX_WAIT = 5 * MINUTE
 WAIT_INTERVAL_S = 0.25
+
+MAX_FIELDS = 12
+MAX_DEPTH = 3
+MAX_VALUE = 1e15
 
 
 class ListRuns(ListRequest, frozen=True, kw_only=True):
@@ -80,6 +92,12 @@ class RunAction(WriteRequest, frozen=True, kw_only=True):
     """Which run."""
 
     run: ObjectName
+
+
+class RetryRun(RunAction, frozen=True, kw_only=True):
+    """Which run; with `from_step`, its workflow repeats this step and all behind it, also succeeded ones."""
+
+    from_step: bool = False
 
 
 class ReportRun(WriteRequest, frozen=True, kw_only=True):
@@ -186,10 +204,13 @@ def cancel_run(context: OperationContext, request: RunAction) -> RunDetail:
     return _change(context, request, cancel)
 
 
-@operations.add("run", "retry", RunAction, scope="trigger", examples=({"run": FAILED_RUN},))
-def retry_run(context: OperationContext, request: RunAction) -> RunDetail:
-    """Retry a failed or cancelled run: the same run continues with a higher fence."""
-    return _change(context, request, reopen)
+@operations.add("run", "retry", RetryRun, scope="trigger", examples=({"run": FAILED_RUN},))
+def retry_run(context: OperationContext, request: RetryRun) -> RunDetail:
+    """Retry a failed or cancelled run: the same run continues with a higher fence.
+
+    A step is retried with its workflow: steps that succeeded stay, unless `from_step` is given.
+    """
+    return _change(context, request, _reopen_from_step if request.from_step else reopen)
 
 
 @operations.add(
@@ -249,6 +270,12 @@ def _change(
     return in_transaction(context, work)
 
 
+def _reopen_from_step(store: Store, run_id: str, **by: Any) -> tuple[Fact, ...]:
+    """Reopen the workflow run of a step, and let it repeat the step and all behind it."""
+    store.write(lambda tx: mark_to_repeat(tx, tx.get_runs([run_id])[run_id]))
+    return reopen(store, run_id, **by)
+
+
 def _select(runs: Iterable[Run], which: RunFilter) -> Page:
     """The page of these runs that pass the filter, newest first."""
     rows = sorted((run for run in runs if _passes(run, which)), key=lambda run: run.id, reverse=True)
@@ -284,3 +311,70 @@ def _schedule_matches(schedule: Schedule | None, request: ListRuns) -> bool:
 def _schedules_of(tx: Transaction, runs: Sequence[Run]) -> dict[str, Schedule]:
     ids = sorted({run.schedule_id for run in runs if run.schedule_id})
     return {i: record.schedule for i, record in readable_schedules(tx, ids).items()}
+
+
+class GetTrends(OperationRequest, frozen=True, kw_only=True):
+    """Which schedule, and how many of its newest occurrences."""
+
+    schedule: ObjectName
+    each: Annotated[int, Meta(ge=1, le=200)] = 48
+
+
+class TrendPoint(Struct, frozen=True, kw_only=True):
+    """One number of one result."""
+
+    run: str
+    at: datetime
+    state: str
+    value: float
+
+
+class TrendSeries(Struct, frozen=True, kw_only=True):
+    """One number of the results over time, oldest first; `field` is its path in the result."""
+
+    field: str
+    points: tuple[TrendPoint, ...]
+
+
+class Trends(Struct, frozen=True, kw_only=True):
+    """The numbers in the results of a schedule, the most frequent field first."""
+
+    schedule: str
+    series: tuple[TrendSeries, ...]
+
+
+@operations.add("schedule", "trends", GetTrends, scope="read", examples=({"schedule": "nightly-report"},))
+def schedule_trends(context: OperationContext, request: GetTrends) -> Trends:
+    """Show each number in the results of a schedule's newest runs over time."""
+
+    def work(tx: Transaction) -> Trends:
+        schedule = find_schedule(tx, context.namespace, request.schedule).schedule
+        marks = tx.recent_runs([schedule.id], limit_each=request.each).get(schedule.id, ())
+        attempts = tx.get_attempts([mark.run for mark in marks])
+        found: dict[str, list[TrendPoint]] = {}
+        for mark in marks:
+            for name, value in _numbers(_last_result(attempts.get(mark.run, ()))):
+                point = TrendPoint(run=mark.run, at=mark.planned_at, state=mark.state, value=value)
+                found.setdefault(name, []).append(point)
+        by_frequency = sorted(found.items(), key=lambda one: (-len(one[1]), one[0]))[:MAX_FIELDS]
+        series = tuple(TrendSeries(field=field, points=tuple(points)) for field, points in by_frequency)
+        return Trends(schedule=schedule.name, series=series)
+
+    return context.store.read(work)
+
+
+def _last_result(attempts: tuple[Attempt, ...]) -> Any:
+    """Return the result of the last attempt that has one."""
+    return next((one.result for one in reversed(attempts) if one.result is not None), None)
+
+
+def _numbers(value: Any, *, path: str = "", depth: int = 0) -> Iterator[tuple[str, float]]:
+    """Yield every number in a result with its path, up to three levels deep; booleans do not count."""
+    if isinstance(value, bool):
+        return
+    if isinstance(value, int | float):
+        if isfinite(value) and abs(value) <= MAX_VALUE:
+            yield path or "result", float(value)
+    elif isinstance(value, Mapping) and depth < MAX_DEPTH:
+        for name, inner in list(value.items())[:100]:
+            yield from _numbers(inner, path=f"{path}.{name}" if path else str(name)[:100], depth=depth + 1)

@@ -19,10 +19,10 @@ from timewright.ledger.backfills.start import (
     unknown_backfill,
 )
 from timewright.operations.context import OperationContext, in_transaction
-from timewright.operations.example_ids import BACKFILL
 from timewright.operations.lookup import find_schedule
 from timewright.operations.pagination import paginate
 from timewright.operations.registry import (
+    BACKFILL,
     ListRequest,
     ObjectName,
     OperationRequest,

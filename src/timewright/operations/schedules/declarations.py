@@ -1,20 +1,26 @@
-"""Build the request for a schedule that a program declares, and reject errors where it is declared."""
+"""Schedules that a program declares: builds and orders the requests, and rejects errors early."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec import Struct
 
 from timewright.core.input.decode import decode, decode_schedule
 from timewright.core.input.encoding import encode
 from timewright.core.input.input_errors import input_error
 from timewright.core.input.names import check_name
+from timewright.core.input.shorthand import expand_trigger
+from timewright.core.input.struct_decoder import canonical_fields, expand_need
 from timewright.core.moments import MIN_STORED_INSTANT
 from timewright.core.recurrence.trigger import Trigger, ZonedTrigger
 from timewright.core.recurrence.triggers import AnyOf, AnyTrigger, Every, Once
+from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import AnyTarget, Call
 from timewright.core.zones import name_of_zone
+from timewright.errors import TimewrightError
 from timewright.ledger.records.owners import definition_digest
 from timewright.settings import Settings
 
@@ -23,6 +29,8 @@ CRON_FIELDS = frozenset({"zone", "timezone", "tz", "dst"})
 TriggerInput = AnyTrigger | str | timedelta | datetime | Sequence["AnyTrigger | str | timedelta | datetime"]
 
 _RULE = "a trigger, its text, a timedelta, a datetime with an offset, or a list of these"
+
+ScheduleDraft = Mapping[str, Any]
 
 
 def encode_trigger(when: Any) -> Any:
@@ -114,3 +122,37 @@ def decode_call(fields: Mapping[str, Any]) -> Call | None:
 def definition_shape(fields: Mapping[str, Any]) -> str:
     """Return what two drafts have in common that differ only in name and target."""
     return definition_digest({key: fields[key] for key in fields if key not in ("name", "target")})
+
+
+def sort_by_dependency(drafts: Sequence[ScheduleDraft]) -> list[ScheduleDraft]:
+    """Return the drafts, each after those it depends on; writing a cycle is rejected later."""
+    by_name = {str(draft.get("name")): draft for draft in drafts}
+    upstream = {name: (upstream_names_in(draft) & by_name.keys()) - {name} for name, draft in by_name.items()}
+    done: dict[str, ScheduleDraft] = {}
+    waiting = list(by_name)
+    while waiting:
+        unblocked = [name for name in waiting if upstream[name] <= done.keys()]
+        for name in unblocked or waiting:
+            done[name] = by_name[name]
+        waiting = [name for name in waiting if name not in done]
+    return list(done.values())
+
+
+def upstream_names_in(draft: ScheduleDraft) -> set[str]:
+    """Return the schedules that a draft depends on; none if it is invalid, which the write reports."""
+    try:
+        given = canonical_fields(draft, Schedule)
+        trigger, needs = given.get("trigger"), given.get("needs", ())
+        shaped = trigger if isinstance(trigger, Struct) else expand_trigger(trigger, "trigger")
+        rows = [one if isinstance(one, Struct) else expand_need(one, "needs") for one in _as_list(needs)]
+    except TimewrightError:
+        return set()
+    return {name for one in (shaped, *rows) if isinstance(name := _schedule(one), str) and name}
+
+
+def _as_list(needs: Any) -> Iterable[Any]:
+    return needs if isinstance(needs, list | tuple) else ()
+
+
+def _schedule(one: Any) -> Any:
+    return one.get("schedule") if isinstance(one, Mapping) else getattr(one, "schedule", "")

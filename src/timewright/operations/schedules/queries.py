@@ -30,15 +30,14 @@ from timewright.errors import InvalidInput
 from timewright.ledger.dependencies.links import upstream_names
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.pauses.scoped import load_pauses
-from timewright.operations.context import OperationContext
+from timewright.operations.context import OperationContext, check_may_block
 from timewright.operations.explain.upcoming import (
     add_manual_runs_and_notes,
     forecast_undecided,
     fully_excluded_warning,
 )
 from timewright.operations.identity_cache import cache_by_identity
-from timewright.operations.lookup import find_schedule, find_schedule_snapshot
-from timewright.operations.non_blocking import check_may_block
+from timewright.operations.lookup import find_schedule, find_schedule_snapshot, readable_schedules
 from timewright.operations.pagination import paginate
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, operations
 from timewright.operations.views import (
@@ -51,6 +50,7 @@ from timewright.operations.views import (
     summarize_schedules,
 )
 from timewright.ports import Page, RunFilter, ScheduleFilter, Transaction, Unreadable
+from timewright.ports.rows import ScheduleOrder
 from timewright.ports.schedules import ScheduleListRow
 
 HEALTH_WINDOWS = (HOUR, 4 * HOUR, 24 * HOUR)
@@ -74,15 +74,20 @@ class ListSchedules(ListRequest, frozen=True, kw_only=True):
     group: str | None = None
     tag: str | None = None
     name_starts: str = ""
+    name_contains: Annotated[str, Meta(max_length=255)] = ""
+    order: ScheduleOrder = "name"
+    count: bool = False
+    """Whether `total` is answered: how many there are with this state, group and name."""
     waits_for: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
 class ScheduleList(Struct, frozen=True, kw_only=True):
-    """A page of schedules, by name."""
+    """A page of schedules. `total` is how many there are, if it was asked for."""
 
     schedules: tuple[ScheduleSummary, ...]
     cursor: str = ""
+    total: int | None = None
     unreadable: tuple[Unreadable, ...] = ()
 
 
@@ -153,22 +158,26 @@ def get_schedule(context: OperationContext, request: GetSchedule) -> ScheduleDet
     examples=({}, {"state": "active", "metadata": {"team": "finance"}, "limit": 10}),
 )
 def list_schedules(context: OperationContext, request: ListSchedules) -> ScheduleList:
-    """List schedules by name; archived ones only with `state: archived`."""
+    """List schedules by name or in another order; archived ones only with `state: archived`."""
+    is_ordered = request.order != "name" or bool(request.name_contains)
+    if is_ordered or request.count:
+        check_may_block(context)
+    which = ScheduleFilter(
+        namespace=context.namespace,
+        state=request.state,
+        group=request.group,
+        name_prefix=request.name_starts,
+        name_contains=request.name_contains,
+        order=request.order,
+    )
 
     def work(tx: Transaction) -> ScheduleList:
         unreadable: dict[str, Unreadable] = {}
 
         def find(limit: int, place: str) -> Page:
-            page = tx.list_schedules(
-                ScheduleFilter(
-                    namespace=context.namespace,
-                    state=request.state,
-                    group=request.group,
-                    name_prefix=request.name_starts,
-                    limit=limit,
-                    cursor=place,
-                )
-            )
+            if is_ordered:
+                return _ordered_page(tx, replace(which, limit=limit, offset=int(place or 0)))
+            page = tx.list_schedules(replace(which, limit=limit, cursor=place))
             unreadable.update({one.id: one for one in page.unreadable})
             return page
 
@@ -176,10 +185,19 @@ def list_schedules(context: OperationContext, request: ListSchedules) -> Schedul
         return ScheduleList(
             schedules=_add_pauses(tx, rows, add_last_runs(tx, summarize_schedules(rows)), now=context.now()),
             cursor=cursor,
+            total=tx.ordered_schedule_ids(replace(which, limit=1))[1] if request.count else None,
             unreadable=tuple(unreadable.values()),
         )
 
     return context.store.read(work)
+
+
+def _ordered_page(tx: Transaction, which: ScheduleFilter) -> Page:
+    ids, total = tx.ordered_schedule_ids(which)
+    found = readable_schedules(tx, ids)
+    end = which.offset + len(ids)
+    rows = tuple(ScheduleListRow(found[i].schedule, found[i].progress) for i in ids if i in found)
+    return Page(rows, str(end) if ids and end < total else "")
 
 
 def _add_pauses(

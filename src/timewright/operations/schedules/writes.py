@@ -22,7 +22,7 @@ from timewright.ledger.dependencies.links import upstream_names
 from timewright.ledger.replan import create, revise
 from timewright.operations.access.agent_permissions import is_agent
 from timewright.operations.access.secret_checks import check_secret_use, reject_plain_secrets, secret_warnings
-from timewright.operations.calendars.allowed_zones import check_schedule_zones
+from timewright.operations.calendars.calendars import check_schedule_zones
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.definitions.edits import check_edit_by_hand
 from timewright.operations.health.known_functions import function_warnings, run_warnings
@@ -34,8 +34,9 @@ from timewright.operations.schedules.agent_rules import (
     check_agent_edit,
     hold_for_approval_if_required,
     keep_agent_end,
+    reject_duplicate,
+    reject_removed,
 )
-from timewright.operations.schedules.duplicates import reject_duplicate, reject_removed
 from timewright.operations.views import ScheduleDetail, build_schedule_detail
 from timewright.ports import ScheduleRecord, Transaction
 from timewright.ports.schedules import ScheduleSnapshot

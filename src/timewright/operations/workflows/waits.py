@@ -26,9 +26,8 @@ from timewright.ledger.workflow_runs.waits import (
 from timewright.operations.access.agent_permissions import is_agent
 from timewright.operations.access.callers import Caller
 from timewright.operations.context import OperationContext, in_transaction
-from timewright.operations.example_ids import WAITING_RUN
 from timewright.operations.lookup import find_run
-from timewright.operations.registry import ObjectName, WriteRequest, operations
+from timewright.operations.registry import WAITING_RUN, ObjectName, WriteRequest, operations
 from timewright.operations.views import RunDetail, RunSummary, build_run_detail, summarize_run
 from timewright.ports import StoredObject, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from timewright.core.run.run import Run
 from timewright.core.workflow import WorkflowSpec, layers, render_graph
@@ -17,11 +20,17 @@ from timewright.ledger.workflow_runs.records import (
     spec_digest,
     workflow_context,
 )
+from timewright.ledger.workflow_runs.retry import REPEAT
 from timewright.operations.context import OperationContext, in_transaction
-from timewright.operations.example_ids import WORKFLOW_RUN
 from timewright.operations.lookup import find_run
-from timewright.operations.registry import ObjectName, OperationRequest, WriteRequest, operations
-from timewright.operations.views import RunDetail, build_run_detail
+from timewright.operations.registry import (
+    WORKFLOW_RUN,
+    ObjectName,
+    OperationRequest,
+    WriteRequest,
+    operations,
+)
+from timewright.operations.views import RunDetail, build_run_detail, first_starts_of
 from timewright.operations.workflows.workflow_records import require_version, require_workflow
 from timewright.operations.workflows.workflows import Version
 from timewright.ports import Transaction
@@ -49,8 +58,25 @@ class DrawWorkflow(OperationRequest, frozen=True, kw_only=True):
     run: Annotated[str, Meta(max_length=64)] = ""
 
 
+class StepRun(Struct, frozen=True, kw_only=True):
+    """The run of a step, or of one item of a step with `each`: when it was created, started and ended."""
+
+    run: str
+    step: str
+    item: int | None
+    state: str
+    created_at: datetime
+    first_started_at: datetime | None
+    finished_at: datetime | None
+    attempts: int
+    reason: str
+
+
 class StepStatus(Struct, frozen=True, kw_only=True):
-    """A step: its layer in the drawing, and its state in a run; `left` counts its unfinished items."""
+    """A step: its layer in the drawing, and its state in a run; `left` counts its unfinished items.
+
+    `items` counts the runs of a step with `each` by state.
+    """
 
     step: str
     layer: int
@@ -59,16 +85,21 @@ class StepStatus(Struct, frozen=True, kw_only=True):
     run: str = ""
     left: int = 0
     reason: str = ""
+    items: dict[str, int] = {}
 
 
 class WorkflowDrawing(Struct, frozen=True, kw_only=True):
-    """A workflow as text, layer by layer, and its first thousand steps."""
+    """A workflow as text, layer by layer, and its first thousand steps and step runs."""
 
     workflow: str
     version: int
     run: str
     text: str
     steps: tuple[StepStatus, ...]
+    runs: tuple[StepRun, ...] = ()
+    """The newest run of each step and item, in the order they were created."""
+    more: bool = False
+    """Whether there are more step runs than are listed."""
 
 
 class WorkflowRunAction(WriteRequest, frozen=True, kw_only=True):
@@ -127,7 +158,12 @@ def draw_workflow(context: OperationContext, request: DrawWorkflow) -> WorkflowD
         run = find_run(tx, context.namespace, request.run)
         pin = _workflow_context_of(run, request.workflow)
         spec = require_version(tx, context.namespace, pin.workflow, pin.version)
-        return _draw(spec, run=run.id, states=_step_states(tx, run, tx.get_steps(run.id)))
+        newest = _newest_step_runs(tx, run)
+        drawing = _draw(spec, run=run.id, states=_step_states(newest, tx.get_steps(run.id)))
+        shown = newest[:MAX_STEPS_SHOWN]
+        starts = first_starts_of(tx, [one for _, one in shown])
+        runs = tuple(_step_run(context, one, starts.get(one.id)) for context, one in shown)
+        return replace(drawing, runs=runs, more=len(newest) > len(shown))
 
     return context.store.read(work)
 
@@ -227,6 +263,7 @@ def _draw(spec: WorkflowSpec, *, run: str, states: Mapping[str, StepStatus]) -> 
                 run=seen.run,
                 left=seen.left,
                 reason=seen.reason,
+                items=seen.items,
             )
         )
     marks = {view.step: view.state + (f" ({view.left} left)" if view.left else "") for view in views}
@@ -234,13 +271,44 @@ def _draw(spec: WorkflowSpec, *, run: str, states: Mapping[str, StepStatus]) -> 
     return WorkflowDrawing(workflow=spec.name, version=spec.version, run=run, text=text, steps=tuple(views))
 
 
-def _step_states(tx: Transaction, run: Run, rows: Mapping[str, StepRow]) -> dict[str, StepStatus]:
+def _newest_step_runs(tx: Transaction, run: Run) -> list[tuple[WorkflowContext, Run]]:
+    """Return the newest run of each step and item with its context, in the order they were created."""
+    found: dict[tuple[str, int | None], tuple[WorkflowContext, Run]] = {}
+    for one in tx.child_runs(run.id):
+        part = workflow_context(one)
+        if part is not None:
+            found.pop((part.step, part.item), None)
+            found[part.step, part.item] = (part, one)
+    return list(found.values())
+
+
+def _step_run(context: WorkflowContext, run: Run, first_started_at: datetime | None) -> StepRun:
+    return StepRun(
+        run=run.id,
+        step=context.step,
+        item=context.item,
+        state=run.state.value,
+        created_at=run.created_at,
+        first_started_at=first_started_at or run.started_at,
+        finished_at=run.finished_at,
+        attempts=run.attempts,
+        reason=run.reason or run.error,
+    )
+
+
+def _step_states(
+    runs: Sequence[tuple[WorkflowContext, Run]], rows: Mapping[str, StepRow]
+) -> dict[str, StepStatus]:
     """Return the states of a run's steps; a started step has the state of its own run."""
-    newest = {part.step: one for one in tx.child_runs(run.id) if (part := workflow_context(one)) is not None}
+    newest = {context.step: one for context, one in runs}
+    items: dict[str, Counter[str]] = {}
+    for context, one in runs:
+        if context.item is not None:
+            items.setdefault(context.step, Counter())[one.state.value] += 1
     found: dict[str, StepStatus] = {}
     for name, row in rows.items():
         step_run = newest.get(name)
-        state = row.state
+        state = "waiting" if row.state == REPEAT else row.state
         if state == "started":
             state = step_run.state.value if step_run is not None and row.run_id else "running"
         found[name] = StepStatus(
@@ -251,5 +319,6 @@ def _step_states(tx: Transaction, run: Run, rows: Mapping[str, StepRow]) -> dict
             run=step_run.id if step_run is not None else "",
             left=row.live,
             reason=step_run.reason or step_run.error if step_run is not None else "",
+            items=dict(items.get(name, {})),
         )
     return found

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from timewright.core.input.names import check_name
 from timewright.core.input.shorthand import expand_target
 from timewright.core.target import AnyTarget, Handoff, Workflow
-from timewright.core.workflow import WorkflowSpec, decode_workflow
+from timewright.core.workflow import Step, WorkflowSpec, decode_workflow
 from timewright.errors import Conflict, InvalidInput, InvalidWorkflow, TimewrightError
 from timewright.ledger.workflow_runs.records import (
     VERSION,
@@ -38,6 +38,7 @@ from timewright.operations.workflows.workflow_records import (
 )
 from timewright.operations.workflows.workflow_schedules import archive_schedules, deploy_schedules
 from timewright.ports import Page, StoredObject, Transaction
+from timewright.settings import ScheduleDefaults
 
 Version = Annotated[int, Meta(ge=1)]
 VersionState = Literal["approved", "pending_approval", "rejected"]
@@ -260,7 +261,13 @@ def _parse(context: OperationContext, draft: dict[str, Any]) -> WorkflowSpec:
             rule="a request writes to its own namespace",
             fix="leave it out",
         )
-    spec = replace(spec, name=check_name(spec.name), namespace=context.namespace)
+    defaults = context.settings.defaults
+    spec = replace(
+        spec,
+        name=check_name(spec.name),
+        namespace=context.namespace,
+        steps=tuple(_with_defaults(step, defaults) for step in spec.steps),
+    )
     for n, step in enumerate(spec.steps):
         if isinstance(step.target, Workflow) and step.target.workflow == spec.name:
             where = f"steps[{n}].target.workflow"
@@ -276,6 +283,19 @@ def _parse(context: OperationContext, draft: dict[str, Any]) -> WorkflowSpec:
     if spec.executor is not None:
         reject_plain_secrets(context.caller, spec.executor, path="executor")
     return spec
+
+
+def _with_defaults(step: Step, defaults: ScheduleDefaults) -> Step:
+    """Fill in the lease, time limit and retry of the settings, which hold for the runs of steps too."""
+    if step.wait is not None or isinstance(step.target, Workflow):
+        return step
+    lease = defaults.lease
+    return replace(
+        step,
+        retry=step.retry or defaults.retry,
+        lease=step.lease or (lease.length if lease is not None else None),
+        time_limit=step.time_limit or (lease.time_limit if lease is not None else None),
+    )
 
 
 def _check_secrets(context: OperationContext, spec: WorkflowSpec, head: WorkflowHeader | None) -> None:

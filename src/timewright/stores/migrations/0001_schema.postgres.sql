@@ -112,7 +112,35 @@ CREATE INDEX runs_held ON runs (schedule_id, planned_at) WHERE state = 'held';
 CREATE INDEX runs_parked ON runs (planned_at) WHERE state = 'parked';
 CREATE INDEX runs_failed ON runs (id, namespace, queue, planned_at) WHERE state = 'failed';
 CREATE INDEX runs_parent ON runs (parent) WHERE parent <> '';
+-- The runs that ended in a range of time, to count them by minute.
+CREATE INDEX runs_finished ON runs (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX runs_missed ON runs (finished_at) WHERE state = 'skipped' AND reason IN ('missed', 'deadline');
+
+-- How many runs ended in which minute, by the minute they were planned in. Counted from `runs` once a minute, in the
+-- background; no settlement writes here. `delays` is JSON: an upper bound in microseconds and how many starts are below it.
+CREATE TABLE run_counts (
+    namespace TEXT COLLATE "C" NOT NULL,
+    planned_minute BIGINT NOT NULL,
+    finished_minute BIGINT NOT NULL,
+    succeeded BIGINT NOT NULL,
+    failed BIGINT NOT NULL,
+    parked BIGINT NOT NULL,
+    cancelled BIGINT NOT NULL,
+    skipped BIGINT NOT NULL,
+    missed BIGINT NOT NULL,
+    started BIGINT NOT NULL,
+    delay_max BIGINT NOT NULL,
+    delays TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (namespace, planned_minute, finished_minute)
+);
+
+CREATE INDEX run_counts_finished ON run_counts (finished_minute);
+
+-- Minutes that are counted again, because a run that had ended in them was reopened or changed.
+CREATE TABLE run_recounts (
+    id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    finished_minute BIGINT NOT NULL
+);
 
 -- Every ready bucket that a run was ever in. Ids ascend in the order of commits, so a reader sees what is new.
 CREATE TABLE ready_buckets (
@@ -151,6 +179,17 @@ CREATE TABLE external_ids (
 );
 CREATE INDEX external_ids_by_id ON external_ids (external_id);
 
+-- The files that attempts have written, each with the attempt that refers to it.
+CREATE TABLE artifacts (
+    run_id TEXT COLLATE "C" NOT NULL,
+    fence BIGINT NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    size BIGINT NOT NULL,
+    digest TEXT COLLATE "C" NOT NULL,
+    media_type TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (run_id, fence, name)
+);
+
 -- The output of a running attempt: its head and tail, overwritten about once a second.
 CREATE TABLE attempt_output (
     run_id TEXT COLLATE "C" NOT NULL,
@@ -163,10 +202,30 @@ CREATE TABLE attempt_output (
     PRIMARY KEY (run_id, fence)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
--- Concurrency limits: how many leases each admits at a time, and the leases that count against it.
+-- What the newest attempt of a run reported about its work, overwritten about once a second. The checkpoint is JSON and
+-- is given to the next attempt.
+CREATE TABLE run_progress (
+    run_id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    fence BIGINT NOT NULL,
+    at BIGINT NOT NULL,
+    fraction DOUBLE PRECISION,
+    note TEXT COLLATE "C" NOT NULL,
+    checkpoint TEXT COLLATE "C" NOT NULL
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+
+-- Limits: how many leases each admits at a time, how quickly they may start, and the leases that count against it. A
+-- limit with a key has one row per value of the key, made from the row of the limit itself. `rate_interval` is the time
+-- between starts (0: no rate), `arrival_at` when the next start is due at that rate; `burst` starts may come early.
+-- `share_used` counts the starts of a key divided by its weight: the key with the least is next.
 CREATE TABLE limits (
     limit_key TEXT COLLATE "C" NOT NULL PRIMARY KEY,
-    capacity BIGINT NOT NULL
+    capacity BIGINT NOT NULL,
+    rate_interval BIGINT NOT NULL DEFAULT 0,
+    burst BIGINT NOT NULL DEFAULT 1,
+    arrival_at BIGINT NOT NULL DEFAULT 0,
+    weight BIGINT NOT NULL DEFAULT 1,
+    share_used BIGINT NOT NULL DEFAULT 0,
+    used_at BIGINT NOT NULL DEFAULT 0
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
 CREATE TABLE limit_holds (
@@ -177,6 +236,56 @@ CREATE TABLE limit_holds (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
 CREATE INDEX limit_holds_run ON limit_holds (run_id);
+
+-- Ready runs that share their needs and limits, under a limit with a key or a rate, wait in a group. Groups are many and
+-- come and go, so instances keep no list of them: they read the open groups of a base, which is the part of the ready
+-- bucket without the keys. `waits_for` is empty if runs may start, a limit key that is full, `rate` (until `open_at`),
+-- or `-` if no run waits (since `open_at`).
+CREATE TABLE limit_groups (
+    bucket TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    base TEXT COLLATE "C" NOT NULL,
+    share_limit TEXT COLLATE "C" NOT NULL,
+    handoff BIGINT NOT NULL,
+    priority BIGINT NOT NULL,
+    share_used BIGINT NOT NULL DEFAULT 0,
+    waits_for TEXT COLLATE "C" NOT NULL DEFAULT '',
+    open_at BIGINT NOT NULL DEFAULT 0
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+
+CREATE INDEX limit_groups_open ON limit_groups (handoff, base, priority, share_used) WHERE waits_for = '';
+CREATE INDEX limit_groups_rate ON limit_groups (handoff, base, open_at) WHERE waits_for = 'rate';
+CREATE INDEX limit_groups_waiting ON limit_groups (waits_for) WHERE waits_for <> '';
+CREATE INDEX limit_groups_share ON limit_groups (share_limit, share_used);
+
+-- Open the group of a run that becomes ready. The shared lock keeps a leasing transaction, which does not see this run
+-- yet, from closing the group as empty; it conflicts with no other insert. A group that returns starts at most one
+-- start (1000000) behind the key that has the largest share.
+CREATE FUNCTION open_limit_group() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    of_share TEXT := split_part(split_part(new.ready_bucket, E'\n~', 2), '#', 1);
+    at_least BIGINT;
+BEGIN
+    PERFORM 1 FROM limit_groups WHERE bucket = new.ready_bucket AND waits_for <> '-' AND priority <= new.priority
+        FOR KEY SHARE;
+    IF NOT FOUND THEN
+        at_least := COALESCE((SELECT max(share_used) FROM limit_groups WHERE share_limit = of_share), 0) - 1000000;
+        INSERT INTO limit_groups AS g (bucket, base, share_limit, handoff, priority, share_used)
+        VALUES (new.ready_bucket, split_part(new.ready_bucket, E'\n~', 1), of_share, new.handoff, new.priority,
+            greatest(at_least, 0))
+        ON CONFLICT (bucket) DO UPDATE SET
+            priority = CASE WHEN g.waits_for = '-' THEN excluded.priority
+                ELSE least(g.priority, excluded.priority) END,
+            share_used = CASE WHEN g.waits_for = '-' THEN greatest(g.share_used, excluded.share_used)
+                ELSE g.share_used END,
+            waits_for = CASE WHEN g.waits_for = '-' THEN '' ELSE g.waits_for END;
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER runs_limit_group_insert AFTER INSERT ON runs FOR EACH ROW
+    WHEN (new.ready_bucket >= '~' AND new.state = 'ready' AND new.deferred = 0) EXECUTE FUNCTION open_limit_group();
+CREATE TRIGGER runs_limit_group_update AFTER UPDATE OF state, deferred ON runs FOR EACH ROW
+    WHEN (new.ready_bucket >= '~' AND new.state = 'ready' AND new.deferred = 0) EXECUTE FUNCTION open_limit_group();
 
 -- The use of each budget in each period, and the expected use of the runs under way.
 CREATE TABLE budget_accounts (

@@ -110,7 +110,35 @@ CREATE INDEX runs_held ON runs (schedule_id, planned_at) WHERE state = 'held';
 CREATE INDEX runs_parked ON runs (planned_at) WHERE state = 'parked';
 CREATE INDEX runs_failed ON runs (id, namespace, queue, planned_at) WHERE state = 'failed';
 CREATE INDEX runs_parent ON runs (parent) WHERE parent <> '';
+-- The runs that ended in a range of time, to count them by minute.
+CREATE INDEX runs_finished ON runs (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX runs_missed ON runs (finished_at) WHERE state = 'skipped' AND reason IN ('missed', 'deadline');
+
+-- How many runs ended in which minute, by the minute they were planned in. Counted from `runs` once a minute, in the
+-- background; no settlement writes here. `delays` is JSON: an upper bound in microseconds and how many starts are below it.
+CREATE TABLE run_counts (
+    namespace TEXT NOT NULL,
+    planned_minute INTEGER NOT NULL,
+    finished_minute INTEGER NOT NULL,
+    succeeded INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    parked INTEGER NOT NULL,
+    cancelled INTEGER NOT NULL,
+    skipped INTEGER NOT NULL,
+    missed INTEGER NOT NULL,
+    started INTEGER NOT NULL,
+    delay_max INTEGER NOT NULL,
+    delays TEXT NOT NULL,
+    PRIMARY KEY (namespace, planned_minute, finished_minute)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX run_counts_finished ON run_counts (finished_minute);
+
+-- Minutes that are counted again, because a run that had ended in them was reopened or changed.
+CREATE TABLE run_recounts (
+    id INTEGER PRIMARY KEY,
+    finished_minute INTEGER NOT NULL
+) STRICT;
 
 -- Every ready bucket that a run was ever in. Ids ascend in the order of commits, so a reader sees what is new.
 CREATE TABLE ready_buckets (
@@ -149,6 +177,17 @@ CREATE TABLE external_ids (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX external_ids_by_id ON external_ids (external_id);
 
+-- The files that attempts have written, each with the attempt that refers to it.
+CREATE TABLE artifacts (
+    run_id TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    media_type TEXT NOT NULL,
+    PRIMARY KEY (run_id, fence, name)
+) STRICT, WITHOUT ROWID;
+
 -- The output of a running attempt: its head and tail, overwritten about once a second.
 CREATE TABLE attempt_output (
     run_id TEXT NOT NULL,
@@ -161,10 +200,30 @@ CREATE TABLE attempt_output (
     PRIMARY KEY (run_id, fence)
 ) STRICT;
 
--- Concurrency limits: how many leases each admits at a time, and the leases that count against it.
+-- What the newest attempt of a run reported about its work, overwritten about once a second. The checkpoint is JSON and
+-- is given to the next attempt.
+CREATE TABLE run_progress (
+    run_id TEXT NOT NULL PRIMARY KEY,
+    fence INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    fraction REAL,
+    note TEXT NOT NULL,
+    checkpoint TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Limits: how many leases each admits at a time, how quickly they may start, and the leases that count against it. A
+-- limit with a key has one row per value of the key, made from the row of the limit itself. `rate_interval` is the time
+-- between starts (0: no rate), `arrival_at` when the next start is due at that rate; `burst` starts may come early.
+-- `share_used` counts the starts of a key divided by its weight: the key with the least is next.
 CREATE TABLE limits (
     limit_key TEXT NOT NULL PRIMARY KEY,
-    capacity INTEGER NOT NULL
+    capacity INTEGER NOT NULL,
+    rate_interval INTEGER NOT NULL DEFAULT 0,
+    burst INTEGER NOT NULL DEFAULT 1,
+    arrival_at INTEGER NOT NULL DEFAULT 0,
+    weight INTEGER NOT NULL DEFAULT 1,
+    share_used INTEGER NOT NULL DEFAULT 0,
+    used_at INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE limit_holds (
@@ -175,6 +234,61 @@ CREATE TABLE limit_holds (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX limit_holds_run ON limit_holds (run_id);
+
+-- Ready runs that share their needs and limits, under a limit with a key or a rate, wait in a group. Groups are many and
+-- come and go, so instances keep no list of them: they read the open groups of a base, which is the part of the ready
+-- bucket without the keys. `waits_for` is empty if runs may start, a limit key that is full, `rate` (until `open_at`),
+-- or `-` if no run waits (since `open_at`).
+CREATE TABLE limit_groups (
+    bucket TEXT NOT NULL PRIMARY KEY,
+    base TEXT NOT NULL,
+    share_limit TEXT NOT NULL,
+    handoff INTEGER NOT NULL,
+    priority INTEGER NOT NULL,
+    share_used INTEGER NOT NULL DEFAULT 0,
+    waits_for TEXT NOT NULL DEFAULT '',
+    open_at INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX limit_groups_open ON limit_groups (handoff, base, priority, share_used) WHERE waits_for = '';
+CREATE INDEX limit_groups_rate ON limit_groups (handoff, base, open_at) WHERE waits_for = 'rate';
+CREATE INDEX limit_groups_waiting ON limit_groups (waits_for) WHERE waits_for <> '';
+CREATE INDEX limit_groups_share ON limit_groups (share_limit, share_used);
+
+-- Open the group of a run that becomes ready. A group that returns starts at most one start (1000000) behind the key
+-- that has the largest share.
+CREATE TRIGGER runs_limit_group_insert AFTER INSERT ON runs
+    WHEN new.ready_bucket >= '~' AND new.state = 'ready' AND new.deferred = 0
+BEGIN
+    INSERT INTO limit_groups (bucket, base, share_limit, handoff, priority, share_used)
+    SELECT new.ready_bucket, p.base, p.share_limit, new.handoff, new.priority,
+        max(0, COALESCE((SELECT max(g.share_used) FROM limit_groups g WHERE g.share_limit = p.share_limit), 0) - 1000000)
+    FROM (SELECT k.base AS base, substr(k.keys, 1, instr(k.keys, '#') - 1) AS share_limit FROM (
+        SELECT substr(new.ready_bucket, 1, instr(new.ready_bucket, char(10) || '~') - 1) AS base,
+            substr(new.ready_bucket, instr(new.ready_bucket, char(10) || '~') + 2) AS keys) k) p
+    WHERE true
+    ON CONFLICT (bucket) DO UPDATE SET
+        priority = CASE WHEN waits_for = '-' THEN excluded.priority ELSE min(priority, excluded.priority) END,
+        share_used = CASE WHEN waits_for = '-' THEN max(share_used, excluded.share_used) ELSE share_used END,
+        waits_for = CASE WHEN waits_for = '-' THEN '' ELSE waits_for END
+    WHERE waits_for = '-' OR excluded.priority < priority;
+END;
+CREATE TRIGGER runs_limit_group_update AFTER UPDATE OF state, deferred ON runs
+    WHEN new.ready_bucket >= '~' AND new.state = 'ready' AND new.deferred = 0
+BEGIN
+    INSERT INTO limit_groups (bucket, base, share_limit, handoff, priority, share_used)
+    SELECT new.ready_bucket, p.base, p.share_limit, new.handoff, new.priority,
+        max(0, COALESCE((SELECT max(g.share_used) FROM limit_groups g WHERE g.share_limit = p.share_limit), 0) - 1000000)
+    FROM (SELECT k.base AS base, substr(k.keys, 1, instr(k.keys, '#') - 1) AS share_limit FROM (
+        SELECT substr(new.ready_bucket, 1, instr(new.ready_bucket, char(10) || '~') - 1) AS base,
+            substr(new.ready_bucket, instr(new.ready_bucket, char(10) || '~') + 2) AS keys) k) p
+    WHERE true
+    ON CONFLICT (bucket) DO UPDATE SET
+        priority = CASE WHEN waits_for = '-' THEN excluded.priority ELSE min(priority, excluded.priority) END,
+        share_used = CASE WHEN waits_for = '-' THEN max(share_used, excluded.share_used) ELSE share_used END,
+        waits_for = CASE WHEN waits_for = '-' THEN '' ELSE waits_for END
+    WHERE waits_for = '-' OR excluded.priority < priority;
+END;
 
 -- The use of each budget in each period, and the expected use of the runs under way.
 CREATE TABLE budget_accounts (

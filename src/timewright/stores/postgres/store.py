@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from timewright.clocks import SystemClock
 from timewright.core.moments import from_micros, to_micros
-from timewright.core.policies.jitter import hash_fraction
+from timewright.core.policies.backoff import hash_fraction
 from timewright.errors import (
     Conflict,
     ForeignStore,
@@ -25,11 +25,11 @@ from timewright.errors import (
     UnsafeStore,
 )
 from timewright.ports import Clock
-from timewright.ports.store import ClockDoubt
+from timewright.ports.store import ClockDoubt, SessionLock
 from timewright.stores.cache import RowCache
 from timewright.stores.clock_guard import ClockGuard
 from timewright.stores.commit_timer import CommitTimer
-from timewright.stores.listeners import PostgresListener
+from timewright.stores.listeners import PostgresListener, is_pooled
 from timewright.stores.migrate import load_migrations, pending_migrations
 from timewright.stores.sqlite.file_safety import FROZEN
 from timewright.stores.statements import POSTGRES, load_statements
@@ -58,6 +58,15 @@ MIN_POSTGRES_VERSION = 130_000
 MAX_TRIES = 8
 POOL_TIMEOUT_S = 10.0
 MIGRATION_LOCK = 0x54575254
+# The class of the advisory locks that show which processes have a session; the second number is the process.
+SESSION_LOCK_CLASS = 0x54575350
+# The server must not end the session of a holder that is only cut off before its lease of 60 s has ended.
+_SERVER_KEEPALIVE = "SET tcp_keepalives_idle = 120"
+_HELD_SESSION_LOCKS = """
+SELECT DISTINCT objid::bigint, extract(epoch FROM pg_postmaster_start_time())::text FROM pg_locks
+WHERE locktype = 'advisory' AND classid = %s::bigint AND objsubid = 2 AND granted
+AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
 CHANNEL = "timewright"
 
 _LOST_PREPARED = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
@@ -79,6 +88,7 @@ class PostgresStore:
         self._pause = threading.Event()
         self._place: StorePlace | None = None
         self._name = os.urandom(8).hex()
+        self._lock_key = int.from_bytes(os.urandom(4), "big") >> 1
         self._conninfo = conninfo = _with_timeouts(url)
         with self._translate_errors():
             self._pool = ConnectionPool(
@@ -91,7 +101,7 @@ class PostgresStore:
                 # Like the pool timeout: the next caller then reconnects at once, without a longer backoff.
                 reconnect_timeout=POOL_TIMEOUT_S,
                 kwargs={"autocommit": True},
-                configure=_configure,
+                configure=self._configure,
             )
             self._pool.open(wait=True, timeout=POOL_TIMEOUT_S)
             try:
@@ -180,13 +190,44 @@ class PostgresStore:
     def change_listener(self) -> PostgresListener:
         """Return a listener for writes by other instances."""
         conninfo = self._conninfo
-        return PostgresListener(
-            lambda: psycopg.connect(conninfo, autocommit=True), channel=CHANNEL, own_id=self._name
-        )
+
+        def connect() -> psycopg.Connection[Any]:
+            connection = psycopg.connect(conninfo, autocommit=True)
+            if not is_pooled(connection):
+                connection.execute(self._lock_session_sql())
+            return connection
+
+        return PostgresListener(connect, channel=CHANNEL, own_id=self._name)
+
+    def session_lock(self) -> SessionLock | None:
+        """The lock of this process; None behind a pooler."""
+        with self._translate_errors(), self._pool.connection() as connection:
+            row = connection.execute("SELECT extract(epoch FROM pg_postmaster_start_time())::text").fetchone()
+            if row is None or connection.prepare_threshold is None:
+                return None
+            return SessionLock(key=self._lock_key, server=row[0])
+
+    def held_session_locks(self) -> frozenset[SessionLock]:
+        """The locks of all processes that have a session on this database now."""
+        with self._translate_errors(), self._pool.connection() as connection:
+            rows = connection.execute(_HELD_SESSION_LOCKS, (SESSION_LOCK_CLASS,)).fetchall()
+        return frozenset(SessionLock(key=key, server=server) for key, server in rows)
 
     def close(self) -> None:
         """Close every connection."""
         self._pool.close()
+
+    def _configure(self, connection: Connection) -> None:
+        """Prepare a new connection; behind a pooler, which shares sessions, nothing is set for it."""
+        if is_pooled(connection):
+            connection.prepare_threshold = None
+        else:
+            connection.set_planner_settings()
+            connection.execute_raw(self._lock_session_sql())
+
+    def _lock_session_sql(self) -> bytes:
+        lock = f"SELECT pg_advisory_lock_shared({SESSION_LOCK_CLASS}, {self._lock_key})"
+        return f"{_SERVER_KEEPALIVE}; {lock}".encode()
 
     def _read_snapshot(self, work: Callable[[Any], T]) -> T:
         with self._translate_errors(), self._pool.connection() as connection:
@@ -330,22 +371,6 @@ def _with_timeouts(url: str) -> str:
         "application_name": "timewright",
     }
     return make_conninfo(url, **{name: value for name, value in wanted.items() if name not in given})
-
-
-def _configure(connection: Connection) -> None:
-    _disable_prepare_behind_pooler(connection)
-    if connection.prepare_threshold is not None:
-        connection.set_planner_settings()
-
-
-def _disable_prepare_behind_pooler(connection: psycopg.Connection[Any]) -> None:
-    """Disable prepared statements behind a pooler, which may switch the session between transactions.
-
-    A pooler is recognised because the pid of its handshake is not that of the backend.
-    """
-    row = connection.execute("SELECT pg_backend_pid()").fetchone()
-    if row is None or row[0] != connection.info.backend_pid:
-        connection.prepare_threshold = None
 
 
 def _is_for_tests(connection: psycopg.Connection[Any]) -> bool:

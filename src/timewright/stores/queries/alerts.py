@@ -13,7 +13,7 @@ from timewright.core.alerts.incidents import Incident
 from timewright.core.moments import from_micros, to_micros
 from timewright.errors import TimewrightError
 from timewright.ports import Page
-from timewright.ports.alerts import AlertRow, StoredChannel
+from timewright.ports.objects import AlertRow, StoredChannel
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit
 from timewright.stores.rows import json_text, micros_or_none, storable_text
 

@@ -10,6 +10,7 @@ from timewright.core.run.run import Run
 from timewright.errors import Conflict, InvalidInput
 from timewright.stores.cache import RowCache
 from timewright.stores.rows import (
+    GROUP_KEYS,
     Row,
 )
 
@@ -65,7 +66,8 @@ class SqlQueries:
     def _add_buckets(self, buckets: Iterable[str]) -> None:
         """Register the ready buckets of new runs; those known to be committed cost nothing."""
         cache = self._executor.cache
-        new = set(buckets) - cache.known_buckets - {""}
+        # Instances keep no list of groups, only of their bases.
+        new = {bucket.partition(GROUP_KEYS)[0] for bucket in buckets} - cache.known_buckets - {""}
         if not new:
             return
         found = {row[0] for row in self._query("find_buckets", {"buckets": sorted(new)})}

@@ -6,18 +6,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 
-from msgspec.structs import asdict, replace
+import msgspec
+from msgspec.structs import asdict, astuple, replace
 
 from timewright.core.moments import from_micros, to_micros
-from timewright.core.run.leasing import LimitUsage
-from timewright.core.run.run import Attempt, Run, RunState
+from timewright.core.policies.limits import (
+    KEY_MARK,
+    LIMIT,
+    Limit,
+    decode_limit,
+    is_grouped_key,
+    named_limit_key,
+)
+from timewright.core.run.leasing import SHARE_UNIT, LimitGroup, LimitUsage, share_key, share_limit
+from timewright.core.run.run import Artifact, Attempt, Run, RunState
 from timewright.ports import (
     ExternalId,
     Grant,
     Renewal,
     Renewed,
 )
-from timewright.ports.attempt_output import AttemptOutput, OutputExcerpt
+from timewright.ports.attempt_output import AttemptOutput, OutputExcerpt, RunProgress
 from timewright.stores.queries.base import SqlQueries
 from timewright.stores.queries.ready_runs import SqlReadyQueries
 from timewright.stores.rows import (
@@ -25,6 +34,7 @@ from timewright.stores.rows import (
     attempt_columns,
     cached_micros,
     read_run,
+    ready_bucket,
     settled_columns,
     storable_text,
     to_instant,
@@ -40,18 +50,34 @@ class SqlLeaseQueries(SqlReadyQueries):
     """Leases and concurrency limits."""
 
     def set_limits(self, limits: Mapping[str, int]) -> None:
-        """Set the capacity of limits."""
+        """Set the capacity of limits without a key and a rate."""
         if limits:
-            self._execute_many("set_limits", sorted(limits.items()))
+            rows = [(key, capacity, 0, 1) for key, capacity in sorted(limits.items())]
+            self._execute_many("set_limits", rows)
+
+    def define_limit(self, namespace: str, limit: Limit) -> None:
+        """Put a named limit into force, for all values of its key and all runs that wait for it."""
+        key, rate = named_limit_key(namespace, limit.name), limit.parsed_rate
+        numbers = (limit.capacity, rate.interval if rate else 0, rate.burst if rate else 1)
+        self._execute_many("set_limits", [(key, *numbers)])
+        values = _key_range(key)
+        fields = dict(zip(("capacity", "rate_interval", "burst"), numbers, strict=True))
+        self._query("set_limit_keys", {**fields, **values})
+        weights = [(f"{key}{KEY_MARK}{value}", weight) for value, weight in sorted(limit.weights.items())]
+        if weights:
+            self._execute_many("set_limit_weights", weights)
+        self._query("open_groups_of_limit", values)
 
     def get_limits(self, keys: Iterable[str], *, lock: bool = False) -> dict[str, LimitUsage]:
         """Return capacity and use of limits; `lock` keeps both unchanged until the transaction ends."""
         if lock:
             return self.lock_limits(keys)
         wanted = sorted(set(keys))
-        limits = {row[0]: row[1] for row in self._query("read_limits", {"keys": wanted})}
+        limits = {row[0]: row[1:] for row in self._query("read_limits", {"keys": wanted})}
+        missing = [key for key in wanted if key not in limits]
+        limits |= self._new_limit_rows(missing) if missing else {}
         held = {row[0]: row[1] for row in self._query("count_limit_holds", {"keys": wanted})}
-        return {key: LimitUsage(limits.get(key, DEFAULT_LIMIT), held.get(key, 0)) for key in wanted}
+        return self._usages({key: (*limits[key], held.get(key, 0)) for key in wanted})
 
     def lock_limits(self, keys: Iterable[str]) -> dict[str, LimitUsage]:
         """Lock limits until the transaction ends and return their capacity and use."""
@@ -60,17 +86,106 @@ class SqlLeaseQueries(SqlReadyQueries):
             return {}
         if not self._executor.is_remote:
             return self._limits_with_use(wanted)
-        self._execute_many("ensure_limits", [(key, DEFAULT_LIMIT) for key in wanted])
-        limits = {row[0]: row[1] for row in self._query("lock_limits", {"keys": wanted})}
+        if not any(is_grouped_key(key) for key in wanted):
+            self._execute_many("ensure_limits", [(key, DEFAULT_LIMIT, 0, 1, 1) for key in wanted])
+        limits = {row[0]: row[1:] for row in self._query("lock_limits", {"keys": wanted})}
+        # Rows of keys are removed when they are out of use, perhaps just now.
+        while missing := [key for key in wanted if key not in limits]:
+            self._add_limit_rows(missing)
+            limits |= {row[0]: row[1:] for row in self._query("lock_limits", {"keys": missing})}
         held = {row[0]: row[1] for row in self._query("count_limit_holds", {"keys": wanted})}
-        return {key: LimitUsage(limits[key], held.get(key, 0)) for key in wanted}
+        return self._usages({key: (*limits[key], held.get(key, 0)) for key in wanted})
 
     def _limits_with_use(self, wanted: list[str]) -> dict[str, LimitUsage]:
         rows = self._query("limits_with_use", {"keys": wanted})
         if len(rows) < len(wanted):
-            self._execute_many("ensure_limits", [(key, DEFAULT_LIMIT) for key in wanted])
+            known = {row[0] for row in rows}
+            self._add_limit_rows([key for key in wanted if key not in known])
             rows = self._query("limits_with_use", {"keys": wanted})
-        return {key: LimitUsage(capacity, held) for key, capacity, held in rows}
+        return self._usages({row[0]: row[1:] for row in rows})
+
+    def _add_limit_rows(self, keys: list[str]) -> None:
+        """Make the rows of limits; of a key, from the limit, which stays unchanged until the commit."""
+        rows = self._new_limit_rows(keys, lock=self._executor.is_remote)
+        self._execute_many("ensure_limits", [(key, *row[:3], row[4]) for key, row in sorted(rows.items())])
+
+    def _new_limit_rows(self, keys: list[str], *, lock: bool = False) -> dict[str, Row]:
+        """The columns of limits that have no row yet; a key has the numbers of its limit."""
+        limits = sorted({share_limit(key) for key in keys if is_grouped_key(key)})
+        found: dict[str, Row] = {}
+        if limits:
+            statement = "share_limits" if lock else "read_limits"
+            found = {row[0]: row[1:4] for row in self._query(statement, {"keys": limits})}
+        default = (DEFAULT_LIMIT, 0, 1)
+        weights = self._weights_of(keys) if limits else {}
+        return {
+            key: (
+                *(found.get(share_limit(key), default) if is_grouped_key(key) else default),
+                0,
+                weights.get(key, 1),
+                0,
+            )
+            for key in keys
+        }
+
+    def _weights_of(self, keys: list[str]) -> dict[str, int]:
+        """The weights of keys that have one, from the definitions of their limits."""
+        weights: dict[str, int] = {}
+        names: dict[str, set[str]] = {}
+        for key in keys:
+            namespace, _, name = share_limit(key).removeprefix("limit:").partition("/")
+            names.setdefault(namespace, set()).add(name)
+        for namespace, found in names.items():
+            parameters = {"kind": LIMIT, "namespace": namespace, "all_names": 0, "names": sorted(found)}
+            for row in self._query("get_objects", parameters):
+                for value, weight in decode_limit(row[4]).weights.items():
+                    weights[f"{named_limit_key(namespace, row[2])}{KEY_MARK}{value}"] = weight
+        return weights
+
+    def _usages(self, rows: Mapping[str, Row]) -> dict[str, LimitUsage]:
+        """Limits by key; a key that was out of use is at most one start behind the largest share."""
+        limits = sorted({share_limit(key) for key in rows if is_grouped_key(key)})
+        shares: dict[str, int] = {}
+        if limits:
+            found = self._query("largest_shares", {"limits": self._list_parameter(limits)})
+            shares = {row[0]: (row[1] or 0) - SHARE_UNIT for row in found}
+        usages = {}
+        for key, (capacity, interval, burst, arrival, weight, used, held) in rows.items():
+            share = max(used, shares.get(share_limit(key), 0)) if shares else used
+            usages[key] = LimitUsage(capacity, held, interval, burst, arrival, weight, share)
+        return usages
+
+    def save_limit_use(
+        self, limits: Mapping[str, LimitUsage], groups: Sequence[LimitGroup], *, now: datetime
+    ) -> None:
+        """Write what locked limits with a key or a rate have used, and what their groups wait for."""
+        micros = to_micros(now)
+        rows = [
+            (key, usage.arrival_at, usage.share_used, micros if is_grouped_key(key) else 0)
+            for key, usage in sorted(limits.items())
+        ]
+        if rows:
+            self._execute_many("save_limit_use", rows)
+        by_bucket = {ready_bucket(group.needs, group.limit_keys): group for group in groups}
+        states = [
+            (bucket, group.share_used, group.waits_for, to_micros(group.open_at) if group.open_at else 0)
+            for bucket, group in sorted(by_bucket.items())
+        ]
+        if states:
+            self._execute_many("save_groups", states)
+        self._close_empty_groups([b for b, group in by_bucket.items() if group.may_be_empty], now=now)
+
+    def find_limit_keys(self, limit_key: str, *, limit: int) -> tuple[int, dict[str, LimitUsage]]:
+        """Return how many leases hold a limit with a key, and its first keys."""
+        values = _key_range(limit_key)
+        ((held,),) = self._query("count_holds_of_limit", values)
+        keys = [row[0] for row in self._query("limit_keys", {**values, "limit": limit})]
+        return held, self.get_limits(keys)
+
+    def prune_limit_keys(self, *, before: datetime) -> None:
+        """Delete the rows of keys that were last used before an instant and that no lease holds."""
+        self._query("prune_groups", {"before": to_micros(before)})
+        self._query("prune_limit_keys", {"before": to_micros(before)})
 
     def lease_runs(self, grants: Sequence[Grant]) -> list[Run]:
         """Lease ready runs; returns those that were leased."""
@@ -131,9 +246,11 @@ class SqlLeaseQueries(SqlReadyQueries):
         ended = [attempt for run, attempt in settled if run.id in settled_ids]
         if ended:
             self._execute_columns("insert_attempts", attempt_columns(ended))
-        limited = [run.id for run, _ in settled if run.limit_keys and run.id in settled_ids]
-        if limited:
-            self._query("delete_limit_holds", {"ids": limited})
+        limited = [run for run, _ in settled if run.limit_keys and run.id in settled_ids]
+        if any(share_key(run.limit_keys) for run in limited):
+            self._release_holds([run.id for run in limited])
+        elif limited:
+            self._query("delete_limit_holds", {"ids": [run.id for run in limited]})
         return settled_ids
 
     def request_cancel(
@@ -146,6 +263,11 @@ class SqlLeaseQueries(SqlReadyQueries):
             (run_id, to_micros(at), to_micros(until), storable_text(reason)) for run_id, until in requests
         ]
         return {row[0] for row in self._execute_many("request_cancel", rows)}
+
+
+def _key_range(limit_key: str) -> dict[str, str]:
+    """The limit keys of all values of the key of a limit: from `first` to before `last`."""
+    return {"first": limit_key + KEY_MARK, "last": limit_key + chr(ord(KEY_MARK) + 1)}
 
 
 def _lease_instant_range(lease_id: str) -> tuple[int, int]:
@@ -191,6 +313,30 @@ class SqlOutputQueries(SqlQueries):
         if attempts:
             self._execute_many("delete_attempt_output", list(attempts))
 
+    def put_run_progress(self, rows: Sequence[RunProgress]) -> None:
+        """Write what leased runs report about their work; a report of a lost lease changes nothing."""
+        if rows:
+            self._execute_many("put_run_progress", [_progress_row(one) for one in rows])
+
+    def get_run_progress(self, run_ids: Iterable[str]) -> dict[str, RunProgress]:
+        """Return what runs last reported, by run id; a run that reported nothing is left out."""
+        found = self._query("get_run_progress", {"ids": list(run_ids)})
+        return {row[0]: _decode_progress(row) for row in found}
+
+    def add_artifacts(self, artifacts: Sequence[Artifact]) -> None:
+        """Write references to files of attempts."""
+        if artifacts:
+            self._execute_many("add_artifacts", [astuple(one) for one in artifacts])
+
+    def get_artifacts(self, run_ids: Iterable[str]) -> list[Artifact]:
+        """Return the artifacts of runs, by run, attempt and name."""
+        return [_decode_artifact(row) for row in self._query("artifacts_of_runs", {"ids": list(run_ids)})]
+
+    def list_artifacts(self, *, after: str, limit: int) -> list[Artifact]:
+        """Return the artifacts of the runs after a run, by run, attempt and name."""
+        rows = self._query("artifacts_after", {"after": after, "limit": limit})
+        return [_decode_artifact(row) for row in rows]
+
     def put_external_id(self, row: ExternalId) -> None:
         """Write what an external executor calls the run of an attempt."""
         parameters = {**asdict(row), "external_id": storable_text(row.external_id)}
@@ -206,6 +352,11 @@ class SqlOutputQueries(SqlQueries):
         return [ExternalId(*row) for row in self._query("runs_by_external_id", parameters)]
 
 
+def _decode_artifact(row: Row) -> Artifact:
+    run_id, fence, name, size, digest, media_type = row
+    return Artifact(run=run_id, fence=fence, name=name, size=size, digest=digest, type=media_type)
+
+
 def _output_row(output: AttemptOutput) -> Row:
     excerpt = output.excerpt
     return (
@@ -216,6 +367,23 @@ def _output_row(output: AttemptOutput) -> Row:
         excerpt.size,
         excerpt.tail_offset,
         storable_text(excerpt.text),
+    )
+
+
+def _progress_row(one: RunProgress) -> Row:
+    checkpoint = "" if one.checkpoint is None else msgspec.json.encode(one.checkpoint).decode()
+    return (one.run_id, one.fence, to_micros(one.at), one.fraction, storable_text(one.note), checkpoint)
+
+
+def _decode_progress(row: Row) -> RunProgress:
+    checkpoint = msgspec.json.decode(row[5]) if row[5] else None
+    return RunProgress(
+        run_id=row[0],
+        fence=row[1],
+        at=from_micros(row[2]),
+        fraction=row[3],
+        note=row[4],
+        checkpoint=checkpoint,
     )
 
 

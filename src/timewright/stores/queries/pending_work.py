@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from timewright.core.moments import ZERO, to_micros
 from timewright.core.run.needs import LeaseOffer
-from timewright.ports.pending_work import PendingWork
+from timewright.ports.overview import PendingWork
 from timewright.stores.queries.leases import SqlLeaseQueries
 from timewright.stores.queries.ready_runs import MAX_PROBED_BUCKETS
 from timewright.stores.queries.runs import SqlRunQueries
 from timewright.stores.queries.schedules import SqlScheduleQueries
-from timewright.stores.rows import Row, to_instant
+from timewright.stores.rows import GROUP_MARK, Row, to_instant
 
 # The column of `pending_work` that says whether a run is ready.
 _READY = 2
@@ -50,11 +50,16 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
         """
         parameters = {"holder": holder, "with_lease_end": int(with_lease_end), "with_held": int(with_held)}
         row, complete_in = self._probe_recent(parameters, offer, now=now)
-        schedule_due, run_due, ready, cancelled, lease_end, held, paused_until, waiting = row
+        schedule_due, run_due, ready, cancelled, lease_end, held, paused_until, waiting, group_due = row
+        if group_due is not None:
+            run_due = group_due if run_due is None else min(run_due, group_due)
         first_wake = schedule_due
         if paused_until is not None:
+            messages = self._message_buckets(offer)
+            message_due = run_due if messages else None
             schedule_due, run_due = _after_pause(paused_until, schedule_due, run_due, ready)
-            ready = None
+            run_due = min((at for at in (message_due, run_due) if at is not None), default=None)
+            ready = self._any_ready(messages)
         return PendingWork(
             schedule_due_at=to_instant(self._next_wake_in(shard, schedule_due, orphan_after=orphan_after)),
             first_wake_at=to_instant(first_wake),
@@ -71,6 +76,16 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
             and offer is not None
             and bool(self._waiting_buckets_of(offer)),
         )
+
+    def _message_buckets(self, offer: LeaseOffer | None) -> list[str]:
+        """The buckets of messages to channels, which are sent although the installation is paused."""
+        if self._query("any_copy_pause", {}):
+            return []
+        return self._startable_buckets(replace(offer or LeaseOffer(), messages_only=True))
+
+    def _any_ready(self, buckets: list[str]) -> int | None:
+        found = self._query("nonempty_buckets", {"buckets": self._list_parameter(buckets)}) if buckets else []
+        return 1 if found else None
 
     def _probe_recent(
         self, parameters: dict[str, Any], offer: LeaseOffer | None, *, now: datetime | None
@@ -108,10 +123,13 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
             able = self._startable(known, offer) if known is not None and offer is not None else []
             is_all = known is None or len(able) == len(known.buckets)
             of_any = is_all or len(able) > MAX_PROBED_BUCKETS
-            probed = self._list_parameter([] if of_any else able)
-            (row,) = self._query(
-                "pending_work", {**parameters, "of_any_bucket": int(of_any), "buckets": probed}
-            )
+            bases = [bucket for bucket in able if bucket.startswith(GROUP_MARK)]
+            probed = {
+                "of_any_bucket": int(of_any),
+                "buckets": self._list_parameter([] if of_any else able),
+                "bases": self._list_parameter([] if of_any else bases),
+            }
+            (row,) = self._query("pending_work", {**parameters, **probed})
             newest = row[-1] or 0
             if known is None or offer is None or newest <= known.newest:
                 break

@@ -10,13 +10,22 @@ from itertools import groupby, islice
 from operator import itemgetter
 
 from timewright.core.moments import to_micros
+from timewright.core.policies.limits import is_grouped_key
+from timewright.core.run.leasing import LimitUsage, allocate_starts
 from timewright.core.run.needs import LeaseOffer
 from timewright.core.run.run import Run
 from timewright.core.schedule.pauses import pause_need
 from timewright.errors import UnreadableRow
 from timewright.stores.cache import BucketList
 from timewright.stores.queries.base import MAX_PAGE_ROWS, SqlQueries
-from timewright.stores.rows import Row, read_fresh_run, read_run, ready_bucket, split_bucket
+from timewright.stores.rows import (
+    GROUP_MARK,
+    Row,
+    read_fresh_run,
+    read_run,
+    ready_bucket,
+    split_bucket,
+)
 
 # Up to this many ready runs are read in one query; with more, one query per ready bucket.
 SMALL_BATCH_ROWS = 32
@@ -25,9 +34,15 @@ MAX_PROBED_BUCKETS = 256
 # How many keys are read per run to lease, so that instances lease different ones, and at least of a bucket.
 KEYS_PER_RUN, MIN_KEYS = 4, 16
 
+# How many open groups of a base are read, at least and at most.
+MIN_GROUPS, MAX_GROUPS = 16, 256
+# How often runs are looked for in other groups, if the first ones had fewer than their share.
+MAX_GROUP_ROUNDS = 4
+
 _BY_BUCKET = itemgetter(0)
-# Column numbers in rows of ready runs: never leased, ready bucket, deferred runs due, a bucket cut.
-_IS_FRESH, _BUCKET, _DEFERRED_DUE, _IS_CUT = 16, 17, 18, 19
+# Column numbers in rows of ready runs: never leased, ready bucket, deferred runs due; then whether a bucket
+# was cut (of some buckets), or whether groups wait (of all buckets).
+_IS_FRESH, _BUCKET, _DEFERRED_DUE, _IS_CUT, _HAS_GROUPS = 16, 17, 18, 19, 19
 
 
 class SqlReadyQueries(SqlQueries):
@@ -59,7 +74,7 @@ class SqlReadyQueries(SqlQueries):
             return self._ready_of_all_buckets(now=now, limit=limit, handoff=handoff)
         if self._query("any_deferred_due", {"now": to_micros(now)}):
             self._wake_deferred(now=now, limit=limit)
-        found: list[Run] = []
+        found = self._ready_of_bases(None, now=now, limit=limit, handoff=handoff, queue=queue)
         for bucket, rows in self._buckets(limit=limit, handoff=handoff, queue=queue):
             found += self._decode_ready(rows, bucket)
         return found
@@ -102,7 +117,7 @@ class SqlReadyQueries(SqlQueries):
         return self._startable(self._bucket_list(offer), offer)
 
     def _startable(self, known: BucketList, offer: LeaseOffer) -> list[str]:
-        if not offer.free and offer.shares is None:
+        if not offer.free and offer.shares is None and not offer.messages_only:
             return list(known.served)
         return [one for one in known.served if offer.count_startable(split_bucket(one)[0], at_most=1)]
 
@@ -131,13 +146,14 @@ class SqlReadyQueries(SqlQueries):
         if not self._executor.is_remote and self._query("any_deferred_due", {"now": to_micros(now)}):
             self._wake_deferred(now=now, limit=limit)
         buckets = self._startable_buckets(offer)
+        found = self._ready_of_offered_groups(buckets, offer, now=now, limit=limit)
+        buckets = [bucket for bucket in buckets if not bucket.startswith(GROUP_MARK)]
         if len(buckets) > MAX_PROBED_BUCKETS:
             able = frozenset(buckets)
             buckets = [row[0] for row in self._query("ready_buckets", {"handoff": 0}) if row[0] in able]
         elif not self._executor.is_remote:
             parameters = {"buckets": self._list_parameter(buckets)}
             buckets = [row[0] for row in self._query("nonempty_buckets", parameters)]
-        found: list[Run] = []
         for group in _groups(buckets, offer):
             slot = offer.slot_of(split_bucket(group[0])[0])
             at_most = min(limit - 1, offer.free.get(slot, limit - 1)) + 1
@@ -146,6 +162,93 @@ class SqlReadyQueries(SqlQueries):
             else:
                 found += self._merge_buckets(group, limit=at_most)
         return found
+
+    def _ready_of_offered_groups(
+        self, buckets: list[str], offer: LeaseOffer, *, now: datetime, limit: int
+    ) -> list[Run]:
+        """The runs of groups that an instance can start, at most as many as it has slots of each kind."""
+        slots: dict[str, list[str]] = {}
+        for base in buckets:
+            if base.startswith(GROUP_MARK):
+                slots.setdefault(offer.slot_of(split_bucket(base)[0]), []).append(base)
+        found: list[Run] = []
+        for slot, bases in slots.items():
+            at_most = min(limit - 1, offer.free.get(slot, limit - 1)) + 1
+            found += self._ready_of_bases(bases, now=now, limit=at_most)
+        return found
+
+    def _ready_of_bases(
+        self,
+        bases: list[str] | None,
+        *,
+        now: datetime,
+        limit: int,
+        handoff: bool = False,
+        queue: str = "",
+    ) -> list[Run]:
+        """The next runs of the open groups of some bases, or of all, by the shares of their keys.
+
+        Full limits and rates are read without a lock, only to choose what to read; leasing locks and reads
+        them again. A group in which nothing waits is closed.
+        """
+        if bases is None:
+            bases = [row[0] for row in self._query("group_bases", {"handoff": int(handoff)})]
+        parameters = {"handoff": int(handoff), "now": to_micros(now)}
+        parameters["limit"] = min(max(2 * limit, MIN_GROUPS), MAX_GROUPS)
+        groups: dict[str, int] = {}
+        for base in bases:
+            if not queue or queue in split_bucket(base)[1]:
+                groups |= {row[0]: row[1] for row in self._query("open_groups", {**parameters, "base": base})}
+        if not groups:
+            return []
+        keys = {key for bucket in groups for key in split_bucket(bucket)[1] if is_grouped_key(key)}
+        limits = self.get_limits(keys)
+        found: dict[str, list[Run]] = {}
+        drained: set[str] = set()
+        for _ in range(MAX_GROUP_ROUNDS):
+            # What a group did not have, because others hold its runs or it is empty, goes to the rest.
+            rest = [bucket for bucket in groups if bucket not in drained]
+            left = limit - sum(len(found[bucket]) for bucket in drained)
+            keyed = [(split_bucket(bucket)[1], groups[bucket]) for bucket in rest]
+            counts = allocate_starts(keyed, limits, count=left, now=now)
+            # A group whose limit is full, which nobody has noted yet, is read too: leasing notes it.
+            wanted = {bucket: n or 1 for bucket, n in zip(rest, counts, strict=True) if n or not any(counts)}
+            if not wanted:
+                break
+            found |= self._ready_of_counts(wanted, handoff=handoff)
+            new = {bucket for bucket, count in wanted.items() if len(found[bucket]) < count}
+            drained |= new
+            if not new:
+                break
+        self._close_empty_groups([bucket for bucket in drained if not found[bucket]], now=now)
+        return [run for runs in found.values() for run in runs]
+
+    def _ready_of_counts(self, wanted: dict[str, int], *, handoff: bool) -> dict[str, list[Run]]:
+        """The best runs of each bucket, as many as it says."""
+        if not self._executor.is_remote:
+            found = {}
+            for bucket, count in wanted.items():
+                parameters = {"handoff": int(handoff), "ready_bucket": bucket, "limit": count}
+                rows = self._query("ready_runs_of_bucket", parameters)
+                found[bucket] = self._decode_ready(rows, bucket)
+            return found
+        numbers = "{" + ",".join(map(str, wanted.values())) + "}"
+        parameters = {"buckets": list(wanted), "counts": numbers, "handoff": int(handoff)}
+        by_bucket: dict[str, list[Row]] = {bucket: [] for bucket in wanted}
+        for row in self._query("ready_runs_of_groups", parameters):
+            by_bucket[row[_BUCKET]].append(row)
+        return {bucket: self._decode_ready(rows, bucket) for bucket, rows in by_bucket.items()}
+
+    def _close_empty_groups(self, buckets: list[str], *, now: datetime) -> None:
+        """Close the groups in which no run waits; one to which a run is being added stays open."""
+        if buckets and self._executor.is_remote:
+            buckets = [row[0] for row in self._query("lock_groups", {"buckets": sorted(buckets)})]
+        if buckets:
+            self._query("close_empty_groups", {"buckets": buckets, "now": to_micros(now)})
+
+    def get_limits(self, keys: Iterable[str], *, lock: bool = False) -> dict[str, LimitUsage]:
+        """Return capacity and use of limits; `lock` keeps both unchanged until the transaction ends."""
+        raise NotImplementedError
 
     def _ready_of_group(self, buckets: list[str], *, now: datetime, limit: int) -> list[Run]:
         """The best runs of some buckets on PostgreSQL; more keys are read if others hold the first ones."""
@@ -202,13 +305,16 @@ class SqlReadyQueries(SqlQueries):
                 yield bucket, self._query("ready_runs_of_bucket", parameters)
 
     def _ready_of_all_buckets(self, *, now: datetime, limit: int, handoff: bool) -> list[Run]:
-        """Ready runs of all buckets in one round trip; a second one if deferred runs were due."""
+        """Ready runs of all buckets in one round trip; more if deferred runs were due or groups wait."""
         parameters = {"now": to_micros(now), "handoff": int(handoff), "limit": limit}
         rows = self._query("ready_runs_of_all_buckets", parameters)
         if rows[0][_DEFERRED_DUE]:
             self._wake_deferred(now=now, limit=limit)
             rows = self._query("ready_runs_of_all_buckets", parameters)
-        return self._decode_by_bucket(row for row in rows if row[_BUCKET] is not None)
+        found = self._decode_by_bucket(row for row in rows if row[_BUCKET] is not None)
+        if rows[0][_HAS_GROUPS]:
+            found += self._ready_of_bases(None, now=now, limit=limit, handoff=handoff)
+        return found
 
     def _wake_deferred(self, *, now: datetime, limit: int) -> None:
         self._query("wake_deferred_runs", {"now": to_micros(now), "limit": max(limit, MAX_PAGE_ROWS)})
@@ -227,6 +333,19 @@ class SqlReadyQueries(SqlQueries):
         known |= {run.id: run for run in self._decode_or_park(self._query("get_runs", {"ids": others}))}
         return [known[row[0]] for row in rows if row[0] in known]
 
+    def _release_holds(self, run_ids: list[str]) -> None:
+        """Delete the holds of ended leases, and open the groups that waited for one of them.
+
+        The limit rows are locked in between, and before a lease counts the holds: either it sees this end, or
+        its note that the limit is full is seen here.
+        """
+        keys = [row[0] for row in self._query("held_limit_keys", {"ids": run_ids})]
+        self._query("delete_limit_holds", {"ids": run_ids})
+        grouped = sorted(key for key in keys if is_grouped_key(key))
+        if grouped:
+            self._query("lock_limits", {"keys": grouped})
+            self._query("open_waiting_groups", {"keys": grouped})
+
     def _decode_or_park(self, rows: Sequence[Row]) -> list[Run]:
         """Decode runs; unreadable ones are parked, so that they block no other run."""
         found: list[Run] = []
@@ -238,7 +357,7 @@ class SqlReadyQueries(SqlQueries):
                 unreadable.append(row[0])
         if unreadable:
             self._query("park_unreadable_runs", {"ids": unreadable})
-            self._query("delete_limit_holds", {"ids": unreadable})
+            self._release_holds(unreadable)
         return found
 
 

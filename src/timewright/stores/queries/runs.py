@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from timewright.core.moments import EPOCH, to_micros
-from timewright.core.run.run import Attempt, Run, RunState
+from timewright.core.run.run import TERMINAL_STATES, Attempt, Run, RunState
 from timewright.errors import UnreadableRow
 from timewright.ids import first_id
 from timewright.ports import (
@@ -44,6 +44,9 @@ _STATEMENTS_BY_STATE: dict[RunState | None, str] = {
 }
 
 
+_MAY_HAVE_ENDED = TERMINAL_STATES | {RunState.PARKED}
+
+
 class SqlRunQueries(SqlQueries):
     """Runs and their ended attempts."""
 
@@ -73,6 +76,7 @@ class SqlRunQueries(SqlQueries):
 
     def delete_runs(self, ids: Sequence[str]) -> None:
         """Delete finished runs and their attempts, to repair a schedule's history."""
+        self._request_recounts(ids)
         deleted = [row[0] for row in self._query("delete_runs", {"ids": list(ids)})] if ids else []
         if deleted:
             self._query("delete_attempts", {"ids": deleted})
@@ -86,6 +90,7 @@ class SqlRunQueries(SqlQueries):
             if run.last_of is not None
         ]
         if folded:
+            self._request_recounts([row[0] for row in folded])
             self._execute_many("fold_runs", folded)
 
     def relink_runs(self, links: Sequence[tuple[str, str]]) -> None:
@@ -160,6 +165,7 @@ class SqlRunQueries(SqlQueries):
             changed_row(c.run, expected_state=c.expected_state, expected_fence=c.expected_fence)
             for c in changes
         ]
+        self._request_recounts([c.run.id for c in changes if c.expected_state in _MAY_HAVE_ENDED])
         return {row[0] for row in self._execute_many("change_runs", rows)}
 
     def get_attempts(self, run_ids: Iterable[str]) -> dict[str, tuple[Attempt, ...]]:
@@ -178,6 +184,11 @@ class SqlRunQueries(SqlQueries):
         """Return the unfinished runs of a queue in order, without locking."""
         parameters = {"namespace": namespace, "queue": queue, "limit": limit}
         return [read_run(row) for row in self._query("queue_runs", parameters)]
+
+    def _request_recounts(self, ids: Sequence[str]) -> None:
+        """Ask for the minutes in which these runs ended to be counted again: they change, or are deleted."""
+        if ids:
+            self._query("request_recounts", {"ids": list(ids)})
 
     def _follow_history(self, start: str, *, max_rows: int) -> list[Row]:
         return self._query("walk_schedule", {"start": start, "max_rows": max_rows}) if start else []

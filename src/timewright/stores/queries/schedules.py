@@ -180,16 +180,11 @@ class SqlScheduleQueries(SqlQueries):
         ):
             cache.probe = ProbeMemory(slow_in_a_row=cache.probe.slow_in_a_row)
 
-    def clear_failure_streaks(self, schedule_ids: Iterable[str]) -> None:
-        """Reset the failure count of schedules; those without failures are not written."""
+    def failing_schedules(self, schedule_ids: Iterable[str]) -> set[str]:
+        """Return those of these schedules whose last run failed."""
+        failing = {row[0] for row in self._query("failing_schedules", {"limit": MAX_PAGE_ROWS})}
         wanted = set(schedule_ids)
-        if not wanted:
-            return
-        failing = self._query("failing_schedules", {"limit": MAX_PAGE_ROWS})
-        if len(failing) < MAX_PAGE_ROWS:
-            wanted &= {row[0] for row in failing}
-        if wanted:
-            self._execute_many("clear_failure_streaks", [(schedule_id,) for schedule_id in sorted(wanted)])
+        return wanted & failing if len(failing) < MAX_PAGE_ROWS else wanted
 
     def _park_unreadable_schedule(self, schedule_id: str, *, reason: str, now: datetime) -> None:
         """Park a schedule whose row cannot be decoded."""

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from timewright.core.moments import to_micros
+from timewright.core.policies.limits import is_grouped_key
 from timewright.ids import first_id
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit
 from timewright.stores.rows import Row, split_bucket
@@ -173,6 +174,7 @@ def _run(row: Row) -> RunRow:
         error=row[29],
         parent=row[30],
         previous=row[31],
+        payload=extra.get("payload") if any(map(is_grouped_key, limit_keys)) else None,
         losses=row[33],
         trail=tuple(extra.get("trail", ())),
         missed=extra.get("missed", 0),
@@ -286,6 +288,7 @@ def _pause(row: Row) -> PauseRow:
         at=row[4],
         until=row[5],
         ended_at=row[6],
+        origin=row[7],
     )
 
 

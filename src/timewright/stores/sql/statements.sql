@@ -302,7 +302,7 @@ ORDER BY 5, 1
 SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL AND wake_at >= :since),
     (SELECT min(fire_at) FROM runs WHERE state = 'ready' AND deferred = 1 AND fire_at >= :since),
     CASE WHEN :of_any_bucket = 1 THEN (SELECT 1 FROM runs WHERE state = 'ready' AND deferred = 0 AND handoff = 0
-        ORDER BY ready_bucket DESC, priority DESC, planned_at DESC, id DESC LIMIT 1)
+        AND ready_bucket < '~' ORDER BY ready_bucket DESC, priority DESC, planned_at DESC, id DESC LIMIT 1)
     ELSE (SELECT f.found FROM (SELECT (SELECT 1 FROM runs r
             WHERE r.state = 'ready' AND r.deferred = 0 AND r.handoff = 0 AND r.ready_bucket = wanted.value
             ORDER BY r.priority DESC, r.planned_at DESC, r.id DESC LIMIT 1) AS found
@@ -312,6 +312,13 @@ SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL AND wake_at
     CASE WHEN :with_held = 1 THEN (SELECT 1 FROM runs WHERE state = 'held' LIMIT 1) END,
     (SELECT max(COALESCE(until, 9000000000000000000)) FROM pauses WHERE scope = 'installation' AND ended_at IS NULL),
     CASE WHEN :with_held = 1 THEN (SELECT 1 FROM schedules WHERE waits_for <> '' LIMIT 1) END,
+    CASE WHEN :of_any_bucket = 1 THEN (SELECT min(f.open_at) FROM (
+        SELECT 0 AS open_at FROM (SELECT 1 FROM limit_groups WHERE waits_for = '' AND handoff = 0 LIMIT 1) o
+        UNION ALL SELECT min(open_at) FROM limit_groups WHERE waits_for = 'rate' AND handoff = 0) f)
+    ELSE (SELECT min(f.open_at) FROM (SELECT (SELECT 0 FROM limit_groups g
+            WHERE g.waits_for = '' AND g.handoff = 0 AND g.base = wanted.value LIMIT 1) AS open_at FROM {each:bases}
+        UNION ALL SELECT (SELECT min(g.open_at) FROM limit_groups g
+            WHERE g.waits_for = 'rate' AND g.handoff = 0 AND g.base = wanted.value) FROM {each:bases}) f) END,
     (SELECT max(id) FROM ready_buckets)
 
 -- name: new_buckets
@@ -375,10 +382,11 @@ WHERE id IN (SELECT id FROM runs WHERE state = 'ready' AND deferred = 1 AND fire
 -- The distinct ready buckets, found by one index lookup each (a loose index scan).
 WITH RECURSIVE buckets (ready_bucket) AS (
     SELECT min(ready_bucket) FROM runs WHERE state = 'ready' AND deferred = 0 AND handoff = :handoff
+        AND ready_bucket < '~'
     UNION ALL
     SELECT (SELECT min(r.ready_bucket) FROM runs r
         WHERE r.state = 'ready' AND r.deferred = 0 AND r.handoff = :handoff
-        AND r.ready_bucket > buckets.ready_bucket)
+        AND r.ready_bucket > buckets.ready_bucket AND r.ready_bucket < '~')
     FROM buckets WHERE buckets.ready_bucket IS NOT NULL
 )
 SELECT ready_bucket FROM buckets WHERE ready_bucket IS NOT NULL
@@ -402,15 +410,16 @@ SELECT ready_bucket, id, namespace, schedule_id, dedupe_scope, planned_at, fire_
     CASE WHEN fence = 0 AND attempts = 0 AND refunds = 0 AND reason = '' AND error = '' AND finished_at IS NULL
         AND parent = '' THEN 1 ELSE 0 END
 FROM runs
-WHERE state = 'ready' AND deferred = 0 AND handoff = :handoff
+WHERE state = 'ready' AND deferred = 0 AND handoff = :handoff AND ready_bucket < '~'
 ORDER BY ready_bucket, priority, planned_at, id
 LIMIT :limit
 
 -- name: ready_runs_of_all_buckets [postgres]
--- The same for all buckets in one round trip. The last column says whether deferred runs are due; if no run is ready,
--- one row of NULLs carries it. Buckets are found from the end of the index, for the reason given at `pending_work`.
+-- The same for all buckets in one round trip. The last columns say whether deferred runs are due, and whether groups
+-- wait; if no run is ready, one row of NULLs carries them. Buckets are found from the end of the index, for the reason given at `pending_work`.
 WITH RECURSIVE buckets (ready_bucket) AS (
     SELECT max(ready_bucket) FROM runs WHERE state = 'ready' AND deferred = 0 AND handoff = :handoff
+        AND ready_bucket < '~'
     UNION ALL
     SELECT (SELECT max(r.ready_bucket) FROM runs r
         WHERE r.state = 'ready' AND r.deferred = 0 AND r.handoff = :handoff
@@ -419,9 +428,10 @@ WITH RECURSIVE buckets (ready_bucket) AS (
 )
 SELECT r.id, r.namespace, r.schedule_id, r.dedupe_scope, r.planned_at, r.fire_at, r.state, r.source,
     r.revision, r.queue, r.priority, r.exclusive, r.handoff, r.created_at, r.previous, r.extra, r.is_new,
-    buckets.ready_bucket, deferred_runs.due
-FROM (SELECT EXISTS (SELECT 1 FROM runs WHERE state = 'ready' AND deferred = 1
-    AND fire_at <= :now) AS due) deferred_runs
+    buckets.ready_bucket, others.due, others.groups
+FROM (SELECT EXISTS (SELECT 1 FROM runs WHERE state = 'ready' AND deferred = 1 AND fire_at <= :now) AS due,
+    EXISTS (SELECT 1 FROM limit_groups WHERE waits_for = '' AND handoff = :handoff)
+    OR EXISTS (SELECT 1 FROM limit_groups WHERE waits_for = 'rate' AND handoff = :handoff) AS groups) others
 LEFT JOIN (
     buckets CROSS JOIN LATERAL (
         SELECT id, namespace, schedule_id, dedupe_scope, planned_at, fire_at, state, source, revision, queue,
@@ -511,19 +521,124 @@ SELECT {run} FROM runs WHERE state = 'parked' AND queue = :queue AND namespace =
 ORDER BY priority, planned_at, id
 LIMIT :limit
 
--- name: ensure_limits(limit_key text, capacity bigint)
-INSERT INTO limits (limit_key, capacity) {values} ON CONFLICT (limit_key) DO NOTHING
+-- name: ensure_limits(limit_key text, capacity bigint, rate_interval bigint, burst bigint, weight bigint)
+INSERT INTO limits (limit_key, capacity, rate_interval, burst, weight) {values} ON CONFLICT (limit_key) DO NOTHING
 
--- name: set_limits(limit_key text, capacity bigint)
-INSERT INTO limits (limit_key, capacity) {values} ON CONFLICT (limit_key) DO UPDATE SET capacity = excluded.capacity
+-- name: set_limits(limit_key text, capacity bigint, rate_interval bigint, burst bigint)
+-- A limit whose rate changes forgets how much of the old rate was used.
+INSERT INTO limits (limit_key, capacity, rate_interval, burst) {values} ON CONFLICT (limit_key) DO UPDATE SET
+    capacity = excluded.capacity, rate_interval = excluded.rate_interval, burst = excluded.burst,
+    arrival_at = CASE WHEN limits.rate_interval = excluded.rate_interval AND limits.burst = excluded.burst
+        THEN limits.arrival_at ELSE 0 END
+
+-- name: set_limit_keys
+-- The rows of all values of the key of a limit: from :first to before :last.
+UPDATE limits SET capacity = :capacity, rate_interval = :rate_interval, burst = :burst, weight = 1,
+    arrival_at = CASE WHEN rate_interval = :rate_interval AND burst = :burst THEN arrival_at ELSE 0 END
+WHERE limit_key >= :first AND limit_key < :last
+
+-- name: set_limit_weights(limit_key text, weight bigint)
+UPDATE limits SET weight = v.weight {from} WHERE limits.limit_key = v.limit_key
 
 -- name: lock_limits
-SELECT limit_key, capacity FROM limits WHERE limit_key {in:keys} ORDER BY limit_key {lock}
+SELECT limit_key, capacity, rate_interval, burst, arrival_at, weight, share_used FROM limits
+WHERE limit_key {in:keys} ORDER BY limit_key {lock}
+
+-- name: share_limits [postgres]
+-- Keeps the definitions of limits unchanged while the row of a new value of their key is made.
+SELECT limit_key, capacity, rate_interval, burst FROM limits WHERE limit_key {in:keys} ORDER BY limit_key FOR SHARE
 
 -- name: limits_with_use [sqlite]
 -- Capacity and use in one query; SQLite has one writer, so neither changes before the commit.
-SELECT limit_key, capacity, (SELECT count(*) FROM limit_holds
+SELECT limit_key, capacity, rate_interval, burst, arrival_at, weight, share_used, (SELECT count(*) FROM limit_holds
     WHERE limit_holds.limit_key = limits.limit_key) FROM limits WHERE limit_key {in:keys} ORDER BY limit_key
+
+-- name: save_limit_use(limit_key text, arrival_at bigint, share_used bigint, used_at bigint)
+UPDATE limits SET arrival_at = v.arrival_at, share_used = v.share_used, used_at = v.used_at {from}
+WHERE limits.limit_key = v.limit_key
+
+-- name: largest_shares
+SELECT wanted.value, (SELECT max(g.share_used) FROM limit_groups g WHERE g.share_limit = wanted.value) FROM {each:limits}
+
+-- name: open_groups
+-- The groups of a base whose runs may start now: those that are open, least served first, and those whose rate allows
+-- a start again.
+SELECT bucket, priority FROM (SELECT bucket, priority FROM limit_groups
+    WHERE waits_for = '' AND handoff = :handoff AND base = :base ORDER BY priority, share_used LIMIT :limit) o
+UNION ALL
+SELECT bucket, priority FROM (SELECT bucket, priority FROM limit_groups
+    WHERE waits_for = 'rate' AND handoff = :handoff AND base = :base AND open_at <= :now
+    ORDER BY open_at LIMIT :limit) r
+
+-- name: group_bases
+-- The bases of waiting groups, found by one index lookup each.
+WITH RECURSIVE bases (base) AS (
+    SELECT min(base) FROM (SELECT min(base) AS base FROM limit_groups WHERE waits_for = '' AND handoff = :handoff
+        UNION ALL SELECT min(base) FROM limit_groups WHERE waits_for = 'rate' AND handoff = :handoff) f
+    UNION ALL
+    SELECT (SELECT min(n.base) FROM (
+            SELECT min(g.base) AS base FROM limit_groups g
+                WHERE g.waits_for = '' AND g.handoff = :handoff AND g.base > bases.base
+            UNION ALL
+            SELECT min(h.base) FROM limit_groups h
+                WHERE h.waits_for = 'rate' AND h.handoff = :handoff AND h.base > bases.base) n)
+    FROM bases WHERE bases.base IS NOT NULL
+)
+SELECT base FROM bases WHERE base IS NOT NULL
+
+-- name: ready_runs_of_groups [postgres]
+-- The best runs of several buckets, of each as many as its number says.
+SELECT r.id, r.namespace, r.schedule_id, r.dedupe_scope, r.planned_at, r.fire_at, r.state, r.source,
+    r.revision, r.queue, r.priority, r.exclusive, r.handoff, r.created_at, r.previous, r.extra, r.is_new, wanted.bucket
+FROM unnest(:buckets::text[], :counts::bigint[]) AS wanted (bucket, count) CROSS JOIN LATERAL (
+    SELECT id, namespace, schedule_id, dedupe_scope, planned_at, fire_at, state, source, revision, queue,
+        priority, exclusive, handoff, created_at, previous, extra,
+        CASE WHEN fence = 0 AND attempts = 0 AND refunds = 0 AND reason = '' AND error = ''
+            AND finished_at IS NULL AND parent = '' THEN 1 ELSE 0 END AS is_new
+    FROM runs
+    WHERE state = 'ready' AND deferred = 0 AND handoff = :handoff AND ready_bucket = wanted.bucket
+    ORDER BY priority, planned_at, id
+    LIMIT wanted.count
+    {skip_locked}
+) r
+
+-- name: save_groups(bucket text, share_used bigint, waits_for text, open_at bigint)
+UPDATE limit_groups SET share_used = v.share_used, waits_for = v.waits_for, open_at = v.open_at,
+    priority = COALESCE((SELECT min(r.priority) FROM runs r WHERE r.state = 'ready' AND r.deferred = 0
+        AND r.handoff = limit_groups.handoff AND r.ready_bucket = limit_groups.bucket), limit_groups.priority)
+{from} WHERE limit_groups.bucket = v.bucket
+
+-- name: lock_groups [postgres]
+-- Not those to which a transaction has added a run that is not committed.
+SELECT bucket FROM limit_groups WHERE bucket {in:buckets} ORDER BY bucket {skip_locked}
+
+-- name: close_empty_groups
+UPDATE limit_groups SET waits_for = '-', open_at = :now
+WHERE bucket {in:buckets} AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.state = 'ready' AND r.deferred = 0
+    AND r.handoff = limit_groups.handoff AND r.ready_bucket = limit_groups.bucket)
+
+-- name: open_waiting_groups
+-- The groups that waited for a lease of these limit keys to end.
+UPDATE limit_groups SET waits_for = '' WHERE waits_for <> '' AND waits_for {in:keys}
+
+-- name: open_groups_of_limit
+-- The groups that waited for a limit that was changed; those that wait for a rate find out again for how long.
+UPDATE limit_groups SET waits_for = '' WHERE waits_for <> '' AND (waits_for = 'rate'
+    OR (waits_for >= :first AND waits_for < :last))
+
+-- name: limit_keys
+SELECT limit_key FROM limits WHERE limit_key >= :first AND limit_key < :last ORDER BY limit_key LIMIT :limit
+
+-- name: count_holds_of_limit
+SELECT count(*) FROM limit_holds WHERE limit_key >= :first AND limit_key < :last
+
+-- name: prune_groups
+DELETE FROM limit_groups WHERE waits_for = '-' AND open_at < :before
+
+-- name: prune_limit_keys
+-- Rows of values that are out of use; the next run makes them again from the limit. Names have no control characters.
+DELETE FROM limits WHERE used_at > 0 AND used_at < :before AND arrival_at < :before
+    AND NOT EXISTS (SELECT 1 FROM limit_holds h WHERE h.limit_key = limits.limit_key)
 
 -- name: count_limit_holds
 SELECT limit_key, count(*) FROM limit_holds WHERE limit_key {in:keys} GROUP BY limit_key
@@ -534,6 +649,9 @@ INSERT INTO limit_holds (limit_key, run_id, fence) {values}
 -- name: delete_limit_holds
 DELETE FROM limit_holds WHERE run_id {in:ids}
 
+-- name: held_limit_keys
+SELECT DISTINCT limit_key FROM limit_holds WHERE run_id {in:ids}
+
 -- name: lease_runs(id* text, fence bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint)
 -- Every lease raises the fence, so a grant made from an older read changes nothing. `state || ''` hides the column from
 -- the planner's statistics: taken when nothing was ready they promise one row, and PostgreSQL then compares every
@@ -543,7 +661,8 @@ UPDATE runs SET state = 'leased', fence = runs.fence + 1, lease_id = v.lease_id,
 {from}
 WHERE runs.id = v.id AND runs.state || '' = 'ready' AND runs.fence = v.fence
     AND NOT EXISTS (SELECT 1 FROM pauses p WHERE p.scope = 'installation' AND p.ended_at IS NULL
-        AND (p.until IS NULL OR p.until > v.leased_at))
+        AND (p.until IS NULL OR p.until > v.leased_at)
+        AND (substr(runs.queue, 1, 8) <> 'channel.' OR p.origin IN ('restore', 'move')))
 {changed:runs}
 
 -- name: lease_runs_changed(id* text, fence bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint) [sqlite]
@@ -630,9 +749,6 @@ SELECT id FROM schedules WHERE failures > 0 LIMIT :limit
 -- Read when runs end: is any run held, does any schedule follow another, did any schedule fail last?
 SELECT (SELECT 1 FROM runs WHERE state = 'held' LIMIT 1), (SELECT 1 FROM schedule_links LIMIT 1),
     (SELECT 1 FROM schedules WHERE failures > 0 LIMIT 1)
-
--- name: clear_failure_streaks(id text)
-UPDATE schedules SET failures = 0 {from} WHERE schedules.id = v.id AND schedules.failures > 0
 
 -- name: releasable_runs
 -- The first held run of each schedule that has no ready or leased run. The unary plus keeps the planner from
@@ -737,6 +853,11 @@ INSERT INTO pauses (id, scope, namespace, name, due, actor, origin, reason, at, 
 SELECT id, scope, namespace, name, due, actor, origin, reason, at, until, ended_at FROM pauses
 WHERE ended_at IS NULL OR ended_at > :since ORDER BY at, id
 
+-- name: any_copy_pause
+-- A store that was restored or moved sends no messages: another store may send them.
+SELECT 1 FROM pauses
+WHERE scope = 'installation' AND ended_at IS NULL AND origin IN ('restore', 'move') LIMIT 1
+
 -- name: end_elapsed_pauses
 UPDATE pauses SET ended_at = until, ended_by = 'time' WHERE ended_at IS NULL AND until <= :now
 
@@ -799,6 +920,39 @@ DELETE FROM attempt_output WHERE (run_id, fence) IN ({values})
 -- name: delete_output_of_runs
 DELETE FROM attempt_output WHERE run_id {in:ids}
 
+-- name: put_run_progress(run_id text, fence bigint, at bigint, fraction float8, note text, checkpoint text)
+-- Only the attempt that holds the lease may write. Without a new checkpoint the last one stays, also that of an earlier
+-- attempt.
+INSERT INTO run_progress (run_id, fence, at, fraction, note, checkpoint)
+SELECT v.run_id, v.fence, v.at, v.fraction, v.note, v.checkpoint
+{from}
+WHERE EXISTS (SELECT 1 FROM runs WHERE runs.id = v.run_id AND runs.fence = v.fence AND runs.state || '' = 'leased')
+ON CONFLICT (run_id) DO UPDATE SET fence = excluded.fence, at = excluded.at, fraction = excluded.fraction,
+    note = excluded.note,
+    checkpoint = CASE WHEN excluded.checkpoint <> '' THEN excluded.checkpoint ELSE run_progress.checkpoint END
+
+-- name: get_run_progress
+SELECT run_id, fence, at, fraction, note, checkpoint FROM run_progress WHERE run_id {in:ids}
+
+-- name: delete_run_progress
+DELETE FROM run_progress WHERE run_id {in:ids}
+
+-- name: add_artifacts(run_id text, fence bigint, name text, size bigint, digest text, media_type text)
+INSERT INTO artifacts (run_id, fence, name, size, digest, media_type)
+{values}
+ON CONFLICT (run_id, fence, name) DO NOTHING
+
+-- name: artifacts_of_runs
+SELECT run_id, fence, name, size, digest, media_type FROM artifacts WHERE run_id {in:ids}
+ORDER BY run_id, fence, name
+
+-- name: artifacts_after
+SELECT run_id, fence, name, size, digest, media_type FROM artifacts WHERE run_id > :after
+ORDER BY run_id, fence, name LIMIT :limit
+
+-- name: delete_artifacts
+DELETE FROM artifacts WHERE run_id {in:ids}
+
 -- name: put_external_id
 INSERT INTO external_ids (run_id, fence, external_id) VALUES (:run_id, :fence, :external_id)
 ON CONFLICT (run_id, fence) DO UPDATE SET external_id = excluded.external_id
@@ -830,7 +984,7 @@ SELECT (SELECT count(*) FROM runs)
         (SELECT pg_column_size(a) AS width FROM attempts a ORDER BY a.run_id DESC LIMIT 1000) w)
 
 -- name: read_limits
-SELECT limit_key, capacity FROM limits WHERE limit_key {in:keys} ORDER BY limit_key
+SELECT limit_key, capacity, rate_interval, burst, arrival_at, weight, share_used FROM limits WHERE limit_key {in:keys} ORDER BY limit_key
 
 -- Pages of raw rows for `timewright verify`.
 
@@ -1070,14 +1224,101 @@ SELECT
 -- name: first_starts
 SELECT run_id, min(started_at) FROM attempts WHERE run_id {in:ids} AND started_at IS NOT NULL GROUP BY run_id
 
--- name: past_runs
--- A retry moves fire_at and started_at, so the delay of a retried run is that of its first start.
-SELECT state, planned_at,
-    CASE WHEN fence > 1 THEN planned_at ELSE fire_at END,
-    CASE WHEN fence > 1 THEN coalesce(
-        (SELECT min(a.started_at) FROM attempts a WHERE a.run_id = runs.id), started_at) ELSE started_at END
-FROM runs
-WHERE id >= :from AND namespace = :namespace AND planned_at >= :since ORDER BY id DESC LIMIT :limit
+-- name: count_finished_runs
+-- The runs that ended in a range of time by minute, result and delay of the first start. A delay is rounded up to a
+-- bound, because percentiles are read from the counts. A retry moves fire_at and started_at, so the delay of a retried
+-- run is that of its first start.
+SELECT namespace, planned_at / 60000000 * 60000000, finished_at / 60000000 * 60000000,
+    CASE WHEN state = 'skipped' AND reason IN ('missed', 'deadline') THEN 'missed' ELSE state END,
+    {delay_bound}, count(*), max(delay)
+FROM (SELECT namespace, planned_at, finished_at, state, reason,
+        CASE WHEN fence > 1 THEN coalesce(
+            (SELECT min(a.started_at) FROM attempts a WHERE a.run_id = runs.id), started_at) - planned_at
+        ELSE started_at - fire_at END AS delay
+    FROM runs WHERE finished_at >= :since AND finished_at < :until) AS ended
+GROUP BY 1, 2, 3, 4, 5
+
+-- name: nth_finished_run
+-- When the run ended that is :offset rows after an instant.
+SELECT finished_at FROM runs WHERE finished_at >= :since ORDER BY finished_at LIMIT 1 OFFSET :offset
+
+-- name: claim_run_counts
+-- Move the end of what is counted, unless another instance has moved it.
+INSERT INTO meta (name, value) VALUES ('runs_counted_until', :until)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE meta.value = :was
+RETURNING value
+
+-- name: delete_run_counts
+DELETE FROM run_counts WHERE finished_minute >= :since AND finished_minute < :until
+
+-- name: insert_run_counts(namespace text, planned_minute bigint, finished_minute bigint, succeeded bigint, failed bigint, parked bigint, cancelled bigint, skipped bigint, missed bigint, started bigint, delay_max bigint, delays text)
+INSERT INTO run_counts (namespace, planned_minute, finished_minute, succeeded, failed, parked, cancelled, skipped,
+    missed, started, delay_max, delays)
+{values}
+
+-- name: read_run_counts
+SELECT planned_minute, finished_minute, succeeded, failed, parked, cancelled, skipped, missed, started, delay_max, delays
+FROM run_counts WHERE namespace = :namespace AND planned_minute >= :since AND planned_minute < :until
+
+-- name: request_recounts
+-- What is not counted yet needs no second count.
+INSERT INTO run_recounts (finished_minute)
+SELECT DISTINCT finished_at / 60000000 * 60000000 FROM runs WHERE id {in:ids} AND finished_at <
+    (SELECT CAST(value AS BIGINT) FROM meta WHERE name = 'runs_counted_until')
+
+-- name: get_recounts
+SELECT id, finished_minute FROM run_recounts ORDER BY id LIMIT :limit
+
+-- name: delete_recounts(id bigint)
+DELETE FROM run_recounts WHERE id IN ({values})
+
+-- name: ordered_schedule_ids
+SELECT id FROM schedules
+WHERE namespace = :namespace AND (state = :state OR (:state = '' AND state <> 'archived'))
+    AND (:group_name = '' OR group_name = :group_name) AND lower(name) LIKE :pattern ESCAPE '\'
+ORDER BY CASE :order
+    WHEN 'failing' THEN CASE WHEN failures > 0 OR state = 'parked' THEN 0 ELSE 1 END
+    WHEN 'next' THEN CASE WHEN state = 'active' THEN coalesce(next_at, 9000000000000000000) ELSE 9100000000000000000 END
+    WHEN 'runs' THEN -runs
+    ELSE 0 END, CASE WHEN :order = 'last' THEN last_run ELSE '' END DESC, name
+LIMIT :limit OFFSET :offset
+
+-- name: count_schedules
+SELECT count(*) FROM schedules
+WHERE namespace = :namespace AND (state = :state OR (:state = '' AND state <> 'archived'))
+    AND (:group_name = '' OR group_name = :group_name) AND lower(name) LIKE :pattern ESCAPE '\'
+
+-- name: search_schedules
+-- Schedules with a text in their name or id; names that begin with it come first.
+SELECT id, name, state FROM schedules
+WHERE namespace = :namespace AND state <> 'archived'
+    AND (lower(name) LIKE :pattern ESCAPE '\' OR lower(id) LIKE :pattern ESCAPE '\')
+ORDER BY CASE WHEN lower(name) LIKE :begins ESCAPE '\' THEN 0 ELSE 1 END, name LIMIT :limit
+
+-- name: search_tags
+-- Schedules whose definition may have a text among its tags.
+SELECT s.id, s.name, s.state FROM schedules s
+JOIN revisions r ON r.schedule_id = s.id AND r.revision = s.revision
+WHERE s.namespace = :namespace AND s.state <> 'archived' AND lower(r.body) LIKE :pattern ESCAPE '\'
+ORDER BY s.name LIMIT :limit
+
+-- name: search_runs
+-- Runs with a text in their id or error: among the newest runs, the newest failed ones, and the newest parked ones.
+SELECT id, state, schedule_id, error FROM (
+    SELECT id, namespace, state, schedule_id, error FROM (
+        SELECT id, namespace, state, schedule_id, '' AS error FROM runs ORDER BY id DESC LIMIT :max_rows) AS newest
+    WHERE lower(id) LIKE :pattern ESCAPE '\'
+    UNION ALL
+    SELECT id, namespace, state, schedule_id, error FROM (
+        SELECT id, namespace, state, schedule_id, error FROM runs WHERE state = 'failed'
+        ORDER BY id DESC LIMIT :max_rows) AS failed
+    WHERE lower(error) LIKE :pattern ESCAPE '\'
+    UNION ALL
+    SELECT id, namespace, state, schedule_id, error FROM (
+        SELECT id, namespace, state, schedule_id, error FROM runs WHERE state = 'parked'
+        ORDER BY planned_at DESC LIMIT :max_rows) AS parked
+    WHERE lower(error) LIKE :pattern ESCAPE '\'
+) AS found WHERE namespace = :namespace ORDER BY id DESC LIMIT :limit
 
 -- name: recent_runs
 -- The histories of several schedules, each from its newest run back.
@@ -1085,7 +1326,7 @@ WITH RECURSIVE walk (schedule_id, id, step) AS (
     SELECT s.id, s.last_run, 1 FROM schedules s WHERE s.id {in:ids} AND s.last_run <> ''
     UNION ALL
     SELECT walk.schedule_id, r.previous, walk.step + 1 FROM walk JOIN runs r ON r.id = walk.id
-    WHERE r.previous <> '' AND walk.step < :limit_each
+    WHERE r.previous <> '' AND walk.step < :limit_each AND r.id >= :from
 )
 SELECT walk.schedule_id, runs.id, runs.planned_at,
     CASE WHEN runs.fence > 1 THEN coalesce(
@@ -1398,6 +1639,10 @@ UNION ALL
 SELECT 'incident', namespace, id, kind, '', 0, opened_at, body FROM
     (SELECT namespace, id, kind, opened_at, body FROM incidents WHERE closed_at IS NOT NULL AND closed_at > :recent
         ORDER BY closed_at DESC LIMIT :max_rows) l
+UNION ALL
+SELECT 'pause', namespace, scope, name, origin, CASE WHEN ended_at IS NULL THEN 0 ELSE 1 END, at, reason FROM
+    (SELECT namespace, scope, name, origin, ended_at, at, reason FROM pauses WHERE (ended_at IS NULL OR ended_at > :late)
+        AND (until IS NULL OR until > :late) ORDER BY at, id LIMIT :max_rows) m
 
 -- name: insert_incidents(id text, namespace text, kind text, subject text, opened_at bigint, closed_at bigint, body text)
 INSERT INTO incidents (id, namespace, kind, subject, opened_at, closed_at, body)
@@ -1423,7 +1668,7 @@ SELECT id, namespace, kind, subject, opened_at, closed_at FROM incidents
 WHERE id > :after AND (:namespace = '' OR namespace = :namespace) ORDER BY id LIMIT :limit
 
 -- name: verify_pauses
-SELECT id, scope, namespace, name, at, until, ended_at FROM pauses
+SELECT id, scope, namespace, name, at, until, ended_at, origin FROM pauses
 WHERE id > :after AND (:namespace = '' OR namespace = '' OR namespace = :namespace) ORDER BY id LIMIT :limit
 
 -- name: delete_incidents

@@ -1,4 +1,4 @@
-"""Checks that a SQLite file is safe to use, and the translation of SQLite's errors."""
+"""Checks that a SQLite file is safe to use, also after a fork, and translates SQLite's errors."""
 
 from __future__ import annotations
 
@@ -47,6 +47,10 @@ NETWORK_FILE_SYSTEMS = frozenset(
 )
 # What the error of a write to a moved store begins with.
 FROZEN = "this store was moved"
+
+# A forked child inherits the list with its parent's pid. Every access is a single atomic operation: a lock
+# might be inherited while held.
+_OPEN: list[tuple[str, int]] = []
 
 
 def library_version() -> tuple[int, ...]:
@@ -276,3 +280,35 @@ def _cannot_open(error: apsw.Error, path: str) -> TimewrightError:
             fix="check the permissions, and how the disk is mounted",
         )
     return StoreUnavailable(f"{path} cannot be opened: {error}", fix="check the path and its permissions")
+
+
+def check_fork(path: str) -> None:
+    """Refuse a file that was open in the parent process when this one was forked.
+
+    A child inherits SQLite's record of its locks, but not the locks: the parent could reset the WAL while the
+    child still writes to it.
+    """
+    real, mine = _entry(path)
+    if any(name == real and pid != mine for name, pid in list(_OPEN)):
+        raise UnsafeStore(
+            f"{path} was open when this process was forked",
+            field="store",
+            value=path,
+            rule="open a SQLite file after the fork, or close it before",
+            fix="create the Scheduler in the worker, after the fork; or use PostgreSQL",
+        )
+
+
+def register_open(path: str) -> None:
+    """Record that this process opened a file."""
+    _OPEN.append(_entry(path))
+
+
+def register_closed(path: str) -> None:
+    """Record that this process closed a file; entries of a parent process stay."""
+    if (entry := _entry(path)) in _OPEN:
+        _OPEN.remove(entry)
+
+
+def _entry(path: str) -> tuple[str, int]:
+    return str(Path(path).resolve()), os.getpid()

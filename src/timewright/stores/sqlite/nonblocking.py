@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from timewright.ports.nonblocking import WouldBlock
+from timewright.ports.store import WouldBlock
 from timewright.stores.cache import RowCache
 from timewright.stores.sqlite.executor import SqliteExecutor
 from timewright.stores.sqlite.file_safety import translate_errors

@@ -1,4 +1,4 @@
-"""The SQLite store: one writer per process, and group commit for concurrent writes."""
+"""The SQLite store: one writer per process, group commit, and migrations when it is opened."""
 
 from __future__ import annotations
 
@@ -19,21 +19,24 @@ from timewright.ports.store import ClockDoubt
 from timewright.stores.cache import RowCache
 from timewright.stores.commit_timer import CommitTimer
 from timewright.stores.listeners import FilePoller
+from timewright.stores.migrate import Migration, load_migrations, pending_migrations
 from timewright.stores.sqlite.clock import NonDecreasingClock
 from timewright.stores.sqlite.executor import SqliteExecutor, SqliteReadExecutor
 from timewright.stores.sqlite.file_safety import (
+    APPLICATION_ID,
+    check_fork,
     check_library,
     check_local_disk,
     check_not_replaced,
     check_owner,
     create_file,
     file_inodes,
+    register_closed,
+    register_open,
     set_durable,
     translate_errors,
 )
-from timewright.stores.sqlite.forks import check_fork, register_closed, register_open
 from timewright.stores.sqlite.nonblocking import SqliteNonBlockingReader
-from timewright.stores.sqlite.schema import migrate
 from timewright.stores.sqlite.wal import WalMaintainer
 from timewright.stores.sqlite.writer_lock import WriterLock
 from timewright.stores.transaction import SqlTransaction
@@ -163,6 +166,7 @@ class SqliteStore:
         with self._writer_lock, translate_errors(str(path)):
             if self._in_memory:
                 self._clock.save_mark(self._writer)
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))  # only its owner may read it
             target = apsw.Connection(str(path))
             with target.backup("main", self._writer.connection, "main") as copy:
                 while not copy.done:
@@ -334,3 +338,41 @@ def _busy_handler() -> Callable[[int], bool]:
         return count * steps[-1] < MAX_BUSY_WAIT_S
 
     return again
+
+
+def migrate(connection: apsw.Connection, path: str) -> None:
+    """Apply the missing migrations in one transaction."""
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        _migrate(connection, path)
+        _delete_statistics(connection)
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _migrate(connection: apsw.Connection, path: str) -> None:
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS migrations"
+        " (number INTEGER NOT NULL PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL) STRICT"
+    )
+    rows: list[Any] = list(connection.execute("SELECT number, checksum FROM migrations ORDER BY number"))
+    for migration in pending_migrations(load_migrations("sqlite"), rows, path=path):
+        _apply(connection, migration)
+
+
+def _apply(connection: apsw.Connection, migration: Migration) -> None:
+    for statement in migration.statements:
+        connection.execute(statement)
+    connection.execute(
+        "INSERT INTO migrations VALUES (?, ?, ?)", (migration.number, migration.name, migration.checksum)
+    )
+    connection.execute(f"PRAGMA user_version = {migration.number}")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _delete_statistics(connection: apsw.Connection) -> None:
+    """Delete planner statistics: those of an almost empty store make every batch scan all runs."""
+    if connection.table_exists("main", "sqlite_stat1"):
+        connection.execute("DELETE FROM sqlite_stat1; ANALYZE sqlite_schema")

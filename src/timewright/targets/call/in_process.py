@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 from timewright.core.run.run import Outcome
 from timewright.errors import NotAllowed
-from timewright.ports.attempt_output import OutputExcerpt
+from timewright.ports.attempt_output import OutputExcerpt, WorkReport
+from timewright.targets.artifacts.store import ArtifactStore, AttemptArtifacts
 from timewright.targets.call.calls_by_run import CALLS_BY_RUN, ForkCounter
 from timewright.targets.call.deadlines import Deadlines
 from timewright.targets.call.registry import RegisteredFunction
 from timewright.targets.call.threads import CallThreadPool, WorkItem
 from timewright.targets.context import Cancellation, Context
-from timewright.targets.first_result import FirstResult
 from timewright.targets.head_tail_buffer import HeadTailBuffer
 from timewright.targets.io_thread import IoThread, Timer
 from timewright.targets.log_capture import CURRENT_LOG, install_log_capture
 from timewright.targets.outcomes import (
+    FirstResult,
     call_async_function,
     call_function,
     cancelled,
@@ -36,6 +37,7 @@ from timewright.targets.outcomes import (
     timed_out,
     with_reports,
 )
+from timewright.targets.secret_references import RunTokens
 
 OUTPUT_BYTES = 64 * 1024
 _CANCELLED_ITSELF = "the function cancelled its own task; it may cancel only tasks that it created"
@@ -50,7 +52,17 @@ if TYPE_CHECKING:
 class InProcessCalls:
     """The running in-process calls of a target, with their threads and their loop."""
 
-    def __init__(self, *, io_thread: IoThread, threads: CallThreadPool, loop: LoopThread | None) -> None:
+    def __init__(
+        self,
+        *,
+        io_thread: IoThread,
+        threads: CallThreadPool,
+        loop: LoopThread | None,
+        run_tokens: RunTokens | None = None,
+        artifacts: ArtifactStore | None = None,
+    ) -> None:
+        self.run_tokens = run_tokens
+        self.artifacts = artifacts
         self.io_thread = io_thread
         self.deadlines = Deadlines(io_thread)
         self.threads = threads
@@ -153,6 +165,7 @@ class InProcessCall:
         self._result = result
         limit = launch.time_limit
         self._limit = limit.total_seconds() if limit is not None else None
+        self._artifacts = AttemptArtifacts(calls.artifacts, launch) if calls.artifacts is not None else None
         self._forks = ForkCounter.count
         self.run_id = launch.run_id
 
@@ -177,6 +190,10 @@ class InProcessCall:
     def read_output(self) -> OutputExcerpt | None:
         """The log lines so far. Thread-safe."""
         return self._output.snapshot() if self._output is not None else None
+
+    def read_report(self) -> WorkReport | None:
+        """What the function reported last. Thread-safe."""
+        return self._call_context.report if self._call_context is not None else None
 
     def stop(self, reason: str) -> None:
         """Ask the function to stop; its run ends when it has returned."""
@@ -227,7 +244,10 @@ class InProcessCall:
         """The context, if the function takes one."""
         if not self._registered.signature.takes_context:
             return None
-        self._call_context = context = Context.begin(self._launch, cancelled=Cancellation())
+        tokens = self._calls.run_tokens
+        self._call_context = context = Context.begin(
+            self._launch, cancelled=Cancellation(), run_tokens=tokens, artifacts=self._artifacts
+        )
         if self._stop_outcome is not None:
             # `stop_with` may have run before the context existed.
             context.cancelled.set(stop_reason(self._stop_outcome))
@@ -243,15 +263,15 @@ class InProcessCall:
 
     def _abandon(self) -> None:
         if self._stop_outcome is not None and self._result(
-            with_reports(self._stop_outcome, self._call_context)
+            with_reports(self._stop_outcome, self._call_context, self._artifacts)
         ):
             self._detach()
             self._cleanup(has_returned=False)
 
     def _report(self, outcome: Outcome) -> None:
-        self._result(
-            outcome if self._stop_outcome is None else with_reports(self._stop_outcome, self._call_context)
-        )
+        if self._stop_outcome is not None:
+            outcome = with_reports(self._stop_outcome, self._call_context, self._artifacts)
+        self._result(outcome)
         self._cleanup()
 
     def _cleanup(self, *, has_returned: bool = True) -> None:
@@ -285,7 +305,7 @@ class ThreadCall(InProcessCall, WorkItem):
             self._report(failure_from_exception(error))
             return
         CURRENT_LOG.set(self._capture_line)
-        outcome = call_function(self._registered, self._context(), self._args)
+        outcome = call_function(self._registered, self._context(), self._args, artifacts=self._artifacts)
         CURRENT_LOG.set(None)
         self._exit_if_forked()
         self._report(outcome)
@@ -321,7 +341,9 @@ class LoopCall(InProcessCall):
 
     async def _run(self) -> Outcome:
         CURRENT_LOG.set(self._capture_line)
-        outcome = await call_async_function(self._registered, self._context(), self._args)
+        outcome = await call_async_function(
+            self._registered, self._context(), self._args, artifacts=self._artifacts
+        )
         self._exit_if_forked()
         return outcome
 

@@ -10,15 +10,22 @@ from timewright.core.run.run import Failed, Outcome
 from timewright.core.target import Call, Isolation
 from timewright.errors import NotAllowed, NotFound, TimewrightError
 from timewright.ports import Launch, RunHandle
+from timewright.targets.artifacts.store import ArtifactStore
 from timewright.targets.call.in_process import InProcessCalls, LoopCall, ThreadCall
 from timewright.targets.call.registry import FunctionRegistry, RegisteredFunction
 from timewright.targets.call.threads import CallThreadPool
 from timewright.targets.call.workers import WorkerPool
 from timewright.targets.context import RunInfo
-from timewright.targets.first_result import FINISHED_WORK, FirstResult
-from timewright.targets.outcomes import failed, failure_from_exception, released_on_close
+from timewright.targets.outcomes import (
+    FINISHED_WORK,
+    FirstResult,
+    failed,
+    failure_from_exception,
+    released_on_close,
+)
 from timewright.targets.processes.children import ChildProcesses
 from timewright.targets.processes.environment import function_environment
+from timewright.targets.secret_references import RunTokens
 
 if TYPE_CHECKING:
     from timewright.targets.loop_thread import LoopThread
@@ -44,15 +51,28 @@ class CallTarget:
         loop: LoopThread | None = None,
         children: ChildProcesses | None = None,
         own_process: bool = False,
+        run_tokens: RunTokens | None = None,
+        artifacts: ArtifactStore | None = None,
     ) -> None:
+        self._run_tokens = run_tokens
         self._registry = registry
         self._isolation: Isolation = isolation
         self._owns_children = children is None
         self._children = children or ChildProcesses(own_process=own_process)
         self._in_process = InProcessCalls(
-            io_thread=self._children.io_thread, threads=CallThreadPool(limit=threads), loop=loop
+            io_thread=self._children.io_thread,
+            threads=CallThreadPool(limit=threads),
+            loop=loop,
+            run_tokens=run_tokens,
+            artifacts=artifacts,
         )
-        self._workers = WorkerPool(self._children, limit=workers, preload=preload, environment=environment)
+        self._workers = WorkerPool(
+            self._children,
+            limit=workers,
+            preload=preload,
+            environment=environment,
+            artifacts=artifacts.location if artifacts is not None else "",
+        )
 
     @property
     def leaked(self) -> int:
@@ -106,7 +126,9 @@ class CallTarget:
             return ThreadCall(
                 self._in_process, registered, launch=launch, args=args, grace=grace, result=result
             ).begin()
-        reference, info = self._registry.import_reference(registered), RunInfo.from_launch(launch)
+        token = self._run_tokens(launch.run_id, launch.fence) if self._run_tokens is not None else ""
+        reference = self._registry.import_reference(registered)
+        info = RunInfo.from_launch(launch, token=token)
         return self._workers.run(target.name, reference, args=args, info=info, grace=grace, done=result)
 
     def _choose_isolation(self, target: Call, registered: RegisteredFunction) -> Isolation:

@@ -18,23 +18,24 @@ from typing import Any
 
 from timewright.core.run.run import Failed, Outcome
 from timewright.errors import NotAllowed
-from timewright.ports.attempt_output import OutputExcerpt
-from timewright.targets.call.connection import WorkerConnection
+from timewright.ports.attempt_output import OutputExcerpt, WorkReport
 from timewright.targets.call.messages import (
     FromWorker,
+    JobReport,
     JobResult,
     JobStarted,
     StopJob,
+    WorkerConnection,
     WorkerJob,
     WorkerSetup,
     encode_frame,
 )
 from timewright.targets.context import RunInfo
-from timewright.targets.first_result import FirstResult
 from timewright.targets.head_tail_buffer import HeadTailBuffer
 from timewright.targets.io_thread import Timer
 from timewright.targets.outcomes import (
     MAX_ERROR_CHARS,
+    FirstResult,
     cancelled,
     failed,
     lost,
@@ -78,6 +79,7 @@ class WorkerTask:
         self.was_called = False
         self.stop_outcome: Outcome | None = None
         self.outcome: Outcome | None = None
+        self.report: WorkReport | None = None
 
     def stop(self, reason: str) -> None:
         """Stop the job: SIGTERM, then SIGKILL after its grace. The outcome is `cancelled`."""
@@ -89,6 +91,10 @@ class WorkerTask:
         if worker is None or not self.was_called or not worker.child.output.size:
             return None
         return worker.child.output.snapshot()
+
+    def read_report(self) -> WorkReport | None:
+        """What the function reported last. Thread-safe."""
+        return self.report
 
     def set_timer(self, timer: Timer | None) -> None:
         """Replace the timer of this job."""
@@ -121,7 +127,9 @@ class WorkerPool:
         preload: Sequence[str] = (),
         environment: Callable[[], Mapping[str, str]] = function_environment,
         python: str = sys.executable,
+        artifacts: str = "",
     ) -> None:
+        self._artifacts = artifacts
         self._children = children
         self._io_thread = children.io_thread
         self._limit = limit
@@ -228,7 +236,8 @@ class WorkerPool:
             ),
             on_disconnect=lambda: self._on_disconnect(worker),
         )
-        worker.connection.send(encode_frame(WorkerSetup(tuple(sys.path), self._preload, outside)))
+        setup = WorkerSetup(tuple(sys.path), self._preload, outside, self._artifacts)
+        worker.connection.send(encode_frame(setup))
         return worker
 
     def _assign(self, worker: _WorkerHandle, task: WorkerTask) -> None:
@@ -265,6 +274,8 @@ class WorkerPool:
             task.was_called = True
             if task.stop_outcome is None:
                 task.set_timer(self._limit_timer(task, task.limit) if task.limit is not None else None)
+        elif isinstance(message, JobReport):
+            task.report = message.report
         elif task.stop_outcome is None:
             self._answer(worker, task, message)
 

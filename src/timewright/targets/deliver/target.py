@@ -6,9 +6,14 @@ import base64
 import binascii
 import hashlib
 import hmac
+import smtplib
+import socket
+import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from email.message import EmailMessage
+from email.utils import format_datetime
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 from uuid import NAMESPACE_URL, uuid5
@@ -31,11 +36,11 @@ from timewright.core.alerts.channels import (
 from timewright.core.moments import SECOND, to_micros
 from timewright.core.run.run import Failed, Outcome, Released, Succeeded
 from timewright.core.target import Deliver, Http, SecretDestination, Shell
-from timewright.errors import TimewrightError
+from timewright.errors import NotAllowed, TimewrightError
 from timewright.ports import Clock, Launch, RunHandle, Target
-from timewright.targets.deliver.mail import send_mail
-from timewright.targets.first_result import FINISHED_WORK, FirstResult
 from timewright.targets.http.egress import EgressPolicy
+from timewright.targets.http.urls import Url
+from timewright.targets.outcomes import FINISHED_WORK, FirstResult
 from timewright.targets.secret_references import (
     RevealedSecrets,
     SecretLookup,
@@ -51,6 +56,8 @@ _PRIORITY = {"fail": "high", "warn": "default", "ok": "low"}
 _HEALTHCHECKS = {"in_progress": "/start", "ok": "", "failed": "/fail"}
 _CRONITOR = {"in_progress": "run", "ok": "complete", "failed": "fail"}
 _SENTRY = {"in_progress": "in_progress", "ok": "ok", "failed": "error"}
+
+TIMEOUT_S = 15.0
 
 
 class DeliverTarget:
@@ -241,3 +248,55 @@ def _json(body: Any) -> str:
 
 def _ascii(text: str) -> str:
     return text.encode("ascii", "replace").decode()
+
+
+def send_mail(sender: Email, message: Message, *, run_id: str, password: str, egress: EgressPolicy) -> None:
+    """Send one mail to all receivers, over TLS unless it is off. Raises on every error."""
+    mail = build_mail(sender, message, run_id=run_id)
+    context = ssl.create_default_context()
+    address = _allowed_address(sender, egress)
+    with _GuardedSmtp(sender, address, tls=context if sender.tls == "tls" else None) as client:
+        if sender.tls == "starttls":
+            client.starttls(context=context)
+        if sender.user:
+            client.login(sender.user, password)
+        client.send_message(mail, from_addr=sender.sender, to_addrs=list(sender.to))
+
+
+def build_mail(sender: Email, message: Message, *, run_id: str) -> EmailMessage:
+    """The mail of a message: with the same id at every attempt, and in one thread for one incident."""
+    mail = EmailMessage()
+    mail["From"], mail["To"] = sender.sender, ", ".join(sender.to)
+    mail["Subject"] = message.title()
+    mail["Date"] = format_datetime(message.at)
+    domain = sender.sender.partition("@")[2]
+    mail["Message-ID"] = f"<{run_id}@{domain}>"
+    mail["Auto-Submitted"] = "auto-generated"
+    if message.incident:
+        mail["References"] = f"<{message.incident}@{domain}>"
+    mail.set_content(message.text())
+    return mail
+
+
+def _allowed_address(sender: Email, egress: EgressPolicy) -> str:
+    """The first address of the host that may be connected to."""
+    found = socket.getaddrinfo(sender.host, sender.port, type=socket.SOCK_STREAM)
+    addresses = [str(one[4][0]) for one in found]
+    to = Url(scheme="smtp", host=sender.host, port=sender.port, path="")
+    allowed = [one for one in addresses if egress.allows(one, to=to)]
+    if not allowed:
+        raise NotAllowed(egress.refusal_message(addresses, to=to), field="host", value=sender.host)
+    return allowed[0]
+
+
+class _GuardedSmtp(smtplib.SMTP):
+    """Connects to an address that was checked, so that a second lookup cannot lead elsewhere."""
+
+    def __init__(self, sender: Email, address: str, *, tls: ssl.SSLContext | None) -> None:
+        self._address = address
+        self._tls = tls
+        super().__init__(sender.host, sender.port, timeout=TIMEOUT_S)
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        connected = socket.create_connection((self._address, port), timeout)
+        return self._tls.wrap_socket(connected, server_hostname=host) if self._tls is not None else connected

@@ -43,7 +43,13 @@ from timewright.targets.http.response import (
     with_response_cost,
 )
 from timewright.targets.loop_thread import CANCEL_GRACE, LoopThread
-from timewright.targets.secret_references import SecretLookup, reveal_secrets_async, sign_body
+from timewright.targets.secret_references import (
+    RunTokens,
+    SecretLookup,
+    reveal_secrets_async,
+    sign_body,
+    with_run_token,
+)
 
 CONNECT_TIMEOUT = 5 * SECOND
 # A request without a time limit of its run may wait this long for a connection slot.
@@ -71,6 +77,7 @@ class HttpTarget:
         egress: EgressPolicy,
         clock: Clock,
         secrets: SecretLookup | None = None,
+        run_tokens: RunTokens | None = None,
         limit: int = 4000,
         limit_per_host: int = 0,
         connect: timedelta = CONNECT_TIMEOUT,
@@ -82,6 +89,7 @@ class HttpTarget:
         self._egress = egress
         self._clock = clock
         self._secrets = secrets
+        self._run_tokens = run_tokens
         self._slots = asyncio.Semaphore(limit)
         self._slots_per_host = limit_per_host
         self._slots_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -141,7 +149,7 @@ class HttpTarget:
         revealed = await reveal_secrets_async(
             prepared.secrets,
             namespace=launch.namespace,
-            lookup=self._secrets,
+            lookup=with_run_token(self._secrets, self._run_tokens, launch),
             destination=SecretDestination("host", prepared.url.host),
         )
 

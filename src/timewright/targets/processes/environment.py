@@ -88,6 +88,7 @@ def run_environment(info: RunInfo) -> dict[str, str]:
         "SOURCE": info.source,
         "TIME_LIMIT": f"{info.time_limit.total_seconds():g}" if info.time_limit is not None else None,
         "PAYLOAD": _payload(info.payload),
+        "TOKEN": info.token,
     }
     named = {
         RUN_VARIABLE_PREFIX + name: _plain(value) for name, value in values.items() if value not in (None, "")

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
 
 from timewright.core.input.input_errors import show_value
 from timewright.core.run.run import Failed, Outcome, Succeeded
-from timewright.core.target import Shell, secret_destination
+from timewright.core.target import RUN_TOKEN, Shell, secret_destination
 from timewright.errors import NotAllowed, NotFound, TimewrightError
 from timewright.ports import Launch, RunHandle
 from timewright.ports.attempt_output import OutputExcerpt
 from timewright.targets.context import RunInfo
-from timewright.targets.first_result import FINISHED_WORK, FirstResult
 from timewright.targets.io_thread import Timer
 from timewright.targets.outcomes import (
+    FINISHED_WORK,
+    FirstResult,
     cancelled,
     failed,
     failure_from_exception,
@@ -32,14 +38,42 @@ from timewright.targets.processes.environment import clean_environment, run_envi
 from timewright.targets.processes.termination import KILL_TIMEOUT_S
 from timewright.targets.secret_references import (
     RevealedSecrets,
+    RunTokens,
     SecretLookup,
     find_references,
     reveal_secrets,
+    with_run_token,
 )
-from timewright.targets.shell.limits import CommandLimits
 from timewright.targets.shell.validation import check_shell, describe_start_error, is_allowed, resolve_cwd
 
 __all__ = ["ShellTarget", "check_shell"]
+
+PositiveInt = Annotated[int, Meta(ge=1)]
+
+# A process with threads must not run Python between fork and exec, so a second program sets the limits and
+# then executes the command. It runs with -I -S, so that it imports nothing from the command's folder.
+_SOURCE = """
+import json, os, resource, sys
+options = json.loads(sys.argv[1])
+if options["privileges"] or options["parent"]:
+    import ctypes
+    libc = ctypes.CDLL(None)
+    if options["privileges"] and libc.prctl(38, 1, 0, 0, 0):
+        sys.exit("cannot set no_new_privs")
+    if options["parent"]:
+        libc.prctl(1, 9, 0, 0, 0)
+        if os.getppid() != options["parent"]:
+            sys.exit("the scheduler process has ended")
+for name, amount in options["limits"].items():
+    soft, hard = resource.getrlimit(getattr(resource, name))
+    amount = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
+    resource.setrlimit(getattr(resource, name), (amount, amount))
+try:
+    os.execvp(sys.argv[2], sys.argv[2:])
+except OSError as error:
+    print(f"cannot start {sys.argv[2]!r}: {error.strerror}", file=sys.stderr)
+    sys.exit(127)
+"""
 
 
 class ShellTarget:
@@ -60,7 +94,9 @@ class ShellTarget:
         children: ChildProcesses | None = None,
         own_process: bool = False,
         secrets: SecretLookup | None = None,
+        run_tokens: RunTokens | None = None,
     ) -> None:
+        self._run_tokens = run_tokens
         self._allowed = allowed if isinstance(allowed, bool) else tuple(allowed)
         self.root = root
         self._passed = tuple(passed)
@@ -107,7 +143,7 @@ class ShellTarget:
         folder, why = resolve_cwd(target.cwd, root=self.root)
         if why:
             raise OSError(why)
-        facts = run_environment(RunInfo.from_launch(launch))
+        facts = run_environment(RunInfo.from_launch(launch, token=revealed.values.get(RUN_TOKEN, "")))
         return ProcessSpec(
             argv=self.limits.wrap(target.command),
             env={**clean_environment(self._passed), **revealed.fill_data(target.env), **facts},
@@ -137,10 +173,11 @@ class ShellTarget:
         target = launch.target
         if not isinstance(target, Shell):
             return RevealedSecrets()
+        own = {RUN_TOKEN} if self._run_tokens is not None and launch.schedule_id else set()
         return reveal_secrets(
-            find_references(target.env),
+            find_references(target.env) | own,
             namespace=launch.namespace,
-            lookup=self._secrets,
+            lookup=with_run_token(self._secrets, self._run_tokens, launch),
             destination=secret_destination(target),
             multiline=True,
         )
@@ -286,3 +323,38 @@ def _build_result(child: ChildProcess, revealed: RevealedSecrets) -> dict[str, A
     if child.survivors:
         result["survivors"] = child.survivors
     return result
+
+
+class CommandLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of each command; None means no limit.
+
+    `processes` counts all processes of the same user, and does not apply to root. `new_privileges: false`
+    disables setuid programs. `outlives_parent: false` kills a command when the scheduler process dies.
+    """
+
+    processes: PositiveInt | None = None
+    memory_mb: PositiveInt | None = None
+    open_files: PositiveInt | None = None
+    cpu_seconds: PositiveInt | None = None
+    file_mb: PositiveInt | None = None
+    new_privileges: bool = True
+    outlives_parent: bool = True
+
+    def wrap(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """Prefix the command with the program that sets the limits; unchanged if there are none."""
+        if self == CommandLimits():
+            return argv
+        megabyte = 1024 * 1024
+        limits = {
+            "RLIMIT_NPROC": self.processes,
+            "RLIMIT_AS": self.memory_mb and self.memory_mb * megabyte,
+            "RLIMIT_NOFILE": self.open_files,
+            "RLIMIT_CPU": self.cpu_seconds,
+            "RLIMIT_FSIZE": self.file_mb and self.file_mb * megabyte,
+        }
+        options = {
+            "limits": {name: amount for name, amount in limits.items() if amount is not None},
+            "privileges": not self.new_privileges,
+            "parent": 0 if self.outlives_parent else os.getpid(),
+        }
+        return (sys.executable, "-I", "-S", "-c", _SOURCE, msgspec.json.encode(options).decode(), *argv)

@@ -77,7 +77,8 @@ def _expected_after(view: HistoryView, policy: SchedulePolicy, before: RunRow, r
     is_exempt = policy.clamp_min or policy.clamp_max or policy.calendar is not None
     if is_exempt or before.revision != run.revision or before.state != "succeeded" or view.resets(before):
         return None
-    if started is None or ended is None or min(run.planned_at, run.created_at) <= ended:
+    # The end may be dated before its commit, in which case the next run was admitted before it.
+    if started is None or ended is None or min(run.planned_at, run.created_at) <= ended + view.skew:
         return None
     changes = view.audit.get(run.schedule_id, ())
     if any(line.action in _REPLANNING and before.created_at <= line.at <= run.created_at for line in changes):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from timewright.verification.checker import Coverage, Violations, invariant
 from timewright.verification.oracle.times import format_instant, parse_duration
@@ -14,6 +15,9 @@ from timewright.verification.view import HistoryView, parse_json_object
 
 DEFAULT_CAPACITY = 1
 NO_LIMIT = 100_000
+KEY_MARK = "#"
+MAX_PLAIN_KEY = 100
+_PLAIN_PATH = re.compile(r"(payload|schedule|queue|namespace)(\.[a-z_]\w*)*", re.ASCII)
 
 
 @invariant("I14", "limits hold", unit="grants")
@@ -39,6 +43,36 @@ def leases_stay_within_limits(view: HistoryView, coverage: Coverage) -> Violatio
                 message = f"{key}: {len(live)} live leases at {format_instant(began)}, capacity {capacity}"
                 yield message, tuple(one for _, _, one in live)
     yield from _check_recorded_levels(view, coverage)
+
+
+@invariant("I60", "rates hold", unit="starts")
+def starts_stay_within_rates(view: HistoryView, coverage: Coverage) -> Violations:
+    """In every span of time a limit with a rate, and each value of its key, has at most as many starts.
+
+    A rate of `count` per `period` with `burst` allows, in any span, one start per `period / count` of it and
+    `burst` more. Starts before the rate was last changed are left out.
+    """
+    rates = _rates_in_force(view)
+    if not rates:
+        coverage.not_checked_because = "not checked here: needs a limit with a rate"
+        return
+    starts: defaultdict[str, list[tuple[int, RunRow]]] = defaultdict(list)
+    for run in view.history.runs:
+        for key in set(run.limit_keys):
+            rate = rates.get(key.partition(KEY_MARK)[0])
+            if rate is not None and not run.dedupe_scope.startswith("import:"):
+                starts[key] += [
+                    (began, run) for _, began, _, _ in view.leases(run) if began > rate.since + view.skew
+                ]
+    for key, found in starts.items():
+        rate = rates[key.partition(KEY_MARK)[0]]
+        due_at = 0
+        for began, run in sorted(found, key=lambda one: (one[0], one[1].id)):
+            coverage.count += 1
+            if due_at - began > (rate.burst - 1) * rate.interval:
+                message = f"{key}: a start at {format_instant(began)} is over the rate {rate.text}"
+                yield message, (run,)
+            due_at = max(due_at, began) + rate.interval
 
 
 @invariant("I15", "limit holds match leases", unit="holds")
@@ -83,17 +117,18 @@ class _CapacityHistory:
     def __init__(self, view: HistoryView, key: str) -> None:
         kind, _, path = key.partition(":")
         namespace, _, name = path.partition("/")
+        if kind == "limit":
+            name = name.partition(KEY_MARK)[0]
         self._skew = view.skew
-        field = "capacity" if kind == "limit" else "max_concurrent"
         self._changes = (
             _own_limit_changes(view.revisions.get(name, ()))
             if kind == "schedule"
             else [
                 _CapacityChange(
-                    line.at, _parse_capacity(line.before, field), _parse_capacity(line.after, field)
+                    line.at, _parse_capacity(line.before, kind), _parse_capacity(line.after, kind)
                 )
                 for line in view.audit.get(name, ())
-                if line.action == f"{kind}.put" and line.namespace == namespace
+                if line.action in (f"{kind}.put", f"{kind}.delete") and line.namespace == namespace
             ]
         )
         self._now = next(
@@ -113,6 +148,103 @@ class _CapacityHistory:
         return self._changes[0].before if self._changes else self._now
 
 
+@invariant("I61", "limit keys are the run's own", unit="keyed runs")
+def keys_of_limits_belong_to_their_runs(view: HistoryView, coverage: Coverage) -> Violations:
+    """A run under a limit with a key has the value that its own payload, schedule or queue gives.
+
+    Checked for keys that are a plain path, and for limits that were not changed after the run was made.
+    """
+    paths = _key_paths(view)
+    if not paths:
+        coverage.not_checked_because = "not checked here: needs a limit with a key"
+        return
+    for run in view.history.runs:
+        for key in run.limit_keys:
+            limit, mark, value = key.partition(KEY_MARK)
+            since, path = paths.get(limit, (0, ()))
+            if not mark or not path or run.created_at <= since + view.skew:
+                continue
+            found = _value_at(path, _key_scope(view, run))
+            if found is None or not isinstance(found, str | int) or len(str(found)) > MAX_PLAIN_KEY:
+                continue
+            coverage.count += 1
+            if value != (str(found).lower() if isinstance(found, bool) else str(found)):
+                yield f"run {run.id} waits under {key}, but its {'.'.join(path)} is {found}", (run,)
+
+
+def _key_paths(view: HistoryView) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """The keys of limits that are a plain path, with the instant of the last change of the limit."""
+    found = {}
+    for row in view.history.objects:
+        path = str(row.body.get("key", "")) if row.kind == "limit" else ""
+        if _PLAIN_PATH.fullmatch(path):
+            changes = _changes_of_limit(view, row.namespace, row.name)
+            found[f"limit:{row.namespace}/{row.name}"] = (max(changes, default=0), tuple(path.split(".")))
+    return found
+
+
+def _key_scope(view: HistoryView, run: RunRow) -> dict[str, object]:
+    """What a key is taken from, as far as the rows tell; nothing for a step, whose input is resolved."""
+    if run.parent:
+        return {}
+    revisions = (one for one in view.revisions.get(run.schedule_id, ()) if one.revision == run.revision)
+    body: Mapping[str, Any] = next((one.body for one in revisions), {})
+    target = body.get("target", {})
+    given = next((target[name] for name in ("args", "body", "payload", "input") if target.get(name)), None)
+    return {
+        "payload": given if run.payload is None else run.payload,
+        "schedule": {"name": body.get("name")},
+        "queue": run.queue or None,
+        "namespace": run.namespace,
+    }
+
+
+def _value_at(path: tuple[str, ...], scope: object) -> object:
+    for name in path:
+        scope = scope.get(name) if isinstance(scope, Mapping) else None
+    return scope
+
+
+def _changes_of_limit(view: HistoryView, namespace: str, name: str) -> list[int]:
+    return [
+        line.at
+        for line in view.audit.get(name, ())
+        if line.action in ("limit.put", "limit.delete") and line.namespace == namespace
+    ]
+
+
+class _RateInForce(NamedTuple):
+    """A rate: microseconds between starts, how many may come at once, and since when it is in force."""
+
+    interval: int
+    burst: int
+    since: int
+    text: str
+
+
+_RATE = re.compile(
+    r"(\d+)\W*(?:/|per)\W*(\d*)\W*([a-z])[a-z]*(?:\W+burst\W+(\d+))?", re.ASCII | re.IGNORECASE
+)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def _rates_in_force(view: HistoryView) -> dict[str, _RateInForce]:
+    """The rates of limits by limit key, with the instant of their last change."""
+    rates = {}
+    for row in view.history.objects:
+        if row.kind == "limit" and row.body.get("rate"):
+            text = str(row.body["rate"])
+            found = _RATE.fullmatch(text.strip().lower())
+            if found is None:
+                continue
+            period = int(found[2] or 1) * _UNITS[found[3]] * 1_000_000
+            changes = _changes_of_limit(view, row.namespace, row.name)
+            interval = -(-period // int(found[1]))
+            key = f"limit:{row.namespace}/{row.name}"
+            rates[key] = _RateInForce(interval, int(found[4] or 1), max(changes, default=0), text)
+    return rates
+
+
 class _CapacityChange(NamedTuple):
     """When the capacity of a limit changed, and from what to what."""
 
@@ -121,8 +253,12 @@ class _CapacityChange(NamedTuple):
     after: int
 
 
-def _parse_capacity(text: str, field: str) -> int:
-    return int((parse_json_object(text) or {}).get(field, DEFAULT_CAPACITY))
+def _parse_capacity(text: str, kind: str) -> int:
+    body = parse_json_object(text)
+    if not body:
+        return DEFAULT_CAPACITY
+    # A limit may have only a rate or shares.
+    return int(body.get("max_running") or NO_LIMIT if kind == "limit" else body["max_concurrent"])
 
 
 def _own_limit_changes(revisions: Sequence[RevisionRow]) -> list[_CapacityChange]:

@@ -24,6 +24,21 @@ HINT_KINDS = ("interval", "one_shot")
 NOT_MISSED_REASONS = frozenset({"paused", "excluded", "deadline", "by_hand", "clamped"})
 
 
+@invariant("I62", "deadlines hold", unit="leases")
+def nothing_is_leased_after_its_deadline(view: HistoryView, coverage: Coverage) -> Violations:
+    """A run of a schedule with a deadline is leased at most that long after its planned instant."""
+    for run in view.history.runs:
+        policy = view.policy(run)
+        if policy is None or policy.deadline is None:
+            continue
+        for _, began, _, _ in view.leases(run):
+            coverage.count += 1
+            # Under a limit, a lease may be dated later than the instant at which it was decided.
+            if began - run.planned_at > policy.deadline + view.skew:
+                late = format_instant(began)
+                yield f"run {run.id} was leased at {late}, after its deadline", (run,)
+
+
 @invariant("I21", "overlap policy holds", unit="runs")
 def overlap_is_obeyed(view: HistoryView, coverage: Coverage) -> Violations:
     """Unless overlap is allowed, a schedule has one run in flight, and queued runs start in order."""
@@ -84,7 +99,8 @@ def nothing_is_leased_under_a_pause(view: HistoryView, coverage: Coverage) -> Vi
     """From one second after a pause of a scope until its end, no run in the scope is leased.
 
     A lease is dated when it was asked for, which may be up to a minute before its commit. What runs outside
-    and only reports here is not leased by an instance.
+    and only reports here is not leased by an instance. Messages to channels are sent under a pause, except by
+    a store that was restored or moved.
     """
     pauses = view.history.pauses
     all_leases = ((at, run) for run in view.history.runs for _, at, _ in view.lease_periods(run))
@@ -107,6 +123,9 @@ def _leased_at(lease: tuple[int, RunRow]) -> int:
 
 def _is_paused(view: HistoryView, pause: PauseRow, run: RunRow) -> bool:
     """Whether a pause holds for a run: by its namespace, its queue, or the schedule of its outermost run."""
+    is_message = run.queue.startswith("channel.")
+    if is_message and pause.scope != "queue" and pause.origin not in ("restore", "move"):
+        return False
     if pause.scope in ("installation", "namespace"):
         return pause.namespace in ("", run.namespace)
     if pause.namespace != run.namespace:

@@ -39,6 +39,18 @@ def pruning_deletes_only_old_finished_runs(view: HistoryView, coverage: Coverage
             yield f"{owner.name}: its cursor is before an instant that was pruned", (owner, event)
 
 
+@invariant("I64", "an artifact has its file", unit="artifacts")
+def an_artifact_has_its_file(view: HistoryView, coverage: Coverage) -> Violations:
+    """Every artifact belongs to an ended attempt, and its file has the size and digest as written."""
+    for one in view.history.artifacts:
+        coverage.count += 1
+        if one.problem:
+            yield f"artifact {one.name} of run {one.run_id}: {one.problem}", (one,)
+        attempts = view.attempts.get(one.run_id)
+        if attempts is not None and all(attempt.fence != one.fence for attempt in attempts):
+            yield f"artifact {one.name} of run {one.run_id} belongs to no attempt", (one,)
+
+
 @invariant("I36", "growth is bounded", unit="rows")
 def growth_is_bounded(view: HistoryView, coverage: Coverage) -> Violations:
     """A run keeps a bounded number of attempts of bounded size, and an outage a bounded number of rows."""

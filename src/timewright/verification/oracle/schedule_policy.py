@@ -72,6 +72,7 @@ class SchedulePolicy(Struct, frozen=True, kw_only=True):
     catch_up_limit: int = 100
     catch_up_window: int | None = DAY
     grace: int = MINUTE
+    deadline: int | None = None
     overlap: str = "skip"
     jitter: int = 0
     early_jitter: int = 0
@@ -157,6 +158,7 @@ def _policy(schedule_id: str, body: JsonObject) -> SchedulePolicy:
         calendar=body.get("calendar"),
         aligned_to_now=body.get("align") == "now" and body["trigger"]["kind"] == "every",
         catch_up=body.get("catch_up", "last"),
+        deadline=parse_duration(body["deadline"]) if body.get("deadline") else None,
         catch_up_limit=body.get("catch_up_limit", 100),
         catch_up_window=_window(body),
         grace=parse_duration(body.get("grace"), MINUTE),

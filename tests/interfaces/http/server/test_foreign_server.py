@@ -20,7 +20,7 @@ from timewright.interfaces.http.client import ApiClient, check_answer
 from timewright.operations import operations
 
 ADMIN = "tw_admin_secret"
-EMPTY_LIST: dict[str, Any] = {"schedules": [], "cursor": None, "unreadable": []}
+EMPTY_LIST: dict[str, Any] = {"schedules": [], "cursor": None, "unreadable": [], "total": None}
 
 
 class ForeignServer:
@@ -136,10 +136,10 @@ def test_a_key_from_the_environment_is_sent_to_any_server(server: ForeignServer)
         b"7",
         b'"hello"',
         b"<html></html>",
-        b'{"schedules": 5, "cursor": null, "unreadable": []}',
-        b'{"schedules": [5], "cursor": null, "unreadable": []}',
-        b'{"schedules": [{"name": "x"}], "cursor": null, "unreadable": []}',
-        b'{"schedules": [], "cursor": [1], "unreadable": []}',
+        b'{"schedules": 5, "cursor": null, "unreadable": [], "total": null}',
+        b'{"schedules": [5], "cursor": null, "unreadable": [], "total": null}',
+        b'{"schedules": [{"name": "x"}], "cursor": null, "unreadable": [], "total": null}',
+        b'{"schedules": [], "cursor": [1], "unreadable": [], "total": null}',
         b'{"nested": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         b"\xff\xfe",
     ],

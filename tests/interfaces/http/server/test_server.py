@@ -21,11 +21,10 @@ from tests.operations.harness import OperationsHarness
 from timewright.errors import Conflict, Forbidden, InvalidInput, NotFound, StoreUnavailable, Unauthorized
 from timewright.interfaces.http import connection_protocols
 from timewright.interfaces.http import server as serving
-from timewright.interfaces.http.addresses import own_addresses
 from timewright.interfaces.http.app import HttpApp
 from timewright.interfaces.http.client import ApiClient
 from timewright.interfaces.http.endpoints.events import EventHub
-from timewright.interfaces.http.requests.host_origin import HostOriginCheck
+from timewright.interfaces.http.requests.host_origin import HostOriginCheck, own_addresses
 from timewright.interfaces.http.server import ServerThread, bind_sockets
 from timewright.settings import is_loopback
 
@@ -204,9 +203,9 @@ def test_the_server_stops_quickly_with_open_connections(
     assert answer.read(5) == b"retry"
     began = time.monotonic()
     running.stop()
-    assert time.monotonic() - began < 45, "of itself, and not when its patience has come to an end"
+    assert time.monotonic() - began < 45, "by itself, not after its timeout"
     assert b'"reason":"stopping"' in answer.read()
-    assert not [one for one in threading.enumerate() if one.name == "timewright-door"]
+    assert not [one for one in threading.enumerate() if one.name == "timewright-http"]
     idle.close()
     stream.close()
 

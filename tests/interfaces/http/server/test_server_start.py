@@ -9,11 +9,13 @@ import re
 import signal
 import stat
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from tests.faults.tools.worker_fleet import wait_until
 from tests.interfaces.terminal import CommandResult, invoke, read_until, run, running, stop_process
 from timewright import AsyncScheduler, Scheduler, every
 from timewright.errors import NotAllowed, TimewrightError
@@ -100,6 +102,37 @@ def test_the_event_stream_shows_engine_facts_and_ends_with_it(up: Up, here: Path
     line.close()
     up.process.communicate(timeout=60)
     assert up.process.returncode == 0
+
+
+def test_links_in_messages_lead_to_the_running_server(up: Up, here: Path) -> None:
+    assert invoke(None, "channel", "create", "ops", "--to", "poll").code == 0
+    assert invoke(None, "channel", "test", "ops").code == 0
+    (entry,) = json.loads(invoke(None, "queue", "lease", "channel.ops", "-o", "json").out)["leases"]
+    assert entry["payload"]["link"] == f"{up.url}/#/incidents"
+
+
+def test_a_pause_survives_a_killed_server(up: Up, here: Path) -> None:
+    assert invoke(None, "pause", "--reason", "moving").code == 0
+    assert invoke(None, "schedule", "create", "hello", "--every", "1s", "--note", "hello").code == 0
+    up.process.kill()
+    up.process.wait()
+
+    def runs() -> list[Any]:
+        found: list[Any] = json.loads(invoke(None, "run", "list", "--schedule", "hello", "-o", "json").out)[
+            "runs"
+        ]
+        return found
+
+    with running(here, "up") as again:
+        read_until(again.stderr, "ready")
+        app = Scheduler(str(here / "timewright.db"))
+        created = app.instance.store.now()
+        wait_until(lambda: app.instance.store.now() > created + timedelta(seconds=2), "two seconds")
+        app.stop()
+        assert runs() == []
+        assert "moving" in invoke(None, "doctor").out
+        assert invoke(None, "resume").code == 0
+        wait_until(lambda: bool(runs()), "a run after the resume")
 
 
 def test_the_command_line_gets_the_same_answers_from_a_server(up: Up, here: Path) -> None:
@@ -204,9 +237,9 @@ def test_a_public_address_needs_a_key(here: Path) -> None:
 
 
 def test_the_allowed_hosts_are_local_names_and_configured_names() -> None:
-    gate = host_check_for(Settings(bind="127.0.0.1", hosts=("Scheduler.Example.com.",)))
-    assert gate.allows_host("scheduler.example.com")
-    assert not gate.allows_host("192.0.2.1")
+    check = host_check_for(Settings(bind="127.0.0.1", hosts=("Scheduler.Example.com.",)))
+    assert check.allows_host("scheduler.example.com")
+    assert not check.allows_host("192.0.2.1")
     assert host_check_for(Settings(bind="0.0.0.0")).allows_host("192.0.2.1")
     assert host_check_for(Settings(bind="2001:db8::1")).allows_host("[2001:db8::1]:7411")
 

@@ -1,4 +1,4 @@
-"""The cron trigger: an expression in a time zone, as a set of instants.
+"""The cron trigger: an expression in a time zone, as a set of instants, and warnings about it.
 
 The set depends only on the expression, the zone, the installed zone data and the policy for clock changes.
 """
@@ -10,11 +10,24 @@ from functools import cached_property, lru_cache
 from typing import get_args
 
 from timewright.core.moments import EPOCH, as_instant
-from timewright.core.recurrence.cron.days import matching_days
+from timewright.core.recurrence.cron.days import DayRule, matching_days, max_month_length
 from timewright.core.recurrence.cron.description import describe_cron
-from timewright.core.recurrence.cron.grammar import parse
-from timewright.core.recurrence.cron.impossible import never_fires_error
-from timewright.core.recurrence.cron.lint import lint_cron
+from timewright.core.recurrence.cron.fields import (
+    DAY,
+    FIELDS,
+    FIRST_YEAR,
+    HOUR,
+    LAST_YEAR,
+    MINUTE,
+    MONTHS,
+    SECOND,
+    WEEKDAY,
+    CronField,
+    bit_values,
+    parse_number,
+    quote_shortened,
+)
+from timewright.core.recurrence.cron.grammar import CronExpression, parse
 from timewright.core.recurrence.offset_periods import DstPolicy, offset_periods
 from timewright.core.recurrence.search import OccurrenceSearch
 from timewright.core.recurrence.trigger import ZonedTrigger
@@ -22,6 +35,11 @@ from timewright.core.zones import DEFAULT_ZONE
 from timewright.errors import InvalidCron, InvalidInput
 
 MAX_KEY_LENGTH = 256
+
+_WHOLE = {"second": "minute", "minute": "hour", "hour": "day"}
+
+_DAY, _WEEKDAY, _YEAR = 3, 5, 6
+_RULE = f"at least one day from {FIRST_YEAR} to {LAST_YEAR} matches"
 
 
 class Cron(ZonedTrigger, frozen=True, tag="cron", dict=True):
@@ -103,9 +121,142 @@ def _check(expression: object, dst: object, key: object) -> None:
         )
     if key is not None and not (isinstance(key, str) and 0 < len(key) <= MAX_KEY_LENGTH):
         raise InvalidInput(
-            f"key {ascii(key)[:60]} is not a key",
+            f"key {ascii(key)[:60]} is not a key for H",
             field="key",
             value=key,
-            rule=f"stable text of 1 to {MAX_KEY_LENGTH} characters",
-            fix="the id of the schedule",
+            rule=f"text of 1 to {MAX_KEY_LENGTH} characters that never changes, because it decides H",
+            fix="use the id of the schedule",
         )
+
+
+def lint_cron(expression: CronExpression) -> tuple[str, ...]:
+    """Return one sentence per warning, with what to write instead."""
+    found = [*_either_day(expression), *_missing_days(expression)]
+    for field, text in zip(FIELDS, expression.fields, strict=True):
+        for item in text.removeprefix("+").split(","):
+            found += _steps(field, item)
+    return tuple(found)
+
+
+def _either_day(expression: CronExpression) -> list[str]:
+    """Warn if both day fields are set and one of them matches every day."""
+    rule, day, weekday = expression.rule, expression.fields[3], expression.fields[5]
+    if rule.both or rule.month_days is None or rule.week_days is None:
+        return []
+    found = [
+        f"{text} in {field.name} with the other day field set means either day, not both;"
+        f" write +{weekday} as weekday if both must match"
+        for field, text in ((DAY, day), (WEEKDAY, weekday))
+        if text.startswith("*")
+    ]
+    if not found and (rule.month_days.days == DAY.every or rule.week_days.weekdays == WEEKDAY.every):
+        found = [
+            f"{day} in day of month or {weekday} in weekday is every day; write * in the one that is full"
+        ]
+    return found
+
+
+def _missing_days(expression: CronExpression) -> list[str]:
+    """Warn about days that only some months have."""
+    rule = expression.rule
+    if rule.month_days is None or rule.week_days is not None or rule.month_days.in_every_month():
+        return []
+    months = list(bit_values(rule.months))
+    day = (rule.month_days.days or rule.month_days.nearest).bit_length() - 1
+    if months == [2]:
+        return ["29 February exists in leap years only; write L for the last day of the month"]
+    short = [month for month in months if max_month_length(month) < day]
+    return (
+        [f"day {day} is missing in {len(short)} of {len(months)} months; write L for the last day"]
+        if short
+        else []
+    )
+
+
+def _steps(field: CronField, item: str) -> list[str]:
+    """Warn about steps that match one value only, or that do not divide the range evenly."""
+    head, _, tail = item.partition("/")
+    step, size = parse_number(tail), field.high - field.low + 1
+    if head != "*" or step < 1:
+        return []
+    if step >= size:
+        return [f"{item} in {field.name} matches only {field.low}; write {field.low}"]
+    if field in (SECOND, MINUTE, HOUR) and size % step:
+        return [f"{item} in {field.name} starts again each {_WHOLE[field.name]}: the last step is shorter"]
+    return []
+
+
+def never_fires_error(text: str, expression: CronExpression) -> InvalidCron:
+    """Return the error for an impossible date; it names the fields that exclude each other."""
+    rule = expression.rule
+    without_weekday = rule._replace(week_days=None)
+    if (rule.both or rule.week_days is None) and not _possible(without_weekday, None):
+        return _day_past_the_month(text, expression)
+    if not _possible(rule, None):
+        return _days_that_never_meet(text, expression)
+    return _years_without_the_day(text, expression)
+
+
+def _day_past_the_month(text: str, expression: CronExpression) -> InvalidCron:
+    day, month = expression.fields[_DAY], expression.fields[4]
+    months = list(bit_values(expression.rule.months))
+    longest, shortest = (
+        max(map(max_month_length, months)),
+        min(28 if m == 2 else max_month_length(m) for m in months),
+    )
+    has = f"{MONTHS[months[0] - 1]} has" if len(months) == 1 else "none has more than"
+    most = "at most " if months == [2] else ""
+    where = f"month {month}" if len(months) == 1 else f"months {month}"
+    what = f"day {day}" if day.isdigit() else f"days {day}" if day[0].isdigit() else day
+    fixed, last = (
+        _first_possible(text, {_DAY: new}, {_DAY: new, _WEEKDAY: "*"}) for new in (str(shortest), "L")
+    )
+    return _impossible_error(
+        text,
+        field=f"{what} in {where} ({has} {most}{longest} days)",
+        value=day,
+        fix=f"'{fixed}' or 'L' for the last day: '{last}'",
+    )
+
+
+def _days_that_never_meet(text: str, expression: CronExpression) -> InvalidCron:
+    day, weekday = expression.fields[_DAY], expression.fields[_WEEKDAY].removeprefix("+")
+    fixed = _first_possible(text, {_WEEKDAY: weekday})
+    return _impossible_error(
+        text,
+        field=f"day of month {day} and weekday {weekday} (no day is both)",
+        value=expression.fields[_WEEKDAY],
+        fix=f"'{fixed}' for either of them",
+    )
+
+
+def _years_without_the_day(text: str, expression: CronExpression) -> InvalidCron:
+    year = expression.fields[_YEAR]
+    latest = (expression.years or 0).bit_length() - 1
+    nearest = matching_days(expression.rule, None).nearest_year(latest)
+    return _impossible_error(
+        text,
+        field=f"year {year} (it has no such day)",
+        value=year,
+        fix=f"'{_first_possible(text, {_YEAR: str(nearest)})}'",
+    )
+
+
+def _possible(rule: DayRule, years: int | None) -> bool:
+    return bool(matching_days(rule, years).years)
+
+
+def _impossible_error(text: str, *, field: str, value: str, fix: str) -> InvalidCron:
+    return InvalidCron(
+        f"cron {quote_shortened(text)} never fires", field=field, value=value, rule=_RULE, fix=fix
+    )
+
+
+def _first_possible(text: str, *changes: dict[int, str]) -> str:
+    """Return the text with the first change that gives it a matching day."""
+    tokens = text.split()
+    for change in changes:
+        changed = [change.get(place + (len(tokens) == 5), token) for place, token in enumerate(tokens)]
+        if parse(" ".join(changed), "any").can_fire:
+            return " ".join(changed)
+    return "0 0 L * *"

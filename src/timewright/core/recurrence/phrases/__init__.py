@@ -10,26 +10,28 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import NamedTuple
 
 from timewright.core.recurrence.cron.description import describe_cron
 from timewright.core.recurrence.cron.grammar import needs_key
 from timewright.core.recurrence.cron.grammar import parse as parse_cron
-from timewright.core.recurrence.phrases.grammar import Parsed, Rule
+from timewright.core.recurrence.phrases.grammar import Rule
 from timewright.core.recurrence.phrases.instants import Moment, describe_moment, make_moment
+from timewright.core.recurrence.phrases.parts import DateOfYear, Nth, PhrasePeriod, Times, Weekly
 from timewright.core.recurrence.phrases.plan import make_plan
+from timewright.core.recurrence.phrases.refusals import Unread, find_example, unread, unread_instant
 from timewright.core.recurrence.phrases.rules import (
     GRAMMAR,
     INSTANT_RULES,
     RECURRENCE_RULES,
     SHARED_RULES,
 )
+from timewright.core.recurrence.phrases.times_of_plan import Plan
 from timewright.core.recurrence.phrases.tokens import (
-    VOCABULARY,
     PhraseProblem,
     Token,
+    TwoReadings,
     find_zone,
     split,
 )
@@ -71,39 +73,9 @@ _CRON_WORD = re.compile(
 )
 _RRULE = re.compile(rf"(?P<rule>(?:rrule:)?\s*freq=[a-z0-9=;,:+-]*[a-z0-9;]){_ZONE}", re.IGNORECASE)
 _AWS_FIELDS = 6
-# Units from the longest: the example in a refusal has the longest unit that the phrase names.
-_EXAMPLES = (
-    ("year", "every year on 25 december at 09:00"),
-    ("quarter", "every quarter on the 1st at 09:00"),
-    ("month", "on the 1st of every month at 09:00"),
-    ("week", "every monday at 09:00"),
-    ("day", "every day at 09:00"),
-)
-
-
-# What a kind of token or a word is called in a refusal.
-_EXPECTED = {
-    "WEEKDAY": "a weekday",
-    "MONTH": "a month",
-    "ORDINAL": "an ordinal (1st, last)",
-    "UNIT": "a unit (minutes, days)",
-    "NUMBER": "a number",
-    "CLOCK": "a time (09:00)",
-    "NAMED_TIME": "a time (09:00)",
-    "ZONE": "a time zone",
-    "DATE": "a date (2026-12-25)",
-    "UNKNOWN": "",
-    "every": "every",
-    "at": "at",
-    "on": "on",
-    "the end": "the end of the phrase",
-}
-
-
-# Words with two readings are not proposed.
-_SUGGESTED = sorted(
-    {*(word for word, kinds in VOCABULARY.items() if "BI_ADVERB" not in kinds), *GRAMMAR.words}
-)
+# Between clauses that have their own days and times.
+_BETWEEN_CLAUSES = frozenset({",", "and", "&"})
+MAX_CLAUSE_WORDS = 12
 
 
 class Recurrence(NamedTuple):
@@ -181,7 +153,7 @@ def parse_moment(
     parsed = GRAMMAR.parse("instant", tokens)
     try:
         if not parsed.complete or not parsed.value:
-            raise _unread_instant(tokens, parsed)
+            raise unread_instant(tokens, parsed)
         return make_moment(parsed.value, now=now, zone=zone, past=past)
     except PhraseProblem as problem:
         raise _error(InvalidInstant, text, field, problem) from None
@@ -215,16 +187,67 @@ def _checked_text(text: str, field: str, kind: type[InvalidInput]) -> str:
 # ----------------------------------------------------------------------------------------------- recurrences
 
 
-class Unread(PhraseProblem):
-    """The phrase is not in the grammar."""
-
-
 @lru_cache(maxsize=1024)
 def _read_recurrence(phrase: str, zone: str | None) -> Recurrence:
     foreign = _read_code(phrase, zone)
     if foreign is not None:
         return foreign
     tokens = split(phrase.removeprefix("@") if phrase[:6].lower() == "@every" else phrase)
+    try:
+        plan = _plan(phrase, tokens)
+    except TwoReadings:
+        raise
+    except PhraseProblem:
+        several = _read_clauses(tokens, zone)
+        if several is None:
+            raise
+        return several
+    named = check_zone(plan.zone) if plan.zone is not None else zone
+    return Recurrence(make_triggers(plan, named), describe(plan, named), plan.excluded, plan.only)
+
+
+def _read_clauses(tokens: Sequence[Token], zone: str | None) -> Recurrence | None:
+    """Read `mondays at 9 and fridays at 17`; None unless each clause has its own days and times.
+
+    Calendars belong to a whole schedule, so clauses with one are not read.
+    """
+    ends = [*(at for at, token in enumerate(tokens) if token.text in _BETWEEN_CLAUSES), len(tokens)]
+    if len(ends) > MAX_CLAUSE_WORDS:
+        return None
+    plans: list[Plan] = []
+    start = 0
+    while start < len(tokens):
+        # The longest clause first: `mondays at 9 and 10` is one.
+        found = ((end, _read_clause(tokens[start:end])) for end in reversed(ends) if end > start)
+        end, plan = next(((end, plan) for end, plan in found if plan is not None), (0, None))
+        if plan is None:
+            return None
+        plans.append(plan)
+        start = end + 1
+        while start < len(tokens) and tokens[start].text in _BETWEEN_CLAUSES:
+            start += 1
+    zones = {plan.zone for plan in plans if plan.zone is not None}
+    if len(plans) < 2 or len(zones) > 1 or any(plan.excluded or plan.only for plan in plans):
+        return None
+    named = check_zone(zones.pop()) if zones else zone
+    words = " and ".join(describe(plan._replace(zone=None), None) for plan in plans)
+    triggers = dict.fromkeys(one for plan in plans for one in make_triggers(plan, named))
+    return Recurrence(tuple(triggers), f"{words}, {named}" if named else words)
+
+
+def _read_clause(tokens: Sequence[Token]) -> Plan | None:
+    parsed = GRAMMAR.parse("recurrence", tokens)
+    parts = parsed.value if parsed.complete and parsed.value else []
+    has_days = any(isinstance(part, (Weekly, Nth, DateOfYear, PhrasePeriod)) for part in parts)
+    if not has_days or not any(isinstance(part, Times) for part in parts):
+        return None
+    try:
+        return make_plan(parts)
+    except PhraseProblem:
+        return None
+
+
+def _plan(phrase: str, tokens: Sequence[Token]) -> Plan:
     parsed = GRAMMAR.parse("recurrence", tokens)
     if not parsed.complete or not parsed.value:
         if GRAMMAR.parse("instant", tokens).complete:
@@ -235,10 +258,8 @@ def _read_recurrence(phrase: str, zone: str | None) -> Recurrence:
             )
         if _CRON_LIKE.match(phrase) and not phrase.startswith("every "):
             parse_cron(phrase)
-        raise _unread(tokens, parsed, _example(tokens))
-    plan = make_plan(parsed.value)
-    named = check_zone(plan.zone) if plan.zone is not None else zone
-    return Recurrence(make_triggers(plan, named), describe(plan, named), plan.excluded, plan.only)
+        raise unread(tokens, parsed, find_example(tokens))
+    return make_plan(parsed.value)
 
 
 def _read_code(phrase: str, zone: str | None) -> Recurrence | None:
@@ -295,53 +316,6 @@ def _from_aws(text: str) -> str:
         else f"{minute} {hour} {day} {month} {weekday}"
     )
     return f"{head} {year}" if year != "*" else head
-
-
-# -------------------------------------------------------------------------------------------------- refusals
-
-
-def _unread_instant(tokens: Sequence[Token], parsed: Parsed) -> Unread:
-    shown = " ".join(token.text for token in tokens)
-    if len(tokens) == 1 and "NUMBER" in tokens[0].kinds:
-        return Unread("is a number", rule="seconds since 1970 begin with @", fix=f"@{shown[:20]}")
-    if GRAMMAR.parse("length", tokens).complete:
-        return Unread("is a length of time", rule="a point in time", fix=f"in {shown[:60]}")
-    if GRAMMAR.parse("recurrence", tokens).complete:
-        return Unread("repeats", rule="one point in time", fix="the same text as a recurrence (every)")
-    return _unread(tokens, parsed, "tomorrow at 09:00")
-
-
-def _unread(tokens: Sequence[Token], parsed: Parsed, example: str) -> Unread:
-    """Return the token at which reading stopped, and what could stand there."""
-    at = min(parsed.furthest, len(tokens))
-    before = " ".join(token.text for token in tokens[max(at - 3, 0) : at])
-    where = f" after {before!r}" if before else ""
-    expected = list(dict.fromkeys(_EXPECTED[name] for name in parsed.expected if name in _EXPECTED))
-    rule = f"expected {', '.join(expected[:6])}" if expected else "the phrases of the documentation"
-    if at == len(tokens):
-        if tokens and "NUMBER" in tokens[-1].kinds and "UNIT" in parsed.expected:
-            word = tokens[-1].text
-            if word.strip("0.") == "":
-                return Unread("is not longer than zero", rule="a length of time with its unit", fix="15m")
-            return Unread(f"has no unit after {word}", rule=rule, fix=f"write the unit after {word}")
-        return Unread(f"ends too early{where}", rule=rule, fix=example)
-    word = tokens[at].text
-    known = word in VOCABULARY or word in GRAMMAR.words or len(word) <= 3
-    near = [] if known else get_close_matches(word, _SUGGESTED, n=1, cutoff=0.75)
-    corrected = [*tokens[:at], *(split(near[0]) if near else ()), *tokens[at + 1 :]]
-    if near and any(GRAMMAR.parse(start, corrected).complete for start in ("recurrence", "instant")):
-        example = f"did you mean {near[0]!r}?"
-    return Unread(f"has {word[:40]!a}{where}, which is not understood", rule=rule, fix=example)
-
-
-def _example(tokens: Sequence[Token]) -> str:
-    """Return an example that fires no more often than the longest unit that the phrase names."""
-    units = {str(token.kinds.get("UNIT", "")) for token in tokens}
-    units |= {str(token.kinds["ADVERB"][1]) for token in tokens if "ADVERB" in token.kinds}
-    units |= {"year" for token in tokens if "MONTH" in token.kinds}
-    units |= {"week" for token in tokens if {"WEEKDAY", "DAY_SET"} & token.kinds.keys()}
-    found = next((example for unit, example in _EXAMPLES if unit in units), "")
-    return found or "a phrase from the list in the documentation (phrases)"
 
 
 def _error(kind: type[InvalidInput], text: object, field: str, problem: PhraseProblem) -> InvalidInput:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from calendar import monthrange
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, NamedTuple, TypeVar
 
 from timewright.core.moments import EPOCH
 from timewright.core.recurrence.phrases.clock_times import fixed_length, read_time
+from timewright.core.recurrence.phrases.dates import (
+    add_months,
+    date_or_none,
+    make_date,
+    nth_in_month,
+    written_date,
+)
 from timewright.core.recurrence.phrases.parts import (
     DateOfYear,
     FromNow,
     Length,
+    NextWorkingDay,
     NthDate,
     PartOfDay,
     RelativeDay,
@@ -23,7 +30,6 @@ from timewright.core.recurrence.phrases.parts import (
     Zone,
 )
 from timewright.core.recurrence.phrases.tokens import (
-    MONTH_NAMES,
     WEEKDAY_NAMES,
     PhraseProblem,
     TwoReadings,
@@ -35,7 +41,7 @@ T = TypeVar("T")
 
 _CALENDAR_MONTHS = {"month": 1, "quarter": 3, "year": 12}
 _CALENDAR_DAYS = {"day": 1, "week": 7, "fortnight": 14}
-_DAY_PARTS = (FromNow, RelativeDay, UnitRef, NthDate, DateOfYear, WrittenDate)
+_DAY_PARTS = (FromNow, RelativeDay, NextWorkingDay, UnitRef, NthDate, DateOfYear, WrittenDate)
 
 
 class Moment(NamedTuple):
@@ -105,7 +111,7 @@ class _Reader:
             return None
         seconds = read_time(times.clocks[0], name)
         # Tonight at midnight is the end of today; `tonight at 2` too is after it.
-        return seconds + 86_400 if tonight and seconds < 6 * 3600 else seconds
+        return seconds + 86_400 if tonight == ["night"] and seconds < 6 * 3600 else seconds
 
     def _at(self, day: date) -> datetime:
         """Return the time of the phrase on a day, 00:00 without one."""
@@ -156,6 +162,8 @@ class _Reader:
     def _day(self, part: Any) -> datetime:
         if isinstance(part, RelativeDay):
             return self._at(self.today + timedelta(days=part.days))
+        if isinstance(part, NextWorkingDay):
+            return self._at(self.today + timedelta(days={4: 3, 5: 2}.get(self.today.weekday(), 1)))
         if isinstance(part, DateOfYear):
             return self._date(part)
         if isinstance(part, NthDate):
@@ -166,16 +174,16 @@ class _Reader:
                 rule="a week needs a weekday, a month a day",
                 fix=f"{part.which} week on monday" if part.unit == "week" else "1st of next month, or a date",
             )
-        return self._at(_written_date(part, self._year))
+        return self._at(written_date(part, self._year))
 
     def _date(self, part: DateOfYear) -> datetime:
         if not part.months:
             return self._search(lambda step: self._month_day(step, part.day), range(14))
         month = part.months[0]
         if part.year is not None:
-            return self._at(_make_date(part.year, month, part.day))
-        _make_date(2024, month, part.day)
-        return self._search(lambda step: _date_or_none(self.today.year + step, month, part.day), range(9))
+            return self._at(make_date(part.year, month, part.day))
+        make_date(2024, month, part.day)
+        return self._search(lambda step: date_or_none(self.today.year + step, month, part.day), range(9))
 
     def _year(self, month: int, day: int) -> date:
         """Return the date in the year in which it is next after now."""
@@ -183,7 +191,7 @@ class _Reader:
 
     def _month_day(self, step: int, day: int) -> date | None:
         year, month = divmod(self.today.year * 12 + self.today.month - 1 + step, 12)
-        return _date_or_none(year, month + 1, day)
+        return date_or_none(year, month + 1, day)
 
     def _nth(self, part: NthDate) -> datetime:
         def find(step: int) -> date | None:
@@ -192,7 +200,7 @@ class _Reader:
                 months = (part.year or self.today.year + step) * 12 + part.month - 1
             elif part.next_month:
                 months = self.today.year * 12 + self.today.month
-            return _nth_in_month(months // 12, months % 12 + 1, part)
+            return nth_in_month(months // 12, months % 12 + 1, part)
 
         if part.year is not None or part.next_month:
             found = find(0)
@@ -215,7 +223,7 @@ class _Reader:
             if found is not None:
                 return self._at(found)
         if unit.unit == "year" and day is not None and day.months and day.year is None:
-            return self._at(_make_date(self.today.year + step, day.months[0], day.day))
+            return self._at(make_date(self.today.year + step, day.months[0], day.day))
         raise PhraseProblem(
             f"has a day that does not fit {unit.which} {unit.unit}",
             rule="a week has weekdays, a month has days",
@@ -252,16 +260,21 @@ class _Reader:
         sign = -1 if part.ago else 1
         if part.length == Length():
             return self.now
+        start = self.today
+        if part.start is not None:
+            named = part.start
+            first = self._weekday(named) if isinstance(named, WeekdayRef) else self._day(named)
+            start = first.astimezone(self.zone).date()
         number, unit = part.length.pieces[0] if len(part.length.pieces) == 1 else (0, "")
         whole = int(number) if number == int(number) else 0
         try:
             if unit in _CALENDAR_DAYS and whole:
-                day = self.today + timedelta(days=sign * whole * _CALENDAR_DAYS[unit])
+                day = start + timedelta(days=sign * whole * _CALENDAR_DAYS[unit])
             elif unit in _CALENDAR_MONTHS and whole:
-                day = _add_months(self.today, sign * whole * _CALENDAR_MONTHS[unit])
-            elif self.seconds is not None:
+                day = add_months(start, sign * whole * _CALENDAR_MONTHS[unit])
+            elif self.seconds is not None or part.start is not None:
                 raise PhraseProblem(
-                    "has a length in hours and a time of day",
+                    "has a length in hours and a day or a time of day",
                     rule="only days and longer have a time",
                     fix="in 2 days at 9am",
                 )
@@ -269,7 +282,7 @@ class _Reader:
                 return self.now + sign * fixed_length(part.length)
         except (OverflowError, ValueError):
             raise _out_of_range() from None
-        if self.seconds is not None:
+        if self.seconds is not None or part.start is not None:
             return self._at(day)
         # A time that a clock change skips or repeats is moved, because nobody wrote it.
         return datetime.combine(day, self.local.time(), tzinfo=self.zone).astimezone(UTC)
@@ -324,72 +337,6 @@ def to_instant(local: datetime, zone: tzinfo) -> datetime:
 def _offset(local: datetime) -> str:
     text = f"{local:%z}"
     return f"{text[:3]}:{text[3:5]}"
-
-
-def _written_date(part: WrittenDate, year_of: Callable[[int, int], date]) -> date:
-    value = part.value
-    if part.kind == "DATE":
-        return _make_date(*value)
-    first, second, year = (*value, None)[:3]
-    if year is not None and year < 100:
-        raise TwoReadings(
-            "the order of day, month and year",
-            f"20{year:02}-{second:02}-{first:02}",
-            f"20{year:02}-{first:02}-{second:02}",
-        )
-    if part.kind == "SLASHED" and first <= 12 and second <= 12 and first != second:
-        shown = "" if year is None else f" {year}"
-        raise TwoReadings(
-            "day and month can be meant either way",
-            f"{first} {MONTH_NAMES[(second - 1) % 12]}{shown}",
-            f"{second} {MONTH_NAMES[(first - 1) % 12]}{shown}",
-        )
-    day, month = (second, first) if part.kind == "SLASHED" and second > 12 else (first, second)
-    _make_date(2024 if year is None else year, month, day)
-    return _make_date(year, month, day) if year is not None else year_of(month, day)
-
-
-def _make_date(year: int, month: int, day: int) -> date:
-    found = _date_or_none(year, month, day)
-    if found is None:
-        name = MONTH_NAMES[month - 1] if 1 <= month <= 12 else f"month {month}"
-        raise PhraseProblem(
-            f"has a date that does not exist: {day} {name}",
-            rule="a day of the calendar",
-            fix="a date as 2026-12-25",
-        )
-    return found
-
-
-def _date_or_none(year: int, month: int, day: int) -> date | None:
-    try:
-        return date(year, month, day)
-    except ValueError:
-        return None
-
-
-def _add_months(day: date, months: int) -> date:
-    """Return the same day of another month, or its last day where it is shorter."""
-    year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
-    return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
-
-
-def _nth_in_month(year: int, month: int, part: NthDate) -> date | None:
-    try:
-        length = monthrange(year, month)[1]
-    except (ValueError, OverflowError):
-        return None
-    wanted = part.days
-    days = [date(year, month, day) for day in range(1, length + 1)]
-    if wanted.working:
-        days = [day for day in days if day.weekday() < 5]
-    elif wanted.weekday is not None:
-        days = [day for day in days if day.weekday() == wanted.weekday]
-    place = wanted.positions[0]
-    if len(wanted.positions) > 1:
-        raise PhraseProblem("has several days", rule="one point in time", fix="only one of them")
-    at = place - 1 if place > 0 else len(days) + place
-    return days[at] if 0 <= at < len(days) else None
 
 
 def _out_of_range() -> PhraseProblem:

@@ -5,35 +5,9 @@ A line is `name = notation` (see `grammar`); a line that begins with `|` continu
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
 
-from timewright.core.recurrence.phrases.grammar import Builder, Grammar, Rule
-from timewright.core.recurrence.phrases.parts import (
-    Ambiguous,
-    Bounded,
-    CalendarName,
-    ClockTime,
-    DateOfYear,
-    Except,
-    FromNow,
-    HoursBetween,
-    Lead,
-    Length,
-    Months,
-    Nearest,
-    Nth,
-    PartOfDay,
-    PastHour,
-    Pattern,
-    PhrasePeriod,
-    Short,
-    Times,
-    UnitRef,
-    WeekdayAndDate,
-    Weekly,
-    WrittenDate,
-    Zone,
+from timewright.core.recurrence.phrases.builders import (
     build_adverb,
     build_clock,
     build_counted,
@@ -64,9 +38,36 @@ from timewright.core.recurrence.phrases.parts import (
     build_spoken,
     build_weekly,
 )
-
-# An entry of the documentation: name, meaning, and examples, which are indented.
-_ENTRY = re.compile(r"^(\w+): ((?:.+\n(?:  (?! )))*.+)\n((?: {4}.+\n)+)", re.MULTILINE)
+from timewright.core.recurrence.phrases.grammar import Builder, Grammar, Rule
+from timewright.core.recurrence.phrases.meanings import RULE_MEANINGS
+from timewright.core.recurrence.phrases.parts import (
+    Ambiguous,
+    Bounded,
+    CalendarName,
+    ClockTime,
+    Counted,
+    DateOfYear,
+    Except,
+    FromNow,
+    HoursBetween,
+    Lead,
+    Length,
+    Months,
+    Nearest,
+    NextWorkingDay,
+    Nth,
+    PartOfDay,
+    PastHour,
+    Pattern,
+    PhrasePeriod,
+    Short,
+    Times,
+    UnitRef,
+    WeekdayAndDate,
+    Weekly,
+    WrittenDate,
+    Zone,
+)
 
 # Used by both kinds of phrases.
 _SHARED = """
@@ -87,7 +88,7 @@ spoken_time = {half} past <hour> [HALF|<part_of_day>]
     | [a] {quarter} {past|after|to|before|till} <hour> [HALF|<part_of_day>]
     | NUMBER [minutes|minute|min|mins] {past|after|to|before|till} <hour> [HALF|<part_of_day>]
 half_nine = half NUMBER
-nine_thirty = SPELLED SPELLED
+nine_thirty = SPELLED SPELLED [HALF|<part_of_day>]
 digits = CLOCK [HALF|<part_of_day>] | NUMBER HALF | DECIMAL HALF | NUMBER OCLOCK [HALF|<part_of_day>]
     | NUMBER <part_of_day>
 time = <digits> | <named_time> | <spoken_time> | <half_nine> | <nine_thirty>
@@ -101,7 +102,7 @@ month_name = MONTH
 weekday_name = WEEKDAY
 day_number = (NUMBER|ORDINAL) !HALF !UNIT !OCLOCK !MONTH
 weekly = [from] WEEKDAY <to> WEEKDAY | between WEEKDAY and WEEKDAY | WEEKDAY | DAY_SET
-    | {business|working|work} (days|day)
+    | {business|working|work} (days|day) | {m} RANGE f
 nth = {last|final|penultimate} | ORDINAL [to] {last} | ORDINAL
 first_days = {first|last} NUMBER
 nth_range = <nth> <to> <nth> | <nth>
@@ -116,13 +117,14 @@ nth_days = <first_days> {days|day} | <nth_range> (<separator> [the] <nth_range>)
 _RECURRENCE = """
 every_nth_unit = [once|of|in] (every|each) {other|alternate} UNIT
     | [once|of|in] (every|each) ORDINAL UNIT !of
-period = [once|of|in] (every|each|per) <length> | (of|in|per) (the|a|an) <one_length> | of <one_length>
-    | <length>
+period = [once|of|in] (every|each|per) [single] <length> | (of|in|per) (the|a|an) <one_length>
+    | of <one_length> | <length>
 one_length = <one_unit>
 rate = rate '(' <length> ')'
 counted = {once|twice|thrice} (a|an|per|each|every|/) UNIT | {once|twice|thrice} ADVERB
     | NUMBER (times|time|x) (a|an|per|each|every|/) UNIT | NUMBER (times|time|x) ADVERB
 adverb = ADVERB
+half_hourly = half [RANGE] hourly
 two_readings = BI_ADVERB
 past_hour = PAST_HOUR | [the] (minute|minutes) NUMBER
     | NUMBER [minutes|minute|min|mins] (past|after) [the|each|every] hour
@@ -130,7 +132,9 @@ past_hour = PAST_HOUR | [the] (minute|minutes) NUMBER
     | [a] {quarter} (past|after) [the|each|every] hour | {half} past [the|each|every] hour
     | [a] quarter {to} [the|each|every] hour | the {top} of [the|each|every] hour | the {half} hour
     | the {hour}
-past_hours = NUMBER (minutes|minute|min|mins) (past|after) (the|each|every) hour
+each_past_hour = NUMBER (past|after) (the|each|every) hour
+    | [a] {quarter} (past|after) (the|each|every) hour | {half} past (the|each|every) hour
+past_hours = <each_past_hour> | NUMBER (minutes|minute|min|mins) (past|after) (the|each|every) hour
     | (at|@) NUMBER (<separator> NUMBER)* [minutes] (past|after) [the|each|every] [hour] !NUMBER !NAMED_TIME
     | (at|@|on) <past_hour> (<separator> [at] (<past_hour>|NUMBER !HALF !UNIT))*
     | PAST_HOUR (<separator> PAST_HOUR)*
@@ -147,8 +151,9 @@ friday_the_13th = WEEKDAY the ORDINAL
 nearest = [the] (weekday|workday) (nearest|closest) [to] [the] (ORDINAL|NUMBER)
 edge = {start|beginning|end} !!of
 lead = [only] on [the|all] | the
-lead_every = [on] (every|each|all)
-day = <nearest> | <friday_the_13th> | <nth_days> | <dates> | <weekly> | <edge>
+lead_every = [on] (every|each|all) [single]
+month_end = month [RANGE] {end}
+day = <month_end> | <nearest> | <friday_the_13th> | <nth_days> | <dates> | <weekly> | <edge>
 plain_number = NUMBER <to> NUMBER !HALF | NUMBER !UNIT !HALF !MONTH !OCLOCK
 numbered_days = on [the] [day|days] <plain_number> (<separator> [the] (<plain_number>|<nth_days>))*
     | (day|days) <plain_number> (<separator> <plain_number>)* !!of
@@ -170,7 +175,7 @@ from_start = counted from its start
 date_pattern = DATE_PATTERN
 time_pattern = TIME_PATTERN
 bounded = {starting|beginning|starts|until|till|ending|ends|for|from|after|before} ANY (ANY)*
-element = <except> | <zone> | <only> | <short> | <from_start> | <rate> | <counted> | <adverb>
+element = <except> | <zone> | <only> | <short> | <from_start> | <rate> | <counted> | <adverb> | <half_hourly>
     | <two_readings> | <every_other_weekday> | <every_nth_unit> | <past_hours> | <window>
     | <numbered_days> | <days> | <period> | <months> | <part> | <date_pattern> | <time_pattern> | <times>
     | <bounded>
@@ -184,10 +189,12 @@ now = now
 from_now = in <length> | + <length> | <length> (from now|hence|later)
 ago = <length> ago
 relative_day = [on] {today|tonight|tomorrow|tmrw|yesterday} | [the] day {after} tomorrow
-    | [the] day {before} yesterday
+    | [the] day {before} yesterday | this PART
+next_working_day = [on] [the] next (weekday|workday|(business|working|work) day)
+after_day = <length> from (<relative_day>|<near_weekday>)
 near_weekday = [on] {this|next|coming|last|previous} WEEKDAY | [on] WEEKDAY
 unit_ref = {next|this|last} UNIT
-nth_date = [on] [the] <nth_days> of {this|next|the} month
+nth_date = [on|at] [the] (<nth_days>|<edge>) of {this|next|the} month
     | [on] [the] <nth_days> of <month_name> [,] [YEAR]
 date = [on] [the] <day_and_of> <month_name> [,] [YEAR] | [on] <month_name> <day_of_month> [,] [YEAR]
 day_and_of = (NUMBER|ORDINAL) [of]
@@ -198,9 +205,10 @@ iso_date = DATE
 slashed = SLASHED
 dotted = DOTTED
 instant_token = INSTANT
-unix = @ NUMBER
-moment_element = <zone> | <now> | <unix> | <from_now> | <ago> | <relative_day> | <nth_date>
-    | <near_weekday> | <unit_ref> | <date> | <numeric_day> | <written_date> | <part> | <times>
+unix = @ LONG_NUMBER
+moment_element = <zone> | <now> | <unix> | <after_day> | <from_now> | <ago> | <relative_day> | <nth_date>
+    | <next_working_day> | <near_weekday> | <unit_ref> | <date> | <numeric_day> | <written_date>
+    | <part> | <times>
 instant = <moment_element> ([,] <moment_element>)*
 """
 
@@ -220,7 +228,7 @@ _BUILDERS: dict[str, Builder] = {
     "part_of_day": lambda values: PartOfDay(values[0]),
     "spoken_time": build_spoken,
     "half_nine": build_half_hour,
-    "nine_thirty": lambda values: ClockTime(values[0], values[1]),
+    "nine_thirty": lambda values: build_clock([tuple(values[:2]), *values[2:]]),
     "digits": build_clock,
     "bare_time": build_clock,
     "times": lambda values: Times(tuple(value for value in values if isinstance(value, ClockTime))),
@@ -241,8 +249,10 @@ _BUILDERS: dict[str, Builder] = {
     "rate": build_fixed_period,
     "counted": build_counted,
     "adverb": build_adverb,
+    "half_hourly": lambda _: Counted(2, "hour"),
     "two_readings": lambda values: Ambiguous(values[0]),
     "past_hour": build_past,
+    "each_past_hour": build_past,
     "past_hours": lambda values: PastHour(tuple(sorted(set(values)))),
     "plain_time": build_clock,
     "window": lambda values: HoursBetween(tuple(values)),
@@ -251,6 +261,7 @@ _BUILDERS: dict[str, Builder] = {
     "friday_the_13th": lambda values: WeekdayAndDate(values[0], values[1]),
     "nearest": lambda values: Nearest(values[0]),
     "edge": lambda values: Nth((-1,) if values[0] == "end" else (1,)),
+    "month_end": lambda _: Nth((-1,)),
     "lead": lambda _: Lead(every=False),
     "lead_every": lambda _: Lead(every=True),
     "plain_number": build_nth_range,
@@ -274,6 +285,8 @@ _BUILDERS: dict[str, Builder] = {
     "from_now": lambda values: FromNow(values[0], ago=False),
     "ago": lambda values: FromNow(values[0], ago=True),
     "relative_day": build_relative_day,
+    "next_working_day": lambda _: NextWorkingDay(),
+    "after_day": lambda values: FromNow(values[0], ago=False, start=values[1]),
     "near_weekday": build_near_weekday,
     "unit_ref": lambda values: UnitRef(*values),
     "nth_date": build_nth_date,
@@ -287,98 +300,16 @@ _BUILDERS: dict[str, Builder] = {
     "instant": build_flat,
 }
 
-# What a rule means, and in the lines below it examples, for the documentation.
-_DOCUMENTED = """
-length: an amount of time; minutes and hours, `d` (24 h) and `w` (7 d) have a fixed length, days and
-  longer follow the calendar
-    15m; 1h 30m; 90 minutes; half an hour; an hour and a half; PT15M
-time: a time of day
-    9am; 9:30 pm; 17:00; noon; midnight; half past nine; quarter to ten; 9 in the morning
-times: times of day; an hour without am or pm is read on the 24-hour clock, so `at 9` is 09:00
-    at 9; 9am and 5pm; at 09:00, 13:00 and 17:30
-zone: a time zone
-    Europe/Berlin; UTC
-weekly: days of the week
-    monday; mon-fri; weekdays; weekends; business days
-nth_days: days counted within a month, from its end with `last`
-    first monday; 1st and 3rd friday; last day; first weekday; 15th
-every_nth_unit: every second, third, … unit
-    every other day; every 3rd week on monday
-period: minutes and hours are an interval from the start of the schedule; days and longer are calendar
-  times: without a time 00:00, without a day Monday, the 1st, or 1 January
-    every 15 minutes; every day; every 2 weeks on mon; every quarter; 15m
-rate: as AWS writes it
-    rate(5 minutes)
-counted: spread evenly from 00:00, or from minute 0
-    twice a day; three times a day; 4x daily; twice an hour; once a week
-adverb: `hourly` is at minute 0, `nightly` at 00:00
-    daily at 9am; hourly; monthly
-two_readings: has two readings, and needs a day that decides
-    biweekly on friday
-past_hours: minutes past the hour
-    every hour at :15; hourly at 15 and 45 past; every 2 hours on the hour; at minute 5
-window: part of the day, both ends included; business hours are Monday to Friday from 09:00 until before
-  17:00
-    every hour between 9am and 5pm; every 15 minutes during business hours; every 30 minutes 9-17
-every_other_weekday: weekdays in every second week
-    every other monday at 9am
-numbered_days: days of the month; the 29th to 31st mean the last day of a shorter month, unless `or skip`
-  is written
-    every month on 15; on day 1 and 15 of every month
-days: days of the week, of the month or of the year
-    weekdays at 9; every mon, wed and fri at 10:30; first monday of the month at 9am; on the 15th and
-    the last day of each month; last weekday of the month; every 25 dec; 1 jan and 1 jul; friday the
-    13th; weekday nearest the 15th of the month
-months: months of the year
-    every day in december at 8; mondays from march to october; every january
-except: what is left out; `holidays` is the calendar of that name, another one is `calendar NAME`
-    every day except sunday; weekdays at 9 except holidays; daily at 6 except calendar quiet
-only: only in a calendar
-    hourly on calendar office
-short: for months without the day
-    every month on 31 or skip
-date_pattern: as systemd writes it
-    *-*-01 09:00; Mon *-*-* 09:00:00
-time_pattern: as systemd writes it
-    *:0/15; *:30
-from_now: a length of time from now; days and longer keep the time of day
-    in 10 minutes; +2h; half an hour from now; in 2 days at 9am
-ago: before now
-    2h ago
-relative_day: a day by its distance; without a time 00:00
-    tomorrow 9am; today at 18:00; tonight at 9; day after tomorrow at noon
-near_weekday: the first such day whose time is after now; `next` leaves out today, `this` is in the week
-  of today, which begins on Monday
-    friday 5pm; next friday 17:00; this friday at noon
-nth_date: a day counted within a month
-    last day of the month at 23:00; first monday of january 2027 at 9am
-date: a date; without a year the next one after now
-    25 dec; dec 25th at 9am; 25 December 2027 09:00
-written_date: a date in digits; 01/02/2027 is refused because day and month could be meant either way
-    2026-12-25; 2026-12-25 09:00; 2026-12-25T09:00:00+01:00; 25.12.2026 09:00; 12/25/2026
-unix: seconds since 1970
-    @1767225600
-"""
-
-
-def _read_documented() -> dict[str, tuple[str, tuple[str, ...]]]:
-    found: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for name, meaning, examples in _ENTRY.findall(_DOCUMENTED):
-        words = " ".join(examples.split())
-        found[name] = (" ".join(meaning.split()), tuple(one.strip() for one in words.split(";")))
-    return found
-
 
 def _read_table(table: str) -> tuple[Rule, ...]:
     lines = table.strip().replace("\n    |", " |").splitlines()
     rules = []
     for line in lines:
         name, _, notation = line.partition(" = ")
-        meaning, examples = _MEANINGS.get(name, ("", ()))
+        meaning, examples = RULE_MEANINGS.get(name, ("", ()))
         rules.append(Rule(name, notation, _BUILDERS.get(name, build_first), meaning, examples))
     return tuple(rules)
 
 
-_MEANINGS = _read_documented()
 SHARED_RULES, RECURRENCE_RULES, INSTANT_RULES = map(_read_table, (_SHARED, _RECURRENCE, _INSTANT))
 GRAMMAR = Grammar((*SHARED_RULES, *RECURRENCE_RULES, *INSTANT_RULES))

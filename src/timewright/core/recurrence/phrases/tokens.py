@@ -170,6 +170,7 @@ _TOKEN = re.compile(
     r"""\s*(?:
       (?P<INSTANT>[0-9]{4}-[0-9]{2}-[0-9]{2}(?:t[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(?:z|[+-][0-9]{2}:?[0-9]{2})?
         |\ [0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?\ ?(?:z(?![a-z])|[+-][0-9]{2}:?[0-9]{2}))(?![\w:]))
+    | (?P<BASIC>[0-9]{8}t[0-9]{6}z?(?![\w:]))
     | (?P<DATE>[0-9]{4}(?:-[0-9]{1,2}-[0-9]{1,2}|/[0-9]{1,2}/[0-9]{1,2})(?![0-9/-]))
     | (?P<DATE_PATTERN>(?:\*-[0-9*,./]{1,40}|[0-9]{1,2}-\*)-[0-9*,./]{1,40})
     | (?P<SLASHED>[0-9]{1,2}/[0-9]{1,2}(?:/[0-9]{2,4})?(?![0-9/:])|[0-9]{1,2}-[0-9]{1,2}-[0-9]{2,4}(?![0-9]))
@@ -231,12 +232,19 @@ def _token(kind: str, text: str) -> Token:
     if kind in ("WORD", "SIGN", "UNKNOWN"):
         plain = text.replace("-", "").replace(" ", "") if kind == "WORD" else text
         return Token(plain, VOCABULARY.get(plain, {}))
+    if kind == "BASIC":
+        # 20261225T090000Z, as calendars write it.
+        date, clock = re.findall("..", text[:8]), re.findall("..", text[9:15])
+        written = f"{''.join(date[:2])}-{date[2]}-{date[3]}t{':'.join(clock)}"
+        return _token("INSTANT", f"{written}z" if text.endswith("z") else written)
     kinds = {kind: _value(kind, text)}
     if kind == "ORDINAL":
         kinds["DATE_NUMBER"] = kinds[kind]
     if kind == "NUMBER" and len(text) == 4:
         kinds |= {"YEAR": int(text)} if "1970" <= text <= "2199" else {}
         kinds |= {"FOUR_DIGITS": (int(text[:2]), int(text[2:]))}
+    if kind == "NUMBER" and len(text) > 4:
+        kinds["LONG_NUMBER"] = int(text)
     return Token(text, kinds)
 
 
@@ -263,6 +271,12 @@ def _value(kind: str, text: str) -> Any:
 def find_zone(text: str) -> str:
     """Return the name of a zone in its own case; unknown text is returned as it is, and refused later."""
     return _zone_names().get(text.lower(), text if "/" in text else text.upper())
+
+
+def find_zone_of_city(word: str) -> str:
+    """Return the zone that is named after a city; "" if there is none."""
+    found = [name for lowered, name in _zone_names().items() if lowered.endswith(f"/{word}")]
+    return min(found, key=lambda name: (name.count("/"), name), default="")
 
 
 @cache

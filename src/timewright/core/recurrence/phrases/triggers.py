@@ -126,7 +126,7 @@ def _with_exceptions(plan: Plan, days: _Days) -> _Days:
     excepted = plan.except_weekdays
     if days.weekdays and not (days.month_days or days.nth or days.working or days.nearest or plan.dates):
         return days
-    if plan.except_month_days and not days.month_days:
+    if plan.except_month_days and (days.weekdays or not days.month_days):
         raise _exception_problem()
     if excepted and (days.nth or days.weekdays or days.working or days.nearest):
         if (
@@ -144,9 +144,9 @@ def _with_exceptions(plan: Plan, days: _Days) -> _Days:
 
 def _exception_problem() -> PhraseProblem:
     return PhraseProblem(
-        "excludes days from days that are counted otherwise",
-        rule="exceptions and days are of one kind",
-        fix="only the days that are meant, or a calendar and except calendar NAME",
+        "has an exception that cannot be combined with its days",
+        rule="except goes with weekdays or days of the month, not both, nor first monday or last working day",
+        fix="create a calendar of the excluded dates, and write except calendar NAME",
     )
 
 

@@ -1,4 +1,4 @@
-"""Prints findings, incidents, channels and pauses; checks a store for pending migrations."""
+"""Prints findings, incidents, channels, pauses and the answer of `verify`; checks for migrations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from timewright.core.alerts.incidents import Incident
 from timewright.core.schedule.pauses import Pause
 from timewright.interfaces.cli.output.errors import EXIT_PENDING
-from timewright.interfaces.cli.output.rows import MIN_ID_WIDTH, ROWS, Row
-from timewright.interfaces.cli.output.table import Column, Screen, wrap
+from timewright.interfaces.cli.output.rows import MIN_ID_WIDTH, ROWS, Row, format_instant, inline_data
+from timewright.interfaces.cli.output.table import Column, Screen, escape_control, table, wrap
 from timewright.interfaces.cli.output.times import clock_time, parse_instant_or_none
 from timewright.interfaces.cli.session import Session, inspect_store, store_path
 from timewright.interfaces.program import with_program
@@ -18,6 +18,8 @@ from timewright.operations.alerts.channels import ChannelDetail
 JsonObject = Mapping[str, Any]
 
 EXIT_FAILED = 1
+
+COLUMNS = (Column(""), Column("PROMISE", 12), Column("CHECKED", align_right=True), Column("VIOLATIONS", 10))
 
 
 def findings_page(answer: JsonObject, screen: Screen) -> list[str]:
@@ -138,3 +140,34 @@ ROWS |= {
         _pause,
     ),
 }
+
+
+def verification_page(answer: JsonObject, screen: Screen) -> list[str]:
+    """Return a table of all promises, then the violations with their rows."""
+    lines = table(screen, COLUMNS, [_row(one) for one in answer["promises"]])
+    for broken in answer["violations"]:
+        lines += ["", *wrap(screen, escape_control(f"✘ {broken['promise']}: {broken['message']}"))]
+        for row in broken["rows"]:
+            lines += wrap(screen, escape_control(inline_data(row)))
+    return [*lines, "", *wrap(screen, _summary(answer, screen))]
+
+
+def _row(one: JsonObject) -> list[str]:
+    if one["not_checked"]:
+        return [f"· {one['promise']}", one["name"], "", one["not_checked"]]
+    mark = "✘" if one["broken"] else "✔" if one["checked"] else "·"
+    found = f"{one['broken']} broken" if one["broken"] else ""
+    return [f"{mark} {one['promise']}", one["name"], f"{one['checked']} {one['unit']}", found]
+
+
+def _summary(answer: JsonObject, screen: Screen) -> str:
+    checked = [one for one in answer["promises"] if one["checked"] or one["broken"]]
+    broken = sum(bool(one["broken"]) for one in checked)
+    verdict = f"{broken} of {len(checked)} promises broken" if broken else f"{len(checked)} promises hold"
+    rest = len(answer["promises"]) - len(checked)
+    unchecked = f", {rest} had nothing to check" if rest else ""
+    counts = f"{answer['occurrences']} occurrences, {answer['runs']} runs, {answer['attempts']} ended leases"
+    moment = parse_instant_or_none(answer["since"])
+    since = f", since {format_instant(moment, screen)}" if moment is not None else ""
+    cut = "; only the newest were checked" if answer["cut"] else ""
+    return f"{verdict}{unchecked}: {counts} of {answer['schedules']} schedules{since}{cut}"

@@ -172,6 +172,7 @@ def _spell_as_options(problem: dict[str, Any], operation: Operation[Any]) -> dic
 
 def _option_of(path: str, options: dict[str, OptionField]) -> OptionField | None:
     head, *inner = re.split(r"[.\[:]", path)
+    inner = ["http" if name == "url" else name for name in inner]
     names = [*inner, head] if head in _FLATTENED else [head]
     return next((options[name] for name in names if name in options), None)
 

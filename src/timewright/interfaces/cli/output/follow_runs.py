@@ -1,4 +1,4 @@
-"""`run list --follow`: prints runs as they end."""
+"""`run list --follow`: prints runs as they end, and the progress of those that report it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from timewright.interfaces.cli.output.table import (
     current_screen,
     display_width,
     escape_control,
+    progress_of,
     truncate,
 )
 from timewright.interfaces.cli.output.times import clock_time, parse_instant_or_none
@@ -29,7 +30,7 @@ _UNFINISHED = frozenset({"ready", "held", "leased"})
 
 
 class RunFollower:
-    """Finds the runs that have ended since the last poll."""
+    """Finds the runs that have ended or reported progress since the last poll."""
 
     def __init__(self, context: OperationContext, request: Mapping[str, Any]) -> None:
         self._context = context
@@ -40,7 +41,7 @@ class RunFollower:
         self._has_polled = False
 
     def poll(self) -> list[Row]:
-        """Return the runs that have ended since the last call, oldest first."""
+        """Return the runs that have ended or reported progress since the last call, oldest first."""
         page = operations["run list"](self._context, self._request)["runs"]
         rows = [*self._left_page({row["id"] for row in page}), *reversed(page)]
         changed = [row for row in rows if self._printed.get(row["id"]) != _stage(row)]
@@ -50,7 +51,7 @@ class RunFollower:
             (row for row in rows if row["state"] in _UNFINISHED), key=lambda row: row["state"] != "leased"
         )
         self._in_progress = [row["id"] for row in unfinished[:MAX_WATCHED_RUNS]]
-        ended = [row for row in changed if _has_ended(row)]
+        ended = [row for row in changed if _has_ended(row) or progress_of(row)]
         had_polled, self._has_polled = self._has_polled, True
         return ended if had_polled else ended[-self._initial_rows :]
 
@@ -89,7 +90,7 @@ def followed_run_line(row: Row, screen: Screen) -> str:
     # `attempts` counts failures, so a success is one more.
     number = row["attempts"] + (row["state"] == "succeeded")
     attempt = f"attempt {number}" if number else ""
-    detail = row["error"] or row["reason"] or row["outcome_label"]
+    detail = row["error"] or row["reason"] or row["outcome_label"] or progress_of(row)
     name = row["schedule"] or f"queue {row['queue']}"
     text = f"{name}: {detail}" if detail else name
     when = clock_time(moment, now=screen.now, zone=screen.zone)
@@ -105,7 +106,7 @@ def followed_run_line(row: Row, screen: Screen) -> str:
 
 
 def _stage(row: Row) -> str:
-    return f"{row['state']} {row['attempts']}"
+    return f"{row['state']} {row['attempts']} {progress_of(row)}"
 
 
 def _has_ended(row: Row) -> bool:

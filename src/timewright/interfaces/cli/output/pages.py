@@ -24,7 +24,7 @@ from timewright.interfaces.cli.output.rows import (
     state_with_mark,
     window_cells,
 )
-from timewright.interfaces.cli.output.table import NBSP, Screen, key_values, table, wrap
+from timewright.interfaces.cli.output.table import NBSP, Screen, key_values, progress_of, table, wrap
 from timewright.interfaces.cli.output.times import (
     full_time,
     has_zone,
@@ -78,6 +78,8 @@ def run_page(answer: JsonObject, screen: Screen) -> list[str]:
         ("started", format_value(run["started_at"], screen)),
         ("start delay", start_delay(run)),
         ("duration", duration_of(run)),
+        ("progress", progress_of(run)),
+        ("checkpoint", "" if answer["checkpoint"] is None else inline_data(answer["checkpoint"])),
         ("triggered by", run["source"]),
         ("note", answer["note"]),
         ("reason", run["reason"] if run["error"] else ""),

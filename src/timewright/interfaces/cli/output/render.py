@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, get_args, get_origin
 
 from msgspec import Struct
 from msgspec.structs import fields
 
 from timewright.interfaces.cli.output.attempt_output import feed_page, logs_page, target_test_page
-from timewright.interfaces.cli.output.definitions import drift_page, export_page, plan_page, schema_page
-from timewright.interfaces.cli.output.doctor import findings_page
+from timewright.interfaces.cli.output.doctor import findings_page, verification_page
 from timewright.interfaces.cli.output.pages import (
     calendar_page,
     explanation_page,
@@ -22,8 +22,8 @@ from timewright.interfaces.cli.output.pages import (
 )
 from timewright.interfaces.cli.output.rows import ROWS, format_value
 from timewright.interfaces.cli.output.summary_lines import change_line, run_line, schedule_line
-from timewright.interfaces.cli.output.table import Screen, escape_control, key_values
-from timewright.interfaces.cli.output.verification import verification_page
+from timewright.interfaces.cli.output.table import Screen, escape_control, key_values, wrap
+from timewright.interfaces.cli.output.times import parse_instant_or_none, relative_time
 from timewright.operations import Operation, views
 from timewright.operations.calendars import calendars, feed
 from timewright.operations.definitions import export, plan, schema
@@ -31,8 +31,84 @@ from timewright.operations.explain import explain
 from timewright.operations.health import doctor, lint, overdue, verify
 from timewright.operations.queues import lease_results, leases
 from timewright.operations.registry import ListRequest
-from timewright.operations.runs import logs, result_trends
+from timewright.operations.runs import logs, runs
 from timewright.operations.schedules import approvals, queries, target_test, writes
+
+MARKS = {
+    "created": "+",
+    "updated": "~",
+    "adopted": "~",
+    "archived": "-",
+    "removed": "-",
+    "stays_archived": "!",
+}
+MAX_TIMES_SHOWN = 5
+
+
+def plan_page(answer: JsonObject, screen: Screen) -> list[str]:
+    """Return each change with its fields and what follows from it, then the sums."""
+    lines = [line for one in answer["changes"] for line in _change_lines(one, screen)]
+    counts = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in answer["counts"].items())
+    lines.append(f"{counts or 'nothing'}   plan {answer['plan']}")
+    return [part for line in lines for part in wrap(screen, escape_control(line))]
+
+
+def drift_page(answer: JsonObject, screen: Screen) -> list[str]:
+    """Return each definition that drifted, with the fields as declared and as they are now."""
+    lines: list[str] = []
+    for one in answer["definitions"]:
+        at = parse_instant_or_none(one["at"] or "")
+        by = f" by {one['actor']}" if one["actor"] else ""
+        when = f" {relative_time(at, now=screen.now)}" if at is not None else ""
+        why = f": {one['reason']}" if one["reason"] else ""
+        lines.append(f"! {one['kind']} {one['name']}   {one['drift']}{by}{when}{why}   owner {one['owner']}")
+        lines += _field_lines(one["fields"], screen)
+    lines = lines or ["no drift: every owned definition is as declared"]
+    return [part for line in lines for part in wrap(screen, escape_control(line))]
+
+
+def export_page(answer: JsonObject, _screen: Screen) -> list[str]:
+    """Return the text of the file as it is."""
+    return str(answer["text"]).rstrip("\n").split("\n")
+
+
+def schema_page(answer: JsonObject, _screen: Screen) -> list[str]:
+    """Return the JSON Schema alone, to write it into a file."""
+    return [json.dumps(answer["json_schema"], indent=2)]
+
+
+def _change_lines(one: JsonObject, screen: Screen) -> Iterator[str]:
+    moved = (
+        f"   {one['owner_before']} → {one['owner']}" if one["owner_before"] not in ("", one["owner"]) else ""
+    )
+    word = one["change"].replace("_", " ")
+    yield f"{MARKS[one['change']]} {one['kind']} {one['name']}   {word}{moved}"
+    if one["change"] == "created":
+        yield from (f"    {f['field']}: {format_value(f['after'], screen)}" for f in one["fields"])
+    elif one["change"] == "updated":
+        yield from _field_lines(one["fields"], screen)
+    if one["next_before"] != one["next_after"]:
+        before = f"{_times(one['next_before'], screen)} → " if one["next_before"] else ""
+        yield f"    next     {before}{_times(one['next_after'], screen)}"
+    if one["runs_now"]:
+        yield f"    runs now {len(one['runs_now'])}: {_times(one['runs_now'], screen)}"
+    if one["skips_now"]:
+        yield f"    skips    {one['skips_now']} occurrences that are due now"
+    for note in one["notes"]:
+        yield f"    note     {note}"
+
+
+def _field_lines(fields: Sequence[JsonObject], screen: Screen) -> Iterator[str]:
+    for one in fields:
+        before, after = (format_value(one[key], screen) or "(default)" for key in ("before", "after"))
+        yield f"    {one['field']}: {before} → {after}"
+
+
+def _times(moments: Sequence[str], screen: Screen) -> str:
+    shown = [format_value(one, screen) for one in moments[:MAX_TIMES_SHOWN]]
+    more = f", and {len(moments) - len(shown)} more" if len(moments) > len(shown) else ""
+    return ", ".join(shown) + more if shown else "never"
+
 
 JsonObject = Mapping[str, Any]
 Renderer = Callable[[JsonObject, Screen], list[str]]
@@ -65,7 +141,7 @@ _EMPTY_TEXT: dict[type, str] = {
     approvals.ApprovalList: "nothing waits for a person",
     overdue.OverdueReport: "nothing is overdue",
     leases.DrainResult: "no entries",
-    result_trends.Trends: "no numbers in the results",
+    runs.Trends: "no numbers in the results",
 }
 # Not shown: unreadable rows are printed as notes, and `behind` is for charts.
 _HIDDEN_FIELDS = ("unreadable", "behind")

@@ -12,7 +12,7 @@ from timewright.core.run.leasing import WaitingRun
 from timewright.core.run.run import Attempt
 from timewright.core.schedule.decision import Candidate
 from timewright.core.schedule.forecast import Preview
-from timewright.interfaces.cli.output.table import NBSP, Column, Screen
+from timewright.interfaces.cli.output.table import NBSP, Column, Screen, progress_of
 from timewright.interfaces.cli.output.times import (
     clock_time,
     format_duration,
@@ -25,11 +25,11 @@ from timewright.interfaces.cli.output.times import (
     shorten_duration,
     time_in_zone,
 )
-from timewright.operations.health.instances import InstanceSummary
+from timewright.operations.health.health import InstanceSummary
 from timewright.operations.queues.leases import LeaseDetail
 from timewright.operations.queues.limits import LimitSummary
 from timewright.operations.queues.queues import QueueSummary
-from timewright.operations.runs.result_trends import TrendSeries
+from timewright.operations.runs.runs import TrendSeries
 from timewright.operations.schedules.reminders import Reminder
 from timewright.operations.schedules.revisions import RevisionSummary
 from timewright.operations.views import RunSummary, ScheduleSummary
@@ -59,10 +59,8 @@ def state_with_mark(row: Row) -> str:
 
 def duration_of(row: Row) -> str:
     """Return the duration of a run or attempt, if it has ended."""
-    started, ended = (
-        parse_instant_or_none(row.get("started_at")),
-        parse_instant_or_none(row.get("finished_at") or row.get("ended_at")),
-    )
+    started = parse_instant_or_none(row.get("started_at"))
+    ended = parse_instant_or_none(row.get("finished_at") or row.get("ended_at"))
     return format_duration(ended - started) if started and ended and ended >= started else ""
 
 
@@ -73,8 +71,8 @@ def start_delay(row: Row) -> str:
 
 
 def reason_of(row: Row, screen: Screen) -> str:
-    """Return the error, reason or result label of a run."""
-    text = str(row["error"] or row["reason"] or row["outcome_label"]).replace("\n", " ")
+    """Return the error, reason, progress or result label of a run."""
+    text = str(row["error"] or row["reason"] or row["outcome_label"] or progress_of(row)).replace("\n", " ")
     if row["dropped"]:
         text = f"{text}: {row['dropped']} up to {_clock(row['last_of'], screen)}"
     return text
@@ -205,7 +203,7 @@ def _queue(row: Row, _screen: Screen) -> list[str]:
 
 
 def _limit(row: Row, _screen: Screen) -> list[str]:
-    return [row["limit"], f"{row['in_flight']} of {row['max']}", str(row["available"])]
+    return [row["limit"], row["allows"], str(row["in_flight"])]
 
 
 def _calendar(row: Row, _screen: Screen) -> list[str]:
@@ -329,7 +327,7 @@ ROWS: dict[type, tuple[Sequence[Column], Cells]] = {
         ),
         _queue,
     ),
-    LimitSummary: ((Column("LIMIT", 10), Column("IN USE"), Column("FREE", align_right=True)), _limit),
+    LimitSummary: ((Column("LIMIT", 10), Column("ALLOWS", 20), Column("IN USE")), _limit),
     Calendar: (
         (
             Column("CALENDAR", 10),

@@ -1,4 +1,4 @@
-"""Tables and text for a terminal: fitted to its width, with control characters escaped."""
+"""Tables, text and progress bars for a terminal: fitted to its width, control characters escaped."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import re
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, tzinfo
+from typing import Any
 
 import click
 from msgspec import Struct
 
+from timewright.clocks import SystemClock
 from timewright.interfaces.cli.output.times import local_zone
 
 MIN_WIDTH = 20
@@ -26,6 +29,11 @@ _UNSAFE = re.compile(
 )
 _COLOURS = {"✔": "green", "✘": "red", "‖": "yellow", "↻": "yellow", "▸": "cyan", "◦": None, "·": None}
 _ASCII_SIGNS = str.maketrans("✔✘‖↻▸◦·…—–→×", "+x!~>o-.--:x")
+
+WIDTH = 30
+MIN_INTERVAL_S = 0.1
+
+Progress = Callable[[float, str], None]
 
 
 class Screen(Struct, frozen=True, kw_only=True):
@@ -227,3 +235,32 @@ def _width(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """Yield a function that draws a share and a text if standard error is a terminal; clear it at the end."""
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    drawn_at = 0.0
+
+    def draw(share: float, text: str) -> None:
+        nonlocal drawn_at
+        if not is_terminal or SystemClock.monotonic() - drawn_at < MIN_INTERVAL_S:
+            return
+        drawn_at = SystemClock.monotonic()
+        full = int(min(max(share, 0.0), 1.0) * WIDTH)
+        sys.stderr.write(f"\r{'█' * full}{'·' * (WIDTH - full)} {share:4.0%} {text:<30}")
+        sys.stderr.flush()
+
+    try:
+        yield draw
+    finally:
+        if is_terminal:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def progress_of(row: Mapping[str, Any]) -> str:
+    """Return how far a running run is, if it reports that: `40 %  page 12`."""
+    percent = "" if row.get("progress") is None else f"{row['progress']:.0%}".replace("%", " %")
+    return "  ".join(part for part in (percent, row.get("progress_note")) if part)

@@ -11,10 +11,9 @@ import click
 from timewright.clocks import SystemClock
 from timewright.errors import Conflict, InvalidInput
 from timewright.interfaces.cli.commands import SectionedCommand, global_options
-from timewright.interfaces.cli.output.progress import progress_bar
+from timewright.interfaces.cli.output.table import progress_bar
 from timewright.interfaces.cli.session import Session, store_path
 from timewright.interfaces.program import program
-from timewright.wiring import open_store
 
 DEFAULT_FILE = "demo.db"
 
@@ -29,8 +28,7 @@ def demo(_: click.Group) -> click.Command:
 
 @click.pass_obj
 def _create_demo(session: Session, /) -> None:
-    from timewright.testing.clock import ManualClock
-    from timewright.testing.demo import WEEK, clock_changes, make_demo
+    from timewright.testing.demo import WEEK, clock_changes, write_demo_file
 
     store_url = session.given.get("store") or os.environ.get("TIMEWRIGHT_STORE") or DEFAULT_FILE
     path = store_path(store_url)
@@ -52,13 +50,8 @@ def _create_demo(session: Session, /) -> None:
         )
     today = SystemClock().now
     until = today() - timedelta(minutes=5)
-    clock = ManualClock(until - WEEK)
-    store = open_store(path, clock=clock)
-    try:
-        with progress_bar() as progress:
-            counts = make_demo(store, clock, until=until, today=today, progress=progress)
-    finally:
-        store.close()
+    with progress_bar() as progress:
+        counts = write_demo_file(path, until=until, today=today, progress=progress)
     session.print_note(f"{store_url}: {counts['schedules']} schedules with a week of history. Open it:")
     for changed in clock_changes(until - WEEK, until):
         session.print_note(f"The clocks in {changed} changed during that week; see the runs at night there.")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from functools import partial
 from importlib.util import find_spec
 
-from timewright.errors import Conflict, NotAllowed
+from timewright.core.alerts.channels import DASHBOARD_URL
+from timewright.errors import Conflict, InvalidInput, MissingExtra, NotAllowed
 from timewright.interfaces.cli.process.server_file import (
     RunningServer,
     read_server_file,
@@ -14,16 +16,21 @@ from timewright.interfaces.cli.process.server_file import (
     write_server_file,
 )
 from timewright.interfaces.cli.session import Session
-from timewright.interfaces.http.addresses import WILDCARD_ADDRESSES, own_addresses
 from timewright.interfaces.http.app import DASHBOARD_FOLDER, HttpApp
 from timewright.interfaces.http.endpoints.events import EventHub
-from timewright.interfaces.http.requests.host_origin import LOOPBACK, HostOriginCheck
+from timewright.interfaces.http.requests.host_origin import (
+    LOOPBACK,
+    WILDCARD_ADDRESSES,
+    HostOriginCheck,
+    own_addresses,
+)
+from timewright.interfaces.http.requests.openid import OpenIdProvider
 from timewright.interfaces.http.server import ServerThread
 from timewright.interfaces.program import NAME, program
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import authenticate, require_auth_cache
 from timewright.operations.access.local_key import ensure_local_key
-from timewright.settings import Settings, is_loopback
+from timewright.settings import OpenIdTerms, Settings, is_loopback
 from timewright.wiring import Instance, check_remote_key, private_file
 
 DEFAULT_PORT = Settings().port
@@ -48,6 +55,15 @@ class HttpServer:
         host = "127.0.0.1" if bind in ("localhost", *WILDCARD_ADDRESSES) else bind
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.server.port}"
 
+    @property
+    def _public_url(self) -> str:
+        """The URL that others use: with the first name of `hosts`, and without our port behind a proxy."""
+        if not self._settings.hosts:
+            return self.url
+        is_secure = bool(self._settings.tls_cert) or self._settings.behind_proxy
+        port = "" if self._settings.behind_proxy else f":{self.server.port}"
+        return f"{'https' if is_secure else 'http'}://{self._settings.hosts[0]}{port}"
+
     def open(self, instance: Instance, *, engine: bool) -> list[str]:
         """Start to serve and return the startup messages."""
         context = instance.context()
@@ -62,10 +78,12 @@ class HttpServer:
             dashboard=DASHBOARD_FOLDER,
             secure=bool(self._settings.tls_cert) or self._settings.behind_proxy,
             command=self._command(),
+            provider=provider_for(self._settings.oidc),
         )
         self.hub.watch_store(instance.store, instance.change_listener)
         self.server.start(app)
         write_server_file(self._session.store_url, RunningServer(self.url, os.getpid()))
+        instance.store.write(lambda tx: tx.put_meta(DASHBOARD_URL, self._public_url))
         return lines
 
     def close(self) -> None:
@@ -93,6 +111,28 @@ class HttpServer:
         lines = [f"  {front}   {self.url}{path}    (one-time link)", api]
         lines += [agents] if find_spec("mcp") is not None else []
         return [*lines, f"  {note}"] if is_local else lines
+
+
+def provider_for(terms: OpenIdTerms) -> OpenIdProvider | None:
+    """Return the OpenID Connect provider of the settings; None if none is set."""
+    if not terms.issuer:
+        return None
+    if not terms.client_id or not terms.roles:
+        missing = "roles" if terms.client_id else "client_id"
+        raise InvalidInput(
+            f"oidc needs {missing}",
+            field=f"oidc.{missing}",
+            rule="set issuer, client_id and roles together",
+            fix="oidc: {issuer: https://login.example.com, client_id: timewright, roles: {ops: admin}}",
+        )
+    if find_spec("jwt") is None:
+        raise MissingExtra(
+            "OpenID Connect needs an extra that is not installed",
+            field="oidc",
+            rule="ID tokens need the extra `jwt`",
+            fix="pip install 'timewright[jwt]'",
+        )
+    return OpenIdProvider(terms, monotonic=time.monotonic)
 
 
 def host_check_for(settings: Settings) -> HostOriginCheck:

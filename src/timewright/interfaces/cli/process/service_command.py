@@ -48,8 +48,8 @@ def service(_: click.Group) -> click.Command:
             raise Conflict(
                 f"{path} exists",
                 field="force",
-                rule="an existing unit is kept",
-                fix="service install --user --force",
+                rule="an existing unit is replaced only with --force",
+                fix="timewright service install --user --force replaces it",
             )
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(unit_text(session.store_url, app), encoding="utf-8")

@@ -19,9 +19,8 @@ from timewright.core.moments import as_duration, parse_instant
 from timewright.interfaces.cli.commands import Option, SectionedCommand, global_options
 from timewright.interfaces.cli.data_input import MAX_FILE_BYTES, read_data_or_text, read_text
 from timewright.interfaces.cli.output.errors import EXIT_PENDING
-from timewright.interfaces.cli.output.progress import progress_bar
 from timewright.interfaces.cli.output.simulation import html_report, replay_lines, report_lines
-from timewright.interfaces.cli.output.table import current_screen
+from timewright.interfaces.cli.output.table import current_screen, progress_bar
 from timewright.interfaces.cli.output.times import local_zone, today_at
 from timewright.interfaces.cli.session import Session, inspect_store, serialize
 

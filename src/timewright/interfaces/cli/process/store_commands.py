@@ -13,7 +13,7 @@ from timewright.core.moments import as_duration
 from timewright.core.sensitive_keys import redact_store_url
 from timewright.interfaces.cli.commands import Option, SectionedCommand, global_options
 from timewright.interfaces.cli.output.errors import EXIT_PENDING
-from timewright.interfaces.cli.output.progress import progress_bar
+from timewright.interfaces.cli.output.table import progress_bar
 from timewright.interfaces.cli.session import Session, current_user, inspect_store, serialize, store_path
 
 MAX_LISTED = 20
@@ -57,7 +57,9 @@ def backup(_: click.Group) -> click.Command:
         url, shown = session.store_url, redact_store_url(session.store_url)
         store_path(url)
         with progress_bar() as progress:
-            size = StoreCopier(user=current_user(), progress=progress).back_up(url, Path(path))
+            size = StoreCopier(
+                user=current_user(), progress=progress, artifacts=session.settings().artifacts
+            ).back_up(url, Path(path))
         _record_backup(url)
         line = f"{path}   {size / _MEBIBYTE:.1f} MiB   copy of {shown}"
         _print(session, {"store": shown, "path": path, "bytes": size}, [line])
@@ -78,7 +80,9 @@ def restore(_: click.Group) -> click.Command:
         url = session.store_url
         store_path(url)
         with progress_bar() as progress:
-            copier = StoreCopier(user=current_user(), progress=progress)
+            copier = StoreCopier(
+                user=current_user(), progress=progress, artifacts=session.settings().artifacts
+            )
             answer = encode(copier.restore(Path(path), url, reason=reason))
         _print(session, answer, [*_format_restored(answer, session.command("resume"))])
 
@@ -106,7 +110,7 @@ def move(_: click.Group) -> click.Command:
             _print(session, {"store": old, "cancelled": True}, [f"{old} is resumed; {new} stays paused"])
             return
         with progress_bar() as progress:
-            copier = StoreCopier(user=user, progress=progress)
+            copier = StoreCopier(user=user, progress=progress, artifacts=session.settings().artifacts)
             moved = copier.move(url, to, wait=as_duration(wait, field="wait"))
         lines = [
             f"{moved.rows:,} rows moved to {new} and verified; it is resumed",

@@ -15,7 +15,8 @@ const EXAMPLES = [
 ];
 const blank = () => ({
   name: "",
-  when: "every",
+  when: "words",
+  words: "every 5 minutes",
   every: "5m",
   cron: "0 9 * * mon-fri",
   once: "",
@@ -26,10 +27,13 @@ const blank = () => ({
   note: "",
   http: "POST https://",
   call: "",
+  workflow: "",
+  shell: "",
+  target: '{"kind": "publish", "to": "redis", "name": "events"}',
   handoff: "",
   overlap: "skip",
   catch_up: "last",
-  max_attempts: "3",
+  max_attempts: "1",
   jitter: "",
   group: "",
   tags: "",
@@ -175,6 +179,7 @@ function change(name, value) {
 }
 
 const KINDS = [
+  ["words", "in words"],
   ["every", "interval"],
   ["cron", "cron expression"],
   ["once", "once"],
@@ -189,6 +194,12 @@ function triggerFields() {
     "div",
     { class: "fields" },
     choice("when", "Type", KINDS),
+    draft.when === "words"
+      ? field("words", "When", {
+          placeholder: "weekdays at 9am, every 15 minutes, last friday of the month at 18:00",
+          spellcheck: "false",
+        })
+      : null,
     draft.when === "every" ? field("every", "Interval", { placeholder: "90s, 15m, 1h30m, 7d" }) : null,
     draft.when === "cron"
       ? h(
@@ -219,13 +230,31 @@ function triggerFields() {
       : null,
     draft.when === "delay" ? field("delay", "Delay", { placeholder: "90s, 15m, 1h30m, 7d" }) : null,
     draft.when === "after" ? field("after", "Upstream schedule", { placeholder: "nightly-report" }) : null,
-    draft.when === "once"
-      ? field("once", "Time, with UTC offset", { placeholder: "2026-12-24T18:00:00+01:00" })
-      : null,
-    draft.when === "cron" ? field("zone", "Time zone", { list: "zones" }) : null,
+    draft.when === "once" ? onceFields() : null,
+    ["cron", "words"].includes(draft.when) ? field("zone", "Time zone", { list: "zones" }) : null,
     zones(),
   );
 }
+
+// The instant as text, and a picker in the zone of this browser that fills it in.
+const onceFields = () =>
+  h(
+    "div",
+    { class: "fields two" },
+    field("once", "Time, with UTC offset", { placeholder: "2026-12-24T18:00:00+01:00" }),
+    h(
+      "label",
+      { class: "field" },
+      h("span", null, `Choose (${localZone()})`),
+      h("input", {
+        type: "datetime-local",
+        name: "once-picker",
+        onchange: (event) => {
+          if (event.target.value) change("once", new Date(event.target.value).toISOString());
+        },
+      }),
+    ),
+  );
 
 // The five or six fields of the expression, each with its name.
 function cronParts() {
@@ -250,21 +279,31 @@ function zones() {
   );
 }
 
+const TARGET_LABELS = {
+  note: "Text",
+  http: "Method and URL",
+  call: "Function name",
+  workflow: "Workflow name",
+  shell: "Command and arguments",
+  target: "Target",
+};
+
 function targetFields() {
   const kinds = [
     ["note", "note: the text is the result"],
     ["http", "HTTP request"],
     ["call", "function of the app"],
     ["handoff", "external worker (queue lease)"],
+    ["workflow", "workflow"],
+    ["shell", "command, if commands are on"],
+    ["target", "any target, as JSON"],
   ];
   if (editing && !draft.what) return h("p", { class: "mute" }, "the target stays as it is");
   return h(
     "div",
     { class: "fields" },
     choice("what", "Type", kinds),
-    draft.what === "handoff"
-      ? null
-      : field(draft.what, { note: "Text", http: "Method and URL", call: "Function name" }[draft.what]),
+    draft.what === "handoff" ? null : field(draft.what, TARGET_LABELS[draft.what], { spellcheck: "false" }),
   );
 }
 
@@ -301,6 +340,7 @@ function organizationFields() {
 }
 
 function request() {
+  /** @type {Record<string, any>} */
   const made = {
     overlap: draft.overlap,
     catch_up: draft.catch_up,
@@ -311,17 +351,34 @@ function request() {
       .map((tag) => tag.trim())
       .filter(Boolean),
   };
-  if (draft.when === "cron") Object.assign(made, { cron: draft.cron, zone: draft.zone });
+  if (draft.when === "words") made.trigger = phrase();
+  else if (draft.when === "cron") Object.assign(made, { cron: draft.cron, zone: draft.zone });
   else if (draft.when === "every") made.every = draft.every;
   else if (draft.when === "once") made.once = draft.once;
   else if (draft.when === "delay") made.after = draft.delay;
   else if (draft.when === "after") made.after = draft.after;
   else if (draft.when === "manual") made.manual = true;
   if (draft.what === "handoff") made.handoff = {};
+  else if (draft.what === "target") made.target = jsonOr(draft.target);
+  else if (draft.what === "workflow") made.target = { kind: "workflow", workflow: draft.workflow };
+  else if (draft.what === "shell") made.shell = draft.shell.trim().split(/\s+/);
   else if (draft.what) made[draft.what] = draft[draft.what];
   if (draft.jitter || editing) made.jitter = draft.jitter || "0s";
   if (draft.group || editing) made.group = draft.group || null;
   return made;
+}
+
+// The phrase with the zone of the form, unless it names one itself.
+const phrase = () =>
+  /\b(UTC|[A-Z][a-z]+\/\w+)\b/.test(draft.words) ? draft.words : `${draft.words} in ${draft.zone}`;
+
+// Text that is not JSON yet is sent as it is, and the server says what is wrong with it.
+function jsonOr(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
 }
 
 // An edit sends only the fields that differ; a target keeps the fields that the form does not show, such as headers.
@@ -339,9 +396,11 @@ function changes() {
 }
 
 function trigger() {
-  const { cron, zone, every, once, manual } = request();
+  const { trigger: words, cron, zone, every, once, manual } = request();
   return Object.fromEntries(
-    Object.entries({ cron, zone, every, once, manual }).filter(([, value]) => value !== undefined),
+    Object.entries({ trigger: words, cron, zone, every, once, manual }).filter(
+      ([, value]) => value !== undefined,
+    ),
   );
 }
 
@@ -360,7 +419,7 @@ async function updatePreview(redraw) {
   }
   try {
     const answer = await query(["schedules", "-", "next"], { ...trigger(), count: 10 });
-    const change = draft.when === "cron" ? await clockChange(answer.zone) : null;
+    const change = ["cron", "words"].includes(draft.when) ? await clockChange(answer.zone) : null;
     if (mine === requestNumber) preview = { ...answer, change, problem: null };
   } catch (problem) {
     if (mine === requestNumber) preview = { next: [], change: null, problem };
@@ -372,12 +431,15 @@ async function updatePreview(redraw) {
 async function clockChange(zone) {
   const change = zone ? nextClockChange(zone) : null;
   if (!change) return null;
-  const after = new Date(Date.parse(change.at) - 26 * 3_600_000).toISOString();
-  const until = new Date(Date.parse(change.at) + 26 * 3_600_000).toISOString();
-  const answer = await query(["schedules", "-", "next"], { ...trigger(), count: 100, after, until });
-  const near = answer.next.filter(
-    (one) => Math.abs(Date.parse(one.planned_at) - Date.parse(change.at)) <= 90_000_000,
-  );
+  const moment = Date.parse(change.at);
+  const within = async (hours) => {
+    const [after, until] = [-hours, hours].map((some) => new Date(moment + some * 3_600_000).toISOString());
+    return (await query(["schedules", "-", "next"], { ...trigger(), count: 100, after, until })).next;
+  };
+  const isBefore = (one) => Date.parse(one.planned_at) < moment;
+  let near = await within(26);
+  // On weekdays only, the occurrences nearest to a change on a Sunday are days away.
+  if (!near.some(isBefore) || near.every(isBefore)) near = await within(8 * 24);
   const at = near.findIndex((one) => Date.parse(one.planned_at) >= Date.parse(change.at));
   return {
     ...change,
@@ -424,7 +486,19 @@ const localTime = (local) =>
         .replace(/([+-]\d\d):00$/, "$1")
     : "";
 
+// A refused field is marked, with what is wrong beside it.
+const FIELD_INPUTS = { trigger: "words", max_attempts: "max_attempts" };
+function markProblem() {
+  const name = preview.problem && String(preview.problem.field || "").split(".")[0];
+  const wanted = FIELD_INPUTS[name] && draft.when === "words" ? FIELD_INPUTS[name] : name;
+  for (const input of document.querySelectorAll("form .field input, form .field select")) {
+    const bad = Boolean(wanted) && input.getAttribute("name") === wanted;
+    input.toggleAttribute("aria-invalid", bad);
+  }
+}
+
 function previewPanel() {
+  requestAnimationFrame(markProblem);
   if (preview.problem) return problemBox(preview.problem);
   return h(
     "div",

@@ -11,6 +11,7 @@ const QUALIFIERS = {
   group: { hint: "group name" },
   days: { hint: "number of days", values: ["1", "7", "14", "31"] },
 };
+const number = (value) => value.toLocaleString("en");
 let selectedHour = "";
 
 export default {
@@ -37,8 +38,14 @@ export default {
       h(
         "p",
         { class: "lead" },
-        `${total.toLocaleString("en")} expected starts of ${data.schedules} schedules`,
-        data.more ? " (incomplete: the count limit was reached)" : "",
+        `${total.toLocaleString("en")} expected starts of ${data.more ? `${number(data.schedules)} of ${number(data.total)}` : number(data.total)} schedules`,
+        data.more
+          ? h(
+              "span",
+              { class: "warn" },
+              `${Math.floor((data.schedules / data.total) * 100)} % of the schedules are in this picture; choose fewer days or a group to see all`,
+            )
+          : "",
       ),
       h(
         "div",

@@ -3,9 +3,10 @@
 import { can, currentNamespace, get, post } from "../api.js";
 import { h } from "../dom.js";
 import { afterPaint, requestPaint, refresh } from "../main.js";
-import { badge, stateDot, reasonText, runLabel } from "../states.js";
+import { failureList, loadFailures } from "../failures.js";
+import { stateDot, runLabel } from "../states.js";
 import { approvalDetails } from "../target_details.js";
-import { secondsBetween, syncClock, parseDuration, formatDuration } from "../times.js";
+import { now, secondsBetween, syncClock, parseDuration, formatDuration, formatTime } from "../times.js";
 import {
   button,
   commandBlock,
@@ -15,37 +16,66 @@ import {
   link,
   counters,
   panel,
+  periodChips,
   routeTo,
   shellQuote,
-  table,
   time,
   statusBadge,
   tryAction,
 } from "../widgets.js";
 
-// Running and upcoming runs are painted first; history, instances and health are loaded after that.
+// Running and upcoming runs are painted first; counts, failures, instances and health are loaded after that.
 let charts = null;
 let instances = null;
 let approvals = []; // schedules created by agents that wait for approval
 let answers = []; // steps of workflows that wait for a person
 let incidents = []; // open ones
-async function loadDetails() {
+let failures = null;
+const DETAILS_INTERVAL_MS = 3000;
+let detailsAt = 0;
+async function loadDetails(params) {
   loadChecks();
-  const first = !charts;
-  const [chartModule, instancePage, approvalPage, incidentPage] = await Promise.all([
+  loadCounts(params);
+  if (Date.now() - detailsAt < DETAILS_INTERVAL_MS) return;
+  detailsAt = Date.now();
+  const [chartModule, instancePage, approvalPage, incidentPage, failurePage] = await Promise.all([
     import("../charts.js"),
     get(["instances"]).catch(() => ({ instances: instances || [] })),
     get(["approvals"]).catch(() => ({ approvals: [], answers: [] })),
     get(["incidents"]).catch(() => ({ incidents: [] })),
+    loadFailures(currentNamespace()),
   ]);
-  [charts, instances, approvals, answers, incidents] = [
+  [charts, instances, approvals, answers, incidents, failures] = [
     chartModule,
     instancePage.instances,
     approvalPage.approvals,
     approvalPage.answers,
     incidentPage.incidents,
+    failurePage,
   ];
-  first ? refresh() : requestPaint();
+  requestPaint();
+}
+
+// The server counts once a minute, so each minute is asked for once.
+const PERIODS = [
+  ["1h", "hour"],
+  ["1d", "day"],
+  ["7d", "week"],
+];
+let counts = { key: "", at: 0, series: null };
+const periodOf = (params) => (PERIODS.some(([value]) => value === params.period) ? params.period : "1d");
+async function loadCounts(params) {
+  const wanted = { period: periodOf(params), until: params.until };
+  const key = JSON.stringify([currentNamespace(), wanted]);
+  const minutes = Math.floor((now() - 3000) / 60_000);
+  if (counts.key === key && counts.at === minutes) return;
+  counts = { key, at: minutes, series: counts.key === key ? counts.series : null };
+  const found = await get(["runs", "counts"], wanted).catch(() => null);
+  if (counts.key !== key || !found) return;
+  // A minute that is over but not counted yet is asked for again.
+  const fresh = Date.parse(found.counted_until || 0) >= minutes * 60_000;
+  counts = { key, at: fresh ? minutes : 0, series: { ...found, step: parseDuration(found.step) } };
+  requestPaint();
 }
 
 // The doctor reads files and settings too, so it is asked at most every 30 s.
@@ -81,25 +111,24 @@ function loadChecks() {
 export default {
   title: () => "Overview",
   every: 3,
-  async load() {
-    const first = !charts;
-    const data = await get(["now"], first ? { back: "1m" } : {});
+  async load(_path, params) {
+    const data = await get(["now"]);
     syncClock(data.now);
-    afterPaint(loadDetails);
-    return { ...data, whole: !first };
+    afterPaint(() => loadDetails(params));
+    return data;
   },
-  view(data) {
+  view(data, _path, params, go) {
     const { numbers: n } = data;
     const late = parseDuration(data.late_by) || 0;
     const capped = (count) => (count >= 1000 ? "1000+" : String(count));
-    const idle =
-      data.whole &&
+    const empty =
+      charts &&
       !n.running &&
       !n.due &&
       !n.failed &&
       !n.parked &&
       !n.waiting &&
-      !data.behind.some((b) => Object.keys(b.outcomes).length);
+      !(counts.series || {}).bins?.length;
     return h(
       "div",
       { class: "screen" },
@@ -113,16 +142,22 @@ export default {
         ["Failed in 24 hours", capped(n.failed), "/runs?state=failed", n.failed ? "bad" : ""],
         ["Parked", capped(n.parked), "/runs?state=parked", n.parked ? "warn" : ""],
       ]),
-      idle
+      empty
         ? emptyState(
             [
-              "No runs in the last hour and none due in the next. ",
+              "No runs in this period and none due in the next hour. ",
               link("/schedules", "Show all schedules"),
               ", or create one:",
             ],
             "timewright schedule create hello --every 5s --note 'hello'",
           )
         : null,
+      panel("Runs over time", history(params, go), {
+        id: "history",
+        more: periodChips(PERIODS, params.until ? "" : periodOf(params), (period) =>
+          go({ ...params, period, until: "" }),
+        ),
+      }),
       h(
         "div",
         { class: "columns" },
@@ -141,51 +176,75 @@ export default {
             more: can("write") ? button("pause all", pauseAll, { kind: "quiet" }) : null,
           }),
           panel("Upcoming", upcoming(data), { more: link("/forecast", "forecast") }),
-          instances ? panel("Health", health(late), { more: link("/instances", "instances") }) : null,
         ),
-        !data.whole
+        !charts
           ? null
           : h(
               "div",
               null,
-              panel(
-                "Recent runs",
-                h(
-                  "div",
-                  null,
-                  charts.stackedBars(data.behind, { label: "Runs of the last hour by result" }),
-                  legend(data),
-                ),
-                { note: data.more ? "last hour, newest 1000 runs" : "last hour" },
-              ),
-              panel(
-                "Start delay",
-                h(
-                  "div",
-                  null,
-                  charts.delayChart(data.behind, { label: "Start delay over the last hour" }),
-                  h(
-                    "p",
-                    { class: "mute" },
-                    data.delay.median === null
-                      ? "no run has started"
-                      : `median ${formatDuration(parseDuration(data.delay.median))}, p95 ${formatDuration(parseDuration(data.delay.p95))}, max ${formatDuration(parseDuration(data.delay.longest))}`,
-                  ),
-                ),
-              ),
-              panel("Failed in the last 24 hours", runTable(data.failed), {
+              panel("Failures by cause", failureList(failures), {
+                note: "last 24 hours",
                 more: link("/runs?state=failed", "all"),
               }),
-              data.parked.length
-                ? panel("Parked runs (need attention)", runTable(data.parked), {
-                    more: link("/runs?state=parked", "all"),
-                  })
-                : null,
+              panel("Health", health(late), { more: link("/instances", "instances") }),
             ),
       ),
     );
   },
 };
+
+// Throughput, failures and start delay on one time axis, from counts by minute.
+function history(params, go) {
+  const { series } = counts;
+  if (!charts || !series) return h("div", { class: "plots waiting" }, h("p", { class: "mute" }, "loading…"));
+  if (!series.counted_until)
+    return h(
+      "p",
+      { class: "mute" },
+      "not counted yet: the first counts are made a minute after an instance started",
+    );
+  // A minute opens its runs; an hour of a week opens the minutes of that hour.
+  const open = (bin) => {
+    const end = Date.parse(bin.at) + series.step * 1000;
+    if (series.step >= 3600) return go({ ...params, period: "1h", until: new Date(end).toISOString() });
+    const until = new Date(end - 1).toISOString().replace("Z", "999Z");
+    location.hash = `#/runs?since=${encodeURIComponent(bin.at)}&until=${encodeURIComponent(until)}`;
+  };
+  const per = series.step === 60 ? "minute" : series.step === 3600 ? "hour" : `${series.step / 60} minutes`;
+  const { total } = series;
+  return h(
+    "div",
+    { class: "plots" },
+    charts.resultChart(series, { label: `Runs per ${per}`, open }),
+    charts.resultChart(series, { label: `Failures per ${per}`, only: ["failed", "parked", "missed"], open }),
+    charts.delayChart(series, { label: "Start delay, median and p95", open }),
+    h(
+      "p",
+      { class: "legend" },
+      charts.RESULTS.map(([name, tone, text]) =>
+        h(
+          "span",
+          { class: total[name] ? null : "mute" },
+          h("span", { class: `swatch ${tone}`, "aria-hidden": "true" }),
+          `${(total[name] || 0).toLocaleString("en")} ${text}`,
+        ),
+      ),
+      total.started
+        ? h(
+            "span",
+            null,
+            `start delay: median ${seconds(total.median)}, p95 ${seconds(total.p95)}, max ${seconds(total.longest)}`,
+          )
+        : null,
+      h(
+        "span",
+        { class: "mute" },
+        `${params.until ? `${formatTime(series.since)} to ${formatTime(series.until)}, ` : ""}by planned time, counted until ${formatTime(series.counted_until).replace(/:00$/, "")}`,
+      ),
+    ),
+  );
+}
+const seconds = (text) => formatDuration(parseDuration(text));
 
 function answerList() {
   return h(
@@ -384,12 +443,14 @@ async function pauseAll() {
     refresh();
 }
 
+const MAX_INCIDENTS = 5;
 function incidentList() {
+  const more = incidents.length - MAX_INCIDENTS;
   return h(
     "ul",
     { class: "lines" },
     incidents
-      .slice(0, 10)
+      .slice(0, MAX_INCIDENTS)
       .map((one) =>
         h(
           "li",
@@ -399,6 +460,9 @@ function incidentList() {
           time(one.since, undefined, "away"),
         ),
       ),
+    more > 0
+      ? h("li", { key: "more" }, link("/incidents", `and ${more}${incidents.length >= 50 ? "+" : ""} more`))
+      : null,
   );
 }
 
@@ -488,23 +552,6 @@ function upcoming(data) {
   );
 }
 
-function runTable(runs) {
-  if (!runs.length) return h("p", { class: "mute" }, "no failures");
-  return table(
-    "Failed runs",
-    [{ name: "Run" }, { name: "Time", kind: "tight" }, { name: "Error", kind: "cut" }],
-    runs.slice(0, 8).map((run) => ({
-      key: run.id,
-      to: routeTo("runs", run.id),
-      cells: [
-        h("span", { class: "names one" }, badge(run.state), link(routeTo("runs", run.id), runLabel(run))),
-        time(run.finished_at || run.planned_at, undefined, "away"),
-        h("span", { title: run.error || reasonText(run.reason) }, run.error || reasonText(run.reason)),
-      ],
-    })),
-  );
-}
-
 function health(late) {
   const alive = instances.filter((one) => one.state === "alive");
   const capacity = alive.reduce((sum, one) => sum + one.capacity, 0),
@@ -546,15 +593,4 @@ function health(late) {
       ),
     );
   return h("ul", { class: "lines" }, lines);
-}
-
-function legend(data) {
-  const sums = {};
-  for (const bin of data.behind)
-    for (const [state, count] of Object.entries(bin.outcomes)) sums[state] = (sums[state] || 0) + count;
-  return h(
-    "p",
-    { class: "legend" },
-    Object.entries(sums).map(([state, count]) => h("span", null, badge(state), ` ${count} `)),
-  );
 }

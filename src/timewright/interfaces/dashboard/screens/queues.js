@@ -1,18 +1,19 @@
 // Queues: capacity, live leases, and which entries wait for what.
 
-import { get, can, post } from "../api.js";
+import { perform } from "../actions.js";
+import { get, can, put } from "../api.js";
 import { gauge } from "../charts.js";
 import { h } from "../dom.js";
-import { refresh } from "../main.js";
-import { stateTone } from "../states.js";
+import { paint } from "../main.js";
+import { runLabel, stateTone } from "../states.js";
+import { formatDuration, now, parseDuration, secondsUntil } from "../times.js";
 import {
-  tryAction,
   timeWithDistance,
   button,
-  confirmDialog,
   commandBlock,
   emptyState,
   definitionList,
+  jsonBlock,
   link,
   pager,
   panel,
@@ -48,11 +49,17 @@ const list = {
       key: q.queue,
       to: routeTo("queues", q.queue),
       cells: [
-        link(routeTo("queues", q.queue), q.queue),
+        h(
+          "span",
+          { class: "names" },
+          link(routeTo("queues", q.queue), q.queue),
+          q.paused_by ? h("span", { class: "tag warn" }, `‖ paused: ${q.paused_by}`) : null,
+        ),
         gauge(q.in_flight, q.max_concurrent, `leases of ${q.queue}`),
         ...["ready", "held", "leased", "parked"].map((state) =>
           h("span", { class: q.counts[state] ? stateTone(state) : "mute" }, String(q.counts[state] || 0)),
         ),
+        q.oldest_at ? time(q.oldest_at, undefined, "for") : "—",
       ],
     }));
     return h(
@@ -70,6 +77,7 @@ const list = {
                 { name: "Held", kind: "tight" },
                 { name: "Running", kind: "tight" },
                 { name: "Parked", kind: "tight" },
+                { name: "Oldest waits", kind: "tight" },
               ],
               rows,
             ),
@@ -86,7 +94,12 @@ const list = {
               [{ name: "Limit" }, { name: "In use" }],
               data.limits.map((one) => ({
                 key: one.limit,
-                cells: [one.limit, gauge(one.in_flight, one.max, `uses of ${one.limit}`)],
+                cells: [
+                  one.limit,
+                  one.max_running && !one.key
+                    ? gauge(one.in_flight, one.max_running, `uses of ${one.limit}`)
+                    : String(one.in_flight),
+                ],
               })),
             ),
             { note: "schedules that name a limit share it" },
@@ -171,23 +184,18 @@ function providers(rows) {
   );
 }
 
-async function reopen(one) {
-  const answer = await confirmDialog({
+const reopen = (one) =>
+  perform({
     title: `Open ${one.provider} now?`,
     text: `${one.waiting} waiting runs may start immediately.`,
     act: "open",
-    reason: true,
     command: `timewright provider open ${shellQuote(one.provider)}`,
+    path: ["providers", one.provider, "open"],
   });
-  if (
-    answer &&
-    (await tryAction(
-      () => post(["providers", one.provider, "open"], answer.reason ? { reason: answer.reason } : {}),
-      "open",
-    ))
-  )
-    refresh();
-}
+
+// The payloads that the viewer has opened, by run.
+/** @type {Map<string, any>} */
+const payloads = new Map();
 
 const one = {
   title: ([name]) => name,
@@ -200,7 +208,7 @@ const one = {
     return { ...detail, plan };
   },
   view(data, [name], params, go) {
-    const { plan } = data;
+    const { plan, queue } = data;
     const by = new Map(data.entries.map((run) => [run.id, run]));
     const leased = data.entries.filter((run) => run.state === "leased");
     const parked = data.entries.filter((run) => run.state === "parked");
@@ -213,12 +221,16 @@ const one = {
         { class: "lead" },
         gauge(plan.in_flight, plan.max_concurrent, `leases of ${name}`),
         h("span", null, `${plan.available} free`),
+        queue.paused_by ? h("span", { class: "warn" }, `‖ paused: ${queue.paused_by}`) : null,
         h(
           "span",
           { class: "mute" },
           `${plan.leases.length} can start now, ${waiting.length} waiting, ${parked.length} parked`,
         ),
       ),
+      isAbandoned(data) ? abandoned(data, name) : null,
+      can("write") ? actions(data, name) : null,
+      activity(data),
       h(
         "div",
         { class: "columns" },
@@ -277,18 +289,22 @@ const one = {
             plan.leases.length
               ? table(
                   "Next to start",
-                  [{ name: "Run" }, { name: "Priority", kind: "tight" }, { name: "Since", kind: "tight" }],
-                  plan.leases
-                    .slice(0, 50)
-                    .map((run) => ({
-                      key: run.id,
-                      to: routeTo("runs", run.id),
-                      cells: [
-                        runLink(run.id, run),
-                        String(run.priority),
-                        time(run.planned_at, undefined, "away"),
-                      ],
-                    })),
+                  [
+                    { name: "Run" },
+                    { name: "Priority", kind: "tight" },
+                    { name: "Since", kind: "tight" },
+                    { name: "", label: "Payload", kind: "tight" },
+                  ],
+                  plan.leases.slice(0, 50).map((run) => ({
+                    key: run.id,
+                    to: routeTo("runs", run.id),
+                    cells: [
+                      runLink(run.id, run),
+                      String(run.priority),
+                      time(run.planned_at, undefined, "away"),
+                      payloadButton(run.id),
+                    ],
+                  })),
                 )
               : h("p", { class: "mute" }, "none"),
             { note: "in this order" },
@@ -302,17 +318,15 @@ const one = {
                 ? table(
                     "Waiting runs",
                     [{ name: "Run" }, { name: "Waiting for" }, { name: "Until", kind: "tight" }],
-                    waiting
-                      .slice(0, 50)
-                      .map((wait) => ({
-                        key: wait.run_id,
-                        to: routeTo("runs", wait.run_id),
-                        cells: [
-                          runLink(wait.run_id, by.get(wait.run_id)),
-                          waitReason(wait),
-                          wait.until ? time(wait.until, undefined, "away") : "",
-                        ],
-                      })),
+                    waiting.slice(0, 50).map((wait) => ({
+                      key: wait.run_id,
+                      to: routeTo("runs", wait.run_id),
+                      cells: [
+                        runLink(wait.run_id, by.get(wait.run_id)),
+                        waitReason(wait),
+                        wait.until ? time(wait.until, undefined, "away") : "",
+                      ],
+                    })),
                   )
                 : h("p", { class: "mute" }, "none"),
               commandBlock(`timewright queue plan ${shellQuote(name)}`),
@@ -329,9 +343,117 @@ const runLink = (id, run) =>
   h(
     "span",
     { class: "names" },
-    link(routeTo("runs", id), (run && run.schedule) || `…${id.slice(-6)}`),
+    link(routeTo("runs", id), run && (run.schedule || run.workflow) ? runLabel(run) : `…${id.slice(-6)}`),
     run && run.attempts ? h("span", { class: "tag" }, `${run.attempts} failed`) : null,
+    payloads.has(id) ? jsonBlock(payloads.get(id)) : null,
   );
+
+const payloadButton = (id) =>
+  button(
+    payloads.has(id) ? "hide payload" : "payload",
+    async () => {
+      if (!payloads.delete(id)) payloads.set(id, (await get(["runs", id])).payload);
+      paint();
+    },
+    { kind: "quiet" },
+  );
+
+// Entries that may start and wait, although nobody has leased one lately.
+const ABANDONED_S = 60;
+function isAbandoned({ queue, activity: { last_leased_at: last } }) {
+  if (queue.paused_by || queue.in_flight || !queue.oldest_at) return false;
+  return -secondsUntil(queue.oldest_at) > ABANDONED_S && (!last || -secondsUntil(last) > ABANDONED_S);
+}
+
+const abandoned = ({ activity: { last_leased_at: last } }, name) =>
+  h(
+    "div",
+    { class: "paused", role: "status" },
+    h("strong", null, "Nobody leases here. "),
+    last ? ["The last lease was ", time(last, undefined, "away"), ". "] : "No entry was leased lately. ",
+    "Start a worker that leases from this queue:",
+    commandBlock(`timewright queue lease ${shellQuote(name)}`),
+  );
+
+// What happened lately, and how long the oldest entry waits.
+function activity({ queue, activity: { since, added, succeeded, failed, last_leased_at: last } }) {
+  const minutes = (now() - Date.parse(since)) / 60_000;
+  const rate = (count) => `${count} in ${formatDuration(Math.round(minutes) * 60)}`;
+  return h(
+    "ul",
+    { class: "figures" },
+    [
+      ["added", rate(added)],
+      ["succeeded", rate(succeeded)],
+      ["failed", rate(failed)],
+      ["oldest waits", queue.oldest_at ? time(queue.oldest_at, undefined, "for") : "—"],
+      ["last lease", last ? time(last, undefined, "away") : "—"],
+    ].map(([name, value]) =>
+      h("li", { key: name }, h("span", { class: "mute" }, name), h("strong", null, value)),
+    ),
+  );
+}
+
+function actions({ queue, policy }, name) {
+  const scope = { scope: "queue", name };
+  const pause = () =>
+    perform({
+      title: `Pause queue ${name}?`,
+      text: "Nothing of it starts. Entries in progress continue.",
+      act: "pause",
+      done: "paused",
+      command: `timewright pause --scope queue --name ${shellQuote(name)}`,
+      path: ["pause"],
+      request: scope,
+      undo: { path: ["resume"], body: scope, done: "resumed" },
+    });
+  const resume = () =>
+    perform({
+      title: `Resume queue ${name}?`,
+      text: "Waiting entries may start immediately.",
+      act: "resume",
+      done: "resumed",
+      command: `timewright resume --scope queue --name ${shellQuote(name)}`,
+      path: ["resume"],
+      request: scope,
+    });
+  const limit = () =>
+    perform({
+      title: `How many entries of ${name} may run at once?`,
+      act: "set limit",
+      fields: [
+        {
+          name: "max_concurrent",
+          label: "Maximum concurrent",
+          type: "number",
+          value: String(policy.max_concurrent),
+          required: true,
+        },
+      ],
+      command: (v) => `timewright queue policy set ${shellQuote(name)} --max-concurrent ${v.max_concurrent}`,
+      path: ["queues", name, "policy"],
+      send: put,
+      toBody: ({ max_concurrent: max, ...rest }) => ({ ...rest, max_concurrent: Number(max) }),
+    });
+  const waiting = (queue.counts.ready || 0) + (queue.counts.held || 0);
+  const purge = () =>
+    perform({
+      title: `Cancel ${waiting} waiting ${waiting === 1 ? "entry" : "entries"} of ${name}?`,
+      text: "They will not start. Entries in progress and parked entries stay. One call cancels at most 1000.",
+      act: "purge",
+      done: "purged",
+      danger: true,
+      command: `timewright queue purge ${shellQuote(name)}`,
+      path: ["queues", name, "purge"],
+    });
+  return h(
+    "div",
+    { class: "buttons", role: "toolbar", "aria-label": `Actions for queue ${name}` },
+    queue.paused_by ? button("resume", resume, { kind: "main" }) : button("pause", pause),
+    button("limit…", limit),
+    button("purge…", purge, { disabled: !waiting }),
+  );
+}
 
 const WAIT_REASONS = {
   limit: "a free slot",
@@ -362,30 +484,24 @@ function policyPanel(policy, name) {
     definitionList([
       ["max concurrent", policy.max_concurrent],
       ["max attempts", policy.max_attempts],
-      ["lease duration", policy.lease],
-      ["backoff", `${policy.backoff.kind}, from ${policy.backoff.base || "0s"}`],
+      ["lease duration", formatDuration(parseDuration(policy.lease))],
+      [
+        "backoff",
+        `${policy.backoff.kind}, from ${formatDuration(parseDuration(policy.backoff.base || "0s"))}`,
+      ],
       ["when exhausted", policy.exhausted],
     ]),
     commandBlock(`timewright queue policy set ${shellQuote(name)} --max-concurrent ${policy.max_concurrent}`),
   );
 }
 
-async function reset(run) {
-  const answer = await confirmDialog({
+const reset = (run) =>
+  perform({
     title: "Reset this run?",
     text: "Its attempt count is reset and it can start again.",
     act: "reset",
-    reason: true,
     command: `timewright queue reset ${run.id}`,
+    path: ["runs", run.id, "reset"],
   });
-  if (
-    answer &&
-    (await tryAction(
-      () => post(["runs", run.id, "reset"], answer.reason ? { reason: answer.reason } : {}),
-      "reset: done",
-    ))
-  )
-    refresh();
-}
 
 export const pick = (path) => (path.length ? one : list);

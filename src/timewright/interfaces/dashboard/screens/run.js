@@ -1,17 +1,19 @@
 // One run: timeline, attempts, explanation, request, result and output.
 
-import { get, can, post } from "../api.js";
-import { timeline } from "../charts.js";
+import { perform } from "../actions.js";
+import { get, can, query } from "../api.js";
+import { artifactsPanel, fetchArtifacts } from "../artifacts.js";
 import { h } from "../dom.js";
 import { refresh, paint } from "../main.js";
-import { badge, sourceText, reasonText, stateText } from "../states.js";
+import { download, outputLines, outputTools } from "../output_view.js";
+import { remedyButtons } from "../remedies.js";
+import { badge, sourceText, reasonText, runLabel, stateSign, stateText, stateTone } from "../states.js";
 import { followOutput, fetchOutput } from "../run_output.js";
 import { targetDetails } from "../target_details.js";
-import { secondsBetween, now, formatDuration, startDelay, totalDuration } from "../times.js";
+import { secondsBetween, now, formatDuration, startDelay, totalDuration, parseDuration } from "../times.js";
+import { waterfall } from "../waterfall.js";
 import {
-  tryAction,
   button,
-  confirmDialog,
   commandBlock,
   definitionList,
   jsonBlock,
@@ -37,8 +39,19 @@ async function loadTarget({ run, revision }) {
   return { target: found ? found.schedule.target : null, zone };
 }
 
-const targets = new Map();
-let output = null;
+// How long the runs of the schedule usually take: the median of its newest ones.
+async function loadUsualSeconds({ run }) {
+  if (!run.schedule) return null;
+  const answer = await query(["schedules", "outcomes"], { schedules: [run.schedule], each: 48 }).catch(
+    () => null,
+  );
+  const median = answer && answer.outcomes[0] && answer.outcomes[0].duration.median;
+  return median ? parseDuration(median) : null;
+}
+
+// What is shown of one run: loaded once, and the viewer's filter of its output.
+/** @type {{id: string, loaded: any, output: any, filter: {search: string, level: string}}} */
+let shown = { id: "", loaded: {}, output: null, filter: { search: "", level: "" } };
 
 // Poll the output every second while the run is in progress; the rest refreshes less often.
 function pollOutput(id) {
@@ -46,7 +59,7 @@ function pollOutput(id) {
   followOutput(id, {
     isShown,
     onOutput: (latest) => {
-      output = latest;
+      shown.output = latest;
       paint();
     },
     onEnd: refresh,
@@ -54,22 +67,22 @@ function pollOutput(id) {
 }
 
 export default {
-  title: (_path, data) =>
-    data ? `${data.run.schedule || data.run.queue || "Manual run"} · ${stateText(data.run.state)}` : "Run",
+  title: (_path, data) => (data ? `${runLabel(data.run)} · ${stateText(data.run.state)}` : "Run"),
   every: 2,
   async load([id]) {
-    const [detail, why, logs] = await Promise.all([
+    const [detail, why, logs, artifacts] = await Promise.all([
       get(["runs", id]),
       get(["runs", id, "explain"]),
       fetchOutput(id).catch(() => null),
+      fetchArtifacts(id).catch(() => null),
     ]);
-    if (!targets.has(id)) {
-      targets.clear();
-      targets.set(id, await loadTarget(detail));
+    if (shown.id !== id) {
+      const [target, usual] = await Promise.all([loadTarget(detail), loadUsualSeconds(detail)]);
+      shown = { id, loaded: { ...target, usual }, output: null, filter: { search: "", level: "" } };
     }
-    output = logs;
+    shown.output = logs;
     if (detail.run.state === "leased") pollOutput(id);
-    return { ...detail, why, ...targets.get(id) };
+    return { ...detail, why, artifacts, ...shown.loaded };
   },
   view(data) {
     const { run, attempts, why } = data;
@@ -82,9 +95,11 @@ export default {
         badge(run.state, reasonText(run.reason)),
         run.schedule
           ? link(routeTo("schedules", run.schedule), run.schedule)
-          : run.queue
-            ? link(routeTo("queues", run.queue), `queue ${run.queue}`)
-            : h("span", null, "manual"),
+          : run.workflow
+            ? workflowLink(run, data.parent)
+            : run.queue
+              ? link(routeTo("queues", run.queue), `queue ${run.queue}`)
+              : h("span", null, "manual"),
         h(
           "span",
           null,
@@ -105,7 +120,7 @@ export default {
         h(
           "div",
           null,
-          panel("Timeline", timeline(run, attempts, now(), attemptStart())),
+          panel("Timeline", timeline(data)),
           run.state === "leased" ? outputPanel(run) : null,
           panel(
             "Why",
@@ -119,7 +134,7 @@ export default {
                 why.because.map((text) => h("li", null, linkedText(text))),
               ),
               rejectedTimes(data.trail),
-              why.remedies.map((r) => commandBlock(r.command)),
+              remedyButtons(why.remedies),
             ),
           ),
           run.state === "leased" || !attempts.length ? null : outputPanel(run),
@@ -130,6 +145,7 @@ export default {
           panel("Attempts", attemptsTable(attempts, data.zone)),
           requestPanel(data),
           resultPanel(attempts),
+          artifactsPanel(data.artifacts),
           costPanel(data.charges),
           panel(
             "Details",
@@ -138,9 +154,15 @@ export default {
               ["idempotency key", h("code", { class: "break" }, data.key)],
               ["fence", run.fence],
               ["lease", data.lease_id ? h("code", { class: "break" }, data.lease_id) : ""],
-              ["holder", run.holder],
+              ["executed by", run.holder],
               ["start delay", run.first_started_at ? startDelay(run) : ""],
               ["duration", run.first_started_at && run.finished_at ? totalDuration(run) : ""],
+              [
+                "progress",
+                run.progress === null
+                  ? run.progress_note
+                  : `${Math.round(run.progress * 100)} % ${run.progress_note}`,
+              ],
               ["lease expires", run.lease_until ? time(run.lease_until, undefined, "away") : ""],
               ["cancel requested", run.cancel_at ? time(run.cancel_at) : ""],
               ["queue", run.queue],
@@ -165,53 +187,127 @@ export default {
   },
 };
 
+// The workflow run that a step belongs to, or the steps of a workflow run.
+function workflowLink(run, parent) {
+  const [workflow] = run.workflow.split(" › ");
+  return h(
+    "a",
+    { href: `#${routeTo("workflows", workflow)}?run=${encodeURIComponent(parent || run.id)}` },
+    run.workflow,
+  );
+}
+
 // The start of the current attempt; the run only has the start of its last finished one.
-const attemptStart = () => ((output && output.attempts.find((one) => !one.ended_at)) || {}).started_at;
+const attemptStart = () =>
+  ((shown.output && shown.output.attempts.find((one) => !one.ended_at)) || {}).started_at;
+
+const NAMES = {
+  planned_at: "planned",
+  fire_at: "may start",
+  first_started_at: "started",
+  finished_at: "ended",
+};
+
+// Planned, may start, started and ended on one axis, with a bar for each attempt and the usual length behind.
+function timeline({ run, attempts, usual }) {
+  const ms = (iso) => Date.parse(iso);
+  const nowMs = now();
+  const marks = Object.entries(NAMES)
+    .filter(([field]) => run[field] && !(field === "fire_at" && run.fence > 1))
+    .map(([field, name]) => ({ at: ms(run[field]), name }));
+  const began = run.state === "leased" ? ms(attemptStart() || run.started_at || run.lease_at || nowMs) : null;
+  const start = run.first_started_at ? ms(run.first_started_at) : began;
+  const rows = [];
+  const ended = attempts.map((one) => ({
+    from: ms(one.started_at || one.leased_at),
+    to: ms(one.ended_at),
+    kind: stateTone(one.outcome),
+    one,
+  }));
+  const waiting = ["ready", "held"].includes(run.state)
+    ? nowMs
+    : (start ?? ms(run.finished_at || run.planned_at));
+  if (waiting > ms(run.planned_at))
+    rows.push({
+      key: "wait",
+      name: ["ready", "held"].includes(run.state) ? "waiting" : "waited",
+      bars: [{ from: ms(run.planned_at), to: waiting, kind: "wait" }],
+      text: waitText(run, waiting - ms(run.planned_at)),
+    });
+  for (const { one, ...bar } of ended)
+    rows.push({
+      key: one.fence,
+      name: `attempt ${one.number}`,
+      bars: [bar],
+      text: `${stateSign(one.outcome)} ${stateText(one.outcome)} after ${formatDuration((bar.to - bar.from) / 1000)}`,
+    });
+  if (began !== null)
+    rows.push({
+      key: "live",
+      name: `attempt ${attempts.length + 1}`,
+      bars: [{ from: began, to: nowMs, kind: "busy" }],
+      text: `▶ running for ${formatDuration((nowMs - began) / 1000)}`,
+    });
+  if (usual && start)
+    rows.push({
+      key: "usual",
+      name: "usual length",
+      bars: [{ from: start, to: start + usual * 1000, kind: "ghost" }],
+      text: `median ${formatDuration(usual)}`,
+    });
+  return waterfall(rows, { label: "Timeline of the run", marks });
+}
+
+function waitText(run, waitedMs) {
+  const waited = formatDuration(waitedMs / 1000);
+  if (run.state === "held") return `for the previous run, ${waited}`;
+  return run.state === "ready" && Date.parse(run.fire_at) > now() ? "until it may start" : waited;
+}
+
+const CANCEL_TEXT = {
+  leased: "Its holder is asked to stop and has a grace period.",
+  other: "It will not start.",
+};
 
 function actions(run) {
-  const command = `timewright run explain ${run.id}`;
-  const act = (verb, text, danger) =>
+  /** @type {(verb: string, text: string, options?: {danger?: boolean, undo?: import("../actions.js").Undo}) => any} */
+  const act = (verb, text, { danger = false, undo } = {}) =>
     button(
       verb,
-      async () => {
-        const answer = await confirmDialog({
+      () =>
+        perform({
           title: `${verb} this run?`,
           text,
           act: verb,
-          reason: true,
           danger,
+          undo,
           command: `timewright run ${verb} ${shellQuote(run.id)}`,
-        });
-        if (
-          answer &&
-          (await tryAction(
-            () => post(["runs", run.id, verb], answer.reason ? { reason: answer.reason } : {}),
-            `${verb}: done`,
-          ))
-        )
-          refresh();
-      },
+          path: ["runs", run.id, verb],
+        }),
       { kind: danger ? "danger" : "main" },
     );
   const buttons = [];
+  if (can("trigger") && run.state === "parked")
+    buttons.push(act("reset", "Its attempt count is reset and it can start again."));
   if (can("trigger") && ["ready", "held", "leased", "parked"].includes(run.state))
     buttons.push(
-      act(
-        "cancel",
-        run.state === "leased" ? "Its holder is asked to stop and has a grace period." : "It will not start.",
-        true,
-      ),
+      act("cancel", CANCEL_TEXT[run.state] || CANCEL_TEXT.other, {
+        danger: true,
+        // A run that is asked to stop can be retried once it has stopped.
+        undo:
+          run.state === "leased"
+            ? undefined
+            : { path: ["runs", run.id, "retry"], done: "the run waits again" },
+      }),
     );
   if (can("trigger") && ["failed", "cancelled"].includes(run.state))
-    buttons.push(act("retry", "Run it again with the next fence.", false));
-  if (can("trigger") && run.state === "parked")
-    buttons.unshift(act("reset", "Its attempt count is reset and it can start again.", false));
+    buttons.push(act("retry", "Run it again with the next fence."));
   return h(
     "div",
     { class: "buttons", role: "toolbar", "aria-label": "Run actions" },
     buttons,
     h("span", { class: "grow" }),
-    commandBlock(command),
+    commandBlock(`timewright run explain ${run.id}`),
   );
 }
 
@@ -270,24 +366,31 @@ function requestPanel({ target, payload }) {
   );
 }
 
+// What the output panel shows is not repeated in the result.
+const OUTPUT_FIELDS = ["output", "stdout", "stderr", "traceback"];
+
 function resultPanel(attempts) {
   const last = [...attempts].reverse().find((one) => one.result !== null && one.result !== undefined);
   if (!last) return null;
   const isObject = typeof last.result === "object" && !Array.isArray(last.result);
+  const result = isObject
+    ? Object.fromEntries(Object.entries(last.result).filter(([name]) => !OUTPUT_FIELDS.includes(name)))
+    : last.result;
+  if (isObject && !Object.keys(result).length) return null;
   const short = isObject
-    ? Object.entries(last.result).filter(
+    ? Object.entries(result).filter(
         ([, value]) =>
           ["number", "boolean"].includes(typeof value) || (typeof value === "string" && value.length < 80),
       )
     : [];
-  const showJson = !isObject || short.length < Object.keys(last.result).length;
+  const showJson = !isObject || short.length < Object.keys(result).length;
   return panel(
     "Result",
     h(
       "div",
       null,
       short.length ? definitionList(short.map(([name, value]) => [name, String(value)])) : null,
-      showJson ? jsonBlock(last.result) : null,
+      showJson ? jsonBlock(result) : null,
     ),
     { note: `of attempt ${last.number}` },
   );
@@ -316,34 +419,46 @@ function costPanel(charges = []) {
 // The output of each attempt, newest first; live while one is in progress.
 function outputPanel(run) {
   const live = run.state === "leased";
+  const { output, filter } = shown;
   const attempts = output ? output.attempts.filter((one) => Object.keys(one.streams).length) : [];
-  const blocks = attempts.length
-    ? [...attempts].reverse().map((one) =>
-        h(
-          "div",
-          { key: one.fence },
-          Object.entries(one.streams).map(([name, text]) =>
-            h(
-              "div",
-              { key: name },
-              h("h3", null, `attempt ${one.attempt}, ${name}`),
-              h(
-                "pre",
-                {
-                  class: `json tail${one.ended_at ? "" : " live"}`,
-                  tabindex: "0",
-                  "aria-label": `Output of attempt ${one.attempt}`,
-                },
-                text,
-              ),
-            ),
-          ),
-        ),
-      )
-    : h("p", { class: "mute" }, live ? "no output yet" : "no output");
+  const setFilter = (next) => {
+    shown.filter = next;
+    paint();
+  };
+  const streams = [...attempts]
+    .reverse()
+    .flatMap((one) => Object.entries(one.streams).map(([name, text]) => ({ one, name, text })));
+  const save = () =>
+    download(
+      `${run.id}.log`,
+      streams.map(({ one, name, text }) => `# attempt ${one.attempt}, ${name}\n${text}`).join("\n"),
+    );
+  const blocks = streams.map(({ one, name, text }) =>
+    h(
+      "div",
+      { key: `${one.fence}${name}` },
+      h("h3", null, `attempt ${one.attempt}, ${name}`),
+      h(
+        "pre",
+        {
+          class: `json tail${one.ended_at ? "" : " live"}`,
+          tabindex: "0",
+          "aria-label": `Output of attempt ${one.attempt}`,
+        },
+        outputLines(text, filter),
+      ),
+    ),
+  );
   return panel(
     "Output",
-    h("div", null, blocks, commandBlock(`timewright run logs ${run.id}${live ? " --follow" : ""}`)),
+    h(
+      "div",
+      null,
+      blocks.length
+        ? [outputTools(filter, setFilter, save), blocks]
+        : h("p", { class: "mute" }, live ? "no output yet" : "no output"),
+      commandBlock(`timewright run logs ${run.id}${live ? " --follow" : ""}`),
+    ),
     { note: live ? "live, about 1 s behind" : "" },
   );
 }

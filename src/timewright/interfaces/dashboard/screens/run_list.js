@@ -1,13 +1,13 @@
 // All runs, newest first, with bulk actions.
 
-import { get, can } from "../api.js";
+import { currentNamespace, get, can } from "../api.js";
 import { BulkActions } from "../bulk_actions.js";
 import { h } from "../dom.js";
-import { afterPaint, requestPaint } from "../main.js";
+import { afterPaint, refresh, requestPaint } from "../main.js";
 import { searchBar, QUEUE_NAMES, SCHEDULE_NAMES } from "../search_bar.js";
 import { badge, sourceText, isPlanned, reasonText, runLabel } from "../states.js";
-import { secondsUntil, startDelay, totalDuration } from "../times.js";
-import { emptyState, link, pager, panel, routeTo, table, time } from "../widgets.js";
+import { now, secondsBetween, secondsUntil, startDelay, totalDuration } from "../times.js";
+import { button, emptyState, link, pager, panel, routeTo, table, time } from "../widgets.js";
 
 const STATES = [
   ["", "all"],
@@ -72,20 +72,101 @@ const filters = (params) => ({
 const FIRST_ROWS = 20;
 let showAll = false;
 
+// A held list keeps its rows and counts the new ones: after *pause*, and while the page is scrolled down or rows are
+// selected, because rows that move under the pointer are clicked by mistake.
+const SCROLLED_PX = 240;
+let paused = false;
+let held = { key: "", page: null };
+const isHeld = () => paused || scrollY > SCROLLED_PX || bulk.rows.size > 0;
+
+function hold(page, key) {
+  if (held.key !== key || !held.page || !isHeld()) {
+    held = { key, page };
+    return { ...page, fresh: 0 };
+  }
+  const now = new Map(page.runs.map((run) => [run.id, run]));
+  const newest = held.page.runs.length ? held.page.runs[0].id : "";
+  const fresh = page.runs.filter((run) => run.id > newest).length;
+  // Rows that are shown still change their state.
+  const runs = paused ? held.page.runs : held.page.runs.map((run) => now.get(run.id) || run);
+  held = { key, page: { ...held.page, runs } };
+  return { ...held.page, fresh, freshMore: fresh === page.runs.length };
+}
+
+function showNew() {
+  held = { key: "", page: null };
+  paused = false;
+  scrollTo(0, 0);
+  refresh();
+}
+
+const liveButtons = (data, params) =>
+  params.cursor
+    ? null
+    : h(
+        "span",
+        { class: "row-actions" },
+        data.fresh
+          ? button(`${data.fresh}${data.freshMore ? "+" : ""} new`, showNew, { kind: "main new" })
+          : null,
+        button(
+          paused ? "continue" : "pause",
+          () => {
+            paused = !paused;
+            if (!paused) held = { key: "", page: null };
+            refresh();
+          },
+          { kind: "quiet", title: "stop adding new runs to this list" },
+        ),
+      );
+
+// Totals by result of the period that the list shows; the server counts them once a minute.
+let totals = { key: "", counts: null };
+async function loadTotals(params) {
+  if (params.schedule || params.queue || params.tag) return void (totals = { key: "", counts: null });
+  const until = params.until ? Date.parse(params.until) + 1 : undefined;
+  const seconds = params.since ? ((until || now()) - Date.parse(params.since)) / 1000 : 86_400;
+  const minutes = Math.min(10_080, Math.max(1, Math.round(seconds / 60)));
+  const wanted = {
+    period: `${minutes}m`,
+    until: until && new Date(until).toISOString(),
+    step: `${Math.max(1, Math.ceil(minutes / 1440))}m`,
+  };
+  const key = JSON.stringify([currentNamespace(), wanted, Math.floor(now() / 60_000)]);
+  if (totals.key === key) return;
+  totals = { ...totals, key };
+  const found = await get(["runs", "counts"], wanted).catch(() => null);
+  if (totals.key !== key) return;
+  totals = { key, counts: found && found.counted_until ? found : null };
+  requestPaint();
+}
+
+function totalText(params) {
+  const { counts } = totals;
+  if (!counts) return "";
+  const sums = ["succeeded", "failed", "parked", "missed", "skipped", "cancelled"]
+    .filter((name) => counts.total[name])
+    .map((name) => `${counts.total[name].toLocaleString("en")} ${name}`);
+  return `${params.since || params.until ? "in this period" : "last 24 hours"}: ${sums.join(", ") || "none ended"}`;
+}
+
 export default {
   title: () => "Runs",
   every: 4,
   async load(_path, params) {
-    const page = await get(["runs"], { limit: 50, cursor: params.cursor, ...filters(params) });
-    if (!showAll)
-      afterPaint(() => {
-        showAll = true;
-        requestPaint();
-      });
-    return page;
+    const asked = { limit: 50, cursor: params.cursor, ...filters(params) };
+    const page = await get(["runs"], asked);
+    afterPaint(() => {
+      loadTotals(params);
+      if (showAll) return;
+      showAll = true;
+      requestPaint();
+    });
+    return params.cursor ? page : hold(page, JSON.stringify([currentNamespace(), asked]));
   },
   view(data, _path, params, go) {
-    const rows = data.runs.slice(0, showAll ? undefined : FIRST_ROWS).map(runRow);
+    const runs = sortRows(data.runs, params.sort);
+    const rows = runs.slice(0, showAll ? undefined : FIRST_ROWS).map(runRow);
     return h(
       "div",
       { class: "screen" },
@@ -99,7 +180,12 @@ export default {
       }),
       bulk.toolbar(data.runs, { filters: filters(params), more: Boolean(data.cursor || params.cursor) }),
       rows.length
-        ? panel("Runs", table("Runs", COLUMNS, rows, can("trigger") ? bulk.selection : {}))
+        ? panel("Runs", table("Runs", columns(params, go), rows, can("trigger") ? bulk.selection : {}), {
+            note: [totalText(params), params.sort ? "sorted within this page" : ""]
+              .filter(Boolean)
+              .join("; "),
+            more: liveButtons(data, params),
+          })
         : Object.keys(params).some((name) => name !== "namespace")
           ? emptyState(
               ["No matching runs. ", link("/runs", "Show all runs"), ", or list the schedules:"],
@@ -110,6 +196,36 @@ export default {
     );
   },
 };
+
+// Values to sort a page by; the server lists runs newest first.
+const SORTS = {
+  Status: (run) => run.state,
+  Schedule: (run) => runLabel(run),
+  Planned: (run) => run.planned_at,
+  Delay: (run) => secondsBetween(run.planned_at, run.first_started_at) ?? -1,
+  Duration: (run) => secondsBetween(run.first_started_at, run.finished_at) ?? -1,
+  Attempts: (run) => run.attempts,
+};
+
+function sortRows(runs, sort = "") {
+  const value = SORTS[sort.replace(/^-/, "")];
+  if (!value) return runs;
+  const turn = sort.startsWith("-") ? -1 : 1;
+  return [...runs].sort((a, b) => {
+    const [x, y] = [value(a), value(b)];
+    return (x < y ? -1 : x > y ? 1 : 0) * turn;
+  });
+}
+
+// A click sorts descending, another one ascending, a third one as the server does.
+const columns = (params, go) =>
+  COLUMNS.map((column) => {
+    if (!SORTS[column.name]) return column;
+    const given = params.sort || "";
+    const order = given === column.name ? "ascending" : given === `-${column.name}` ? "descending" : "";
+    const next = { "": `-${column.name}`, descending: column.name, ascending: "" }[order];
+    return { ...column, sort: { order, run: () => go({ ...params, sort: next }) } };
+  });
 
 const COLUMNS = [
   { name: "Status", kind: "tight" },

@@ -1,10 +1,12 @@
 // One schedule: upcoming and recent runs, explanation, health, definition and actions.
 
+import { perform } from "../actions.js";
 import { get, can, post, query } from "../api.js";
 import { dependencyPanel } from "../dependencies.js";
 import { lineChart, outcomeStrip } from "../charts.js";
 import { h } from "../dom.js";
 import { refresh } from "../main.js";
+import { remedyButtons } from "../remedies.js";
 import { badge, sourceText, reasonText } from "../states.js";
 import { approvalDetails, targetDetails } from "../target_details.js";
 import {
@@ -183,19 +185,27 @@ function head({ schedule, progress, trigger, in_flight: running, held }, name) {
 function actions({ schedule, progress, request }, name) {
   const at = ["schedules", name];
   const commandFor = (verb) => `timewright schedule ${verb} ${shellQuote(name)}`;
-  const act = async (verb, options, body = {}) => {
-    const answer = await confirmDialog({ command: commandFor(verb), reason: true, act: verb, ...options });
-    if (!answer) return;
-    const given = Object.fromEntries(
-      Object.entries(answer)
-        .filter(([, value]) => value)
-        .map(([key, value]) => [
-          key,
-          key === "to" ? new Date(value).toISOString() : key === "until" ? toInstant(value) : value,
-        ]),
-    );
-    if (await tryAction(() => post([...at, verb], { ...body, ...given }), `${verb}: done`)) refresh();
+  // The values of a dialog as the server takes them.
+  const toBody = ({ to, until, ...given }) => ({
+    ...given,
+    ...(to ? { to: new Date(to).toISOString() } : {}),
+    ...(until ? { until: toInstant(until) } : {}),
+  });
+  // A skipped occurrence comes back as a manual run at its time.
+  const undo = {
+    pause: { path: [...at, "resume"], done: "resumed" },
+    skip: { path: [...at, "run"], body: { at: progress.next_at }, done: "it runs at its time again" },
   };
+  const act = (verb, options) =>
+    perform({
+      command: commandFor(verb),
+      act: verb,
+      done: `${verb}: done`,
+      path: [...at, verb],
+      toBody,
+      undo: undo[verb],
+      ...options,
+    });
   const preview = async () => {
     const asked = await confirmDialog({
       title: `Backfill ${name}`,
@@ -459,7 +469,7 @@ function explanation({ why: answer }, params, go) {
         )
       : null,
     answer.run && answer.run.id ? h("p", null, link(routeTo("runs", answer.run.id), "show run")) : null,
-    answer.remedies.map((remedy) => commandBlock(remedy.command)),
+    remedyButtons(answer.remedies),
   );
 }
 

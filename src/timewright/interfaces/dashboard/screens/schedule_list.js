@@ -61,22 +61,33 @@ const bulk = new BulkActions({
 });
 const filters = (params) => ({
   state: params.state,
-  name_starts: params.q,
+  name_contains: params.q,
   group: params.group,
   tag: params.tag,
 });
+// The orders that the server knows, by column.
+const ORDERS = { Name: "", Next: "next", "Recent runs": "last" };
 
-// The recent runs are painted when they have loaded.
+// Recent runs are painted when they have loaded, and asked for again only for schedules that have run since.
 let outcomes = new Map();
 let charts = null;
-async function loadHistory(ids) {
-  if (!ids.length) return;
+const versionOf = (row) => `${row.last_run_at} ${row.last_state} ${row.runs}`;
+async function loadHistory(rows) {
+  const stale = rows.filter((row) => (outcomes.get(row.id) || {}).version !== versionOf(row));
+  if (!stale.length && charts) return;
+  const ids = stale.map((row) => row.id);
   const [chartModule, page] = await Promise.all([
     import("../charts.js"),
-    query(["schedules", "outcomes"], { schedules: ids }).catch(() => ({ outcomes: [] })),
+    ids.length
+      ? query(["schedules", "outcomes"], { schedules: ids }).catch(() => ({ outcomes: [] }))
+      : { outcomes: [] },
   ]);
   charts = chartModule;
-  outcomes = new Map(page.outcomes.map((one) => [one.schedule_id, one]));
+  const versions = new Map(stale.map((row) => [row.id, versionOf(row)]));
+  const known = new Map(rows.map((row) => [row.id, outcomes.get(row.id)]).filter(([, one]) => one));
+  for (const one of page.outcomes)
+    known.set(one.schedule_id, { ...one, version: versions.get(one.schedule_id) });
+  outcomes = known;
   requestPaint();
 }
 
@@ -84,8 +95,9 @@ export default {
   title: () => "Schedules",
   every: 5,
   async load(_path, params) {
-    const page = await get(["schedules"], { limit: 50, cursor: params.cursor, ...filters(params) });
-    afterPaint(() => loadHistory(page.schedules.map((row) => row.id)));
+    const asked = { limit: 50, count: true, order: params.order, cursor: params.cursor };
+    const page = await get(["schedules"], { ...asked, ...filters(params) });
+    afterPaint(() => loadHistory(page.schedules));
     return page;
   },
   view(data, _path, params, go) {
@@ -93,7 +105,7 @@ export default {
     const bar = searchBar({
       qualifiers: QUALIFIERS,
       free: "q",
-      hint: "press / to search: name, group:billing, tag:finance …",
+      hint: "press / to search: part of a name, group:billing, tag:finance …",
       states: STATES,
       params,
       go,
@@ -110,14 +122,39 @@ export default {
       bar,
       bulk.toolbar(data.schedules, { filters: filters(params), more: Boolean(data.cursor || params.cursor) }),
       rows.length
-        ? panel("Schedules", table("Schedules", COLUMNS, rows, can("write") ? bulk.selection : {}), {
-            note: "recent runs: a tall mark ran, a short one did not",
-          })
+        ? panel(
+            "Schedules",
+            table("Schedules", columns(params, go), rows, can("write") ? bulk.selection : {}),
+            {
+              note: [
+                params.tag ? "" : `${data.total.toLocaleString("en")} schedules`,
+                "recent runs: a tall mark ran, a short one did not",
+              ]
+                .filter(Boolean)
+                .join("; "),
+            },
+          )
         : none,
       pager(data, params, go),
     );
   },
 };
+
+// A click orders by a column, another one by name again.
+const columns = (params, go) =>
+  COLUMNS.map((column) => {
+    const order = ORDERS[column.name];
+    if (order === null || order === undefined || !column.name) return column;
+    const chosen = (params.order || "") === order;
+    const next = chosen ? "" : order;
+    return {
+      ...column,
+      sort: {
+        order: chosen ? (order === "last" ? "descending" : "ascending") : "",
+        run: () => go({ ...params, order: next, cursor: "" }),
+      },
+    };
+  });
 
 const COLUMNS = [
   { name: "", label: "Status", kind: "narrow" },

@@ -1,5 +1,6 @@
 // Health checks, keys, limits, calendars, namespaces and reminders that the caller may see.
 
+import { perform } from "../actions.js";
 import { get, can, currentUser, post } from "../api.js";
 import { h } from "../dom.js";
 import { refresh, signOut } from "../main.js";
@@ -26,17 +27,18 @@ export default {
   title: () => "Settings",
   every: 15,
   async load() {
-    const [keys, limits, calendars, namespaces, doctor, reminders] = await Promise.all([
+    const [keys, limits, calendars, namespaces, doctor, reminders, sessions] = await Promise.all([
       can("admin") ? orNull(get(["keys"])) : null,
       orNull(get(["limits"])),
       orNull(get(["calendars"])),
       orNull(get(["namespaces"])),
       orNull(get(["doctor"])),
       orNull(get(["reminders"])),
+      orNull(get(["sessions"], { all: can("admin") ? "true" : "" })),
     ]);
-    return { keys, limits, calendars, namespaces, doctor, reminders };
+    return { keys, limits, calendars, namespaces, doctor, reminders, sessions };
   },
-  view({ keys, limits, calendars, namespaces, doctor, reminders }) {
+  view({ keys, limits, calendars, namespaces, doctor, reminders, sessions }) {
     return h(
       "div",
       { class: "screen columns" },
@@ -81,19 +83,23 @@ export default {
           ]),
           { more: button("sign out", signOut, { kind: "quiet" }) },
         ),
+        sessions && sessions.sessions.length ? panel("Sessions", sessionTable(sessions.sessions)) : null,
         keys ? panel("Keys", keyTable(keys), { more: button("new key", newKey) }) : null,
         panel(
           "Named limits",
           limits && limits.limits.length
             ? table(
                 "Named limits",
-                [{ name: "Limit" }, { name: "Max" }, { name: "In use" }],
+                [{ name: "Limit" }, { name: "Allows" }, { name: "In use" }],
                 limits.limits.map((one) => ({
                   key: one.limit,
-                  cells: [one.limit, String(one.max), String(one.in_flight)],
+                  cells: [one.limit, one.allows, String(one.in_flight)],
                 })),
               )
-            : emptyState("No limits. Set one for a shared service:", "timewright limit set crm-api --max 5"),
+            : emptyState(
+                "No limits. Set one for a shared service:",
+                "timewright limit set crm-api --max-running 5",
+              ),
         ),
         panel(
           "Calendars",
@@ -222,4 +228,43 @@ async function revoke(key) {
     ))
   )
     refresh();
+}
+
+// A browser as people call it: the last known name in its user agent.
+const browserName = (client) =>
+  (/(Edg|Firefox|Chrome|Safari)\/[\d.]+/.exec(client) || [client.slice(0, 30)])[0].replace("Edg/", "Edge/");
+
+function sessionTable(sessions) {
+  const end = (one) =>
+    perform({
+      title: `End the session of ${one.actor}?`,
+      text: "Its browser is signed out at once.",
+      act: "end",
+      done: "session ended",
+      danger: true,
+      command: `timewright session end ${shellQuote(one.id)}`,
+      path: ["sessions", one.id, "end"],
+    });
+  return table(
+    "Sessions",
+    [
+      { name: "Name" },
+      { name: "Browser" },
+      { name: "Last used", kind: "tight" },
+      { name: "Expires", kind: "tight" },
+      { name: "", label: "Actions", kind: "tight" },
+    ],
+    sessions.map((one) => ({
+      key: one.id,
+      cells: [
+        one.actor,
+        h("span", { title: one.client }, browserName(one.client)),
+        time(one.last_used_at, undefined, "away"),
+        time(one.expires_at, undefined, "away"),
+        one.id === currentUser().session
+          ? h("span", { class: "mute" }, "this browser")
+          : button("end", () => end(one), { kind: "quiet" }),
+      ],
+    })),
+  );
 }

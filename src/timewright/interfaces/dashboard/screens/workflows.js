@@ -1,15 +1,15 @@
-// Workflows, and the step graph of one workflow with the states of a run.
+// Workflows, and one workflow: its graph and the times of the steps of a run.
 
-import { get, can, post } from "../api.js";
+import { perform } from "../actions.js";
+import { get, can } from "../api.js";
 import { h } from "../dom.js";
-import { dependencyGraph } from "../graph.js";
-import { refresh } from "../main.js";
-import { badge } from "../states.js";
+import { dependencyGraph, itemCounts } from "../graph.js";
+import { paint } from "../main.js";
+import { badge, stateSign, stateText, stateTone } from "../states.js";
 import { secondsBetween, now, formatDuration, formatTime } from "../times.js";
+import { waterfall } from "../waterfall.js";
 import {
-  tryAction,
   button,
-  confirmDialog,
   commandBlock,
   emptyState,
   definitionList,
@@ -69,30 +69,28 @@ const list = {
 
 // The runs of a workflow: those of its schedules and manual ones. The newest is shown unless another is selected.
 async function runsOf(name, schedules) {
+  const none = () => ({ runs: [] });
   const pages = await Promise.all([
-    ...schedules
-      .slice(0, 5)
-      .map((one) => get(["runs"], { schedule: one, limit: 8 }).catch(() => ({ runs: [] }))),
-    get(["runs"], { state: "leased", limit: 100 }).catch(() => ({ runs: [] })),
+    ...schedules.slice(0, 5).map((one) => get(["runs"], { schedule: one, limit: 8 }).catch(none)),
+    get(["runs"], { limit: 200 }).catch(none),
   ]);
-  const named = pages.slice(0, -1).flatMap((page) => page.runs);
-  const maybe = pages[pages.length - 1].runs
-    .filter((run) => run.source === "manual" && !run.schedule && !run.queue)
-    .slice(0, 5);
-  const ours = await Promise.all(
-    maybe.map((run) =>
-      get(["workflows", name, "graph"], { run: run.id }).then(
-        () => true,
-        () => false,
-      ),
-    ),
-  );
-  const manual = maybe.filter((_, n) => ours[n]);
-  return [...named, ...manual]
+  const manual = pages.pop().runs.filter((run) => run.workflow === name);
+  return [...pages.flatMap((page) => page.runs), ...manual]
     .filter((run) => run.started_at || run.state === "leased")
     .sort((a, b) => (a.planned_at < b.planned_at ? 1 : -1))
     .slice(0, 12);
 }
+
+// What the viewer of one workflow has chosen; it is kept while the data is refreshed.
+const view = { zoom: 0, expanded: new Set() };
+const setZoom = (zoom) => {
+  view.zoom = zoom;
+  paint();
+};
+const toggleItems = (step) => {
+  if (!view.expanded.delete(step)) view.expanded.add(step);
+  paint();
+};
 
 const one = {
   title: ([name]) => name,
@@ -103,28 +101,21 @@ const one = {
     const run = params.run || (runs[0] && runs[0].id);
     const withoutRun = () => get(["workflows", name, "graph"]);
     const graph = await (run ? get(["workflows", name, "graph"], { run }).catch(withoutRun) : withoutRun());
-    return { detail, graph, runs };
+    const shown = runs.find((each) => each.id === graph.run);
+    const shownRun = shown || (graph.run ? (await get(["runs", graph.run])).run : null);
+    return { detail, graph, runs, shownRun };
   },
-  view({ detail, graph, runs }, [name], params, go) {
-    const run = async () => {
-      const answer = await confirmDialog({
+  view({ detail, graph, runs, shownRun }, [name], params, go) {
+    const runNow = async () => {
+      const made = await perform({
         title: `Run ${name} now?`,
         act: "run now",
-        reason: true,
+        done: "started",
         command: `timewright workflow run ${shellQuote(name)}`,
+        path: ["workflows", name, "run"],
       });
-      const made =
-        answer &&
-        (await tryAction(
-          () => post(["workflows", name, "run"], answer.reason ? { reason: answer.reason } : {}),
-          "started",
-        ));
-      if (made) {
-        go({ ...params, run: made.run.id });
-        refresh();
-      }
+      if (made) go({ ...params, run: made.run.id });
     };
-    const shownRun = graph.run ? runs.find((one) => one.id === graph.run) : null;
     const done = graph.steps.filter((step) => ["succeeded", "skipped"].includes(step.state)).length;
     return h(
       "div",
@@ -133,8 +124,8 @@ const one = {
         ? h(
             "div",
             { class: "buttons" },
-            button("run now", run, { kind: "main" }),
-            shownRun && shownRun.state === "leased" ? runActions(shownRun.id) : null,
+            button("run now", runNow, { kind: "main" }),
+            shownRun ? runActions(shownRun) : null,
           )
         : null,
       panel(
@@ -142,133 +133,230 @@ const one = {
         h(
           "div",
           null,
-          dependencyGraph(graph),
+          shownRun ? runHead(shownRun, done, graph.steps.length) : null,
+          dependencyGraph(graph, `steps of ${name}`, { zoom: view.zoom, onZoom: setZoom }),
           graph.run ? null : commandBlock(`timewright workflow graph ${shellQuote(name)}`),
         ),
         {
-          note: graph.run
-            ? `run …${graph.run.slice(-6)}${shownRun ? `, planned ${formatTime(shownRun.planned_at)}` : ""}: ${done} of ${graph.steps.length} done`
-            : `version ${graph.version}`,
+          note: graph.run ? "" : `version ${graph.version}`,
           more: graph.run ? link(routeTo("runs", graph.run), "show run") : null,
         },
       ),
+      graph.runs.length ? panel("Timeline", stepTimeline(name, graph, shownRun)) : null,
       h(
         "div",
         { class: "columns" },
-        h(
-          "div",
-          null,
-          panel(
-            "Runs",
-            runs.length
-              ? table(
-                  "Runs",
-                  [
-                    { name: "Planned", kind: "tight" },
-                    { name: "Status", kind: "tight" },
-                    { name: "Duration" },
-                    { name: "", label: "Actions" },
-                  ],
-                  runs.map((each) => ({
-                    key: each.id,
-                    cells: [
-                      link(routeTo("runs", each.id), time(each.planned_at)),
-                      badge(each.state, each.reason),
-                      formatDuration(
-                        secondsBetween(
-                          each.first_started_at,
-                          each.finished_at || new Date(now()).toISOString(),
-                        ),
-                      ),
-                      each.id === graph.run
-                        ? h("span", { class: "mute" }, "shown above")
-                        : button("show", () => go({ ...params, run: each.id }), { kind: "quiet" }),
-                    ],
-                  })),
-                )
-              : h("p", { class: "mute" }, "no runs yet"),
-          ),
+        panel(
+          "Runs",
+          runTable(runs, graph.run, (id) => go({ ...params, run: id })),
         ),
-        h(
-          "div",
-          null,
-          panel(
-            "Step details",
-            table(
-              "Steps",
-              [{ name: "Step" }, { name: "Status", kind: "tight" }, { name: "Needs" }, { name: "Reason" }],
-              graph.steps.map((step) => ({
-                key: step.step,
-                to: step.run ? routeTo("runs", step.run) : null,
-                cells: [
-                  step.run ? link(routeTo("runs", step.run), step.step) : step.step,
-                  step.state ? badge(step.state) : "",
-                  step.needs.join(", "),
-                  h("span", { class: "ellipsis", title: step.reason }, step.reason),
-                ],
-              })),
-            ),
-          ),
-          panel(
-            "Definition",
-            h(
-              "div",
-              null,
-              definitionList([
-                [
-                  "version",
-                  `${detail.version}${detail.newest !== detail.version ? ` of ${detail.newest}` : ""}`,
-                ],
-                ["updated", time(detail.at)],
-                [
-                  "schedules",
-                  h(
-                    "span",
-                    { class: "names" },
-                    Object.keys(detail.schedules).map((each) => link(routeTo("schedules", each), each)),
-                  ),
-                ],
-              ]),
-              h("details", null, h("summary", null, "full definition"), jsonBlock(detail.workflow)),
-            ),
-          ),
-        ),
+        panel("Definition", definition(detail)),
       ),
     );
   },
 };
 
-// Actions on the shown run while it is in progress.
+function runHead(run, done, all) {
+  const seconds = secondsBetween(run.first_started_at, run.finished_at || new Date(now()).toISOString());
+  return h(
+    "div",
+    { class: "lead" },
+    badge(run.state, run.reason),
+    h("span", null, `planned ${formatTime(run.planned_at)}`),
+    h("span", null, `${run.finished_at ? "took" : "running for"} ${formatDuration(seconds) || "0 s"}`),
+    h("span", { class: "mute" }, `${done} of ${all} steps done`),
+  );
+}
+
+const MIN_COLLAPSED_ITEMS = 4;
+
+// A bar for each step run; the items of a step are one row until they are opened.
+function stepTimeline(name, graph, run) {
+  const groups = new Map();
+  for (const one of graph.runs) groups.set(one.step, [...(groups.get(one.step) || []), one]);
+  const rows = [...groups].flatMap(([step, own]) => {
+    if (own.length < MIN_COLLAPSED_ITEMS) return own.map((each) => stepRow(name, each, 0, run));
+    const items = {};
+    for (const each of own) items[each.state] = (items[each.state] || 0) + 1;
+    const open = view.expanded.has(step);
+    return [
+      groupRow(name, step, own, items, open),
+      ...(open ? own.map((each) => stepRow(name, each, 1, run)) : []),
+    ];
+  });
+  return h(
+    "div",
+    null,
+    waterfall(rows, { label: `timeline of ${name}` }),
+    graph.more ? h("p", { class: "mute" }, `the first ${graph.runs.length} step runs are shown`) : null,
+  );
+}
+
+const nowMs = () => now();
+const startOf = (one) =>
+  Date.parse(one.first_started_at || one.finished_at || new Date(nowMs()).toISOString());
+const endOf = (one) => (one.finished_at ? Date.parse(one.finished_at) : nowMs());
+const waitBar = (from, to) => ({
+  from,
+  to,
+  kind: "wait",
+  title: `waited ${formatDuration((to - from) / 1000)}`,
+});
+
+export const stepName = (workflow, one) =>
+  `${workflow} › ${one.step}${one.item === null || one.item === undefined ? "" : `[${one.item}]`}`;
+
+function stepRow(workflow, one, level, run) {
+  const [created, start, end] = [Date.parse(one.created_at), startOf(one), endOf(one)];
+  const name = one.item === null ? one.step : `${one.step}[${one.item}]`;
+  const waited = start - created;
+  const took = one.state === "skipped" ? "skipped" : formatDuration((end - start) / 1000);
+  const text = [
+    `${stateSign(one.state)} ${took}`,
+    waited > 50 && one.state !== "skipped" ? `after ${formatDuration(waited / 1000)}` : "",
+    one.attempts > 1 ? `${one.attempts} attempts` : "",
+  ];
+  return {
+    key: `${one.step}/${one.item}`,
+    level,
+    name: h(
+      "a",
+      {
+        href: `#${routeTo("runs", one.run)}`,
+        title: `${stepName(workflow, one)}: ${stateText(one.state)}${one.reason ? `\n${one.reason}` : ""}`,
+      },
+      name,
+    ),
+    bars: [
+      waitBar(created, start),
+      {
+        from: start,
+        to: end,
+        kind: one.finished_at ? stateTone(one.state) : one.first_started_at ? "busy" : "wait",
+        title: `${stepName(workflow, one)}: ${stateText(one.state)} after ${formatDuration((end - start) / 1000)}`,
+      },
+    ],
+    text: h("span", null, text.filter(Boolean).join(", "), retryFrom(one, run)),
+  };
+}
+
+function groupRow(workflow, step, own, items, open) {
+  const [start, end] = [Math.min(...own.map(startOf)), Math.max(...own.map(endOf))];
+  const created = Math.min(...own.map((one) => Date.parse(one.created_at)));
+  const worst = ["failed", "parked", "leased", "ready", "cancelled", "succeeded"].find(
+    (state) => items[state],
+  );
+  return {
+    key: `${step}/*`,
+    name: h(
+      "button",
+      {
+        type: "button",
+        class: "plain",
+        "aria-expanded": String(open),
+        "aria-label": `items of ${stepName(workflow, { step })}`,
+        onclick: () => toggleItems(step),
+      },
+      `${open ? "▾" : "▸"} ${step}`,
+    ),
+    bars: [
+      waitBar(created, start),
+      { from: start, to: end, kind: stateTone(worst), title: `${step}: ${itemCounts(items)}` },
+    ],
+    text: `${itemCounts(items)}, ${formatDuration((end - start) / 1000)}`,
+  };
+}
+
+// The workflow runs this step and all behind it again; only a workflow run that has ended can.
+function retryFrom(one, run) {
+  if (!can("trigger") || !run || !["failed", "cancelled"].includes(run.state) || one.item > 0) return null;
+  if (one.state === "skipped") return null;
+  return button(
+    "retry from here",
+    () =>
+      perform({
+        title: `Retry from ${one.step}?`,
+        text: `${one.step} and all steps behind it run again, also those that succeeded. Other steps stay as they are.`,
+        act: "retry",
+        done: "retry: started",
+        command: `timewright run retry ${one.run} --from-step`,
+        path: ["runs", one.run, "retry"],
+        request: { from_step: true },
+      }),
+    { kind: "quiet" },
+  );
+}
+
+function runTable(runs, shown, show) {
+  if (!runs.length) return h("p", { class: "mute" }, "no runs yet");
+  return table(
+    "Runs",
+    [
+      { name: "Planned", kind: "tight" },
+      { name: "Status", kind: "tight" },
+      { name: "Duration" },
+      { name: "", label: "Actions" },
+    ],
+    runs.map((each) => ({
+      key: each.id,
+      cells: [
+        link(routeTo("runs", each.id), time(each.planned_at)),
+        badge(each.state, each.reason),
+        formatDuration(
+          secondsBetween(each.first_started_at, each.finished_at || new Date(now()).toISOString()),
+        ),
+        each.id === shown
+          ? h("span", { class: "mute" }, "shown")
+          : button("show", () => show(each.id), { kind: "quiet" }),
+      ],
+    })),
+  );
+}
+
+function definition(detail) {
+  return h(
+    "div",
+    null,
+    definitionList([
+      ["version", `${detail.version}${detail.newest !== detail.version ? ` of ${detail.newest}` : ""}`],
+      ["updated", time(detail.at)],
+      [
+        "schedules",
+        h(
+          "span",
+          { class: "names" },
+          Object.keys(detail.schedules).map((each) => link(routeTo("schedules", each), each)),
+        ),
+      ],
+    ]),
+    h("details", null, h("summary", null, "full definition"), jsonBlock(detail.workflow)),
+  );
+}
+
+// Actions on the shown run.
 function runActions(run) {
-  const act = (verb, label, path, text, danger) =>
-    button(label, async () => {
-      const answer = await confirmDialog({
-        title: `${label}?`,
+  const act = (verb, noun, text, options = {}) =>
+    button(`${verb} this run`, () =>
+      perform({
+        title: `${verb} this run?`,
         text,
         act: verb,
-        reason: true,
-        danger,
-        command: `timewright ${path[0].slice(0, -1)} ${verb} ${run}`,
-      });
-      if (
-        answer &&
-        (await tryAction(
-          () => post([...path, verb], answer.reason ? { reason: answer.reason } : {}),
-          `${verb}: done`,
-        ))
-      )
-        refresh();
-    });
+        command: `timewright ${noun} ${verb} ${run.id}`,
+        path: [`${noun}s`, run.id, verb],
+        ...options,
+      }),
+    );
+  if (["failed", "cancelled"].includes(run.state))
+    return [act("retry", "run", "Steps that succeeded stay; the others run again.")];
+  if (run.state !== "leased") return null;
   return [
-    act("pause", "pause this run", ["workflows", run], "No further step starts; steps in progress continue."),
-    act("resume", "resume this run", ["workflows", run], "Its steps continue where they stopped."),
-    act(
-      "cancel",
-      "cancel this run",
-      ["runs", run],
-      "No further step starts, and steps in progress are asked to stop.",
-      true,
-    ),
+    act("pause", "workflow", "No further step starts; steps in progress continue.", {
+      undo: { path: ["workflows", run.id, "resume"], done: "resumed" },
+    }),
+    act("resume", "workflow", "Its steps continue where they stopped."),
+    act("cancel", "run", "No further step starts, and steps in progress are asked to stop.", {
+      danger: true,
+    }),
   ];
 }
 

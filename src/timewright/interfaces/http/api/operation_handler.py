@@ -12,11 +12,18 @@ from msgspec.structs import replace
 from timewright.core.zones import check_zone
 from timewright.errors import Conflict, InvalidInput, TimewrightError
 from timewright.interfaces.http.api.json_encoding import encode_answer
-from timewright.interfaces.http.api.nonblocking_reads import NonBlockingReads, nonblocking_reads
+from timewright.interfaces.http.api.nonblocking_reads import (
+    NonBlockingReads,
+    ResponseCache,
+    nonblocking_reads,
+)
 from timewright.interfaces.http.api.operation_routes import Route, routes_of
-from timewright.interfaces.http.api.response_cache import ResponseCache
-from timewright.interfaces.http.api.response_headers import response_headers, revision_of, versioned_nouns
-from timewright.interfaces.http.api.responses import ApiResponse
+from timewright.interfaces.http.api.responses import (
+    ApiResponse,
+    response_headers,
+    revision_of,
+    versioned_nouns,
+)
 from timewright.interfaces.http.problems import HttpProblem
 from timewright.interfaces.http.requests.http_request import HttpRequest
 from timewright.interfaces.http.requests.parsing import MAX_BODY_BYTES_ON_LOOP, build_payload, read_body
@@ -26,7 +33,7 @@ from timewright.operations.access.authentication import context_for
 from timewright.operations.context import dry_run, in_transaction
 from timewright.operations.idempotency import IdempotencyCleanup, run_once
 from timewright.operations.quotas import EXTERNAL_OPERATIONS
-from timewright.ports.nonblocking import NonBlockingReader, WouldBlock
+from timewright.ports.store import NonBlockingReader, WouldBlock
 
 NAMESPACE_HEADER = "timewright-namespace"
 _NAMESPACE = NAMESPACE_HEADER.encode()

@@ -10,7 +10,7 @@ from msgspec import inspect as mi
 from msgspec.structs import replace
 
 from timewright.operations import Operation, operations
-from timewright.operations.subjects import subject_of
+from timewright.operations.registry import subject_of
 
 InputFrom = Literal["query", "body"]
 

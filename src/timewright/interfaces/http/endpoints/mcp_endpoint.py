@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import msgspec
 from msgspec.structs import replace
+from starlette.responses import Response
 
 from timewright.errors import MissingExtra
 from timewright.interfaces.http.endpoints.probes import request_context
 from timewright.interfaces.http.requests.http_request import HttpRequest, Receive, Scope, Send
 from timewright.operations import OperationContext
+from timewright.operations.access.callers import ALL_SCOPES
+from timewright.operations.access.service_tokens import SCOPE_PREFIX
 
 MCP_PATH = ("mcp",)
+# Where a client finds out who issues tokens for a resource (RFC 9728).
+METADATA_PATH = (".well-known", "oauth-protected-resource")
 
 
 class McpAnswerer(Protocol):
@@ -40,6 +46,43 @@ class McpEndpoint:
             await server.answer(context, scope, receive, send)
 
         return respond
+
+
+def is_metadata_request(request: HttpRequest) -> bool:
+    """Whether a request asks, without a key, who issues tokens; only where an issuer is set."""
+    is_path = request.segments in (METADATA_PATH, (*METADATA_PATH, *MCP_PATH))
+    return is_path and request.method in ("GET", "HEAD") and bool(_issuer(request.context))
+
+
+def resource_metadata(request: HttpRequest) -> Response:
+    """`/.well-known/oauth-protected-resource[/mcp]`: the issuer of tokens and the scopes they may have."""
+    body = {
+        "resource": f"{_origin(request.scope)}/{MCP_PATH[0]}",
+        "resource_name": "Timewright",
+        "authorization_servers": [_issuer(request.context)],
+        "scopes_supported": [f"{SCOPE_PREFIX}{scope}" for scope in sorted(ALL_SCOPES)],
+        "bearer_methods_supported": ["header"],
+    }
+    return Response(msgspec.json.encode(body), media_type="application/json")
+
+
+def challenge_header(context: OperationContext, scope: Scope) -> dict[str, str]:
+    """The header of a 401 for `/mcp` that leads a client to the metadata; empty without an issuer."""
+    if scope["path"] != f"/{MCP_PATH[0]}" or not _issuer(context):
+        return {}
+    url = f"{_origin(scope)}/{'/'.join(METADATA_PATH)}/{MCP_PATH[0]}"
+    return {"www-authenticate": f'Bearer realm="timewright", resource_metadata="{url}"'}
+
+
+def _issuer(context: OperationContext) -> str:
+    tokens = context.auth_cache.service_tokens if context.auth_cache is not None else None
+    return tokens.issuer if tokens is not None else ""
+
+
+def _origin(scope: Scope) -> str:
+    """The address of this server as the client knows it; the host was checked."""
+    host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+    return f"{scope.get('scheme', 'http')}://{host}{scope.get('root_path', '').rstrip('/')}"
 
 
 def _new_server() -> McpAnswerer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import mimetypes
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import cached_property
 from html import escape
@@ -13,15 +14,18 @@ from pathlib import Path
 import msgspec
 from starlette.responses import Response
 
+from timewright.errors import Unauthorized
 from timewright.interfaces.http.api.openapi import openapi_document
 from timewright.interfaces.http.problems import HttpProblem
-from timewright.interfaces.http.requests.authentication import port_of, session_of
+from timewright.interfaces.http.requests.authentication import charge_failed_key, port_of, session_of
 from timewright.interfaces.http.requests.http_request import HttpRequest, no_content
+from timewright.interfaces.http.requests.openid import OpenIdProvider
 from timewright.interfaces.http.requests.parsing import split_query
-from timewright.interfaces.http.requests.sessions import csrf_token, end_session, new_session, set_cookie
+from timewright.interfaces.http.requests.sessions import csrf_token, new_session, set_cookie
 from timewright.interfaces.http.router import Router
 from timewright.interfaces.http.thread_pool import RequestThreadPool
-from timewright.operations.access.authentication import require_auth_cache
+from timewright.operations.access.authentication import require_auth_cache, resolve_token
+from timewright.operations.access.sessions import EndSession, Identity, end_session
 
 STATIC_FOLDER = Path(__file__).parent / "static"
 MAX_FILE_BYTES = 8 * 1024 * 1024
@@ -31,18 +35,27 @@ CONTENT_SECURITY_POLICY = (
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
-_PAGE_STYLE = "body{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:4em auto;padding:0 1em}"
+_PAGE_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:26em;margin:12vh auto;padding:0 1em}"
+    "input{font:inherit;width:100%;box-sizing:border-box;padding:.5em;margin:.3em 0 .8em}"
+    "button{font:inherit;padding:.5em 1.2em;cursor:pointer}.problem{color:light-dark(#c02a2a,#ff8c8c)}"
+)
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_PAGE_STYLE.encode()).digest()).decode()
 _PAGE_POLICY = (
     f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; frame-ancestors 'none'"
 )
-_LOGIN_REQUIRED = (
-    "Login required. Open the link that <code>timewright up</code> prints, "
-    "or run <code>timewright dashboard</code> for a new one."
-)
-_LINK_EXPIRED = (
-    "This link has expired or was used already. Run <code>timewright dashboard</code> for a new one."
-)
+_LINK_EXPIRED = "This link has expired or was used already."
+_KEY_REFUSED = "API key missing or invalid."
+# The form posts to the address of the page, so that the browser comes back to the screen after the `#`.
+_KEY_FORM = """<form method="post"><label>API key or sign-in link<br>
+<input name="key" type="password" required autocomplete="current-password"></label>
+<button>Sign in</button></form>
+<p>Run <code>timewright dashboard</code> for a sign-in link,
+or <code>timewright key create</code> for a key.</p>"""
+_PROVIDER_FORM = """<form method="get" action="{root}/session/openid"><button class="main">
+Sign in with {issuer}</button></form><p>or</p>"""
+_PROVIDER_COOKIE = "timewright_openid"
+_PROVIDER_PATHS = (("session", "openid"), ("session", "openid", "callback"))
 _NO_DASHBOARD = (
     "Timewright is running. See the <a href='docs'>API reference</a> "
     "or the <a href='openapi.json'>OpenAPI file</a>."
@@ -109,7 +122,9 @@ class Pages:
         secure: bool = False,
         command: tuple[str, str | None] = ("timewright", None),
         sign_in_url: str = "",
+        provider: OpenIdProvider | None = None,
     ) -> None:
+        self._provider = provider
         self._sign_in_url = sign_in_url
         self._secure = secure
         self._command = command
@@ -127,34 +142,98 @@ class Pages:
         router.add("GET", ("docs", "{file}"), self.docs)
         router.folders[()] = self.dashboard
 
-    def is_login_link(self, request: HttpRequest) -> bool:
-        """Whether the request opens a one-time login link."""
-        return (
-            request.segments == ("",)
-            and request.method == "GET"
-            and "key" in dict(split_query(request.query))
-        )
+    def signs_in(self, request: HttpRequest) -> bool:
+        """Whether the request signs a browser in: by a one-time link, a key, or the provider."""
+        if request.segments == ("",):
+            by_link = request.method == "GET" and "key" in dict(split_query(request.query))
+            return by_link or (request.method == "POST" and not self._sign_in_url)
+        return self._provider is not None and request.method == "GET" and request.segments in _PROVIDER_PATHS
 
-    async def log_in(self, request: HttpRequest) -> Response:
-        """Exchange a one-time login link for a session cookie."""
+    async def sign_in(self, request: HttpRequest) -> Response:
+        """Exchange a one-time link, a key or the answer of the provider for a session cookie."""
+        form = dict(split_query((await request.body()).decode("latin-1"))) if request.method == "POST" else {}
+        answer: Response = await self._threads.run(lambda: self._sign_in_by(request, form))
+        return answer
+
+    def _sign_in_by(self, request: HttpRequest, form: Mapping[str, str]) -> Response:
+        if request.segments in _PROVIDER_PATHS:
+            return self._sign_in_by_provider(request)
+        if request.method == "GET":
+            return self._sign_in_by_link(request, dict(split_query(request.query))["key"])
+        given = form.get("key", "").strip()
+        link = dict(split_query(given.partition("?")[2])).get("key")
+        return self._sign_in_by_link(request, link) if link else self._sign_in_by_key(request, given)
+
+    def _sign_in_by_link(self, request: HttpRequest, token: str) -> Response:
         now = request.context.now()
-        token = dict(split_query(request.query))["key"]
         caller = require_auth_cache(request.context).redeem_login_link(token, now=now)
         if caller is None:
-            return html_page(_LINK_EXPIRED, status=401)
-        session = new_session(request.context, caller, now=now)
+            return self.login_required(request, problem=_LINK_EXPIRED)
+        return self._signed_in(request, caller.key)
+
+    def _sign_in_by_key(self, request: HttpRequest, key: str) -> Response:
+        try:
+            caller = resolve_token(request.context, key).caller
+        except Unauthorized:
+            charge_failed_key(request)
+            return self.login_required(request, problem=_KEY_REFUSED)
+        if " " in caller.key:
+            # A service token ends by itself; a session would outlive it.
+            return self.login_required(request, problem=_KEY_REFUSED)
+        return self._signed_in(request, caller.key)
+
+    def _sign_in_by_provider(self, request: HttpRequest) -> Response:
+        assert self._provider is not None
+        context, now = request.context, request.context.now()
+        scheme = "https" if self._is_secure(request) else "http"
+        back = f"{scheme}://{request.headers['host']}{request.root_path}/{'/'.join(_PROVIDER_PATHS[1])}"
+        try:
+            if request.segments == _PROVIDER_PATHS[0]:
+                address, kept = self._provider.start(context, back, now=now)
+                # Lax, because the browser comes back from the site of the provider.
+                where = f"Path={request.root_path}/session; HttpOnly; SameSite=Lax; Max-Age=600"
+                secure = "; Secure" if self._is_secure(request) else ""
+                cookie = f"{_PROVIDER_COOKIE}={kept}; {where}{secure}"
+                return Response(status_code=303, headers={"location": address, "set-cookie": cookie})
+            query, kept = dict(split_query(request.query)), _kept_cookie(request)
+            key, identity = self._provider.finish(context, query, kept, back, now=now)
+        except HttpProblem as problem:
+            hints = (problem.details.get(name, "") for name in ("rule", "fix"))
+            text = "; ".join(filter(None, [problem.message, *hints]))
+            return self.login_required(request, problem=escape(text))
+        return self._signed_in(request, key, identity=identity, is_foreign=True)
+
+    def _signed_in(
+        self, request: HttpRequest, key: str, *, identity: Identity | None = None, is_foreign: bool = False
+    ) -> Response:
+        """Start a session; `is_foreign` if another site sent the browser here."""
+        client = request.headers.get("user-agent", "")
+        session = new_session(
+            request.context, key, client=client, now=request.context.now(), identity=identity
+        )
         cookie = set_cookie(session, port=port_of(request), secure=self._is_secure(request))
-        return Response(status_code=303, headers={"location": f"{request.root_path}/", "set-cookie": cookie})
+        home = f"{request.root_path}/"
+        if not is_foreign:
+            return Response(status_code=303, headers={"location": home, "set-cookie": cookie})
+        # A redirect from another site would not send the cookie; a page of ours does.
+        refresh = f"<meta http-equiv='refresh' content='0;url={escape(home)}'>"
+        page = html_page(f"{refresh}<a href='{escape(home)}'>Continue</a>", status=200)
+        page.headers["set-cookie"] = cookie
+        return page
 
     def wants_html(self, request: HttpRequest) -> bool:
         """Whether the client is a browser that asks for a page."""
         return request.method == "GET" and "text/html" in request.headers.get("accept", "")
 
-    def login_required(self, _request: HttpRequest) -> Response:
-        """Return the page for a browser without a session."""
+    def login_required(self, request: HttpRequest, *, problem: str = "") -> Response:
+        """Return the sign-in page; `problem` is HTML."""
         if self._sign_in_url:
             return Response(status_code=303, headers={"location": self._sign_in_url})
-        return html_page(_LOGIN_REQUIRED, status=401)
+        parts = [f"<p class='problem' role='alert'>{problem}</p>"] if problem else []
+        if self._provider is not None:
+            issuer = escape(self._provider.name)
+            parts.append(_PROVIDER_FORM.format(root=escape(request.root_path), issuer=issuer))
+        return html_page("".join([*parts, _KEY_FORM]), status=401, has_form=True)
 
     async def session(self, request: HttpRequest) -> Response:
         """`GET /session`: the caller, and the CSRF token for writes."""
@@ -168,13 +247,15 @@ class Pages:
             "program": self._command[0],
             "store_option": self._command[1],
             "sign_in_url": self._sign_in_url,
+            "provider": self._provider.name if self._provider is not None else "",
+            "session": session.partition(".")[0] if session is not None else "",
         }
         return Response(msgspec.json.encode(data), media_type="application/json")
 
     async def create_login_link(self, request: HttpRequest) -> Response:
         """`POST /session/links`: create a one-time login link for this caller."""
         caller = request.context.caller
-        if not caller.key:
+        if not caller.key or " " in caller.key:
             raise HttpProblem(
                 409, "not_allowed", "a login link needs an API key", fix="timewright key create"
             )
@@ -189,7 +270,8 @@ class Pages:
         """`DELETE /session`: end the session, also for a copy of its cookie, and delete the cookie."""
         session = session_of(request)
         if session is not None:
-            await self._threads.run(lambda: end_session(request.context, session))
+            ended = EndSession(session=session.partition(".")[0])
+            await self._threads.run(lambda: end_session(request.context, ended))
         expired = set_cookie("", port=port_of(request), secure=self._is_secure(request), max_age=timedelta(0))
         return no_content(headers={"set-cookie": expired})
 
@@ -222,6 +304,12 @@ class Pages:
         return found
 
 
+def _kept_cookie(request: HttpRequest) -> str:
+    """Return what the browser kept while it was at the provider."""
+    parts = (part.strip().partition("=") for part in request.headers.get("cookie", "").split(";"))
+    return next((value for name, _, value in parts if name == _PROVIDER_COOKIE), "")
+
+
 def _split_version(name: str) -> tuple[str, str]:
     """Split `v/VERSION/name` into version and name."""
     first, _, rest = name.partition("/")
@@ -229,11 +317,14 @@ def _split_version(name: str) -> tuple[str, str]:
     return (version, path) if first == "v" and slash else ("", name)
 
 
-def html_page(text: str, *, status: int) -> Response:
-    """A small page without scripts; `text` is HTML."""
+def html_page(text: str, *, status: int, has_form: bool = False) -> Response:
+    """A small page without scripts; `text` is HTML, `has_form` if it has a form to send."""
     page = (
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='color-scheme' content='light dark'>"
-        f"<title>{escape('Timewright')}</title><style>{_PAGE_STYLE}</style><h1>Timewright</h1><p>{text}</p></html>"
+        f"<title>{escape('Timewright')}</title><style>{_PAGE_STYLE}</style><h1>Timewright</h1><div>{text}</div></html>"
     )
     headers = {"content-security-policy": _PAGE_POLICY}
+    if has_form:
+        # Without a referrer, the browser would send the form with the origin `null`, which is refused.
+        headers["referrer-policy"] = "same-origin"
     return Response(page, status_code=status, media_type="text/html", headers=headers)

@@ -19,7 +19,7 @@ from timewright.interfaces.http.requests.sessions import (
     has_csrf_token,
     session_from_cookies,
 )
-from timewright.operations.access.auth_cache import AuthCache, CachedCaller
+from timewright.operations.access.auth_cache import AuthCache, CachedCaller, RateLimit
 from timewright.operations.access.authentication import (
     Caller,
     context_for,
@@ -28,11 +28,9 @@ from timewright.operations.access.authentication import (
     save_key_uses,
     unauthorized_error,
 )
-from timewright.operations.access.rate_limiter import RateLimit
-from timewright.operations.context import OperationContext
-from timewright.operations.non_blocking import NonBlockingStore, non_blocking_reader
+from timewright.operations.context import NonBlockingStore, OperationContext, non_blocking_reader
 from timewright.operations.quotas import charge_request
-from timewright.ports.nonblocking import WouldBlock
+from timewright.ports.store import WouldBlock
 
 _BEARER = re.compile(r"bearer ([!-~]{1,8192})", re.IGNORECASE)
 _BASIC = re.compile(rb"basic ([A-Za-z0-9+/=]{1,8192})", re.IGNORECASE)
@@ -59,7 +57,7 @@ def authenticate_by_key_or_session(request: HttpRequest) -> Caller:
     session = session_of(request)
     if session is None:
         raise unauthorized_error()
-    caller = caller_from_session(request.context, session, now=request.context.now())
+    caller = caller_from_session(request.context, session)
     if request.method not in SAFE_METHODS and not has_csrf_token(
         request.context, session, request.headers.get(CSRF_HEADER)
     ):
@@ -140,10 +138,7 @@ class RequestAuthenticator:
         try:
             return self._authenticate(request)
         except Unauthorized:
-            cache = request.context.auth_cache
-            if cache is not None:
-                address, now = (request.scope.get("client") or ("",))[0], request.context.now()
-                cache.limiter.take(f"failed keys {address}", 1, now, rate=FAILED_KEY_RATE, what="failed keys")
+            charge_failed_key(request)
             raise
 
     def _caller_context(self, caller: Caller) -> OperationContext:
@@ -154,6 +149,14 @@ class RequestAuthenticator:
                 self._contexts.clear()
             known = self._contexts[id(caller)] = (caller, context_for(self._context, caller))
         return known[1]
+
+
+def charge_failed_key(request: HttpRequest) -> None:
+    """Count a failed key of a client; raises OverQuota if there were too many."""
+    cache = request.context.auth_cache
+    if cache is not None:
+        address, now = (request.scope.get("client") or ("",))[0], request.context.now()
+        cache.limiter.take(f"failed keys {address}", 1, now, rate=FAILED_KEY_RATE, what="failed keys")
 
 
 def _cached_caller(request: HttpRequest) -> CachedCaller | None:

@@ -1,15 +1,17 @@
-"""Checks Host and Origin, against DNS rebinding and cross-site requests."""
+"""Checks Host and Origin, against DNS rebinding and cross-site requests; lists own addresses."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 from collections.abc import Iterable
 from functools import lru_cache
 
 from msgspec import Struct
 
 from timewright.interfaces.http.problems import HttpProblem
+from timewright.settings import is_loopback
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -20,6 +22,8 @@ _CHECKED_HEADERS = frozenset({b"host", b"origin", b"sec-fetch-site", b"sec-fetch
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_]([a-z0-9_.-]{0,252}[a-z0-9_])?\.?)(:([0-9]{1,5}))?")
 _ORIGIN = re.compile(r"(https?)://([^/?#@\s]+)")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+
+WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
 
 
 class HostOriginCheck(Struct, frozen=True, kw_only=True):
@@ -108,3 +112,14 @@ def _is_address(host: str) -> bool:
 
 def _only(values: list[str]) -> str | None:
     return values[0] if len(values) == 1 else None
+
+
+def own_addresses(bind: str) -> list[str]:
+    """Return the addresses of this machine that a server bound to `bind` is reachable at."""
+    if is_loopback(bind):
+        return []
+    try:
+        found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+    except OSError:
+        found = []
+    return sorted({bind, *WILDCARD_ADDRESSES, *(str(row[4][0]) for row in found)})

@@ -46,7 +46,8 @@ class RabbitmqBroker:
         import aio_pika
 
         async with self._opening:
-            if self._connection is None or self._connection.is_closed:
+            # A connection that the server has closed is not `is_closed`, which is only for a close of ours.
+            if self._connection is None or not self._connection.connected.is_set():
                 self._channel = None
                 self._connection = await aio_pika.connect(self._address.url, timeout=CONNECT_TIMEOUT_S)
             if self._channel is None or self._channel.is_closed:

@@ -1,0 +1,115 @@
+"""Why a phrase is not read, and what to write instead.
+
+No proposal fires more often than what was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from timewright.core.recurrence.phrases.grammar import Parsed
+from timewright.core.recurrence.phrases.rules import GRAMMAR
+from timewright.core.recurrence.phrases.tokens import (
+    VOCABULARY,
+    PhraseProblem,
+    Token,
+    find_zone_of_city,
+    split,
+)
+
+# Units from the longest: the example in a refusal has the longest unit that the phrase names.
+_EXAMPLES = (
+    ("year", "every year on 25 december at 09:00"),
+    ("quarter", "every quarter on the 1st at 09:00"),
+    ("month", "on the 1st of every month at 09:00"),
+    ("week", "every monday at 09:00"),
+    ("day", "every day at 09:00"),
+)
+
+
+# What a kind of token or a word is called in a refusal.
+_EXPECTED = {
+    "WEEKDAY": "a weekday",
+    "MONTH": "a month",
+    "ORDINAL": "an ordinal (1st, last)",
+    "UNIT": "a unit (minutes, days)",
+    "NUMBER": "a number",
+    "CLOCK": "a time (09:00)",
+    "NAMED_TIME": "a time (09:00)",
+    "ZONE": "a time zone",
+    "DATE": "a date (2026-12-25)",
+    "UNKNOWN": "",
+    "every": "how often (every day)",
+    "at": "at",
+    "on": "on",
+    "the end": "the end of the phrase",
+}
+
+
+# Words with two readings are not proposed.
+_SUGGESTED = sorted(
+    {*(word for word, kinds in VOCABULARY.items() if "BI_ADVERB" not in kinds), *GRAMMAR.words}
+)
+
+
+class Unread(PhraseProblem):
+    """The phrase is not in the grammar."""
+
+
+def unread_instant(tokens: Sequence[Token], parsed: Parsed) -> Unread:
+    shown = " ".join(token.text for token in tokens)
+    at_time = [*split("at"), *tokens]
+    if (
+        len(tokens) == 1
+        and GRAMMAR.parse("instant", at_time).complete
+        and "LONG_NUMBER" not in tokens[0].kinds
+    ):
+        return Unread("is not marked as a time", rule="a time of day or a length", fix=f"at {shown[:20]}")
+    if len(tokens) == 1 and "NUMBER" in tokens[0].kinds:
+        return Unread("is a number", rule="seconds since 1970 begin with @", fix=f"@{shown[:20]}")
+    if GRAMMAR.parse("length", tokens).complete:
+        return Unread("is a length of time", rule="a point in time", fix=f"in {shown[:60]}")
+    if GRAMMAR.parse("recurrence", tokens).complete:
+        return Unread("repeats", rule="one point in time", fix="the same text as a recurrence (every)")
+    return unread(tokens, parsed, "tomorrow at 09:00")
+
+
+def unread(tokens: Sequence[Token], parsed: Parsed, example: str) -> Unread:
+    """Return the token at which reading stopped, and what could stand there."""
+    at = min(parsed.furthest, len(tokens))
+    before = " ".join(token.text for token in tokens[max(at - 3, 0) : at])
+    where = f" after {before!r}" if before else ""
+    expected = list(dict.fromkeys(_EXPECTED[name] for name in parsed.expected if name in _EXPECTED))
+    rule = f"expected {', '.join(expected[:6])}" if expected else "the phrases of the documentation"
+    if at == len(tokens):
+        if tokens and "NUMBER" in tokens[-1].kinds and "UNIT" in parsed.expected:
+            word = tokens[-1].text
+            if word.strip("0.") == "":
+                return Unread("is not longer than zero", rule="a length of time with its unit", fix="15m")
+            return Unread(f"has no unit after {word}", rule=rule, fix=f"write the unit after {word}")
+        if [len(tokens), "NUMBER" in tokens[0].kinds] == [2, True] and len(tokens[1].text) <= 2:
+            number, unit = tokens[0].text, tokens[1].text
+            units = "a number and one of the units s, m, h, d and w"
+            return Unread(f"has the unknown unit {unit!a}", rule=units, fix=f"{number}d")
+        return Unread(f"ends too early{where}", rule=rule, fix=example)
+    word = tokens[at].text
+    known = word in VOCABULARY or word in GRAMMAR.words or len(word) <= 3
+    near = [] if known else get_close_matches(word, _SUGGESTED, n=1, cutoff=0.75)
+    corrected = [*tokens[:at], *(split(near[0]) if near else ()), *tokens[at + 1 :]]
+    zone = find_zone_of_city(word)
+    if zone:
+        example = f"write the zone as {zone}"
+    elif near and any(GRAMMAR.parse(start, corrected).complete for start in ("recurrence", "instant")):
+        example = f"did you mean {near[0]!r}?"
+    return Unread(f"has {word[:40]!a}{where}, which is not understood", rule=rule, fix=example)
+
+
+def find_example(tokens: Sequence[Token]) -> str:
+    """Return an example that fires no more often than the longest unit that the phrase names."""
+    units = {str(token.kinds.get("UNIT", "")) for token in tokens}
+    units |= {str(token.kinds["ADVERB"][1]) for token in tokens if "ADVERB" in token.kinds}
+    units |= {"year" for token in tokens if "MONTH" in token.kinds}
+    units |= {"week" for token in tokens if {"WEEKDAY", "DAY_SET"} & token.kinds.keys()}
+    found = next((example for unit, example in _EXAMPLES if unit in units), "")
+    return found or "a phrase from the list in the documentation (phrases)"

@@ -1,0 +1,75 @@
+"""Asks the person at the client to confirm a call that cannot be undone, where the client can ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import anyio.to_thread
+import mcp_types as types
+from mcp.shared.exceptions import NoBackChannelError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from timewright.errors import NotAllowed
+from timewright.interfaces.mcp.calls import ToolAnswer
+from timewright.operations.text_safety import sanitize
+
+ANSWER = "confirm"
+MAX_SHOWN_CHARS = 1_000
+
+
+async def ask_for_confirmation(
+    ctx: Any, params: types.CallToolRequestParams, call: Callable[[dict[str, Any]], ToolAnswer]
+) -> dict[str, Any] | types.InputRequiredResult:
+    """Return the arguments of a destructive call, with a confirmation if the person gave it.
+
+    A client of the newest protocol version gets a question back, and repeats the call with the answer and the
+    token in its state; other clients are asked on their connection. A client that cannot ask gets its
+    arguments back unchanged, and is told to use a dry run and a token instead.
+    """
+    arguments = dict(params.arguments or {})
+    capabilities = ctx.session.client_capabilities
+    if capabilities is None or capabilities.elicitation is None:
+        return arguments
+    if params.request_state is not None:
+        answer = (params.input_responses or {}).get(ANSWER)
+        return _confirmed(arguments, answer, token=params.request_state)
+    preview = await anyio.to_thread.run_sync(partial(call, {**arguments, "dry_run": True}))
+    question = types.ElicitRequestFormParams(
+        message=_question(params.name, preview), requested_schema=_SCHEMA
+    )
+    if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        request = types.ElicitRequest(params=question)
+        return types.InputRequiredResult(input_requests={ANSWER: request}, request_state=preview.confirm)
+    try:
+        answer = await ctx.session.elicit_form(question.message, _SCHEMA, ctx.request_id)
+    except NoBackChannelError:
+        return arguments
+    return _confirmed(arguments, answer, token=preview.confirm)
+
+
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        ANSWER: {"type": "boolean", "title": "Do it", "description": "true applies the change shown above"}
+    },
+    "required": [ANSWER],
+}
+
+
+def _question(tool: str, preview: ToolAnswer) -> str:
+    shown = preview.texts[0][:MAX_SHOWN_CHARS]
+    return str(sanitize(f"{tool} cannot be undone. The result would be: {shown}"))
+
+
+def _confirmed(arguments: dict[str, Any], answer: Any, *, token: str) -> dict[str, Any]:
+    given = answer if isinstance(answer, types.ElicitResult) else None
+    if given is None or given.action != "accept" or (given.content or {}).get(ANSWER) is not True:
+        raise NotAllowed(
+            "the person did not confirm the call",
+            field="confirm",
+            rule="a call that cannot be undone is made only if the person says so",
+            fix="leave it, or ask the person again",
+        )
+    return {**arguments, "confirm": token}

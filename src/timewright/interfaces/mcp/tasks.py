@@ -1,0 +1,136 @@
+"""Runs as MCP tasks: a call that starts a run returns a task with the run's id, if the client knows tasks."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import anyio.to_thread
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from timewright.core.run.run import RunState
+from timewright.errors import TimewrightError
+from timewright.interfaces.mcp.calls import ToolAnswer, to_json
+from timewright.operations import OperationContext, operations
+from timewright.operations.text_safety import sanitize
+
+TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+POLL_INTERVAL_MS = 1_000
+SOON = timedelta(minutes=1)
+# Tools whose answer is a run.
+STARTS_RUN = frozenset({"schedule_run", "run_retry", "run_reset", "workflow_run"})
+
+# A failed run has completed with an error; of a parked or skipped one there is no result.
+_STATUS = {
+    RunState.SUCCEEDED: "completed",
+    RunState.FAILED: "completed",
+    RunState.CANCELLED: "cancelled",
+    RunState.PARKED: "failed",
+    RunState.SKIPPED: "failed",
+}
+_OPEN = frozenset({RunState.READY, RunState.HELD, RunState.LEASED})
+
+
+class TaskRequestParams(types.RequestParams):
+    """Which task: the id of its run."""
+
+    task_id: str
+
+
+def supports_tasks(ctx: Any) -> bool:
+    """Whether a client understands tasks; it says so with every request."""
+    declared = ctx.session.client_capabilities
+    is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+    return bool(is_modern and declared is not None and TASKS_EXTENSION in (declared.extensions or {}))
+
+
+def as_task(tool: str, answer: ToolAnswer, *, now: datetime) -> dict[str, Any] | None:
+    """Return the answer of a tool as a new task, if it is a run that starts now."""
+    run = answer.data.get("run") if tool in STARTS_RUN else None
+    if not isinstance(run, dict) or RunState(run["state"]) not in _OPEN:
+        return None
+    if datetime.fromisoformat(run["fire_at"]) > now + SOON:
+        return None
+    return {"resultType": "task", **_task(run, "working")}
+
+
+def add_task_methods(server: Server[Any], read_context: Any) -> None:
+    """Let a server answer `tasks/get`, `tasks/cancel` and `tasks/update`."""
+
+    async def get(ctx: Any, params: TaskRequestParams) -> dict[str, Any]:
+        return _detail(await perform(ctx, "run get", params.task_id))
+
+    async def cancel(ctx: Any, params: TaskRequestParams) -> dict[str, Any]:
+        found = await perform(ctx, "run get", params.task_id)
+        if RunState(found["run"]["state"]) in _OPEN:
+            await perform(ctx, "run cancel", params.task_id)
+        return {}
+
+    async def update(ctx: Any, params: TaskRequestParams) -> dict[str, Any]:
+        # A run asks its client for nothing: there is nothing to update.
+        await perform(ctx, "run get", params.task_id)
+        return {}
+
+    async def perform(ctx: Any, operation: str, run_id: str) -> dict[str, Any]:
+        if not supports_tasks(ctx):
+            raise MCPError(
+                code=types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+                message=f"tasks need the client extension {TASKS_EXTENSION}",
+                data={"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}},
+            )
+        named = ctx.request.headers.get("mcp-name", run_id) if ctx.request is not None else run_id
+        if named != run_id:
+            raise MCPError(
+                code=types.HEADER_MISMATCH, message="the header Mcp-Name does not match the parameter taskId"
+            )
+        context: OperationContext = await read_context(ctx)
+        try:
+            request = {"run": run_id}
+            return await anyio.to_thread.run_sync(operations[operation], context, request)
+        except TimewrightError as error:
+            raise MCPError(code=types.INVALID_PARAMS, message=sanitize(error.explain())) from None
+
+    server.extensions[TASKS_EXTENSION] = {}
+    server.add_request_handler("tasks/get", TaskRequestParams, get)
+    server.add_request_handler("tasks/cancel", TaskRequestParams, cancel)
+    server.add_request_handler("tasks/update", TaskRequestParams, update)
+
+
+def _task(run: dict[str, Any], status: str) -> dict[str, Any]:
+    """Return the fields that every form of a task has; a run is kept until it is pruned."""
+    begun = run["started_at"] or run["fire_at"]
+    task = {
+        "taskId": run["id"],
+        "status": status,
+        "createdAt": run["planned_at"],
+        "lastUpdatedAt": run["finished_at"] or begun,
+        "ttlMs": None,
+        "pollIntervalMs": POLL_INTERVAL_MS,
+    }
+    percent = "" if run["progress"] is None else f"{run['progress']:.0%} "
+    message = sanitize(f"{percent}{run['progress_note']}".strip())
+    return {**task, "statusMessage": message} if message else task
+
+
+def _detail(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return a run as a task, with its result if it has ended; that of a failed run is an error."""
+    run = answer["run"]
+    state = RunState(run["state"])
+    if state in _OPEN:
+        return _task(run, "working")
+    status = _STATUS[state]
+    task = _task(run, status)
+    if status == "cancelled":
+        return task
+    if status == "failed":
+        message = sanitize(f"{run['state']}: {run['reason']} {run['error']}".strip())
+        return {**task, "error": {"code": types.INTERNAL_ERROR, "message": message, "data": answer}}
+    result = {
+        "content": [{"type": "text", "text": to_json(sanitize(answer))}],
+        "structuredContent": answer,
+        "isError": state is not RunState.SUCCEEDED,
+    }
+    return {**task, "result": result}

@@ -1,0 +1,1 @@
+"""Artifacts: data of runs that is too large for a result."""
