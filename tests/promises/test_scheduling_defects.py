@@ -105,6 +105,44 @@ class TestTheEndOfAStreakOfFailures:
         assert outcomes(bench) == [(at("12:01:00"), "failed"), *all_of(minutes(2, 7), "succeeded")]
 
 
+class TestFailuresDuringACatchUp:
+    """Ruling 1: a cadence decides from the first failure on; what was due before it has a row each."""
+
+    @pytest.mark.parametrize("clamp", [{}, {"max": "1d"}], ids=["plain", "clamp"])
+    def test_several_failures_during_a_catch_up_leave_no_missed_instant_out(
+        self, clamp: dict[str, str]
+    ) -> None:
+        bench = failing_catch_up(failures=5, clamp=clamp)
+        bench.advance("1m")
+
+        assert outcomes(bench)[:10] == [
+            *all_of(minutes(1, 5), "failed"),
+            *all_of(minutes(6, 10), "succeeded"),
+        ]
+        assert alarms(bench) == []
+
+    def test_a_pause_during_a_catch_up_is_kept_although_several_runs_fail(self) -> None:
+        bench = failing_catch_up(failures=2)
+        bench.call("schedule pause", schedule="j")
+        bench.clock.advance("5m")
+        bench.call("schedule resume", schedule="j")
+        bench.advance("1m")
+
+        caught_up = [*all_of(minutes(1, 2), "failed"), *all_of(minutes(3, 10), "succeeded")]
+        assert outcomes(bench)[:15] == [*caught_up, *all_of(minutes(11, 15), "paused")]
+        assert alarms(bench) == []
+
+
+def failing_catch_up(*, failures: int, **fields: Any) -> Bench:
+    """A schedule for every minute with a cadence, ten minutes of outage later; its first runs will fail."""
+    bench = Bench()
+    cadence = {"cadence": {"kind": "stretch"}, "catch_up": "all", "catch_up_limit": 2}
+    bench.call("schedule create", name="j", call="x", every="1m", **cadence, **fields)
+    bench.target.script("j", *[fail(after="1s")] * failures, succeed())
+    bench.clock.advance("10m30s")
+    return bench
+
+
 class TestCatchingUpUnderReplace:
     """Ruling 24: missed occurrences run one after another, and their number never depends on the limit."""
 

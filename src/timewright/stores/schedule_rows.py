@@ -59,6 +59,7 @@ def progress_row(progress: ScheduleProgress) -> tuple[Any, ...]:
         micros_or_none(progress.paused_until),
         micros_or_none(progress.last_started_at),
         micros_or_none(progress.last_finished_at),
+        micros_or_none(progress.failing_since),
         json_text(progress.hints) if progress.hints is not NO_HINTS and progress.hints != NO_HINTS else "",
     )
 
@@ -95,6 +96,7 @@ def read_progress(row: Row) -> ScheduleProgress:
         paused_until,
         started,
         finished,
+        failing,
         hints,
     ) = row
     try:
@@ -114,6 +116,7 @@ def read_progress(row: Row) -> ScheduleProgress:
             paused_until=None if paused_until is None else to_instant(paused_until),
             last_started_at=None if started is None else to_instant(started),
             last_finished_at=None if finished is None else to_instant(finished),
+            failing_since=None if failing is None else to_instant(failing),
             hints=_read_hints(hints) if hints else NO_HINTS,
         )
     except (KeyError, TypeError, OverflowError, msgspec.MsgspecError, TimewrightError) as error:

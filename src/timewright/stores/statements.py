@@ -31,7 +31,8 @@ RUN_COLUMNS = """
 # The progress of a schedule and its number of runs in flight.
 SCHEDULE_COLUMNS = """
     s.id, s.revision, s.state, s.reason, s.cursor_at, s.next_at, s.wake_at, s.source, s.trail, s.failures,
-    s.runs, s.missed, s.paused_at, s.paused_until, s.last_started_at, s.last_finished_at, s.hints, s.last_run,
+    s.runs, s.missed, s.paused_at, s.paused_until, s.last_started_at, s.last_finished_at, s.failing_since,
+    s.hints, s.last_run,
     (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.exclusive = 1 AND r.schedule_id <> ''
         AND r.state IN ('ready', 'leased')),
     (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.state = 'held')
@@ -40,7 +41,8 @@ SCHEDULE_COLUMNS = """
 # The same for a list, without the runs in flight.
 LIST_COLUMNS = """
     s.id, s.revision, s.state, s.reason, s.cursor_at, s.next_at, s.wake_at, s.source, s.trail, s.failures,
-    s.runs, s.missed, s.paused_at, s.paused_until, s.last_started_at, s.last_finished_at, s.hints, s.name
+    s.runs, s.missed, s.paused_at, s.paused_until, s.last_started_at, s.last_finished_at, s.failing_since,
+    s.hints, s.name
 """
 
 

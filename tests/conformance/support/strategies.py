@@ -171,6 +171,7 @@ standings = st.builds(
     paused_until=maybe_instants,
     last_started_at=maybe_instants,
     last_finished_at=maybe_instants,
+    failing_since=maybe_instants,
     hints=hints,
 )
 

@@ -465,7 +465,7 @@ def test_a_paused_schedule_counts_the_outcome_and_moves_nothing() -> None:
     made = schedule(Every(MINUTE, NOON), align=Align.NOW)
     stands = replace(first_progress(made), state=ScheduleState.PAUSED)
     assert after(made, stands, ran(RunState.FAILED)) == replace(
-        stands, failures=1, last_finished_at=NOON + 30 * SECOND
+        stands, failures=1, failing_since=NOON + 30 * SECOND, last_finished_at=NOON + 30 * SECOND
     )
 
 

@@ -148,8 +148,9 @@ def skipped_during_streak(
     # The cadence counts from the end of the last run, which may be long before the pause.
     ended = progress.last_finished_at or begins
     before: list[datetime] = []
-    if progress.failures == 1 and begins < ended < last:
-        found = list_occurrences(schedule, begins, ended, calendars=calendars).occurrences
+    failing_since = progress.failing_since or begins
+    if begins < failing_since < last:
+        found = list_occurrences(schedule, begins, failing_since, calendars=calendars).occurrences
         before, begins = [occurrence.at for occurrence in found], ended
     ended = min(ended, begins)
     first = plan_next(schedule, replace(unpaused, cursor=ended), now=ended, calendars=calendars)

@@ -36,10 +36,9 @@ def settle_schedule(
 
     Returns the progress and, if the next instant was decided again, the decision.
     """
-    before, progress = (
-        progress,
-        replace(progress, failures=_consecutive_failures(progress, run), last_finished_at=now),
-    )
+    before, failures = progress, _consecutive_failures(progress, run)
+    since = (before.failing_since if before.failures else now) if failures else None
+    progress = replace(before, failures=failures, failing_since=since, last_finished_at=now)
     if not before.failures and is_in_streak(schedule, progress):
         progress = _end_expired_hint(schedule, progress, now=now, calendars=calendars)
     if progress.state is not ScheduleState.ACTIVE:

@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from timewright.core.calendars import Calendar
-from timewright.core.policies.backoff import Steady
 from timewright.core.recurrence.triggers import After
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.governor import (
     counts_from_last_start,
     follows_trigger,
     has_used_max_runs,
+    is_in_streak,
     is_requested,
     last_base,
     max_early,
@@ -158,22 +158,18 @@ def replaced_at(schedule: Schedule, progress: ScheduleProgress) -> datetime | No
     counts_from_run = counts_from_last_start(schedule) or isinstance(schedule.trigger, After)
     hint = progress.hints.interval if schedule.adaptive else None
     starts = [hint.since or hint.created_at] if hint is not None else []
-    is_steady = not progress.failures or isinstance(schedule.cadence, Steady)
-    if not is_steady and progress.failures == 1:
-        starts.append(progress.last_finished_at)
+    if is_in_streak(schedule, progress):
+        starts.append(progress.failing_since)
     first = min((start for start in starts if start is not None), default=None)
     if first is None or first <= progress.cursor or counts_from_run:
         return None
-    if progress.source is Source.PAUSED and hint is not None and (is_steady or progress.failures == 1):
+    if progress.source is Source.PAUSED and hint is not None:
         # Nothing was decided during the pause in which the hint was made.
         return first
     at = progress.next_at
     if at is None or not progress.cursor < at <= first or not is_planned_by_trigger(progress):
         return None
-    if progress.source in _CLAMPED:
-        return first if is_steady else None
-    # A trail shows that a cadence moved it.
-    return first if not progress.trail or progress.source is Source.PAUSED else None
+    return first
 
 
 def due_before(

@@ -74,6 +74,7 @@ def resume_progress(progress: ScheduleProgress, *, now: datetime) -> SchedulePro
         state=ScheduleState.ACTIVE,
         reason="",
         failures=0,
+        failing_since=None,
         cursor=max(progress.cursor, now) if stopped else progress.cursor,
         next_at=None if stopped else progress.next_at,
         paused_at=None if stopped else progress.paused_at,

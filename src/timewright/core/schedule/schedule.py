@@ -287,6 +287,7 @@ class ScheduleProgress(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     paused_until: datetime | None = None
     last_started_at: datetime | None = None
     last_finished_at: datetime | None = None
+    failing_since: datetime | None = None
     hints: Hints = NO_HINTS
 
 
@@ -355,6 +356,7 @@ def only_advances(before: ScheduleProgress, after: ScheduleProgress) -> bool:
         and after.paused_until is before.paused_until
         and after.last_started_at is before.last_started_at
         and after.last_finished_at is before.last_finished_at
+        and after.failing_since is before.failing_since
         and after.hints is before.hints
     )
 

@@ -24,6 +24,7 @@ CREATE TABLE schedules (
     paused_until BIGINT,
     last_started_at BIGINT,
     last_finished_at BIGINT,
+    failing_since BIGINT,
     hints TEXT COLLATE "C" NOT NULL DEFAULT '',
     last_run TEXT COLLATE "C" NOT NULL DEFAULT '',
     shard BIGINT NOT NULL DEFAULT 0,

@@ -22,6 +22,7 @@ CREATE TABLE schedules (
     paused_until INTEGER,
     last_started_at INTEGER,
     last_finished_at INTEGER,
+    failing_since INTEGER,
     hints TEXT NOT NULL DEFAULT '',
     last_run TEXT NOT NULL DEFAULT '',
     shard INTEGER NOT NULL DEFAULT 0,

@@ -235,9 +235,9 @@ class SqlScheduleViews(SqlScheduleQueries):
         known = cache.revisions()
         snapshot = cache.get_snapshot(row)
         if snapshot is None:
-            schedule = known.get((row[0], row[1])) or read_schedule(row[20] or "")
+            schedule = known.get((row[0], row[1])) or read_schedule(row[21] or "")
             snapshot = _snapshot(
-                row, ScheduleRecord(schedule, read_progress(row[2:17]), _in_flight(row), row[17])
+                row, ScheduleRecord(schedule, read_progress(row[2:18]), _in_flight(row), row[18])
             )
             if not self._executor.has_uncommitted_revisions:
                 cache.keep_snapshot(row, snapshot)
@@ -307,14 +307,14 @@ class SqlScheduleViews(SqlScheduleQueries):
 
 
 def _in_flight(row: Row) -> InFlightCounts:
-    return InFlightCounts(row[18], row[19]) if row[18] or row[19] else NOTHING_IN_FLIGHT
+    return InFlightCounts(row[19], row[20]) if row[19] or row[20] else NOTHING_IN_FLIGHT
 
 
 def _snapshot(row: Row, record: ScheduleRecord) -> ScheduleSnapshot:
     return ScheduleSnapshot(
         record,
-        has_downstream=bool(row[21]),
-        has_manual_runs=bool(row[22]),
-        has_notes=bool(row[23]),
-        has_skips=bool(row[24]),
+        has_downstream=bool(row[22]),
+        has_manual_runs=bool(row[23]),
+        has_notes=bool(row[24]),
+        has_skips=bool(row[25]),
     )

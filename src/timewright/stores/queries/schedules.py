@@ -270,8 +270,8 @@ class SqlScheduleQueries(SqlQueries):
         for pair, row in zip(pairs, rows, strict=True):
             try:
                 schedule = schedules.get(pair) or read_schedule(bodies.get(pair, ""))
-                in_in_flight = InFlightCounts(row[18], row[19]) if row[18] or row[19] else NOTHING_IN_FLIGHT
-                found.append(ScheduleRecord(schedule, read_progress(row[2:17]), in_in_flight, row[17]))
+                in_in_flight = InFlightCounts(row[19], row[20]) if row[19] or row[20] else NOTHING_IN_FLIGHT
+                found.append(ScheduleRecord(schedule, read_progress(row[2:18]), in_in_flight, row[18]))
             except UnreadableRow as error:
                 if unreadable is not None:
                     unreadable[row[0]] = error.message
