@@ -542,11 +542,15 @@ class Life:
         if not self.terms.adaptive:
             return
         self.interval_hint = (interval, self.now + ttl)
+        if not self.pauses:
+            self._nudge(self._first_wish(interval))
+
+    def _first_wish(self, interval: int) -> int:
+        """One interval from now, or the next one that was not skipped by hand."""
         at = self.now + interval
         while any(row.planned == at and row.reason == "by_hand" for row in self.rows):
             at += interval
-        if not self.pauses:
-            self._nudge(at)
+        return at
 
     def hint_once(self, at: int, ttl: int) -> None:
         """`hint once`."""
@@ -557,7 +561,7 @@ class Life:
         self.one_shot = (at, self.now + ttl)
         hinted = self.interval_hint
         if hinted is not None and hinted[1] > self.now:
-            at = min(at, self.now + hinted[0])  # both hints: the earlier (§3.8)
+            at = min(at, self._first_wish(hinted[0]))  # both hints: the earlier (§3.8)
         self._nudge(at)
 
     def _nudge(self, at: int) -> None:
@@ -570,10 +574,13 @@ class Life:
 
     def clear_hints(self) -> None:
         """`hint clear`: the next occurrence is decided again without them."""
-        self.interval_hint = self.one_shot = None
+        hinted, self.interval_hint, self.one_shot = self.interval_hint, None, None
         if "agent" in self.pauses:
+            if hinted is not None:  # ruling 1: what it replaced until now is no occurrence
+                self.interval_hint = (hinted[0], min(hinted[1], self.now))
             self.fixed = self.fixed if self.terms.from_now or self._in_streak() else None
             self._lift("agent")
+            self.interval_hint = None
         elif not self.pauses:
             self._decide_again()
 

@@ -71,6 +71,27 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
         [(True, 0)],
         [([("skip", {})], "live", 60), ([("once", {"at": 400, "ttl": 500})], "live", 600)],
     ),
+    "a cadence replaces what came due before a late failure disabled the schedule (ruling 1)": (
+        {"preset": "desktop", "every": "120s"},
+        [(True, 0), (True, 0), (True, 0), (True, 0), (False, 0)],
+        [([], "live", 1800), ([], "outage", 1200), ([("resume", {})], "live", 4000)],
+    ),
+    "a hint for one instant does not repeat one that was skipped by hand (§3.1)": (
+        {"preset": "adaptive", "every": "420s"},
+        [(True, 0)],
+        [
+            ([("interval", {"interval": 30, "ttl": 100})], "live", 30),
+            ([("skip", {}), ("once", {"at": 400, "ttl": 500})], "live", 300),
+        ],
+    ),
+    "clearing hints in a pause records nothing that an interval hint replaced (ruling 1)": (
+        {"preset": "routine", "every": "300s", "adaptive": True},
+        [(True, 0)],
+        [
+            ([("interval", {"interval": 1000, "ttl": 600}), ("pause_hint", {"until": 1700})], "live", 600),
+            ([("clear", {})], "live", 60),
+        ],
+    ),
     "a decision after the end of a hint stands": (
         {"preset": "adaptive", "every": "90s"},
         [(True, 90)],

@@ -209,6 +209,31 @@ class TestTheCheckerRaisesNoFalseAlarm:
         assert outcomes(bench) == [*all_of(minutes(1, 5), "succeeded"), *all_of(minutes(6, 8), "paused")]
         assert alarms(bench) == []
 
+    def test_verify_finds_nothing_wrong_with_a_run_by_hand_that_ends_a_streak_after_a_hint(self) -> None:
+        bench = Bench()
+        bench.call(
+            "schedule create", name="j", call="x", every="1h", adaptive=True, cadence={"kind": "stretch"}
+        )
+        bench.target.script("j", succeed(), fail(), succeed())
+        bench.call("hint interval", schedule="j", interval="2m", ttl="3m")
+        bench.advance("90m")
+        bench.call("schedule run", schedule="j")
+        bench.advance("2m")
+
+        assert bench.progress("j").next_at == at("14:00:00")  # decided by the cadence, not moved by the run
+        assert alarms(bench) == []
+
+    def test_verify_finds_nothing_wrong_with_a_late_occurrence_that_an_early_one_replaces(self) -> None:
+        bench = Bench()
+        jitter = {"jitter": "20s", "jitter_side": "both", "clamp": {"min": "2m"}}
+        late = {"grace": "10m", "catch_up": "spread", "catch_up_window": "180s", "overlap": "replace"}
+        bench.call("schedule create", name="j", note="x", cron="* * * * *", **jitter, **late)
+        bench.clock.advance("5m51s")
+        bench.tick()
+
+        assert outcomes(bench)[3] == (at("12:04:00"), "superseded")  # by 12:06, which came 9 s early
+        assert alarms(bench) == []
+
 
 class TestWhatWasSkippedByHandStaysSkipped:
     """An occurrence that a person left out is decided, whatever is edited afterwards."""

@@ -12,6 +12,7 @@ from timewright.core.policies.backoff import Steady
 from timewright.core.recurrence.triggers import After, Manual
 from timewright.core.run.run import Reason, Run, RunState
 from timewright.core.schedule.decision import Decision
+from timewright.core.schedule.due import replaced_at
 from timewright.core.schedule.governor import (
     NO_CALENDARS,
     counts_from_last_start,
@@ -45,6 +46,10 @@ def settle_schedule(
         return progress, None
     if schedule.disable_after is not None and progress.failures >= schedule.disable_after:
         why = f"disabled after {progress.failures} failures in a row"
+        is_replaced = is_in_streak(schedule, before) and not counts_from_last_start(schedule)
+        if is_replaced and replaced_at(schedule, before) is None:
+            # What the cadence replaced until now is no occurrence, so a resume must not record it.
+            progress = replace(progress, cursor=max(progress.cursor, now))
         return _stop(progress, ScheduleState.PARKED, why), None
     if run.reason == Reason.UNRESOLVED and run.state is RunState.FAILED:
         return _stop(progress, ScheduleState.PARKED, f"target does not resolve: {run.error}"), None

@@ -20,16 +20,17 @@ _REPLANNING = frozenset(
 )
 
 
-def check_superseded(view: HistoryView, policy: SchedulePolicy, rows: list[RunRow]) -> Violations:
+def check_superseded(policy: SchedulePolicy, rows: list[RunRow]) -> Violations:
     """No missed occurrence is superseded if the catch-up policy runs every missed one."""
-    plan = view.planned_instants(policy)
-    if plan is None or policy.catch_up not in RUNS_EVERY_MISSED or not policy.follows_trigger:
+    if policy.catch_up not in RUNS_EVERY_MISSED or not policy.follows_trigger:
         return
+    # An instant that the clamp displaced is no occurrence, so nothing is missed because of it.
+    instants = [row.planned_at for row in rows if row.reason != "clamped"]
     for row in rows:
         if row.state != "skipped" or row.reason != "superseded" or row.planned_at > row.created_at:
             continue
-        following = plan.first_after(row.planned_at, until=row.created_at)
-        if following is not None or row.created_at - row.planned_at > policy.grace:
+        is_followed = any(row.planned_at < at <= row.created_at for at in instants)
+        if is_followed or row.created_at - row.planned_at > policy.grace:
             at = format_instant(row.planned_at)
             yield f"{at} was missed and superseded, but catch_up is {policy.catch_up}", (row,)
 
@@ -51,7 +52,9 @@ def check_hint_ends(view: HistoryView, schedule: ScheduleRow) -> Violations:
     plan = view.planned_instants(policy) if policy.follows_trigger else None
     if plan is None or policy.calendar is not None or policy.clamp_min:
         return
-    after = max(schedule.cursor, expired - 1)
+    # A success by hand ends a streak of failures, but what the cadence decided before it stands.
+    kept = [until - 1 for _, until in view.streaks.get(schedule.id, ()) if until <= schedule.next_at]
+    after = max(schedule.cursor, expired - 1, *kept)
     expected = plan.first_after(after, until=after + MAX_LOOKAHEAD_US)
     if expected is not None and schedule.next_at > expected:
         shown = format_instant(schedule.next_at)

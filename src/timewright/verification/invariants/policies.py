@@ -70,7 +70,7 @@ def catch_up_is_obeyed(view: HistoryView, coverage: Coverage) -> Violations:
                 continue
             coverage.count += len(decided)
             yield from _check_catch_up(view, policy, decided, made)
-            yield from check_superseded(view, policy, decided)
+            yield from check_superseded(policy, decided)
 
 
 @invariant("I23", "pauses hold", unit="pauses")
