@@ -159,6 +159,38 @@ def test_a_cancel_ends_what_waits_at_once_and_a_retry_asks_again(harness: Workfl
     assert harness.launches() == {"draft": 1, "publish": 1}
 
 
+def told(harness: WorkflowHarness, channel: str) -> list[tuple[str, str]]:
+    """Lease and complete what waits for a polling channel."""
+    leases = harness.ask("queue lease", queue=f"channel.{channel}", holder="client", limit=50)["leases"]
+    for one in leases:
+        harness.ask("queue complete", run=one["run"], fence=one["fence"])
+    return [(one["payload"]["type"], one["payload"]["sentence"]) for one in leases]
+
+
+def test_a_question_is_told_once_to_the_channel_it_names_and_to_those_that_want_it(
+    harness: WorkflowHarness,
+) -> None:
+    harness.ask("channel create", channel="editors", to="poll", schedules=["billing-*"])
+    harness.ask("channel create", channel="all", to="poll", events=["answer.wanted"])
+    harness.ask("channel create", channel="incidents", to="poll")
+    run = put_question(harness)
+    question = [("answer-wanted", "Publish the draft?")]
+    assert [told(harness, one) for one in ("editors", "all", "incidents")] == [question, question, []]
+    harness.ask("run answer", run=harness.step_run(run, "check").id, answer={"approved": True, "size": "m"})
+    harness.advance(minutes=1)
+    assert [told(harness, one) for one in ("editors", "all")] == [[], []]
+    harness.put(
+        {
+            **ask_step("vote", answer={}),
+            "each": {"$from": "input.names", "limit": 9},
+            "input": {"name": {"$from": "item"}},
+        },
+        input={"names": list("abcdefg")},
+    )
+    harness.start()
+    assert told(harness, "all") == [("answer-wanted", "7 questions wait for an answer")]
+
+
 def test_an_event_ends_the_steps_whose_match_is_true(harness: WorkflowHarness) -> None:
     wait = {"event": {"name": "payment", "match": "event.order == input.order"}}
     harness.put(ask_step("paid", **wait), call_step("ship", "paid"), input={"order": 0})

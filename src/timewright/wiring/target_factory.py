@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from timewright.access.run_tokens import new_run_token
+from timewright.access.run_tokens import new_answer_slug, new_run_token
 from timewright.access.secret_records import read_secret_value
 from timewright.core.target import AnyTarget, SecretDestination, Workflow
 from timewright.errors import InvalidInput, NotFound
@@ -146,7 +146,16 @@ class TargetFactory:
     def _deliver(self, others: Callable[[str], Target]) -> Target:
         from timewright.targets.deliver.target import DeliverTarget
 
-        return DeliverTarget(others, clock=self._clock, egress=self._egress(), secrets=self._secret)
+        cache = self._auth_cache
+        return DeliverTarget(
+            others,
+            clock=self._clock,
+            egress=self._egress(),
+            secrets=self._secret,
+            answer_slug=(lambda run_id: new_answer_slug(cache.keyring, run_id))
+            if cache is not None
+            else None,
+        )
 
     def _shell(self) -> Target:
         from timewright.targets.shell.target import CommandLimits, ShellTarget

@@ -91,8 +91,11 @@ def test_a_link_shows_the_question_and_takes_one_answer(
     run = harness.ask("run get", run=question)
     assert run["run"]["state"] == "succeeded"
     assert run["attempts"][-1]["result"] == {"approved": True, "copies": 2}
-    assert client.request("GET", link).status in (404, 429)
-    assert send(b"approved=no&copies=2") in (404, 429)
+    assert client.request("GET", link).status == 409
+    assert send(b"approved=no&copies=2") == 409
+    other = link.replace(question, "run_01KKBXWX00EXAMPLE000000000")
+    assert client.request("GET", other).status in (404, 429)
+    assert client.request("GET", link[:-1] + "g").status in (404, 429)
 
 
 def test_of_two_links_to_a_question_the_second_is_too_late(

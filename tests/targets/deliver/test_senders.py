@@ -241,6 +241,37 @@ def test_apprise_names_the_extra_when_it_is_missing(app: Scheduler) -> None:
     assert 'pip install "timewright[apprise]"' in detail.run.error
 
 
+def test_a_question_is_sent_with_a_link_that_takes_the_answer_and_is_not_stored(
+    app: Scheduler, receiver: Receiver
+) -> None:
+    app.call("channel create", channel="editors", to=f"{receiver.url}/hook", link="https://tw.example.com/")
+    app.call(
+        "channel create", channel="bus", to="poll", events=["answer.wanted"], link="https://tw.example.com"
+    )
+    wait = {"name": "check", "wait": {"answer": {"to": "editors"}}, "description": "Publish?"}
+    app.workflows.put(name="flow", steps=[{**wait, "input": {"draft": "a text"}}])
+    with app:
+        run = app.workflows.run(workflow="flow").run.id
+        for _ in range(300):
+            if receiver.requests:
+                break
+            threading.Event().wait(0.1)
+        (request,) = receiver.requests
+        message = json.loads(request["body"])
+        step = message["run"]
+        link = f"https://tw.example.com{app.runs.link(run=step).path}"
+        assert (message["sentence"], message["others"], message["link"]) == (
+            "Publish?",
+            ["draft: a text"],
+            link,
+        )
+        (polled,) = app.call("queue lease", queue="channel.bus").leases
+        assert polled.payload["link"] == f"https://tw.example.com/#/runs/{step}"
+        assert link not in str(app.call("run get", run=message["id"]))
+        app.runs.answer(run=step, answer="yes")
+        assert app.result(run, timeout="60s") == {"check": "yes"}
+
+
 def test_a_polling_client_leases_and_completes_messages(app: Scheduler) -> None:
     app.call("channel create", channel="ops", to="poll")
     app.call("channel test", channel="ops")

@@ -40,6 +40,7 @@ EVENTS = (
     "run-missed",
     "reminder-due",
     "approval-wanted",
+    "answer-wanted",
     "budget-low",
 )
 QUEUE_PREFIX = "channel."
@@ -251,13 +252,15 @@ def digest(messages: list[Message]) -> Message:
     opened = sum(one.type != "incident-closed" for one in messages)
     ended = len(messages) - opened
     parts = [f"{opened} incidents are open"] * bool(opened) + [f"{ended} incidents ended"] * bool(ended)
+    if first.type == "answer-wanted":
+        parts = [f"{len(messages)} questions wait for an answer"]
     return Message(
         type=first.type,
         at=first.at,
         namespace=first.namespace,
         severity=worst,
         sentence=" and ".join(parts),
-        remedy="timewright incident list",
+        remedy=f"timewright {'approval' if first.type == 'answer-wanted' else 'incident'} list",
         link=first.link,
         count=len(messages),
         others=tuple(one.title().removeprefix("[timewright] ") for one in messages[:20]),

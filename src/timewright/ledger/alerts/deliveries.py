@@ -42,6 +42,10 @@ CHECK_IN_QUEUE = f"{QUEUE_PREFIX}check-in"
 MADE_BY = "timewright"
 # More messages of one moment than this become one.
 MAX_SINGLE_MESSAGES = 5
+# What a message shows of the data of a question; the page behind its link shows all of it.
+MAX_SHOWN_FIELDS = 20
+MAX_SHOWN_CHARS = 500
+_NO_FILTER: dict[str, Any] = {"kinds": (), "severities": (), "schedules": (), "groups": ()}
 # About a day and a half in all, as Standard Webhooks suggests.
 _STEPS = (5 * SECOND, MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR, 14 * HOUR)
 DELIVERY_RETRY = Retry(
@@ -132,6 +136,39 @@ def is_wanted(tx: Transaction, event: str) -> bool:
 def deliver_messages(tx: Transaction, messages: Sequence[Message], *, identity: str, now: datetime) -> None:
     """Insert one delivery per message and channel that wants it; many messages become one."""
     _add(tx, _runs_for(tx, tx.read_channels(), messages, identity=identity, now=now), now=now)
+
+
+def deliver_questions(
+    tx: Transaction, runs: Sequence[Run], *, to: str, question: str, workflow: str, now: datetime
+) -> list[Fact]:
+    """Insert the deliveries of steps that wait for an answer, to the channel `to` and those that want them.
+
+    The link that takes the answer is made when the message is sent: it is a permission, and is not stored.
+    """
+    messages = [
+        Message(
+            type="answer-wanted",
+            at=now,
+            namespace=run.namespace,
+            subject=workflow,
+            sentence=question,
+            run=run.id,
+            remedy=f"timewright run answer {run.id}",
+            others=tuple(
+                f"{name}: {value}"[:MAX_SHOWN_CHARS] for name, value in run.payload.get("input", {}).items()
+            )[:MAX_SHOWN_FIELDS],
+        )
+        for run in runs
+    ]
+    channels = tx.read_channels() if messages else ()
+    addressed = tuple(
+        one._replace(channel=replace(one.channel, events=("answer-wanted",), **_NO_FILTER))
+        if one.channel is not None and one.name == to
+        else one
+        for one in channels
+    )
+    identity = f"question:{runs[0].id}" if runs else ""
+    return _add(tx, _runs_for(tx, addressed, messages, identity=identity, now=now), now=now)
 
 
 def deliver_to(tx: Transaction, namespace: str, name: str, message: Message, *, now: datetime) -> Run | None:
@@ -250,7 +287,9 @@ def _runs_for(
             wanted = [digest(wanted)]
         link = _link(tx, stored) if wanted else ""
         runs += [
-            _channel_run(stored, one, link=link, identity=f"{identity}:{one.type}:{one.incident}", now=now)
+            _channel_run(
+                stored, one, link=link, identity=f"{identity}:{one.type}:{one.incident or one.run}", now=now
+            )
             for one in wanted
         ]
     return runs

@@ -16,6 +16,7 @@ from timewright.core.run.run import Run, RunState
 from timewright.core.workflow import Step, each_items, resolve_input, skip_reason
 from timewright.core.workflow.templates import render_target, template_values
 from timewright.errors import InvalidWorkflow, TimewrightError
+from timewright.ledger.alerts.deliveries import deliver_questions
 from timewright.ledger.fact_builders import new_run_facts, run_fields
 from timewright.ledger.queues.limits import LimitResolver
 from timewright.ledger.workflow_runs.records import (
@@ -162,6 +163,15 @@ class WorkflowStepper:
         self._counts["live"] += len(runs)
         for run in runs:
             self.facts += new_run_facts(run, now=self._now)
+        if step.wait is not None and step.wait.answer is not None:
+            self.facts += deliver_questions(
+                self._tx,
+                runs,
+                to=step.wait.answer.to,
+                question=step.description or step.name,
+                workflow=self._pin.workflow,
+                now=self._now,
+            )
         if step.each is not None:
             return StepRow(parent=self._parent.id, step=step.name, state=STARTED, live=len(runs))
         return StepRow(parent=self._parent.id, step=step.name, state=STARTED, run_id=runs[0].id)

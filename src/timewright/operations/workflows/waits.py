@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 from datetime import datetime
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from timewright.access.run_tokens import new_answer_slug, read_answer_slug
 from timewright.core.run.run import Run, Succeeded
 from timewright.core.workflow.waits import FormField, check_answer, matches_event
 from timewright.errors import Forbidden, NotAllowed
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import settle_results
-from timewright.ledger.workflow_runs.records import MAX_WAIT
 from timewright.ledger.workflow_runs.waits import (
     WaitingStep,
     event_scopes,
@@ -24,16 +21,13 @@ from timewright.ledger.workflow_runs.waits import (
     list_waiting_steps,
 )
 from timewright.operations.access.agent_permissions import is_agent
+from timewright.operations.access.authentication import require_auth_cache
 from timewright.operations.access.callers import Caller
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.lookup import find_run
 from timewright.operations.registry import WAITING_RUN, ObjectName, WriteRequest, operations
 from timewright.operations.views import RunDetail, RunSummary, build_run_detail, summarize_run
-from timewright.ports import StoredObject, Transaction
-from timewright.ports.objects import GLOBAL_NAMESPACE
-
-ANSWER_LINK = "answer_link"
-MAX_PRUNED = 100
+from timewright.ports import Transaction
 
 
 class PendingAnswer(Struct, frozen=True, kw_only=True):
@@ -65,7 +59,7 @@ class LinkRun(WriteRequest, frozen=True, kw_only=True):
 
 
 class AnswerLink(Struct, frozen=True, kw_only=True):
-    """The path of a page with the form; it takes one answer, and is shown once."""
+    """The path of a page with the form; it takes one answer."""
 
     run: str
     path: str
@@ -84,14 +78,6 @@ class SignalResult(Struct, frozen=True, kw_only=True):
 
     event: str
     runs: tuple[RunSummary, ...]
-
-
-class _LinkTarget(Struct, frozen=True, kw_only=True):
-    """What a link leads to; the secret part of the link is stored as a hash only."""
-
-    namespace: str
-    run: str
-    created_by: str
 
 
 @operations.add(
@@ -118,25 +104,14 @@ def answer_run(context: OperationContext, request: AnswerRun) -> RunDetail:
 def link_run(context: OperationContext, request: LinkRun) -> AnswerLink:
     """Make a one-time link with which a person without a key answers a step that waits."""
     now = context.now()
-    random = context.auth_cache.random_bytes if context.auth_cache is not None else secrets.token_bytes
-    slug = random(32).hex()
+    keyring = require_auth_cache(context).keyring
 
     def work(tx: Transaction) -> AnswerLink:
         waiting = _require_question(tx, find_run(tx, context.namespace, request.run))
         run = waiting.run
-        target = _LinkTarget(namespace=run.namespace, run=run.id, created_by=context.by.name)
-        row = StoredObject(
-            kind=ANSWER_LINK,
-            namespace=GLOBAL_NAMESPACE,
-            name=_hash(slug),
-            body=msgspec.json.encode(target),
-            at=now,
-        )
-        tx.put_objects([row])
-        tx.prune_objects(ANSWER_LINK, namespace=GLOBAL_NAMESPACE, older_than=now - MAX_WAIT, limit=MAX_PRUNED)
         by = context.actor_with_reason(request.reason)
         tx.add_audit([by.audit_entry("run.link", namespace=run.namespace, subject=run.id, now=now)])
-        return AnswerLink(run=run.id, path=f"/in/{slug}", until=waiting.until)
+        return AnswerLink(run=run.id, path=f"/in/{new_answer_slug(keyring, run.id)}", until=waiting.until)
 
     return context.store.write(work)
 
@@ -225,28 +200,13 @@ def pending_answer(waiting: WaitingStep) -> PendingAnswer:
 
 def open_link(context: OperationContext, slug: str) -> tuple[OperationContext, PendingAnswer] | None:
     """What a link asks, and the context to answer it in; None if there is no such link."""
-    rows = context.store.read(
-        lambda tx: tx.get_objects(ANSWER_LINK, namespace=GLOBAL_NAMESPACE, names=[_hash(slug)])
-    )
-    if not rows:
+    run_id = read_answer_slug(context.auth_cache.keyring, slug) if context.auth_cache is not None else None
+    run = context.store.read(lambda tx: tx.get_runs([run_id])).get(run_id) if run_id is not None else None
+    if run is None:
         return None
-    target = msgspec.json.decode(rows[0].body, type=_LinkTarget)
-    caller = Caller(actor=f"link:{target.created_by}", origin="link", scopes=frozenset({"trigger"}))
-    nested = replace(context, namespace=target.namespace, caller=caller)
-    waiting = nested.store.read(lambda tx: _require_question(tx, find_run(tx, target.namespace, target.run)))
-    return nested, pending_answer(waiting)
-
-
-def answer_link(context: OperationContext, slug: str, run_id: str, answer: Any) -> None:
-    """Answer through a link and end the link, in one transaction."""
-
-    def work(nested: OperationContext) -> None:
-        give_answer(nested, run_id, answer)
-        nested.store.write(
-            lambda tx: tx.delete_object(ANSWER_LINK, namespace=GLOBAL_NAMESPACE, name=_hash(slug))
-        )
-
-    in_transaction(context, work)
+    waiting = context.store.read(lambda tx: _require_question(tx, run))
+    caller = Caller(actor="link", origin="link", scopes=frozenset({"trigger"}))
+    return replace(context, namespace=run.namespace, caller=caller), pending_answer(waiting)
 
 
 def _require_question(tx: Transaction, run: Run) -> WaitingStep:
@@ -276,7 +236,3 @@ def _settle(context: OperationContext, runs: list[Run], result: Any, *, now: dat
             fix=f"run get {settled.stale[0]} shows its result",
         )
     context.notify(settled.facts)
-
-
-def _hash(slug: str) -> str:
-    return hashlib.sha256(slug.encode("utf-8", "replace")).hexdigest()

@@ -70,8 +70,10 @@ class DeliverTarget:
         clock: Clock,
         egress: EgressPolicy,
         secrets: SecretLookup | None = None,
+        answer_slug: Callable[[str], str] | None = None,
     ) -> None:
         self._others = others
+        self._answer_slug = answer_slug
         self._clock = clock
         self._egress = egress
         self._secrets = secrets
@@ -86,9 +88,10 @@ class DeliverTarget:
             return FINISHED_WORK
         try:
             secrets = self._reveal(target.to, launch.namespace)
+            message = self._with_answer_link(target.message)
             if isinstance(target.to, Email | Apprise):
-                return self._in_thread(target.to, target.message, launch.run_id, secrets, result)
-            kind, request = self._request(target.to, target.message, launch, secrets)
+                return self._in_thread(target.to, message, launch.run_id, secrets, result)
+            kind, request = self._request(target.to, message, launch, secrets)
             return self._others(kind).launch(replace(launch, target=request, payload=None), done)
         except TimewrightError as error:
             result(Failed(error=error.message))
@@ -112,6 +115,13 @@ class DeliverTarget:
         return reveal_secrets(
             names, namespace=namespace, lookup=self._secrets, destination=destination, multiline=True
         )
+
+    def _with_answer_link(self, message: Message) -> Message:
+        """A question with the link that takes its answer, instead of the link to its run."""
+        if self._answer_slug is None or message.type != "answer-wanted" or not (message.run and message.link):
+            return message
+        server = message.link.partition("/#/")[0]
+        return replace(message, link=f"{server}/in/{self._answer_slug(message.run)}")
 
     def _request(
         self, sender: AnySender | Ping, message: Message, launch: Launch, secrets: RevealedSecrets

@@ -21,7 +21,7 @@ from timewright.interfaces.http.thread_pool import RequestThreadPool
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import context_for, require_scope
 from timewright.operations.alerts.pings import answer_inbound
-from timewright.operations.workflows.waits import PendingAnswer, answer_link, open_link
+from timewright.operations.workflows.waits import PendingAnswer, give_answer, open_link
 from timewright.wiring.metrics_port import METRICS_CONTENT_TYPE, filter_metrics
 
 MAX_TICK_AGE = timedelta(seconds=90)
@@ -94,8 +94,7 @@ class Probes:
         if request.method == "GET":
             return html_page(render_question(asked), status=200, has_form=True)
         answer = read_answer(asked, text, request.headers.get("content-type", ""))
-        slug = request.path["slug"]
-        await self._threads.run(lambda: answer_link(context, slug, asked.run, answer))
+        await self._threads.run(lambda: give_answer(context, asked.run, answer))
         if "text/html" in request.headers.get("accept", ""):
             return html_page("Thank you, your answer was recorded.", status=200)
         return _json({"ok": True})
