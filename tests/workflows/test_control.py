@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from tests.workflows.workflow_kit import WorkflowHarness, call_step
 from timewright.core.moments import MINUTE
 from timewright.core.run.run import RunState
-from timewright.errors import NotAllowed
+from timewright.errors import Forbidden, NotAllowed
+from timewright.ledger.replan import Actor
+from timewright.operations import operations
 from timewright.testing.targets import fail, hang, succeed, vanish
 
 ONCE = {"max_attempts": 1}
@@ -132,6 +135,50 @@ def test_a_retry_from_a_step_repeats_it_and_all_behind_it(harness: WorkflowHarne
     assert [one["step"] for one in shown].count("b") == 1
     assert before.id not in [one["run"] for one in shown]
     assert harness.ask("verify")["violations"] == []
+
+
+def test_a_retry_with_changed_input_gives_it_to_the_step_and_its_result_to_those_behind_it(
+    harness: WorkflowHarness,
+) -> None:
+    harness.put(
+        call_step("a", input={"day": {"$from": "input.day"}, "size": 1}),
+        call_step("b", "a", input={"rows": {"$from": "steps.a.result"}}, retry=ONCE),
+        input={"day": "monday"},
+    )
+    harness.script(a=[succeed(1), succeed(2)], b=[fail("no"), fail("no"), succeed("now")])
+    run = harness.start()
+    harness.ask("run retry", run=harness.step_run(run, "a").id, input={"day": "tuesday"})
+    harness.bench.tick()
+    harness.ask("run retry", run=harness.step_run(run, "b").id, from_step=True)
+    harness.bench.tick()
+    assert harness.state(run) == "succeeded"
+    assert harness.given("a") == [{"day": "monday", "size": 1}, {"day": "tuesday", "size": 1}]
+    assert harness.given("b") == [{"rows": 1}, {"rows": 2}, {"rows": 2}]
+    assert harness.ask("verify")["violations"] == []
+
+
+def test_a_retry_of_a_run_that_goes_on_changes_no_input(harness: WorkflowHarness) -> None:
+    harness.put(
+        call_step("a", input={"day": 1}), call_step("b", "a", retry={"max_attempts": 2, "backoff": "1m"})
+    )
+    harness.script(b=[fail("no"), fail("no"), succeed("now")])
+    run = harness.start()
+    with pytest.raises(NotAllowed, match="is leased"):
+        harness.ask("run retry", run=harness.step_run(run, "a").id, input={"day": 2})
+    harness.advance(minutes=2)
+    harness.ask("run retry", run=run)
+    harness.bench.tick()
+    assert harness.given("a") == [{"day": 1}]
+
+
+def test_an_agent_does_not_change_the_input_of_an_approved_workflow(harness: WorkflowHarness) -> None:
+    harness.put(call_step("a", input={"day": 1}, retry=ONCE))
+    harness.script(a=fail())
+    run = harness.start()
+    harness.ask("namespace set", name="default", agent_approval=True)
+    agent = replace(harness.context, by=Actor(name="assistant", origin="agent"))
+    with pytest.raises(Forbidden, match="cannot change the input"):
+        operations["run retry"](agent, {"run": harness.step_run(run, "a").id, "input": {"day": 2}})
 
 
 def test_a_retry_from_a_run_that_is_no_step_is_refused(harness: WorkflowHarness) -> None:

@@ -356,7 +356,7 @@ OPTION_HELP: dict[str, str] = {
     "workflow put schedules": "The schedules, as a list; easier in a file.",
     "workflow put time_limit": "Time limit of a run.",
     "workflow put executor": "The external executor, as a request.",
-    "workflow run input": "Input that replaces the default input, as name=value.",
+    "input": "Input that replaces the usual one, as name=value.",
     "workflow run user": "The user for whom it runs.",
     "workflow run like": "Use the version and input of this run.",
     "workflow signal data": "The data of the event, as JSON.",

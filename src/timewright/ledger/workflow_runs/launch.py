@@ -25,7 +25,7 @@ from timewright.ledger.workflow_runs.advance import (
     stop_workflows,
 )
 from timewright.ledger.workflow_runs.records import HELD_BY_EXECUTOR, HELD_BY_WAIT, HELD_BY_WORKFLOW
-from timewright.ledger.workflow_runs.retry import retry_workflow
+from timewright.ledger.workflow_runs.retry import retry_workflow, take_changed_input
 from timewright.ledger.workflow_runs.stepper import WorkflowStepper
 from timewright.ledger.workflow_runs.versions import is_past_deadline, pin_version, workflow_end
 from timewright.ledger.workflow_runs.waits import wait_over
@@ -120,6 +120,8 @@ class _Launches:
         except TimewrightError as error:
             self._set_outcome(result, Failed(error=error.message, unresolved=True))
             return
+        if total is not None:
+            pin = take_changed_input(tx, row, pin)
         is_external = plan.spec.executor is not None
         is_step = context is not None and bool(context.step)
         payload = replace(context, runs=pin) if context is not None and is_step else pin

@@ -86,7 +86,8 @@ class StoredVersion(Struct, frozen=True, kw_only=True):
 class WorkflowContext(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The payload of a workflow run or step: the workflow, the step, and the input.
 
-    `values` are those of the templates in the target, by their expression. A step that runs a workflow itself
+    `changed` is input that a person set for steps in a retry. `values` are those of the templates in the
+    target, by their expression. A step that runs a workflow itself
     has that one in `runs`. The digest identifies the definition in any
     store.
     """
@@ -99,6 +100,7 @@ class WorkflowContext(Struct, frozen=True, kw_only=True, omit_defaults=True):
     user: str = ""
     depth: int = 0
     input: dict[str, Any] = {}
+    changed: dict[str, dict[str, Any]] = {}
     values: dict[str, Any] = {}
     runs: WorkflowContext | None = None
 

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from timewright.core.facts import RunReset
 from timewright.core.run.lifecycle import RunEvent, restart_run
 from timewright.core.run.run import Run, RunState
 from timewright.errors import NotAllowed
 from timewright.ledger.fact_builders import run_fields
-from timewright.ledger.workflow_runs.records import WorkflowPlan, workflow_context
+from timewright.ledger.workflow_runs.records import WorkflowContext, WorkflowPlan, workflow_context
 from timewright.ledger.workflow_runs.stepper import STARTED, WorkflowStepper, fan_out_state
-from timewright.ports import AuditEntry, RunChange, Transaction
+from timewright.ports import AuditEntry, RunChange, StoredObject, Transaction
 from timewright.ports.workflow import StepRow
 
+# Input that a retry from a step sets; kept from the request until the workflow run starts again.
+CHANGED_INPUT = "changed_input"
 WORKFLOW_ACTOR = "workflow"
 # The state of a step row from which on the next retry runs the steps again, also if they succeeded.
 REPEAT = "repeat"
@@ -59,8 +65,8 @@ def retry_workflow(
     stepper.start_steps([name for name in plan.roots if name not in known])
 
 
-def mark_to_repeat(tx: Transaction, run: Run) -> None:
-    """Let the next retry of a step's workflow run the step and all that need it again."""
+def mark_to_repeat(tx: Transaction, run: Run, *, changed: dict[str, Any], now: datetime) -> None:
+    """Let the next retry run a step again, with changed input, and all steps that need it."""
     context = workflow_context(run)
     parent = tx.get_runs([run.parent]).get(run.parent) if run.parent else None
     if context is None or not context.step or parent is None or parent.parent:
@@ -72,6 +78,19 @@ def mark_to_repeat(tx: Transaction, run: Run) -> None:
             fix=f"run retry {run.id} without from_step",
         )
     tx.add_to_steps([StepRow(parent=run.parent, step=context.step, state=REPEAT)])
+    if changed:
+        body = msgspec.json.encode({context.step: changed})
+        row = StoredObject(kind=CHANGED_INPUT, namespace=run.namespace, name=run.parent, body=body, at=now)
+        tx.put_objects([row])
+
+
+def take_changed_input(tx: Transaction, parent: Run, pin: WorkflowContext) -> WorkflowContext:
+    """Move the input that was changed for this retry into the context of the workflow run."""
+    rows = tx.get_objects(CHANGED_INPUT, namespace=parent.namespace, names=[parent.id])
+    if not rows:
+        return pin
+    tx.delete_object(CHANGED_INPUT, namespace=parent.namespace, name=parent.id)
+    return replace(pin, changed={**pin.changed, **msgspec.json.decode(rows[0].body)})
 
 
 def _steps_to_repeat(tx: Transaction, parent: Run, plan: WorkflowPlan) -> set[str]:
@@ -89,9 +108,11 @@ def _steps_to_repeat(tx: Transaction, parent: Run, plan: WorkflowPlan) -> set[st
 def _starts_anew(run: Run, plan: WorkflowPlan, repeated: Collection[str]) -> bool:
     """Whether the step gets a new run: it is repeated, could not be started, or waited and nothing came."""
     context = workflow_context(run)
+    if run.state not in (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED):
+        return False
+    if context is not None and context.step in repeated:
+        return True
     if run.state is RunState.SUCCEEDED:
-        return context is not None and context.step in repeated
-    if run.state not in (RunState.FAILED, RunState.CANCELLED):
         return False
     step = plan.steps.get(context.step) if context is not None else None
     return (run.fence == 0 and run.state is RunState.FAILED) or (step is not None and step.wait is not None)

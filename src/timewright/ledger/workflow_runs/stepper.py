@@ -207,7 +207,8 @@ class WorkflowStepper:
         else:
             scopes = [{**scope, "item": item} for item in each_items(step, {}, scope=scope)]
         templates = self.plan.uses(step).templates
-        inputs = [resolve_input(step, {}, scope=one) for one in scopes]
+        changed = self._pin.changed.get(step.name, {})
+        inputs = [resolve_input(step, {}, scope=one) | changed for one in scopes]
         values = [template_values(templates, one, f"{step.name}.target") for one in scopes]
         _check_sizes(step, [{**one, **value} for one, value in zip(inputs, values, strict=True)])
         is_single = step.each is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from math import isfinite
 from typing import Annotated, Any
 
@@ -14,9 +15,10 @@ from timewright.core.facts import Fact
 from timewright.core.moments import MINUTE, SECOND, ZERO, format_duration
 from timewright.core.run.run import Attempt, Outcome, Run, RunState, Started
 from timewright.core.schedule.schedule import Schedule
-from timewright.errors import InvalidInput
+from timewright.errors import Forbidden, InvalidInput
 from timewright.ledger.settle import cancel, reopen, reset
 from timewright.ledger.workflow_runs.retry import mark_to_repeat
+from timewright.operations.access.agent_permissions import needs_approval
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.lookup import find_run, find_schedule, readable_schedules
 from timewright.operations.pagination import paginate
@@ -95,9 +97,13 @@ class RunAction(WriteRequest, frozen=True, kw_only=True):
 
 
 class RetryRun(RunAction, frozen=True, kw_only=True):
-    """Which run; with `from_step`, its workflow repeats this step and all behind it, also succeeded ones."""
+    """Which run; with `from_step`, its workflow repeats this step and all behind it, also succeeded ones.
+
+    `input` replaces fields of the input of that step, and implies `from_step`.
+    """
 
     from_step: bool = False
+    input: dict[str, Any] = field(default_factory=dict)
 
 
 class ReportRun(WriteRequest, frozen=True, kw_only=True):
@@ -210,7 +216,15 @@ def retry_run(context: OperationContext, request: RetryRun) -> RunDetail:
 
     A step is retried with its workflow: steps that succeeded stay, unless `from_step` is given.
     """
-    return _change(context, request, _reopen_from_step if request.from_step else reopen)
+    if request.input and needs_approval(context):
+        raise Forbidden(
+            "agents cannot change the input of a step",
+            field="input",
+            rule="a person approved the workflow with the input that its steps are given",
+            fix=f"run retry {request.run} without input, or ask a person",
+        )
+    from_step = request.from_step or bool(request.input)
+    return _change(context, request, partial(_reopen_from_step, request.input) if from_step else reopen)
 
 
 @operations.add(
@@ -270,9 +284,9 @@ def _change(
     return in_transaction(context, work)
 
 
-def _reopen_from_step(store: Store, run_id: str, **by: Any) -> tuple[Fact, ...]:
-    """Reopen the workflow run of a step, and let it repeat the step and all behind it."""
-    store.write(lambda tx: mark_to_repeat(tx, tx.get_runs([run_id])[run_id]))
+def _reopen_from_step(changed: dict[str, Any], store: Store, run_id: str, **by: Any) -> tuple[Fact, ...]:
+    """Reopen the workflow run of a step, and let it repeat the step with changed input and all behind it."""
+    store.write(lambda tx: mark_to_repeat(tx, tx.get_runs([run_id])[run_id], changed=changed, now=by["now"]))
     return reopen(store, run_id, **by)
 
 
