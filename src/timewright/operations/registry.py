@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -16,7 +17,7 @@ from timewright.errors import NotFound
 from timewright.operations.access.agent_permissions import check_agent_permission
 from timewright.operations.access.callers import Scope, require_scope
 from timewright.operations.access.run_permissions import check_run_permission
-from timewright.operations.context import OperationContext, dry_run
+from timewright.operations.context import OperationContext, dry_run, in_transaction
 from timewright.operations.quotas import (
     EXTERNAL_OPERATIONS,
     LEASE_OPERATIONS,
@@ -24,6 +25,7 @@ from timewright.operations.quotas import (
     perform_within_quota,
 )
 from timewright.operations.request_parsing import parse_request
+from timewright.ports import Transaction
 
 R = TypeVar("R", bound="OperationRequest")
 A = TypeVar("A", bound=Struct)
@@ -181,22 +183,21 @@ class OperationRegistry:
         self._operations: dict[str, Operation[Any]] = {}
 
     def add(
-        self,
-        noun: str,
-        verb: str,
-        request: type[R],
-        *,
-        scope: Scope,
-        examples: tuple[Example, ...],
+        self, name: str, *, scope: Scope, examples: tuple[Example, ...]
     ) -> Callable[[Callable[[OperationContext, R], A]], Callable[[OperationContext, R], A]]:
-        """Decorator that registers a function as an operation; a write also gets `dry_run`."""
+        """Decorator that registers a function as an operation; a write also gets `dry_run`.
+
+        The name is a noun and a verb, and the annotation of the second parameter is the request type.
+        """
 
         def register(perform: Callable[[OperationContext, R], A]) -> Callable[[OperationContext, R], A]:
-            reads_only = not issubclass(request, WriteRequest)
+            noun, _, verb = name.rpartition(" ")
+            request_type = _request_type(perform)
+            reads_only = not issubclass(request_type, WriteRequest)
             operation = Operation(
                 noun=noun,
                 verb=verb,
-                request_type=request,
+                request_type=request_type,
                 perform=perform if reads_only else _with_dry_run(perform),
                 apply=perform,
                 scope=scope,
@@ -207,6 +208,43 @@ class OperationRegistry:
                 raise AssertionError(f"operation {operation.name} is registered twice")
             self._operations[operation.name] = operation
             return operation.perform
+
+        return register
+
+    def read(
+        self, name: str, *, scope: Scope, examples: tuple[Example, ...]
+    ) -> Callable[[Callable[[OperationContext, Transaction, R], A]], Callable[[OperationContext, R], A]]:
+        """Like `add`, for a function that reads in one transaction, which it is given."""
+
+        def register(
+            read: Callable[[OperationContext, Transaction, R], A],
+        ) -> Callable[[OperationContext, R], A]:
+            @functools.wraps(read)
+            def perform(context: OperationContext, request: R) -> A:
+                return context.store.read(lambda tx: read(context, tx, request))
+
+            return self.add(name, scope=scope, examples=examples)(perform)
+
+        return register
+
+    def write(
+        self, name: str, *, scope: Scope, examples: tuple[Example, ...]
+    ) -> Callable[[Callable[[OperationContext, Transaction, R], A]], Callable[[OperationContext, R], A]]:
+        """Like `add`, for a function that writes in one transaction, which it is given.
+
+        The store of its context is that transaction, and its facts are sent after the commit.
+        """
+
+        def register(
+            write: Callable[[OperationContext, Transaction, R], A],
+        ) -> Callable[[OperationContext, R], A]:
+            @functools.wraps(write)
+            def perform(context: OperationContext, request: R) -> A:
+                return in_transaction(
+                    context, lambda nested: nested.store.write(lambda tx: write(nested, tx, request))
+                )
+
+            return self.add(name, scope=scope, examples=examples)(perform)
 
         return register
 
@@ -230,6 +268,14 @@ class OperationRegistry:
                 rule="the name of an operation: a noun and a verb",
                 fix=f"did you mean {near[0]}?" if near else "schedule list",
             ) from None
+
+
+def _request_type(perform: Callable[[OperationContext, R], A]) -> type[R]:
+    """Return the annotation of the last parameter, without resolving the others."""
+    function = inspect.unwrap(perform)
+    annotations = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
+    found: type[R] = function.__globals__[list(annotations.values())[-1]]
+    return found
 
 
 def _with_dry_run(perform: Callable[[OperationContext, R], A]) -> Callable[[OperationContext, R], A]:

@@ -53,9 +53,7 @@ class AuditEntryList(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "audit",
-    "list",
-    ListAuditEntries,
+    "audit list",
     scope="read",
     examples=({}, {"schedule": "nightly-report", "action": "schedule.", "limit": 20}),
 )
@@ -82,7 +80,7 @@ def list_audit_entries(context: OperationContext, request: ListAuditEntries) -> 
     return context.store.read(work)
 
 
-@operations.add("audit", "verify", VerifyAudit, scope="admin", examples=({},))
+@operations.add("audit verify", scope="admin", examples=({},))
 def verify_audit(context: OperationContext, _request: VerifyAudit) -> AuditVerification:
     """Check the hash chain of the audit log, from the first entry to the last."""
 

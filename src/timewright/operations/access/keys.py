@@ -103,9 +103,7 @@ class KeyList(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "key",
-    "create",
-    CreateKey,
+    "key create",
     scope="admin",
     examples=(
         {"key": "grafana", "role": "viewer"},
@@ -142,7 +140,7 @@ def create_key(context: OperationContext, request: CreateKey) -> CreatedKey:
     return context.store.write(work)
 
 
-@operations.add("key", "list", ListKeys, scope="admin", examples=({}, {"all": True}))
+@operations.add("key list", scope="admin", examples=({}, {"all": True}))
 def list_keys(context: OperationContext, request: ListKeys) -> KeyList:
     """List the keys with access to this namespace."""
     now = context.now()
@@ -163,7 +161,7 @@ def list_keys(context: OperationContext, request: ListKeys) -> KeyList:
     return context.store.read(work)
 
 
-@operations.add("key", "get", GetKey, scope="admin", examples=({"key": "grafana-old"},))
+@operations.add("key get", scope="admin", examples=({"key": "grafana-old"},))
 def get_key(context: OperationContext, request: GetKey) -> KeyDetail:
     """Show a key: its permissions, when it expires and when it was last used."""
     now = context.now()
@@ -176,9 +174,7 @@ def get_key(context: OperationContext, request: GetKey) -> KeyDetail:
     return context.store.read(work)
 
 
-@operations.add(
-    "key", "revoke", RevokeKey, scope="admin", examples=({"key": "grafana-old", "reason": "leaked"},)
-)
+@operations.add("key revoke", scope="admin", examples=({"key": "grafana-old", "reason": "leaked"},))
 def revoke_key(context: OperationContext, request: RevokeKey) -> KeyDetail:
     """Revoke a key at once and for good; it stays in the list of all keys."""
     now = context.now()
@@ -194,9 +190,7 @@ def revoke_key(context: OperationContext, request: RevokeKey) -> KeyDetail:
     return context.store.write(work)
 
 
-@operations.add(
-    "key", "rotate", RotateKey, scope="admin", examples=({"key": "grafana-old", "overlap": "1h"},)
-)
+@operations.add("key rotate", scope="admin", examples=({"key": "grafana-old", "overlap": "1h"},))
 def rotate_key(context: OperationContext, request: RotateKey) -> CreatedKey:
     """Replace a key by a new one with the same permissions; the old one is valid until the overlap ends."""
     now = context.now()

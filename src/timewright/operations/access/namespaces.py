@@ -70,9 +70,7 @@ class NamespaceList(Struct, frozen=True, kw_only=True):
     cursor: str = ""
 
 
-@operations.add(
-    "namespace", "create", CreateNamespace, scope="admin", examples=({"name": "team-b", "schedules": 50},)
-)
+@operations.add("namespace create", scope="admin", examples=({"name": "team-b", "schedules": 50},))
 def create_namespace(context: OperationContext, request: CreateNamespace) -> NamespaceDetail:
     """Create a namespace with its own quotas."""
     _check_unrestricted(context)
@@ -101,9 +99,7 @@ def create_namespace(context: OperationContext, request: CreateNamespace) -> Nam
     return context.store.write(work)
 
 
-@operations.add(
-    "namespace", "set", SetNamespace, scope="admin", examples=({"name": "team-a", "backlog": 500},)
-)
+@operations.add("namespace set", scope="admin", examples=({"name": "team-a", "backlog": 500},))
 def set_namespace(context: OperationContext, request: SetNamespace) -> NamespaceDetail:
     """Change the quotas of a namespace, effective at once."""
     _check_unrestricted(context)
@@ -116,7 +112,7 @@ def set_namespace(context: OperationContext, request: SetNamespace) -> Namespace
     return context.store.write(work)
 
 
-@operations.add("namespace", "get", GetNamespace, scope="read", examples=({}, {"name": "team-a"}))
+@operations.add("namespace get", scope="read", examples=({}, {"name": "team-a"}))
 def get_namespace(context: OperationContext, request: GetNamespace) -> NamespaceDetail:
     """Show the quotas of a namespace and how much of them is used."""
     return context.store.read(
@@ -124,7 +120,7 @@ def get_namespace(context: OperationContext, request: GetNamespace) -> Namespace
     )
 
 
-@operations.add("namespace", "list", ListNamespaces, scope="read", examples=({},))
+@operations.add("namespace list", scope="read", examples=({},))
 def list_namespaces(context: OperationContext, request: ListNamespaces) -> NamespaceList:
     """List the namespaces that the caller may access."""
 

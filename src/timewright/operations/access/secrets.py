@@ -126,11 +126,7 @@ class RotatedSecrets(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "secret",
-    "set",
-    SetSecret,
-    scope="secret",
-    examples=({"secret": "crm-token", "value": "not a real token"},),
+    "secret set", scope="secret", examples=({"secret": "crm-token", "value": "not a real token"},)
 )
 def set_secret(context: OperationContext, request: SetSecret) -> SecretDetail:
     """Store a value under a name, encrypted; it is never shown, and the next launch uses it."""
@@ -172,9 +168,7 @@ def set_secret(context: OperationContext, request: SetSecret) -> SecretDetail:
 
 
 @operations.add(
-    "secret",
-    "bind",
-    BindSecret,
+    "secret bind",
     scope="secret",
     examples=({"secret": "old-token", "hosts": ["api.crm.example"], "users": ["ci"]},),
 )
@@ -195,7 +189,7 @@ def bind_secret(context: OperationContext, request: BindSecret) -> SecretDetail:
     return context.store.write(work)
 
 
-@operations.add("secret", "list", ListSecrets, scope="secret", examples=({},))
+@operations.add("secret list", scope="secret", examples=({},))
 def list_secrets(context: OperationContext, request: ListSecrets) -> SecretList:
     """List the names of the secrets and when each was set; values are never shown."""
 
@@ -212,7 +206,7 @@ def list_secrets(context: OperationContext, request: ListSecrets) -> SecretList:
     return context.store.read(work)
 
 
-@operations.add("secret", "delete", DeleteSecret, scope="secret", examples=({"secret": "old-token"},))
+@operations.add("secret delete", scope="secret", examples=({"secret": "old-token"},))
 def delete_secret(context: OperationContext, request: DeleteSecret) -> SecretDetail:
     """Remove a secret that no schedule uses."""
 
@@ -234,7 +228,7 @@ def delete_secret(context: OperationContext, request: DeleteSecret) -> SecretDet
     return context.store.write(work)
 
 
-@operations.add("secret", "rotate", RotateSecrets, scope="secret", examples=({},))
+@operations.add("secret rotate", scope="secret", examples=({},))
 def rotate_secrets(context: OperationContext, request: RotateSecrets) -> RotatedSecrets:
     """Re-encrypt every secret with the current secret key, after a new key was put first in its file."""
     if request.everywhere and context.caller.namespaces:

@@ -72,7 +72,7 @@ def start_session(
     return session.id
 
 
-@operations.add("session", "list", ListSessions, scope="read", examples=({}, {"all": True}))
+@operations.add("session list", scope="read", examples=({}, {"all": True}))
 def list_sessions(context: OperationContext, request: ListSessions) -> SessionList:
     """List the browser sessions that have not ended."""
     now = context.now()
@@ -86,9 +86,7 @@ def list_sessions(context: OperationContext, request: ListSessions) -> SessionLi
     return context.store.read(work)
 
 
-@operations.add(
-    "session", "end", EndSession, scope="trigger", examples=({"session": "mUQZ8Nn2yq0H3cV1x9sKfA"},)
-)
+@operations.add("session end", scope="trigger", examples=({"session": "mUQZ8Nn2yq0H3cV1x9sKfA"},))
 def end_session(context: OperationContext, request: EndSession) -> SessionList:
     """End a browser session at once, in every process and for every copy of its cookie.
 

@@ -88,9 +88,7 @@ class DeletedChannel(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "channel",
-    "create",
-    CreateChannel,
+    "channel create",
     scope="admin",
     examples=(
         {"channel": "ops", "to": "https://example.com/hooks/timewright", "sign_with": "secret://hook"},
@@ -118,7 +116,7 @@ def create_channel(context: OperationContext, request: CreateChannel) -> Channel
     return in_transaction(context, work)
 
 
-@operations.add("channel", "list", ListChannels, scope="read", examples=({},))
+@operations.add("channel list", scope="read", examples=({},))
 def list_channels(context: OperationContext, request: ListChannels) -> ChannelList:
     """List the channels with the number of messages that wait or failed."""
 
@@ -136,7 +134,7 @@ def list_channels(context: OperationContext, request: ListChannels) -> ChannelLi
     return context.store.read(work)
 
 
-@operations.add("channel", "test", ChannelAction, scope="trigger", examples=({"channel": "ops"},))
+@operations.add("channel test", scope="trigger", examples=({"channel": "ops"},))
 def test_channel(context: OperationContext, request: ChannelAction) -> ChannelTest:
     """Send a test message through a channel; it is delivered like every other."""
     now = context.now()
@@ -161,7 +159,7 @@ def test_channel(context: OperationContext, request: ChannelAction) -> ChannelTe
     return ChannelTest(channel=request.channel, run=run.id)
 
 
-@operations.add("channel", "delete", ChannelAction, scope="admin", examples=({"channel": "ops"},))
+@operations.add("channel delete", scope="admin", examples=({"channel": "ops"},))
 def delete_channel(context: OperationContext, request: ChannelAction) -> DeletedChannel:
     """Delete a channel; messages that wait are cancelled."""
     now, by = context.now(), context.actor_with_reason(request.reason)

@@ -100,7 +100,7 @@ class AlertRulesDetail(Struct, frozen=True, kw_only=True):
     revision: int = 0
 
 
-@operations.add("incident", "list", ListIncidents, scope="read", examples=({}, {"closed": True}))
+@operations.add("incident list", scope="read", examples=({}, {"closed": True}))
 def list_incidents(context: OperationContext, request: ListIncidents) -> IncidentList:
     """List incidents, newest first: what is wrong, since when, and what would help."""
 
@@ -116,7 +116,7 @@ def list_incidents(context: OperationContext, request: ListIncidents) -> Inciden
     return context.store.read(work)
 
 
-@operations.add("incident", "get", GetIncident, scope="read", examples=({"incident": INCIDENT},))
+@operations.add("incident get", scope="read", examples=({"incident": INCIDENT},))
 def get_incident(context: OperationContext, request: GetIncident) -> Incident:
     """Show an incident."""
     found = context.store.read(lambda tx: tx.get_incident(request.incident))
@@ -125,9 +125,7 @@ def get_incident(context: OperationContext, request: GetIncident) -> Incident:
     return found
 
 
-@operations.add(
-    "incident", "acknowledge", AcknowledgeIncident, scope="trigger", examples=({"incident": INCIDENT},)
-)
+@operations.add("incident acknowledge", scope="trigger", examples=({"incident": INCIDENT},))
 def acknowledge_incident(context: OperationContext, request: AcknowledgeIncident) -> Incident:
     """Say that you take care of an incident: it is not repeated; its end is still told."""
     now, by = context.now(), context.actor_with_reason(request.reason)
@@ -136,13 +134,7 @@ def acknowledge_incident(context: OperationContext, request: AcknowledgeIncident
     )
 
 
-@operations.add(
-    "incident",
-    "snooze",
-    SnoozeIncident,
-    scope="trigger",
-    examples=({"incident": INCIDENT, "length": "4h"},),
-)
+@operations.add("incident snooze", scope="trigger", examples=({"incident": INCIDENT, "length": "4h"},))
 def snooze_incident(context: OperationContext, request: SnoozeIncident) -> Incident:
     """Repeat an incident no earlier than after a while."""
     now, by = context.now(), context.actor_with_reason(request.reason)
@@ -152,20 +144,14 @@ def snooze_incident(context: OperationContext, request: SnoozeIncident) -> Incid
     )
 
 
-@operations.add(
-    "alert", "get", GetAlertRules, scope="read", examples=({}, {"group": "billing"}, {"installation": True})
-)
+@operations.add("alert get", scope="read", examples=({}, {"group": "billing"}, {"installation": True}))
 def get_alert_rules(context: OperationContext, request: GetAlertRules) -> AlertRulesDetail:
     """Show the thresholds at which incidents open."""
     return context.store.read(lambda tx: _detail(tx, context.namespace, request))
 
 
 @operations.add(
-    "alert",
-    "set",
-    SetAlertRules,
-    scope="write",
-    examples=({"failed": 3, "repeat": "12h"}, {"group": "billing", "late": "1m"}),
+    "alert set", scope="write", examples=({"failed": 3, "repeat": "12h"}, {"group": "billing", "late": "1m"})
 )
 def set_alert_rules(context: OperationContext, request: SetAlertRules) -> AlertRulesDetail:
     """Set thresholds for a group, the namespace or the installation; a schedule has its own in `alerts`."""

@@ -100,7 +100,7 @@ class PingResult(Struct, frozen=True, kw_only=True):
     run: RunSummary
 
 
-@operations.add("ping", "create", CreatePing, scope="write", examples=({"schedule": "foreign-backup"},))
+@operations.add("ping create", scope="write", examples=({"schedule": "foreign-backup"},))
 def create_ping(context: OperationContext, request: CreatePing) -> PingAddress:
     """Make an address that a foreign job calls when it starts and ends."""
     now = context.now()
@@ -131,14 +131,14 @@ def create_ping(context: OperationContext, request: CreatePing) -> PingAddress:
     return context.store.write(work)
 
 
-@operations.add("ping", "list", ListPings, scope="read", examples=({},))
+@operations.add("ping list", scope="read", examples=({},))
 def list_pings(context: OperationContext, _request: ListPings) -> PingList:
     """List the addresses that foreign jobs call."""
     rows = context.store.read(lambda tx: _addresses(tx, context.namespace))
     return PingList(pings=tuple(one for _, one in rows[:MAX_LISTED]))
 
 
-@operations.add("ping", "delete", DeletePing, scope="write", examples=({"schedule": "foreign-backup"},))
+@operations.add("ping delete", scope="write", examples=({"schedule": "foreign-backup"},))
 def delete_ping(context: OperationContext, request: DeletePing) -> DeletedPings:
     """End all addresses of a schedule."""
     now = context.now()
@@ -155,9 +155,7 @@ def delete_ping(context: OperationContext, request: DeletePing) -> DeletedPings:
 
 
 @operations.add(
-    "ping",
-    "send",
-    SendPing,
+    "ping send",
     scope="trigger",
     examples=(
         {"schedule": "foreign-backup"},

@@ -126,9 +126,7 @@ class DeletedBudget(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "budget",
-    "set",
-    SetBudget,
+    "budget set",
     scope="admin",
     examples=(
         {"budget": "inference", "unit": "tokens", "limit": 2000000, "period": "day", "zone": "Europe/Berlin"},
@@ -151,7 +149,7 @@ def set_one(context: OperationContext, request: SetBudget) -> BudgetSummary:
     return in_transaction(context, work)
 
 
-@operations.add("budget", "get", GetBudget, scope="read", examples=({"budget": "inference"},))
+@operations.add("budget get", scope="read", examples=({"budget": "inference"},))
 def get_budget(context: OperationContext, request: GetBudget) -> BudgetDetail:
     """Show a budget: how much is left, which schedules name it and how many runs wait for it."""
     now = context.now()
@@ -167,7 +165,7 @@ def get_budget(context: OperationContext, request: GetBudget) -> BudgetDetail:
     return context.store.read(work)
 
 
-@operations.add("budget", "list", ListBudgets, scope="read", examples=({},))
+@operations.add("budget list", scope="read", examples=({},))
 def list_budgets(context: OperationContext, request: ListBudgets) -> BudgetList:
     """List the budgets and how much is left of each."""
     now = context.now()
@@ -192,9 +190,7 @@ def list_budgets(context: OperationContext, request: ListBudgets) -> BudgetList:
     return context.store.read(work)
 
 
-@operations.add(
-    "budget", "usage", GetBudgetUsage, scope="read", examples=({"budget": "inference", "periods": 7},)
-)
+@operations.add("budget usage", scope="read", examples=({"budget": "inference", "periods": 7},))
 def get_budget_usage(context: OperationContext, request: GetBudgetUsage) -> BudgetUsageReport:
     """Show the usage of a budget per period, newest first."""
 
@@ -217,7 +213,7 @@ def get_budget_usage(context: OperationContext, request: GetBudgetUsage) -> Budg
     return context.store.read(work)
 
 
-@operations.add("budget", "delete", DeleteBudget, scope="admin", examples=({"budget": "old-trial"},))
+@operations.add("budget delete", scope="admin", examples=({"budget": "old-trial"},))
 def delete_one(context: OperationContext, request: DeleteBudget) -> DeletedBudget:
     """Remove a budget that no schedule names; runs that waited for it may start."""
     now = context.now()

@@ -58,9 +58,7 @@ class ProviderList(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "provider",
-    "close",
-    CloseProvider,
+    "provider close",
     scope="write",
     examples=({"provider": "openai", "until": "2026-03-10T18:00:00Z", "reason": "quota used up"},),
 )
@@ -93,13 +91,7 @@ def close_provider_until(context: OperationContext, request: CloseProvider) -> P
     return in_transaction(context, work)
 
 
-@operations.add(
-    "provider",
-    "open",
-    OpenProvider,
-    scope="write",
-    examples=({"provider": "mail-api", "reason": "back again"},),
-)
+@operations.add("provider open", scope="write", examples=({"provider": "mail-api", "reason": "back again"},))
 def open_provider_now(context: OperationContext, request: OpenProvider) -> ProviderSummary:
     """Open a closed provider; runs that waited for it may start at once."""
     now = context.now()
@@ -115,7 +107,7 @@ def open_provider_now(context: OperationContext, request: OpenProvider) -> Provi
     return in_transaction(context, work)
 
 
-@operations.add("provider", "list", ListProviders, scope="read", examples=({},))
+@operations.add("provider list", scope="read", examples=({},))
 def list_providers(context: OperationContext, request: ListProviders) -> ProviderList:
     """List the providers, until when each is closed and why."""
     now = context.now()

@@ -101,9 +101,7 @@ class CalendarList(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "calendar",
-    "put",
-    PutCalendar,
+    "calendar put",
     scope="write",
     examples=(
         {"name": "holidays", "zone": "Europe/Berlin", "yearly": ["12-25", "12-26"], "dates": ["2026-04-03"]},
@@ -138,9 +136,7 @@ def put_named_calendar(context: OperationContext, request: PutCalendar) -> Calen
 
 
 @operations.add(
-    "calendar",
-    "refresh",
-    RefreshCalendar,
+    "calendar refresh",
     scope="write",
     examples=({"calendar": "germany"}, {"calendar": "germany", "years": "2026-2030"}),
 )
@@ -167,13 +163,13 @@ def refresh_calendar(context: OperationContext, request: RefreshCalendar) -> Ref
     return in_transaction(context, work)
 
 
-@operations.add("calendar", "get", GetCalendar, scope="read", examples=({"calendar": "holidays"},))
+@operations.add("calendar get", scope="read", examples=({"calendar": "holidays"},))
 def get_calendar(context: OperationContext, request: GetCalendar) -> CalendarDetail:
     """Show a calendar and the schedules that use it."""
     return context.store.read(lambda tx: _read_detail(tx, context.namespace, request.calendar))
 
 
-@operations.add("calendar", "list", ListCalendars, scope="read", examples=({},))
+@operations.add("calendar list", scope="read", examples=({},))
 def list_calendars(context: OperationContext, request: ListCalendars) -> CalendarList:
     """List the calendars of the namespace."""
 
@@ -190,7 +186,7 @@ def list_calendars(context: OperationContext, request: ListCalendars) -> Calenda
     return context.store.read(work)
 
 
-@operations.add("calendar", "delete", DeleteCalendar, scope="write", examples=({"calendar": "old-office"},))
+@operations.add("calendar delete", scope="write", examples=({"calendar": "old-office"},))
 def delete_calendar(context: OperationContext, request: DeleteCalendar) -> DeletedCalendar:
     """Remove a calendar that no schedule uses."""
     now = context.now()

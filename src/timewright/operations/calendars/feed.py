@@ -44,13 +44,7 @@ class ScheduleFeed(Struct, frozen=True, kw_only=True):
     more: bool
 
 
-@operations.add(
-    "schedule",
-    "feed",
-    GetScheduleFeed,
-    scope="read",
-    examples=({"tag": "daily", "days": 7},),
-)
+@operations.add("schedule feed", scope="read", examples=({"tag": "daily", "days": 7},))
 def schedule_feed(context: OperationContext, request: GetScheduleFeed) -> ScheduleFeed:
     """Return the next occurrences of schedules as an iCalendar text, for calendar programs."""
     now = context.now()

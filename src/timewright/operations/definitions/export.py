@@ -74,7 +74,7 @@ class DriftReport(Struct, frozen=True, kw_only=True):
     definitions: tuple[DriftedDefinition, ...]
 
 
-@operations.add("", "export", ExportDefinitions, scope="read", examples=({}, {"kinds": ["queue", "limit"]}))
+@operations.add("export", scope="read", examples=({}, {"kinds": ["queue", "limit"]}))
 def export_definitions(context: OperationContext, request: ExportDefinitions) -> ExportedFile:
     """Write the definitions of the namespace as a file for `plan` and `apply`."""
     check_may_block(context)
@@ -101,7 +101,7 @@ def export_definitions(context: OperationContext, request: ExportDefinitions) ->
     return context.store.read(work)
 
 
-@operations.add("", "diff", ShowDrift, scope="read", examples=({},))
+@operations.add("diff", scope="read", examples=({},))
 def show_drift(context: OperationContext, request: ShowDrift) -> DriftReport:
     """Show drift: definitions that someone changed by hand since their owner declared them."""
     check_may_block(context)

@@ -80,14 +80,14 @@ class FilePlan(Struct, frozen=True, kw_only=True):
     changes: tuple[PlannedChange, ...]
 
 
-@operations.add("", "plan", PlanFiles, scope="read", examples=(_EXAMPLE,))
+@operations.add("plan", scope="read", examples=(_EXAMPLE,))
 def plan_files(context: OperationContext, request: PlanFiles) -> FilePlan:
     """Show what `apply` would change: fields, next times before and after, and what would run at once."""
     check_may_block(context)
     return make_plan(context, read_files(request.files), _options(request))
 
 
-@operations.add("", "apply", ApplyFiles, scope="write", examples=(_EXAMPLE,))
+@operations.add("apply", scope="write", examples=(_EXAMPLE,))
 def apply_definition_files(context: OperationContext, request: ApplyFiles) -> FilePlan:
     """Apply definition files in one transaction; pauses, hints and moved occurrences stay.
 

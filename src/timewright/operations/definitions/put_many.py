@@ -46,9 +46,7 @@ class PutManyResult(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "schedule",
-    "put-many",
-    PutManySchedules,
+    "schedule put-many",
     scope="write",
     examples=(
         {

@@ -34,7 +34,7 @@ class FileSchema(Struct, frozen=True, kw_only=True):
     json_schema: dict[str, Any]
 
 
-@operations.add("", "schema", GetFileSchema, scope="read", examples=({},))
+@operations.add("schema", scope="read", examples=({},))
 def get_file_schema(_context: OperationContext, _request: GetFileSchema) -> FileSchema:
     """Show the JSON Schema of definition files; editors complete and check files with it."""
     return FileSchema(json_schema=build_file_schema())

@@ -101,9 +101,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "schedule",
-    "explain",
-    ExplainSchedule,
+    "schedule explain",
     scope="read",
     examples=(
         {"schedule": "nightly-report"},
@@ -135,7 +133,7 @@ def explain_schedule(context: OperationContext, request: ExplainSchedule) -> Exp
     return context.store.read(work)
 
 
-@operations.add("run", "explain", ExplainRun, scope="read", examples=({"run": FAILED_RUN},))
+@operations.add("run explain", scope="read", examples=({"run": FAILED_RUN},))
 def explain_run(context: OperationContext, request: ExplainRun) -> Explanation:
     """Explain why a run was created, and why it ended, waits or never started."""
     now, policy_error = context.now(), _policy_file_error(context)

@@ -42,7 +42,7 @@ class DoctorReport(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-@operations.add("", "doctor", RunDoctor, scope="read", examples=({},))
+@operations.add("doctor", scope="read", examples=({},))
 def doctor(context: OperationContext, _request: RunDoctor) -> DoctorReport:
     """Check store, clock, time zone data, files and backlog; show each problem and its remedy."""
     scope = check_scope(context)

@@ -48,7 +48,7 @@ class SystemHealth(Struct, frozen=True, kw_only=True):
     policy_file: str
 
 
-@operations.add("", "health", GetHealth, scope="read", examples=({},))
+@operations.add("health", scope="read", examples=({},))
 def health(context: OperationContext, _request: GetHealth) -> SystemHealth:
     """Show whether the store answers, how late the engine is, and how much waits for a person."""
     now = context.now()
@@ -110,7 +110,7 @@ class InstanceList(Struct, frozen=True, kw_only=True):
     instances: tuple[InstanceSummary, ...]
 
 
-@operations.add("instance", "list", ListInstances, scope="read", examples=({},))
+@operations.add("instance list", scope="read", examples=({},))
 def list_instances(context: OperationContext, _request: ListInstances) -> InstanceList:
     """List the instances with their load and the time of their last heartbeat."""
     now = context.now()

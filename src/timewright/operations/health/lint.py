@@ -52,7 +52,7 @@ class LintReport(Struct, frozen=True, kw_only=True):
     spread: tuple[SpreadProposal, ...] = ()
 
 
-@operations.add("", "lint", Lint, scope="read", examples=({}, {"days": 365}))
+@operations.add("lint", scope="read", examples=({}, {"days": 365}))
 def lint(context: OperationContext, request: Lint) -> LintReport:
     """Find future problems: clock changes, herds, schedules that never run, expiring keys."""
     scope = replace(check_scope(context), lookahead=request.days * DAY)

@@ -98,7 +98,7 @@ class LoadForecast(Struct, frozen=True, kw_only=True):
     shortfalls: tuple[Shortfall, ...] = ()
 
 
-@operations.add("", "forecast", ForecastLoad, scope="read", examples=({}, {"days": 2}))
+@operations.add("forecast", scope="read", examples=({}, {"days": 2}))
 def forecast_load(context: OperationContext, request: ForecastLoad) -> LoadForecast:
     """Forecast how many runs start in each hour, if nothing changes until then."""
     now = context.now()

@@ -44,7 +44,7 @@ class OverdueReport(Struct, frozen=True, kw_only=True):
     late: tuple[Finding, ...]
 
 
-@operations.add("", "overdue", ListOverdue, scope="read", examples=({}, {"tolerance": "5m"}))
+@operations.add("overdue", scope="read", examples=({}, {"tolerance": "5m"}))
 def list_overdue(context: OperationContext, request: ListOverdue) -> OverdueReport:
     """List what should have started and has not: many items mean that no engine runs, or too few."""
     if not timedelta(0) <= request.tolerance <= timedelta(days=366):

@@ -142,7 +142,7 @@ class Grid(Struct, frozen=True, kw_only=True):
     total: int
 
 
-@operations.add("", "now", GetOverview, scope="read", examples=({}, {"horizon": "6h"}))
+@operations.add("now", scope="read", examples=({}, {"horizon": "6h"}))
 def show_overview(context: OperationContext, request: GetOverview) -> Overview:
     """Show active and upcoming runs, and failed and parked ones."""
     now = context.now()
@@ -181,13 +181,7 @@ def show_overview(context: OperationContext, request: GetOverview) -> Overview:
     return context.store.read(work)
 
 
-@operations.add(
-    "schedule",
-    "outcomes",
-    GetRecentOutcomes,
-    scope="read",
-    examples=({"schedules": ["nightly-report"], "each": 10},),
-)
+@operations.add("schedule outcomes", scope="read", examples=({"schedules": ["nightly-report"], "each": 10},))
 def show_recent_outcomes(context: OperationContext, request: GetRecentOutcomes) -> RecentOutcomes:
     """Show the newest occurrences of several schedules, including skipped ones."""
 
@@ -201,7 +195,7 @@ def show_recent_outcomes(context: OperationContext, request: GetRecentOutcomes) 
     return context.store.read(work)
 
 
-@operations.add("schedule", "grid", GetGrid, scope="read", examples=({}, {"period": "1h", "limit": 20}))
+@operations.add("schedule grid", scope="read", examples=({}, {"period": "1h", "limit": 20}))
 def show_grid(context: OperationContext, request: GetGrid) -> Grid:
     """Show schedules and their runs over time as a grid, failing schedules first."""
     period = _limit_duration(request.period)

@@ -60,9 +60,7 @@ class PauseState(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "",
     "pause",
-    PauseRequest,
     scope="write",
     examples=({"reason": "the database is moved"}, {"scope": "group", "name": "reports", "due": "skip"}),
 )
@@ -108,11 +106,7 @@ def pause_scope(context: OperationContext, request: PauseRequest) -> PauseState:
 
 
 @operations.add(
-    "",
-    "resume",
-    ResumeRequest,
-    scope="write",
-    examples=({"reason": "the move is done"}, {"scope": "group", "name": "exports"}),
+    "resume", scope="write", examples=({"reason": "the move is done"}, {"scope": "group", "name": "exports"})
 )
 def resume_scope(context: OperationContext, request: ResumeRequest) -> PauseState:
     """End the pauses of everything, or of a namespace, group, owner, queue or provider.
@@ -160,9 +154,7 @@ class ClockAnswer(Struct, frozen=True, kw_only=True):
     now: datetime
 
 
-@operations.add(
-    "clock", "accept", AcceptClock, scope="admin", examples=({"reason": "the clock was wrong before"},)
-)
+@operations.add("clock accept", scope="admin", examples=({"reason": "the clock was wrong before"},))
 def accept_clock(context: OperationContext, request: AcceptClock) -> ClockAnswer:
     """Accept the time that the store's clock shows now, after it stepped by more than a day.
 

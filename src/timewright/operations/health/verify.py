@@ -91,11 +91,7 @@ class VerificationResult(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "",
-    "verify",
-    VerifyHistory,
-    scope="read",
-    examples=({}, {"since": "2026-03-01T00:00:00Z", "only": ["I1", "I14"]}),
+    "verify", scope="read", examples=({}, {"since": "2026-03-01T00:00:00Z", "only": ["I1", "I14"]})
 )
 def verify(context: OperationContext, request: VerifyHistory) -> VerificationResult:
     """Check every promise against the stored history; nothing is changed, and engines may run meanwhile."""

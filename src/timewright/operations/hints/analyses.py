@@ -134,7 +134,7 @@ class DueAnalysisList(Struct, frozen=True, kw_only=True):
     cursor: str = ""
 
 
-@operations.add("analysis", "list", ListAnalyses, scope="read", examples=({}, {"schedule": "orders-poll"}))
+@operations.add("analysis list", scope="read", examples=({}, {"schedule": "orders-poll"}))
 def list_analyses(context: OperationContext, request: ListAnalyses) -> AnalysisList:
     """List the planner's analyses, newest first; the last twenty of each schedule are kept."""
 
@@ -155,7 +155,7 @@ def list_analyses(context: OperationContext, request: ListAnalyses) -> AnalysisL
     return context.store.read(work)
 
 
-@operations.add("analysis", "get", GetAnalysis, scope="read", examples=({"analysis": ANALYSIS},))
+@operations.add("analysis get", scope="read", examples=({"analysis": ANALYSIS},))
 def get_analysis(context: OperationContext, request: GetAnalysis) -> Analysis:
     """Show one analysis with every tool call, its arguments and result, and what was rejected."""
     found = context.store.read(lambda tx: find_analysis(tx, context.namespace, request.analysis))
@@ -164,7 +164,7 @@ def get_analysis(context: OperationContext, request: GetAnalysis) -> Analysis:
     return found
 
 
-@operations.add("analysis", "due", ListDueAnalyses, scope="read", examples=({}, {"limit": 5}))
+@operations.add("analysis due", scope="read", examples=({}, {"limit": 5}))
 def list_due_analyses(context: OperationContext, request: ListDueAnalyses) -> DueAnalysisList:
     """List the adaptive schedules that are due: never analysed, look_again_at reached, or more failures."""
     now = context.now()
@@ -192,9 +192,7 @@ def list_due_analyses(context: OperationContext, request: ListDueAnalyses) -> Du
 
 
 @operations.add(
-    "analysis",
-    "submit",
-    SubmitAnalysis,
+    "analysis submit",
     scope="hint",
     examples=(
         {

@@ -94,9 +94,7 @@ class HintStatus(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "hint",
-    "interval",
-    HintInterval,
+    "hint interval",
     scope="hint",
     examples=(
         {"schedule": "orders-poll", "interval": "1m", "reason": "the queue grows"},
@@ -121,9 +119,7 @@ def hint_interval(context: OperationContext, request: HintInterval) -> HintStatu
 
 
 @operations.add(
-    "hint",
-    "once",
-    HintOnce,
+    "hint once",
     scope="hint",
     examples=(
         {"schedule": "orders-poll", "at": "2026-03-10T12:02:00Z", "reason": "a batch has landed"},
@@ -144,9 +140,7 @@ def hint_once(context: OperationContext, request: HintOnce) -> HintStatus:
 
 
 @operations.add(
-    "hint",
-    "pause",
-    HintPause,
+    "hint pause",
     scope="hint",
     examples=({"schedule": "orders-poll", "until": "2026-03-10T12:45:00Z", "reason": "maintenance"},),
 )
@@ -168,13 +162,7 @@ def hint_pause(context: OperationContext, request: HintPause) -> HintStatus:
     return _apply_hint(context, request, build_hint)
 
 
-@operations.add(
-    "hint",
-    "clear",
-    ClearHints,
-    scope="hint",
-    examples=({"schedule": "orders-poll", "reason": "steady again"},),
-)
+@operations.add("hint clear", scope="hint", examples=({"schedule": "orders-poll", "reason": "steady again"},))
 def clear_all_hints(context: OperationContext, request: ClearHints) -> HintStatus:
     """Remove all hints; the next occurrence is decided again without them."""
     now = context.now()
@@ -188,7 +176,7 @@ def clear_all_hints(context: OperationContext, request: ClearHints) -> HintStatu
     return in_transaction(context, work)
 
 
-@operations.add("hint", "list", ListHints, scope="read", examples=({"schedule": "orders-poll"},))
+@operations.add("hint list", scope="read", examples=({"schedule": "orders-poll"},))
 def list_hints(context: OperationContext, request: ListHints) -> HintStatus:
     """Show the active hints, and when the schedule would run without them."""
     now = context.now()

@@ -49,11 +49,7 @@ class QueueActivity(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "queue",
-    "purge",
-    PurgeQueue,
-    scope="write",
-    examples=({"queue": "mail", "reason": "sent twice", "dry_run": True},),
+    "queue purge", scope="write", examples=({"queue": "mail", "reason": "sent twice", "dry_run": True},)
 )
 def purge_queue(context: OperationContext, request: PurgeQueue) -> PurgedQueue:
     """Cancel the entries of a queue that have not started; leased ones continue."""

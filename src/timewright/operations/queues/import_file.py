@@ -32,9 +32,7 @@ class ImportedQueue(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "queue",
-    "import",
-    ImportQueueFile,
+    "queue import",
     scope="write",
     examples=(
         {

@@ -95,9 +95,7 @@ class ResetQueueEntry(WriteRequest, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "queue",
-    "renew",
-    RenewLease,
+    "queue renew",
     scope="trigger",
     examples=(
         {"run": LEASED_RUN, "fence": 1},
@@ -133,9 +131,7 @@ def renew_lease(context: OperationContext, request: RenewLease) -> RenewedLease:
 
 
 @operations.add(
-    "queue",
-    "complete",
-    CompleteLease,
+    "queue complete",
     scope="trigger",
     examples=(
         {"run": LEASED_RUN, "fence": 1, "result": {"sent": 1}, "cost": {"tokens": 1200, "money": "0.02"}},
@@ -148,9 +144,7 @@ def complete_lease(context: OperationContext, request: CompleteLease) -> Reporte
 
 
 @operations.add(
-    "queue",
-    "release",
-    ReleaseLease,
+    "queue release",
     scope="trigger",
     examples=(
         {"run": LEASED_RUN, "fence": 1},
@@ -166,13 +160,7 @@ def release_lease(context: OperationContext, request: ReleaseLease) -> ReportedR
     return _settle(context, request, outcome)
 
 
-@operations.add(
-    "queue",
-    "reset",
-    ResetQueueEntry,
-    scope="trigger",
-    examples=({"run": PARKED_RUN, "reason": "fixed"},),
-)
+@operations.add("queue reset", scope="trigger", examples=({"run": PARKED_RUN, "reason": "fixed"},))
 def reset_entry(context: OperationContext, request: ResetQueueEntry) -> ReportedRun:
     """Reset the attempts of a parked entry, so that it can start again."""
     now = context.now()

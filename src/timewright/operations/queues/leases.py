@@ -89,9 +89,7 @@ class DrainResult(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "queue",
-    "lease",
-    LeaseEntries,
+    "queue lease",
     scope="trigger",
     examples=({"queue": "mail"}, {"queue": "mail", "limit": 5, "holder": "worker-7", "length": "2m"}),
 )
@@ -132,7 +130,7 @@ def _reclaim_expired(context: OperationContext, *, now: datetime) -> None:
         context.notify(reclaim(context.store, now=now, limit=RECLAIM_BATCH_SIZE).facts)
 
 
-@operations.add("queue", "reclaim", ReclaimLeases, scope="trigger", examples=({}, {"queue": "mail"}))
+@operations.add("queue reclaim", scope="trigger", examples=({}, {"queue": "mail"}))
 def reclaim_leases(context: OperationContext, request: ReclaimLeases) -> ReclaimedRuns:
     """Reclaim every expired lease; each counts as a failed attempt."""
     now = context.now()
@@ -151,13 +149,7 @@ def reclaim_leases(context: OperationContext, request: ReclaimLeases) -> Reclaim
     return context.store.read(work)
 
 
-@operations.add(
-    "queue",
-    "drain",
-    DrainQueue,
-    scope="trigger",
-    examples=({"queue": "mail"}, {"queue": "mail", "limit": 10}),
-)
+@operations.add("queue drain", scope="trigger", examples=({"queue": "mail"}, {"queue": "mail", "limit": 10}))
 def drain_queue(context: OperationContext, request: DrainQueue) -> DrainResult:
     """Lease and complete entries in order, within the concurrency limit and backoff."""
     now = context.now()

@@ -104,9 +104,7 @@ class LimitList(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "limit",
-    "set",
-    SetLimit,
+    "limit set",
     scope="write",
     examples=(
         {"limit": "crm-api", "max_running": 5},
@@ -133,7 +131,7 @@ def set_named_limit(context: OperationContext, request: SetLimit) -> LimitSummar
     return in_transaction(context, work)
 
 
-@operations.add("limit", "get", GetLimit, scope="read", examples=({"limit": "crm-api"},))
+@operations.add("limit get", scope="read", examples=({"limit": "crm-api"},))
 def get_limit(context: OperationContext, request: GetLimit) -> LimitDetail:
     """Show a named limit, and how much of it each value of its key uses."""
 
@@ -157,7 +155,7 @@ def get_limit(context: OperationContext, request: GetLimit) -> LimitDetail:
     return context.store.read(work)
 
 
-@operations.add("limit", "delete", DeleteLimit, scope="write", examples=({"limit": "crm-api"},))
+@operations.add("limit delete", scope="write", examples=({"limit": "crm-api"},))
 def delete_named_limit(context: OperationContext, request: DeleteLimit) -> DeletedLimit:
     """Delete a named limit; runs that still name it start one at a time."""
     now = context.now()
@@ -171,7 +169,7 @@ def delete_named_limit(context: OperationContext, request: DeleteLimit) -> Delet
     return DeletedLimit(limit=request.limit)
 
 
-@operations.add("limit", "list", ListLimits, scope="read", examples=({},))
+@operations.add("limit list", scope="read", examples=({},))
 def list_limits(context: OperationContext, request: ListLimits) -> LimitList:
     """List the named limits and how much of each is used."""
 

@@ -66,16 +66,14 @@ class QueuePolicyDetail(Struct, frozen=True, kw_only=True):
     policy: QueuePolicy
 
 
-@operations.add("queue policy", "show", ShowQueuePolicy, scope="read", examples=({"queue": "mail"},))
+@operations.add("queue policy show", scope="read", examples=({"queue": "mail"},))
 def show_policy(context: OperationContext, request: ShowQueuePolicy) -> QueuePolicyDetail:
     """Show the policy of a queue; without one, the default policy."""
     return context.store.read(lambda tx: _policy(tx, context, request.queue))
 
 
 @operations.add(
-    "queue policy",
-    "set",
-    SetQueuePolicy,
+    "queue policy set",
     scope="write",
     examples=(
         {"queue": "mail", "max_concurrent": 5, "lease": "2m"},
@@ -104,9 +102,7 @@ def set_policy(context: OperationContext, request: SetQueuePolicy) -> QueuePolic
 
 
 @operations.add(
-    "queue policy",
-    "check",
-    CheckPolicyFile,
+    "queue policy check",
     scope="read",
     examples=({"file": {"mail": {"max_concurrent": 5}, "reports": {"max_attempts": 1}}},),
 )

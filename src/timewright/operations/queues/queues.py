@@ -135,9 +135,7 @@ class QueuePlan(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "queue",
-    "add",
-    AddEntries,
+    "queue add",
     scope="trigger",
     examples=(
         {"queue": "mail", "payload": {"to": "ada@example.com"}, "priority": "high"},
@@ -184,7 +182,7 @@ def add_entries(context: OperationContext, request: AddEntries) -> AddedEntries:
     return in_transaction(context, work)
 
 
-@operations.add("queue", "list", ListQueues, scope="read", examples=({},))
+@operations.add("queue list", scope="read", examples=({},))
 def list_queues(context: OperationContext, request: ListQueues) -> QueueList:
     """List the queues of the namespace with the number of entries in each state."""
 
@@ -205,11 +203,7 @@ def list_queues(context: OperationContext, request: ListQueues) -> QueueList:
 
 
 @operations.add(
-    "queue",
-    "show",
-    ShowQueue,
-    scope="read",
-    examples=({"queue": "mail"}, {"queue": "mail", "state": "parked"}),
+    "queue show", scope="read", examples=({"queue": "mail"}, {"queue": "mail", "state": "parked"})
 )
 def show_queue(context: OperationContext, request: ShowQueue) -> QueueDetail:
     """Show a queue: its policy, its counts, and its entries in the order they would start."""
@@ -239,9 +233,7 @@ def show_queue(context: OperationContext, request: ShowQueue) -> QueueDetail:
 
 
 @operations.add(
-    "queue",
-    "plan",
-    PlanQueue,
+    "queue plan",
     scope="read",
     examples=({"queue": "mail"}, {"queue": "mail", "now": "2026-03-10T13:00:00Z", "all": True}),
 )

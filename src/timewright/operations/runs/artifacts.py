@@ -49,7 +49,7 @@ class RunArtifacts(Struct, frozen=True, kw_only=True):
     part: ArtifactPart | None = None
 
 
-@operations.add("run", "artifacts", ListArtifacts, scope="read", examples=({"run": FAILED_RUN},))
+@operations.add("run artifacts", scope="read", examples=({"run": FAILED_RUN},))
 def list_artifacts(context: OperationContext, request: ListArtifacts) -> RunArtifacts:
     """List the artifacts of a run, or read one of them in parts."""
 

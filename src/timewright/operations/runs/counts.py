@@ -68,9 +68,7 @@ class RunCountSeries(Struct, frozen=True, kw_only=True):
     bins: tuple[CountBin, ...]
 
 
-@operations.add(
-    "run", "counts", CountRuns, scope="read", examples=({}, {"period": "1h"}, {"period": "7d", "step": "6h"})
-)
+@operations.add("run counts", scope="read", examples=({}, {"period": "1h"}, {"period": "7d", "step": "6h"}))
 def count_runs_by_minute(context: OperationContext, request: CountRuns) -> RunCountSeries:
     """Count the ended runs of an hour, a day or a week by the minute they were planned in."""
     now = context.now()

@@ -94,7 +94,7 @@ class RetriedFailures(Struct, frozen=True, kw_only=True):
     more: bool
 
 
-@operations.add("run", "failures", ListFailures, scope="read", examples=({}, {"schedule": "nightly-report"}))
+@operations.add("run failures", scope="read", examples=({}, {"schedule": "nightly-report"}))
 def list_failures(context: OperationContext, request: ListFailures) -> FailureCauses:
     """List failed and parked runs by cause: the schedule and the message without its numbers and ids."""
     since = request.since or context.now() - DAY
@@ -127,9 +127,7 @@ def list_failures(context: OperationContext, request: ListFailures) -> FailureCa
 
 
 @operations.add(
-    "run",
-    "retry-failures",
-    RetryFailures,
+    "run retry-failures",
     scope="trigger",
     examples=({"schedule": "nightly-report", "reason": "the disk has space again"},),
 )

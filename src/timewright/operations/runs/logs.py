@@ -59,11 +59,7 @@ class RunLogs(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "run",
-    "logs",
-    GetRunLogs,
-    scope="read",
-    examples=({"run": FAILED_RUN}, {"run": "nightly-report", "after": "1-0"}),
+    "run logs", scope="read", examples=({"run": FAILED_RUN}, {"run": "nightly-report", "after": "1-0"})
 )
 def run_logs(context: OperationContext, request: GetRunLogs) -> RunLogs:
     """Show the output of a run's attempts: head and tail, also while an attempt is running."""

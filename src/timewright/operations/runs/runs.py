@@ -119,9 +119,7 @@ class ReportRun(WriteRequest, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "run",
-    "list",
-    ListRuns,
+    "run list",
     scope="read",
     examples=(
         {},
@@ -171,13 +169,13 @@ def list_runs(context: OperationContext, request: ListRuns) -> RunList:
     return context.store.read(work)
 
 
-@operations.add("run", "get", GetRun, scope="read", examples=({"run": FAILED_RUN},))
+@operations.add("run get", scope="read", examples=({"run": FAILED_RUN},))
 def get_run(context: OperationContext, request: GetRun) -> RunDetail:
     """Show one run with its key, the decision behind it, and every attempt."""
     return context.store.read(lambda tx: build_run_detail(tx, find_run(tx, context.namespace, request.run)))
 
 
-@operations.add("run", "wait", WaitForRun, scope="read", examples=({"run": FAILED_RUN, "time_limit": "10s"},))
+@operations.add("run wait", scope="read", examples=({"run": FAILED_RUN, "time_limit": "10s"},))
 def wait_for_run(context: OperationContext, request: WaitForRun) -> RunDetail:
     """Wait until a run has ended, at most the time limit, and show it as it is then."""
     if not ZERO <= request.time_limit <= MAX_WAIT:
@@ -198,19 +196,13 @@ def wait_for_run(context: OperationContext, request: WaitForRun) -> RunDetail:
         clock.sleep(min(WAIT_INTERVAL_S, left))
 
 
-@operations.add(
-    "run",
-    "cancel",
-    RunAction,
-    scope="trigger",
-    examples=({"run": LEASED_RUN, "reason": "wrong numbers"},),
-)
+@operations.add("run cancel", scope="trigger", examples=({"run": LEASED_RUN, "reason": "wrong numbers"},))
 def cancel_run(context: OperationContext, request: RunAction) -> RunDetail:
     """Cancel a run: at once if it is not leased, otherwise its holder has a grace period to stop."""
     return _change(context, request, cancel)
 
 
-@operations.add("run", "retry", RetryRun, scope="trigger", examples=({"run": FAILED_RUN},))
+@operations.add("run retry", scope="trigger", examples=({"run": FAILED_RUN},))
 def retry_run(context: OperationContext, request: RetryRun) -> RunDetail:
     """Retry a failed or cancelled run: the same run continues with a higher fence.
 
@@ -227,22 +219,14 @@ def retry_run(context: OperationContext, request: RetryRun) -> RunDetail:
     return _change(context, request, partial(_reopen_from_step, request.input) if from_step else reopen)
 
 
-@operations.add(
-    "run",
-    "reset",
-    RunAction,
-    scope="trigger",
-    examples=({"run": PARKED_RUN, "reason": "mailbox mended"},),
-)
+@operations.add("run reset", scope="trigger", examples=({"run": PARKED_RUN, "reason": "mailbox mended"},))
 def reset_run(context: OperationContext, request: RunAction) -> RunDetail:
     """Reset the attempts of a parked run, so that it can start again."""
     return _change(context, request, reset)
 
 
 @operations.add(
-    "run",
-    "report",
-    ReportRun,
+    "run report",
     scope="trigger",
     examples=(
         {"run": LEASED_RUN, "fence": 1, "outcome": "started", "external_id": "dag-7f3a"},
@@ -357,7 +341,7 @@ class Trends(Struct, frozen=True, kw_only=True):
     series: tuple[TrendSeries, ...]
 
 
-@operations.add("schedule", "trends", GetTrends, scope="read", examples=({"schedule": "nightly-report"},))
+@operations.add("schedule trends", scope="read", examples=({"schedule": "nightly-report"},))
 def schedule_trends(context: OperationContext, request: GetTrends) -> Trends:
     """Show each number in the results of a schedule's newest runs over time."""
 

@@ -45,7 +45,7 @@ class SearchResult(Struct, frozen=True, kw_only=True):
     found: tuple[Found, ...]
 
 
-@operations.add("", "search", Search, scope="read", examples=({"text": "report"}, {"text": "timeout"}))
+@operations.add("search", scope="read", examples=({"text": "report"}, {"text": "timeout"}))
 def search_everything(context: OperationContext, request: Search) -> SearchResult:
     """Find schedules, queues, workflows and runs by a part of a name, a tag, an error or an id."""
     text = request.text.strip()

@@ -66,7 +66,7 @@ class ApprovalList(Struct, frozen=True, kw_only=True):
     cursor: str = ""
 
 
-@operations.add("approval", "list", ListApprovals, scope="read", examples=({},))
+@operations.add("approval list", scope="read", examples=({},))
 def list_approvals(context: OperationContext, request: ListApprovals) -> ApprovalList:
     """List what waits for a person: schedules and workflow versions of agents, and steps that ask."""
     now = context.now()
@@ -90,24 +90,14 @@ def list_approvals(context: OperationContext, request: ListApprovals) -> Approva
 
 
 @operations.add(
-    "approval",
-    "approve",
-    DecideApproval,
-    scope="write",
-    examples=({"schedule": "digest", "reason": "looks right"},),
+    "approval approve", scope="write", examples=({"schedule": "digest", "reason": "looks right"},)
 )
 def approve_schedule(context: OperationContext, request: DecideApproval) -> ScheduleDetail:
     """Approve a schedule, so that it starts; agents cannot approve."""
     return _decide(context, request, approve)
 
 
-@operations.add(
-    "approval",
-    "reject",
-    DecideApproval,
-    scope="write",
-    examples=({"schedule": "digest", "reason": "not needed"},),
-)
+@operations.add("approval reject", scope="write", examples=({"schedule": "digest", "reason": "not needed"},))
 def reject_schedule(context: OperationContext, request: DecideApproval) -> ScheduleDetail:
     """Reject a schedule: it is archived with the reason; agents cannot reject."""
     return _decide(context, request, reject)

@@ -107,9 +107,7 @@ class ChangeBackfill(WriteRequest, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "schedule",
-    "backfill",
-    BackfillSchedule,
+    "schedule backfill",
     scope="trigger",
     examples=(
         {"schedule": "nightly-report", "since": "2026-03-07T00:00:00Z", "until": "2026-03-09T00:00:00Z"},
@@ -150,7 +148,7 @@ def backfill_schedule(context: OperationContext, request: BackfillSchedule) -> B
     return in_transaction(context, work)
 
 
-@operations.add("backfill", "list", ListBackfills, scope="read", examples=({},))
+@operations.add("backfill list", scope="read", examples=({},))
 def list_all_backfills(context: OperationContext, request: ListBackfills) -> BackfillList:
     """List backfills, newest first, with their progress."""
 
@@ -167,25 +165,25 @@ def list_all_backfills(context: OperationContext, request: ListBackfills) -> Bac
     return context.store.read(work)
 
 
-@operations.add("backfill", "get", GetBackfill, scope="read", examples=({"backfill": BACKFILL},))
+@operations.add("backfill get", scope="read", examples=({"backfill": BACKFILL},))
 def show_backfill(context: OperationContext, request: GetBackfill) -> BackfillSummary:
     """Show one backfill with its progress."""
     return context.store.read(lambda tx: _found(tx, context.namespace, request.backfill))
 
 
-@operations.add("backfill", "pause", ChangeBackfill, scope="trigger", examples=({"backfill": BACKFILL},))
+@operations.add("backfill pause", scope="trigger", examples=({"backfill": BACKFILL},))
 def pause_backfill(context: OperationContext, request: ChangeBackfill) -> BackfillSummary:
     """Pause a backfill: it hands out no more runs; those it handed out still run."""
     return _change(context, request, BackfillState.PAUSED)
 
 
-@operations.add("backfill", "resume", ChangeBackfill, scope="trigger", examples=({"backfill": BACKFILL},))
+@operations.add("backfill resume", scope="trigger", examples=({"backfill": BACKFILL},))
 def resume_backfill(context: OperationContext, request: ChangeBackfill) -> BackfillSummary:
     """Resume a paused backfill."""
     return _change(context, request, BackfillState.RUNNING)
 
 
-@operations.add("backfill", "cancel", ChangeBackfill, scope="trigger", examples=({"backfill": BACKFILL},))
+@operations.add("backfill cancel", scope="trigger", examples=({"backfill": BACKFILL},))
 def cancel_backfill(context: OperationContext, request: ChangeBackfill) -> BackfillSummary:
     """Cancel a backfill and its runs that have not started."""
     return _change(context, request, BackfillState.CANCELLED)

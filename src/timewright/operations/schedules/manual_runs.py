@@ -89,9 +89,7 @@ class MovedOccurrence(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "schedule",
-    "run",
-    RunSchedule,
+    "schedule run",
     scope="trigger",
     examples=(
         {"schedule": "nightly-report"},
@@ -124,9 +122,7 @@ def run_schedule(context: OperationContext, request: RunSchedule) -> RunDetail:
 
 
 @operations.add(
-    "schedule",
-    "run-many",
-    RunManySchedules,
+    "schedule run-many",
     scope="trigger",
     examples=(
         {
@@ -170,9 +166,7 @@ def run_many_schedules(context: OperationContext, request: RunManySchedules) -> 
     return in_transaction(context, work)
 
 
-@operations.add(
-    "schedule", "skip", SkipOccurrences, scope="trigger", examples=({"schedule": "nightly-report"},)
-)
+@operations.add("schedule skip", scope="trigger", examples=({"schedule": "nightly-report"},))
 def skip_occurrences(context: OperationContext, request: SkipOccurrences) -> ScheduleDetail:
     """Skip the next occurrences; they are recorded as skipped manually."""
     now = context.now()
@@ -188,11 +182,7 @@ def skip_occurrences(context: OperationContext, request: SkipOccurrences) -> Sch
 
 
 @operations.add(
-    "schedule",
-    "move",
-    MoveOccurrence,
-    scope="trigger",
-    examples=({"schedule": "nightly-report", "to": "2026-03-11T05:00:00Z"},),
+    "schedule move", scope="trigger", examples=({"schedule": "nightly-report", "to": "2026-03-11T05:00:00Z"},)
 )
 def move_occurrence(context: OperationContext, request: MoveOccurrence) -> MovedOccurrence:
     """Move the next occurrence to another instant: it is skipped, and a manual run replaces it."""

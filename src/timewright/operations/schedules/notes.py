@@ -41,9 +41,7 @@ class WrittenNote(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "schedule",
-    "note",
-    WriteNote,
+    "schedule note",
     scope="trigger",
     examples=(
         {"schedule": "nightly-report", "text": "the auditors read this one"},

@@ -63,9 +63,7 @@ class ScheduleAction(WriteRequest, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "schedule",
-    "pause",
-    PauseSchedule,
+    "schedule pause",
     scope="write",
     examples=(
         {"schedule": "nightly-report"},
@@ -85,9 +83,7 @@ def pause_schedule(context: OperationContext, request: PauseSchedule) -> Schedul
     return in_transaction(context, work)
 
 
-@operations.add(
-    "schedule", "resume", ScheduleAction, scope="write", examples=({"schedule": "paused-export"},)
-)
+@operations.add("schedule resume", scope="write", examples=({"schedule": "paused-export"},))
 def resume_schedule(context: OperationContext, request: ScheduleAction) -> ScheduleDetail:
     """Resume a paused or parked schedule: reset its failures, skip occurrences within the pause.
 
@@ -105,11 +101,7 @@ def resume_schedule(context: OperationContext, request: ScheduleAction) -> Sched
 
 
 @operations.add(
-    "schedule",
-    "finish",
-    ScheduleAction,
-    scope="write",
-    examples=({"schedule": "nightly-report", "reason": "all is loaded"},),
+    "schedule finish", scope="write", examples=({"schedule": "nightly-report", "reason": "all is loaded"},)
 )
 def finish_schedule(context: OperationContext, request: ScheduleAction) -> ScheduleDetail:
     """Finish a schedule: it plans nothing more; its name stays in use, and an edit can revive it."""
@@ -125,11 +117,7 @@ def finish_schedule(context: OperationContext, request: ScheduleAction) -> Sched
 
 
 @operations.add(
-    "schedule",
-    "set-state",
-    SetScheduleState,
-    scope="write",
-    examples=({"schedule": "paused-export", "state": {"page": 12}},),
+    "schedule set-state", scope="write", examples=({"schedule": "paused-export", "state": {"page": 12}},)
 )
 def set_schedule_state(context: OperationContext, request: SetScheduleState) -> ScheduleStateValue:
     """Set what a schedule with `keep_state` keeps; a run under way fails if it sets it too."""
@@ -155,17 +143,13 @@ def set_schedule_state(context: OperationContext, request: SetScheduleState) -> 
     return in_transaction(context, work)
 
 
-@operations.add(
-    "schedule", "archive", ScheduleAction, scope="write", examples=({"schedule": "nightly-report"},)
-)
+@operations.add("schedule archive", scope="write", examples=({"schedule": "nightly-report"},))
 def archive_schedule(context: OperationContext, request: ScheduleAction) -> ScheduleDetail:
     """Archive a schedule for good; its history stays, and its name can be used again."""
     return _archive(context, request)
 
 
-@operations.add(
-    "schedule", "delete", ScheduleAction, scope="write", examples=({"schedule": "nightly-report"},)
-)
+@operations.add("schedule delete", scope="write", examples=({"schedule": "nightly-report"},))
 def delete_schedule(context: OperationContext, request: ScheduleAction) -> ScheduleDetail:
     """Delete a schedule, which is the same as archiving it: its history stays."""
     return _archive(context, request)
@@ -226,7 +210,7 @@ class ResumeGroup(WriteRequest, frozen=True, kw_only=True):
     group: ObjectName
 
 
-@operations.add("group", "list", ListGroups, scope="read", examples=({},))
+@operations.add("group list", scope="read", examples=({},))
 def list_groups(context: OperationContext, request: ListGroups) -> GroupList:
     """List the groups that schedules belong to."""
 
@@ -239,16 +223,14 @@ def list_groups(context: OperationContext, request: ListGroups) -> GroupList:
     return GroupList(groups=tuple(rows), cursor=cursor)
 
 
-@operations.add(
-    "group", "pause", PauseGroup, scope="write", examples=({"group": "reports", "reason": "audit"},)
-)
+@operations.add("group pause", scope="write", examples=({"group": "reports", "reason": "audit"},))
 def pause_group(context: OperationContext, request: PauseGroup) -> PauseState:
     """Pause a group; occurrences that come due are skipped, as those of a paused schedule. See `pause`."""
     wanted = PauseRequest(scope="group", name=request.group, until=request.until, reason=request.reason)
     return pause_scope(context, wanted)
 
 
-@operations.add("group", "resume", ResumeGroup, scope="write", examples=({"group": "exports"},))
+@operations.add("group resume", scope="write", examples=({"group": "exports"},))
 def resume_group(context: OperationContext, request: ResumeGroup) -> PauseState:
     """End the pauses of a group; its schedules that are paused or parked on their own stay so."""
     wanted = ResumeRequest(scope="group", name=request.group, reason=request.reason)

@@ -133,7 +133,7 @@ class ScheduleHealth(Struct, frozen=True, kw_only=True):
     windows: dict[str, HistoryStats]
 
 
-@operations.add("schedule", "get", GetSchedule, scope="read", examples=({"schedule": "nightly-report"},))
+@operations.add("schedule get", scope="read", examples=({"schedule": "nightly-report"},))
 def get_schedule(context: OperationContext, request: GetSchedule) -> ScheduleDetail:
     """Show one schedule: its definition, its progress and its next five occurrences."""
     now = context.now()
@@ -151,9 +151,7 @@ def get_schedule(context: OperationContext, request: GetSchedule) -> ScheduleDet
 
 
 @operations.add(
-    "schedule",
-    "list",
-    ListSchedules,
+    "schedule list",
     scope="read",
     examples=({}, {"state": "active", "metadata": {"team": "finance"}, "limit": 10}),
 )
@@ -212,9 +210,7 @@ def _add_pauses(
 
 
 @operations.add(
-    "schedule",
-    "next",
-    GetNextOccurrences,
+    "schedule next",
     scope="read",
     examples=(
         {"schedule": "nightly-report", "count": 3},
@@ -277,9 +273,7 @@ def next_times(context: OperationContext, request: GetNextOccurrences) -> NextOc
 
 
 @operations.add(
-    "schedule",
-    "health",
-    GetScheduleHealth,
+    "schedule health",
     scope="read",
     examples=(
         {"schedule": "nightly-report"},

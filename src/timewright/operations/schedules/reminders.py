@@ -100,9 +100,7 @@ class CancelledReminder(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "reminder",
-    "set",
-    SetReminder,
+    "reminder set",
     scope="write",
     examples=(
         {"text": "call the bank", "at": "2026-03-11T09:00:00Z", "name": "bank"},
@@ -128,7 +126,7 @@ def set_reminder(context: OperationContext, request: SetReminder) -> Reminder:
     return _to_reminder(created.schedule, created.progress)
 
 
-@operations.add("reminder", "list", ListReminders, scope="read", examples=({}, {"finished": True}))
+@operations.add("reminder list", scope="read", examples=({}, {"finished": True}))
 def list_reminders(context: OperationContext, request: ListReminders) -> ReminderList:
     """List reminders by name."""
 
@@ -149,7 +147,7 @@ def list_reminders(context: OperationContext, request: ListReminders) -> Reminde
     return context.store.read(work)
 
 
-@operations.add("reminder", "cancel", CancelReminder, scope="write", examples=({"reminder": "tea"},))
+@operations.add("reminder cancel", scope="write", examples=({"reminder": "tea"},))
 def cancel_reminder(context: OperationContext, request: CancelReminder) -> CancelledReminder:
     """Cancel a reminder; its history stays."""
     record = _find(context, request.reminder)
@@ -158,9 +156,7 @@ def cancel_reminder(context: OperationContext, request: CancelReminder) -> Cance
 
 
 @operations.add(
-    "reminder",
-    "snooze",
-    SnoozeReminder,
+    "reminder snooze",
     scope="write",
     examples=({"reminder": "tea"}, {"reminder": "tea", "after": "1h", "reason": "in a meeting"}),
 )

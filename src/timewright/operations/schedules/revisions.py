@@ -54,9 +54,7 @@ class RestoreRevision(WriteRequest, frozen=True, kw_only=True):
     to: Annotated[int, Meta(ge=1)]
 
 
-@operations.add(
-    "schedule", "revisions", ListRevisions, scope="read", examples=({"schedule": "nightly-report"},)
-)
+@operations.add("schedule revisions", scope="read", examples=({"schedule": "nightly-report"},))
 def schedule_revisions(context: OperationContext, request: ListRevisions) -> RevisionList:
     """List the revisions of a schedule, newest first, with who changed what and why."""
 
@@ -69,9 +67,7 @@ def schedule_revisions(context: OperationContext, request: ListRevisions) -> Rev
     return context.store.read(work)
 
 
-@operations.add(
-    "schedule", "restore", RestoreRevision, scope="write", examples=({"schedule": "nightly-report", "to": 1},)
-)
+@operations.add("schedule restore", scope="write", examples=({"schedule": "nightly-report", "to": 1},))
 def restore_schedule(context: OperationContext, request: RestoreRevision) -> ScheduleDetail:
     """Restore an earlier revision of a schedule, as a new revision."""
     now = context.now()

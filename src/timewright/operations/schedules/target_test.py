@@ -44,7 +44,7 @@ class TargetTestResult(Struct, frozen=True, kw_only=True):
     took: timedelta
 
 
-@operations.add("schedule", "test", TryTarget, scope="trigger", examples=({"schedule": "nightly-report"},))
+@operations.add("schedule test", scope="trigger", examples=({"schedule": "nightly-report"},))
 def try_target(context: OperationContext, request: TryTarget) -> TargetTestResult:
     """Start a schedule's target once and show the result; nothing is recorded."""
     if not MIN_TIME_LIMIT <= request.time_limit <= MAX_TIME_LIMIT:

@@ -83,9 +83,7 @@ class UpdateSchedule(WriteRequest, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "schedule",
-    "create",
-    CreateSchedule,
+    "schedule create",
     scope="write",
     examples=(
         {"name": "morning", "cron": "0 9 * * 1-5", "zone": "Europe/Berlin", "call": "reports.morning"},
@@ -103,9 +101,7 @@ def create_schedule(context: OperationContext, request: CreateSchedule) -> Sched
 
 
 @operations.add(
-    "schedule",
-    "put",
-    PutSchedule,
+    "schedule put",
     scope="write",
     examples=(
         {"name": "nightly-report", "cron": "30 3 * * *", "http": "POST https://example.com/report"},
@@ -136,9 +132,7 @@ def put_schedule(context: OperationContext, request: PutSchedule) -> PutSchedule
 
 
 @operations.add(
-    "schedule",
-    "update",
-    UpdateSchedule,
+    "schedule update",
     scope="write",
     examples=(
         {"schedule": "nightly-report", "overlap": "queue", "grace": "5m"},

@@ -81,9 +81,7 @@ class SignalResult(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "run",
-    "answer",
-    AnswerRun,
+    "run answer",
     scope="trigger",
     examples=({"run": WAITING_RUN, "answer": {"approved": True}, "reason": "checked the numbers"},),
 )
@@ -100,7 +98,7 @@ def answer_run(context: OperationContext, request: AnswerRun) -> RunDetail:
     return give_answer(context, request.run, request.answer, reason=request.reason)
 
 
-@operations.add("run", "link", LinkRun, scope="write", examples=({"run": WAITING_RUN},))
+@operations.add("run link", scope="write", examples=({"run": WAITING_RUN},))
 def link_run(context: OperationContext, request: LinkRun) -> AnswerLink:
     """Make a one-time link with which a person without a key answers a step that waits."""
     now = context.now()
@@ -116,13 +114,7 @@ def link_run(context: OperationContext, request: LinkRun) -> AnswerLink:
     return context.store.write(work)
 
 
-@operations.add(
-    "workflow",
-    "signal",
-    SignalEvent,
-    scope="trigger",
-    examples=({"event": "payment", "data": {"order": 7}},),
-)
+@operations.add("workflow signal", scope="trigger", examples=({"event": "payment", "data": {"order": 7}},))
 def signal_event(context: OperationContext, request: SignalEvent) -> SignalResult:
     """Send an event: every step that waits for it ends, with the data as its result."""
     now = context.now()

@@ -41,9 +41,7 @@ class PendingVersion(Struct, frozen=True, kw_only=True):
     spec: WorkflowSpec
 
 
-@operations.add(
-    "workflow", "approve", DecideVersion, scope="write", examples=({"workflow": "draft-load", "version": 1},)
-)
+@operations.add("workflow approve", scope="write", examples=({"workflow": "draft-load", "version": 1},))
 def approve_version(context: OperationContext, request: DecideVersion) -> DeployedWorkflow:
     """Approve a version that an agent wrote, so that it runs, and deploy its schedules; agents cannot."""
     now = context.now()
@@ -64,11 +62,7 @@ def approve_version(context: OperationContext, request: DecideVersion) -> Deploy
 
 
 @operations.add(
-    "workflow",
-    "reject",
-    DecideVersion,
-    scope="write",
-    examples=({"workflow": "draft-load", "reason": "not needed"},),
+    "workflow reject", scope="write", examples=({"workflow": "draft-load", "reason": "not needed"},)
 )
 def reject_version(context: OperationContext, request: DecideVersion) -> DeployedWorkflow:
     """Reject a version that an agent wrote: it stays and never runs; agents cannot."""

@@ -109,9 +109,7 @@ class WorkflowRunAction(WriteRequest, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "workflow",
-    "run",
-    RunWorkflow,
+    "workflow run",
     scope="trigger",
     examples=(
         {"workflow": "nightly-load"},
@@ -141,9 +139,7 @@ def run_workflow(context: OperationContext, request: RunWorkflow) -> RunDetail:
 
 
 @operations.add(
-    "workflow",
-    "graph",
-    DrawWorkflow,
+    "workflow graph",
     scope="read",
     examples=({"workflow": "nightly-load"}, {"workflow": "nightly-load", "run": WORKFLOW_RUN}),
 )
@@ -168,7 +164,7 @@ def draw_workflow(context: OperationContext, request: DrawWorkflow) -> WorkflowD
     return context.store.read(work)
 
 
-@operations.add("workflow", "pause", WorkflowRunAction, scope="trigger", examples=({"run": WORKFLOW_RUN},))
+@operations.add("workflow pause", scope="trigger", examples=({"run": WORKFLOW_RUN},))
 def pause_workflow(context: OperationContext, request: WorkflowRunAction) -> RunDetail:
     """Pause a workflow run: no further steps start, active ones continue, its time limit stops."""
 
@@ -178,7 +174,7 @@ def pause_workflow(context: OperationContext, request: WorkflowRunAction) -> Run
     return _change_run(context, request, act)
 
 
-@operations.add("workflow", "resume", WorkflowRunAction, scope="trigger", examples=({"run": WORKFLOW_RUN},))
+@operations.add("workflow resume", scope="trigger", examples=({"run": WORKFLOW_RUN},))
 def resume_workflow(context: OperationContext, request: WorkflowRunAction) -> RunDetail:
     """Resume a paused workflow run; one that is not paused does not change."""
 

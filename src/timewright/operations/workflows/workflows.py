@@ -117,9 +117,7 @@ class DeletedWorkflow(Struct, frozen=True, kw_only=True):
 
 
 @operations.add(
-    "workflow",
-    "put",
-    PutWorkflow,
+    "workflow put",
     scope="write",
     examples=(
         {
@@ -177,9 +175,7 @@ def put_workflow(context: OperationContext, request: PutWorkflow) -> DeployedWor
 
 
 @operations.add(
-    "workflow",
-    "get",
-    GetWorkflow,
+    "workflow get",
     scope="read",
     examples=({"workflow": "nightly-load"}, {"workflow": "nightly-load", "version": 1}),
 )
@@ -206,7 +202,7 @@ def get_workflow(context: OperationContext, request: GetWorkflow) -> WorkflowDet
     return context.store.read(work)
 
 
-@operations.add("workflow", "list", ListWorkflows, scope="read", examples=({},))
+@operations.add("workflow list", scope="read", examples=({},))
 def list_workflows(context: OperationContext, request: ListWorkflows) -> WorkflowList:
     """List the workflows of the namespace, each with its newest version and its schedules."""
 
@@ -224,7 +220,7 @@ def list_workflows(context: OperationContext, request: ListWorkflows) -> Workflo
     return context.store.read(work)
 
 
-@operations.add("workflow", "delete", DeleteWorkflow, scope="write", examples=({"workflow": "nightly-load"},))
+@operations.add("workflow delete", scope="write", examples=({"workflow": "nightly-load"},))
 def delete_workflow(context: OperationContext, request: DeleteWorkflow) -> DeletedWorkflow:
     """Delete a workflow and archive its schedules; active runs continue, and its versions stay."""
     now = context.now()
