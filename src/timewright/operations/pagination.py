@@ -6,7 +6,7 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -51,6 +51,19 @@ def paginate(
     else:
         rows, page = _filtered_page(context, find, matches, limit=request.limit, position=position)
     return rows, _encode_cursor(page.cursor, checksum=_list_checksum(context, request)) if page.cursor else ""
+
+
+def paginate_rows(
+    context: OperationContext, request: ListRequest, rows: Iterable[Row], *, key: Callable[[Row], str]
+) -> tuple[Sequence[Row], str]:
+    """Return one page of rows that are all in memory, in the order of `key`, and the cursor of the next."""
+    ordered = sorted(rows, key=key)
+
+    def find(limit: int, position: str) -> Page:
+        after = [row for row in ordered if key(row) > position]
+        return Page(tuple(after[:limit]), key(after[limit - 1]) if len(after) > limit else "")
+
+    return paginate(context, request, find)
 
 
 def _filtered_page(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
@@ -17,12 +18,12 @@ from timewright.core.target import Http
 from timewright.errors import NotAllowed
 from timewright.ledger.alerts.deliveries import deliver_to
 from timewright.ledger.settle import cancel
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
-from timewright.operations.pagination import paginate
+from timewright.operations.pagination import paginate_rows
 from timewright.operations.queues.policies import register_queue
 from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
-from timewright.ports import AuditEntry, Page, RunFilter, StoredObject, Transaction
+from timewright.ports import AuditEntry, RunFilter, StoredObject, Transaction
 
 CHANNEL = "channel"
 MAX_CANCELLED = 1000
@@ -87,7 +88,7 @@ class DeletedChannel(Struct, frozen=True, kw_only=True):
     cancelled: int
 
 
-@operations.add(
+@operations.write(
     "channel create",
     scope="admin",
     examples=(
@@ -96,7 +97,7 @@ class DeletedChannel(Struct, frozen=True, kw_only=True):
         {"channel": "audit", "to": "poll", "events": ["run-failed", "run-parked"]},
     ),
 )
-def create_channel(context: OperationContext, request: CreateChannel) -> ChannelDetail:
+def create_channel(context: OperationContext, tx: Transaction, request: CreateChannel) -> ChannelDetail:
     """Create or replace a channel; it gets what happens from now on."""
     now = context.now()
     name = check_name(request.channel, field="channel")
@@ -107,31 +108,18 @@ def create_channel(context: OperationContext, request: CreateChannel) -> Channel
     }
     channel = decode(fields, Channel, field="channel")
     _check(context, channel)
-
-    def work(nested: OperationContext) -> ChannelDetail:
-        if isinstance(channel.to, Poll):
-            register_queue(nested, f"{QUEUE_PREFIX}{name}", now=now)
-        return nested.store.write(lambda tx: _write(tx, nested, name, channel, request.reason, now=now))
-
-    return in_transaction(context, work)
+    if isinstance(channel.to, Poll):
+        register_queue(context, f"{QUEUE_PREFIX}{name}", now=now)
+    return _write(tx, context, name, channel, request.reason, now=now)
 
 
-@operations.add("channel list", scope="read", examples=({},))
-def list_channels(context: OperationContext, request: ListChannels) -> ChannelList:
+@operations.read("channel list", scope="read", examples=({},))
+def list_channels(context: OperationContext, tx: Transaction, request: ListChannels) -> ChannelList:
     """List the channels with the number of messages that wait or failed."""
-
-    def work(tx: Transaction) -> ChannelList:
-        rows = [one for one in tx.read_channels() if one.namespace == context.namespace]
-
-        def find(limit: int, place: str) -> Page:
-            after = [row for row in rows if row.name > place]
-            return Page(tuple(after[:limit]), after[limit - 1].name if len(after) > limit else "")
-
-        page, cursor = paginate(context, request, find)
-        shown = tuple(_detail(tx, context.namespace, row.name, row.channel) for row in page)
-        return ChannelList(channels=shown, cursor=cursor)
-
-    return context.store.read(work)
+    rows = [one for one in tx.read_channels() if one.namespace == context.namespace]
+    page, cursor = paginate_rows(context, request, rows, key=attrgetter("name"))
+    shown = tuple(_detail(tx, context.namespace, row.name, row.channel) for row in page)
+    return ChannelList(channels=shown, cursor=cursor)
 
 
 @operations.add("channel test", scope="trigger", examples=({"channel": "ops"},))
@@ -159,25 +147,18 @@ def test_channel(context: OperationContext, request: ChannelAction) -> ChannelTe
     return ChannelTest(channel=request.channel, run=run.id)
 
 
-@operations.add("channel delete", scope="admin", examples=({"channel": "ops"},))
-def delete_channel(context: OperationContext, request: ChannelAction) -> DeletedChannel:
+@operations.write("channel delete", scope="admin", examples=({"channel": "ops"},))
+def delete_channel(context: OperationContext, tx: Transaction, request: ChannelAction) -> DeletedChannel:
     """Delete a channel; messages that wait are cancelled."""
     now, by = context.now(), context.actor_with_reason(request.reason)
-
-    def work(nested: OperationContext) -> DeletedChannel:
-        def delete(tx: Transaction) -> list[str]:
-            if not tx.delete_object(CHANNEL, namespace=nested.namespace, name=request.channel):
-                raise _missing(nested, request.channel)
-            tx.add_audit([_audit(nested, "channel.delete", request.channel, request.reason, now=now)])
-            return [run.id for run in _waiting(tx, nested.namespace, request.channel)]
-
-        waiting = nested.store.write(delete)
-        for run_id in waiting:
-            facts = cancel(nested.store, run_id, actor=by.name, reason="the channel was deleted", now=now)
-            nested.notify(facts)
-        return DeletedChannel(channel=request.channel, cancelled=len(waiting))
-
-    return in_transaction(context, work)
+    if not tx.delete_object(CHANNEL, namespace=context.namespace, name=request.channel):
+        raise _missing(context, request.channel)
+    tx.add_audit([_audit(context, "channel.delete", request.channel, request.reason, now=now)])
+    waiting = list(_waiting(tx, context.namespace, request.channel))
+    for run in waiting:
+        facts = cancel(context.store, run.id, actor=by.name, reason="the channel was deleted", now=now)
+        context.notify(facts)
+    return DeletedChannel(channel=request.channel, cancelled=len(waiting))
 
 
 def _write(

@@ -100,60 +100,53 @@ class AlertRulesDetail(Struct, frozen=True, kw_only=True):
     revision: int = 0
 
 
-@operations.add("incident list", scope="read", examples=({}, {"closed": True}))
-def list_incidents(context: OperationContext, request: ListIncidents) -> IncidentList:
+@operations.read("incident list", scope="read", examples=({}, {"closed": True}))
+def list_incidents(context: OperationContext, tx: Transaction, request: ListIncidents) -> IncidentList:
     """List incidents, newest first: what is wrong, since when, and what would help."""
 
-    def work(tx: Transaction) -> IncidentList:
-        def find(limit: int, place: str) -> Page:
-            return tx.find_incidents(
-                context.namespace, open_only=not request.closed, limit=limit, cursor=place
-            )
+    def find(limit: int, place: str) -> Page:
+        return tx.find_incidents(context.namespace, open_only=not request.closed, limit=limit, cursor=place)
 
-        rows, cursor = paginate(context, request, find)
-        return IncidentList(incidents=tuple(rows), cursor=cursor)
-
-    return context.store.read(work)
+    rows, cursor = paginate(context, request, find)
+    return IncidentList(incidents=tuple(rows), cursor=cursor)
 
 
-@operations.add("incident get", scope="read", examples=({"incident": INCIDENT},))
-def get_incident(context: OperationContext, request: GetIncident) -> Incident:
+@operations.read("incident get", scope="read", examples=({"incident": INCIDENT},))
+def get_incident(context: OperationContext, tx: Transaction, request: GetIncident) -> Incident:
     """Show an incident."""
-    found = context.store.read(lambda tx: tx.get_incident(request.incident))
+    found = tx.get_incident(request.incident)
     if found is None or found.namespace != context.namespace:
         raise not_found("incident", request.incident, (), list_command="incident list", field="incident")
     return found
 
 
-@operations.add("incident acknowledge", scope="trigger", examples=({"incident": INCIDENT},))
-def acknowledge_incident(context: OperationContext, request: AcknowledgeIncident) -> Incident:
+@operations.write("incident acknowledge", scope="trigger", examples=({"incident": INCIDENT},))
+def acknowledge_incident(
+    context: OperationContext, tx: Transaction, request: AcknowledgeIncident
+) -> Incident:
     """Say that you take care of an incident: it is not repeated; its end is still told."""
     now, by = context.now(), context.actor_with_reason(request.reason)
-    return context.store.write(
-        lambda tx: acknowledge(tx, request.incident, namespace=context.namespace, by=by, now=now)
-    )
+    return acknowledge(tx, request.incident, namespace=context.namespace, by=by, now=now)
 
 
-@operations.add("incident snooze", scope="trigger", examples=({"incident": INCIDENT, "length": "4h"},))
-def snooze_incident(context: OperationContext, request: SnoozeIncident) -> Incident:
+@operations.write("incident snooze", scope="trigger", examples=({"incident": INCIDENT, "length": "4h"},))
+def snooze_incident(context: OperationContext, tx: Transaction, request: SnoozeIncident) -> Incident:
     """Repeat an incident no earlier than after a while."""
     now, by = context.now(), context.actor_with_reason(request.reason)
     until = now + check_duration(request.length, field="length")
-    return context.store.write(
-        lambda tx: snooze(tx, request.incident, namespace=context.namespace, until=until, by=by, now=now)
-    )
+    return snooze(tx, request.incident, namespace=context.namespace, until=until, by=by, now=now)
 
 
-@operations.add("alert get", scope="read", examples=({}, {"group": "billing"}, {"installation": True}))
-def get_alert_rules(context: OperationContext, request: GetAlertRules) -> AlertRulesDetail:
+@operations.read("alert get", scope="read", examples=({}, {"group": "billing"}, {"installation": True}))
+def get_alert_rules(context: OperationContext, tx: Transaction, request: GetAlertRules) -> AlertRulesDetail:
     """Show the thresholds at which incidents open."""
-    return context.store.read(lambda tx: _detail(tx, context.namespace, request))
+    return _detail(tx, context.namespace, request)
 
 
-@operations.add(
+@operations.write(
     "alert set", scope="write", examples=({"failed": 3, "repeat": "12h"}, {"group": "billing", "late": "1m"})
 )
-def set_alert_rules(context: OperationContext, request: SetAlertRules) -> AlertRulesDetail:
+def set_alert_rules(context: OperationContext, tx: Transaction, request: SetAlertRules) -> AlertRulesDetail:
     """Set thresholds for a group, the namespace or the installation; a schedule has its own in `alerts`."""
     if request.installation:
         require_scope(context.caller, "admin", operation="alert set --installation")
@@ -168,23 +161,19 @@ def set_alert_rules(context: OperationContext, request: SetAlertRules) -> AlertR
     now = context.now()
     target = GetAlertRules(group=request.group, installation=request.installation)
     namespace, name = _place(context.namespace, target)
-
-    def work(tx: Transaction) -> AlertRulesDetail:
-        before = _stored(tx, namespace, name) or AlertSettings(revision=0)
-        rules = decode(request.rules, AlertRules, field="alerts", base=before.rules)
-        check_in = before.check_in
-        if request.check_in is not None:
-            check_in = decode({"url": request.check_in}, CheckIn) if request.check_in else None
-        after = AlertSettings(rules=rules, check_in=check_in, revision=before.revision + 1)
-        body = msgspec.json.encode(after)
-        row = StoredObject(
-            kind=ALERTS, namespace=namespace, name=name, revision=after.revision, body=body, at=now
-        )
-        tx.put_objects([row], replaces={name: before.revision})
-        tx.add_audit([_audit(context, name, request.reason, body, now=now)])
-        return _detail(tx, context.namespace, target)
-
-    return context.store.write(work)
+    before = _stored(tx, namespace, name) or AlertSettings(revision=0)
+    rules = decode(request.rules, AlertRules, field="alerts", base=before.rules)
+    check_in = before.check_in
+    if request.check_in is not None:
+        check_in = decode({"url": request.check_in}, CheckIn) if request.check_in else None
+    after = AlertSettings(rules=rules, check_in=check_in, revision=before.revision + 1)
+    body = msgspec.json.encode(after)
+    row = StoredObject(
+        kind=ALERTS, namespace=namespace, name=name, revision=after.revision, body=body, at=now
+    )
+    tx.put_objects([row], replaces={name: before.revision})
+    tx.add_audit([_audit(context, name, request.reason, body, now=now)])
+    return _detail(tx, context.namespace, target)
 
 
 def _place(namespace: str, request: GetAlertRules) -> tuple[str, str]:

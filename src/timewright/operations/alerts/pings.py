@@ -100,61 +100,53 @@ class PingResult(Struct, frozen=True, kw_only=True):
     run: RunSummary
 
 
-@operations.add("ping create", scope="write", examples=({"schedule": "foreign-backup"},))
-def create_ping(context: OperationContext, request: CreatePing) -> PingAddress:
+@operations.write("ping create", scope="write", examples=({"schedule": "foreign-backup"},))
+def create_ping(context: OperationContext, tx: Transaction, request: CreatePing) -> PingAddress:
     """Make an address that a foreign job calls when it starts and ends."""
     now = context.now()
     random = context.auth_cache.random_bytes if context.auth_cache is not None else secrets.token_bytes
     slug = random(32).hex()
-
-    def work(tx: Transaction) -> PingAddress:
-        schedule = find_schedule(tx, context.namespace, request.schedule).schedule
-        _check_handoff(schedule)
-        address = InboundAddress(
-            namespace=schedule.namespace,
-            schedule_id=schedule.id,
-            schedule=schedule.name,
-            created_at=now,
-            created_by=context.by.name,
-        )
-        row = StoredObject(
-            kind=INBOUND,
-            namespace=GLOBAL_NAMESPACE,
-            name=_hash(slug),
-            body=msgspec.json.encode(address),
-            at=now,
-        )
-        tx.put_objects([row])
-        tx.add_audit([_audit(context, "ping.create", schedule, request.reason, now=now)])
-        return PingAddress(schedule=schedule.name, slug=slug, path=f"/in/{slug}")
-
-    return context.store.write(work)
+    schedule = find_schedule(tx, context.namespace, request.schedule).schedule
+    _check_handoff(schedule)
+    address = InboundAddress(
+        namespace=schedule.namespace,
+        schedule_id=schedule.id,
+        schedule=schedule.name,
+        created_at=now,
+        created_by=context.by.name,
+    )
+    row = StoredObject(
+        kind=INBOUND,
+        namespace=GLOBAL_NAMESPACE,
+        name=_hash(slug),
+        body=msgspec.json.encode(address),
+        at=now,
+    )
+    tx.put_objects([row])
+    tx.add_audit([_audit(context, "ping.create", schedule, request.reason, now=now)])
+    return PingAddress(schedule=schedule.name, slug=slug, path=f"/in/{slug}")
 
 
-@operations.add("ping list", scope="read", examples=({},))
-def list_pings(context: OperationContext, _request: ListPings) -> PingList:
+@operations.read("ping list", scope="read", examples=({},))
+def list_pings(context: OperationContext, tx: Transaction, _request: ListPings) -> PingList:
     """List the addresses that foreign jobs call."""
-    rows = context.store.read(lambda tx: _addresses(tx, context.namespace))
+    rows = _addresses(tx, context.namespace)
     return PingList(pings=tuple(one for _, one in rows[:MAX_LISTED]))
 
 
-@operations.add("ping delete", scope="write", examples=({"schedule": "foreign-backup"},))
-def delete_ping(context: OperationContext, request: DeletePing) -> DeletedPings:
+@operations.write("ping delete", scope="write", examples=({"schedule": "foreign-backup"},))
+def delete_ping(context: OperationContext, tx: Transaction, request: DeletePing) -> DeletedPings:
     """End all addresses of a schedule."""
     now = context.now()
-
-    def work(tx: Transaction) -> DeletedPings:
-        schedule = find_schedule(tx, context.namespace, request.schedule).schedule
-        own = [name for name, one in _addresses(tx, context.namespace) if one.schedule_id == schedule.id]
-        for name in own:
-            tx.delete_object(INBOUND, namespace=GLOBAL_NAMESPACE, name=name)
-        tx.add_audit([_audit(context, "ping.delete", schedule, request.reason, now=now)])
-        return DeletedPings(schedule=schedule.name, deleted=len(own))
-
-    return context.store.write(work)
+    schedule = find_schedule(tx, context.namespace, request.schedule).schedule
+    own = [name for name, one in _addresses(tx, context.namespace) if one.schedule_id == schedule.id]
+    for name in own:
+        tx.delete_object(INBOUND, namespace=GLOBAL_NAMESPACE, name=name)
+    tx.add_audit([_audit(context, "ping.delete", schedule, request.reason, now=now)])
+    return DeletedPings(schedule=schedule.name, deleted=len(own))
 
 
-@operations.add(
+@operations.write(
     "ping send",
     scope="trigger",
     examples=(
@@ -162,10 +154,10 @@ def delete_ping(context: OperationContext, request: DeletePing) -> DeletedPings:
         {"schedule": "foreign-backup", "report": "fail", "text": "disk full"},
     ),
 )
-def send_ping(context: OperationContext, request: SendPing) -> PingResult:
+def send_ping(context: OperationContext, tx: Transaction, request: SendPing) -> PingResult:
     """Report for a schedule whose work runs elsewhere."""
-    record = context.store.read(lambda tx: find_schedule(tx, context.namespace, request.schedule))
-    return record_report(context, record.schedule, request.report, request.text)
+    schedule = find_schedule(tx, context.namespace, request.schedule).schedule
+    return record_report(context, schedule, request.report, request.text)
 
 
 def answer_inbound(context: OperationContext, slug: str, rest: tuple[str, ...], body: str) -> PingResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from operator import attrgetter
 from typing import Annotated
 
 import msgspec
@@ -17,11 +18,11 @@ from timewright.core.zones import check_zone
 from timewright.errors import InvalidInput, TimewrightError
 from timewright.ledger.budgets.budget_records import delete_budget, read_budget, schedules_using, set_budget
 from timewright.ledger.budgets.charges import BUDGET
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
-from timewright.operations.pagination import paginate
+from timewright.operations.pagination import paginate_rows
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
-from timewright.ports import Page, Transaction, Unreadable
+from timewright.ports import Transaction, Unreadable
 
 DEFAULT_PERIODS = 30
 
@@ -125,7 +126,7 @@ class DeletedBudget(Struct, frozen=True, kw_only=True):
     budget: str
 
 
-@operations.add(
+@operations.write(
     "budget set",
     scope="admin",
     examples=(
@@ -134,97 +135,72 @@ class DeletedBudget(Struct, frozen=True, kw_only=True):
         {"budget": "agents", "unit": "money", "limit": "25.00", "currency": "EUR", "owner": "agent-7"},
     ),
 )
-def set_one(context: OperationContext, request: SetBudget) -> BudgetSummary:
+def set_one(context: OperationContext, tx: Transaction, request: SetBudget) -> BudgetSummary:
     """Set how much may be spent per period; runs that wait for it are checked again at once."""
     now = context.now()
     budget = _parse_budget(context, request)
-
-    def work(nested: OperationContext) -> BudgetSummary:
-        by = nested.actor_with_reason(request.reason)
-        nested.store.write(lambda tx: set_budget(tx, budget, by=by, now=now))
-        return nested.store.read(
-            lambda tx: _summarize(tx, *_require_budget(tx, budget.namespace, budget.name), now=now)
-        )
-
-    return in_transaction(context, work)
+    by = context.actor_with_reason(request.reason)
+    set_budget(tx, budget, by=by, now=now)
+    return _summarize(tx, *_require_budget(tx, budget.namespace, budget.name), now=now)
 
 
-@operations.add("budget get", scope="read", examples=({"budget": "inference"},))
-def get_budget(context: OperationContext, request: GetBudget) -> BudgetDetail:
+@operations.read("budget get", scope="read", examples=({"budget": "inference"},))
+def get_budget(context: OperationContext, tx: Transaction, request: GetBudget) -> BudgetDetail:
     """Show a budget: how much is left, which schedules name it and how many runs wait for it."""
     now = context.now()
-
-    def work(tx: Transaction) -> BudgetDetail:
-        budget, revision = _require_budget(tx, context.namespace, request.budget)
-        return BudgetDetail(
-            **structs.asdict(_summarize(tx, budget, revision, now=now)),
-            named_by=tuple(schedules_using(tx, budget)),
-            waiting=_count_waiting(tx, budget),
-        )
-
-    return context.store.read(work)
+    budget, revision = _require_budget(tx, context.namespace, request.budget)
+    return BudgetDetail(
+        **structs.asdict(_summarize(tx, budget, revision, now=now)),
+        named_by=tuple(schedules_using(tx, budget)),
+        waiting=_count_waiting(tx, budget),
+    )
 
 
-@operations.add("budget list", scope="read", examples=({},))
-def list_budgets(context: OperationContext, request: ListBudgets) -> BudgetList:
+@operations.read("budget list", scope="read", examples=({},))
+def list_budgets(context: OperationContext, tx: Transaction, request: ListBudgets) -> BudgetList:
     """List the budgets and how much is left of each."""
     now = context.now()
-
-    def work(tx: Transaction) -> BudgetList:
-        stored = tx.get_objects(BUDGET, namespace=context.namespace)
-
-        def find(limit: int, place: str) -> Page:
-            after = [row for row in stored if row.name > place]
-            return Page(tuple(after[:limit]), after[limit - 1].name if len(after) > limit else "")
-
-        page, cursor = paginate(context, request, find)
-        rows: list[BudgetSummary] = []
-        unreadable: list[Unreadable] = []
-        for one in page:
-            try:
-                rows.append(_summarize(tx, read_budget(one), one.revision, now=now))
-            except (msgspec.MsgspecError, ValueError, TimewrightError) as error:
-                unreadable.append(Unreadable(one.name, one.name, str(error)))
-        return BudgetList(budgets=tuple(rows), cursor=cursor, unreadable=tuple(unreadable))
-
-    return context.store.read(work)
+    stored = tx.get_objects(BUDGET, namespace=context.namespace)
+    page, cursor = paginate_rows(context, request, stored, key=attrgetter("name"))
+    rows: list[BudgetSummary] = []
+    unreadable: list[Unreadable] = []
+    for one in page:
+        try:
+            rows.append(_summarize(tx, read_budget(one), one.revision, now=now))
+        except (msgspec.MsgspecError, ValueError, TimewrightError) as error:
+            unreadable.append(Unreadable(one.name, one.name, str(error)))
+    return BudgetList(budgets=tuple(rows), cursor=cursor, unreadable=tuple(unreadable))
 
 
-@operations.add("budget usage", scope="read", examples=({"budget": "inference", "periods": 7},))
-def get_budget_usage(context: OperationContext, request: GetBudgetUsage) -> BudgetUsageReport:
+@operations.read("budget usage", scope="read", examples=({"budget": "inference", "periods": 7},))
+def get_budget_usage(
+    context: OperationContext, tx: Transaction, request: GetBudgetUsage
+) -> BudgetUsageReport:
     """Show the usage of a budget per period, newest first."""
-
-    def work(tx: Transaction) -> BudgetUsageReport:
-        budget, _ = _require_budget(tx, context.namespace, request.budget)
-        return BudgetUsageReport(
-            budget=budget.name,
-            unit=budget.unit,
-            currency=budget.currency,
-            limit=_format_amount(budget, budget.limit),
-            waiting=_count_waiting(tx, budget),
-            periods=tuple(
-                BudgetPeriodUsage(
-                    since=start, used=_format_amount(budget, one.used), held=_format_amount(budget, one.held)
-                )
-                for start, one in tx.list_accounts(budget.account_name, limit=request.periods)
-            ),
-        )
-
-    return context.store.read(work)
+    budget, _ = _require_budget(tx, context.namespace, request.budget)
+    return BudgetUsageReport(
+        budget=budget.name,
+        unit=budget.unit,
+        currency=budget.currency,
+        limit=_format_amount(budget, budget.limit),
+        waiting=_count_waiting(tx, budget),
+        periods=tuple(
+            BudgetPeriodUsage(
+                since=start, used=_format_amount(budget, one.used), held=_format_amount(budget, one.held)
+            )
+            for start, one in tx.list_accounts(budget.account_name, limit=request.periods)
+        ),
+    )
 
 
-@operations.add("budget delete", scope="admin", examples=({"budget": "old-trial"},))
-def delete_one(context: OperationContext, request: DeleteBudget) -> DeletedBudget:
+@operations.write("budget delete", scope="admin", examples=({"budget": "old-trial"},))
+def delete_one(context: OperationContext, tx: Transaction, request: DeleteBudget) -> DeletedBudget:
     """Remove a budget that no schedule names; runs that waited for it may start."""
     now = context.now()
     by = context.actor_with_reason(request.reason)
-
-    def work(tx: Transaction) -> DeletedBudget:
-        budget, _ = _require_budget(tx, context.namespace, request.budget)
-        delete_budget(tx, budget, by=by, now=now)
-        return DeletedBudget(budget=budget.name)
-
-    return context.store.write(work)
+    budget, _ = _require_budget(tx, context.namespace, request.budget)
+    delete_budget(tx, budget, by=by, now=now)
+    return DeletedBudget(budget=budget.name)
 
 
 def _parse_budget(context: OperationContext, request: SetBudget) -> Budget:

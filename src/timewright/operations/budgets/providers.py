@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from operator import attrgetter
 
 import msgspec
 from msgspec import Struct
@@ -15,11 +16,11 @@ from timewright.core.run.leasing import WaitReason
 from timewright.errors import InvalidInput
 from timewright.ledger.budgets.budget_records import close_provider, open_provider, read_window
 from timewright.ledger.budgets.provider_windows import PROVIDER
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
-from timewright.operations.pagination import paginate
+from timewright.operations.pagination import paginate_rows
 from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
-from timewright.ports import Page, StoredObject, Transaction
+from timewright.ports import StoredObject, Transaction
 
 
 class CloseProvider(WriteRequest, frozen=True, kw_only=True):
@@ -57,12 +58,14 @@ class ProviderList(Struct, frozen=True, kw_only=True):
     cursor: str = ""
 
 
-@operations.add(
+@operations.write(
     "provider close",
     scope="write",
     examples=({"provider": "openai", "until": "2026-03-10T18:00:00Z", "reason": "quota used up"},),
 )
-def close_provider_until(context: OperationContext, request: CloseProvider) -> ProviderSummary:
+def close_provider_until(
+    context: OperationContext, tx: Transaction, request: CloseProvider
+) -> ProviderSummary:
     """Close a provider until an instant: runs that need it wait, and do not fail."""
     now = context.now()
     provider = check_name(request.provider, field="provider")
@@ -74,55 +77,30 @@ def close_provider_until(context: OperationContext, request: CloseProvider) -> P
             rule="`until` must be in the future",
             fix="use a later instant, or provider open",
         )
-
-    def work(nested: OperationContext) -> ProviderSummary:
-        by, namespace = nested.actor_with_reason(request.reason), nested.namespace
-        nested.notify(
-            [
-                nested.store.write(
-                    lambda tx: close_provider(tx, namespace, provider, until=request.until, by=by, now=now)
-                )
-            ]
-        )
-        return nested.store.read(
-            lambda tx: _summarize(tx, _require_provider(tx, namespace, provider), now=now)
-        )
-
-    return in_transaction(context, work)
+    by, namespace = context.actor_with_reason(request.reason), context.namespace
+    context.notify([close_provider(tx, namespace, provider, until=request.until, by=by, now=now)])
+    return _summarize(tx, _require_provider(tx, namespace, provider), now=now)
 
 
-@operations.add("provider open", scope="write", examples=({"provider": "mail-api", "reason": "back again"},))
-def open_provider_now(context: OperationContext, request: OpenProvider) -> ProviderSummary:
+@operations.write(
+    "provider open", scope="write", examples=({"provider": "mail-api", "reason": "back again"},)
+)
+def open_provider_now(context: OperationContext, tx: Transaction, request: OpenProvider) -> ProviderSummary:
     """Open a closed provider; runs that waited for it may start at once."""
     now = context.now()
-
-    def work(nested: OperationContext) -> ProviderSummary:
-        by, namespace = nested.actor_with_reason(request.reason), nested.namespace
-        provider = nested.store.read(lambda tx: _require_provider(tx, namespace, request.provider)).name
-        nested.notify([nested.store.write(lambda tx: open_provider(tx, namespace, provider, by=by, now=now))])
-        return nested.store.read(
-            lambda tx: _summarize(tx, _require_provider(tx, namespace, provider), now=now)
-        )
-
-    return in_transaction(context, work)
+    by, namespace = context.actor_with_reason(request.reason), context.namespace
+    provider = _require_provider(tx, namespace, request.provider).name
+    context.notify([open_provider(tx, namespace, provider, by=by, now=now)])
+    return _summarize(tx, _require_provider(tx, namespace, provider), now=now)
 
 
-@operations.add("provider list", scope="read", examples=({},))
-def list_providers(context: OperationContext, request: ListProviders) -> ProviderList:
+@operations.read("provider list", scope="read", examples=({},))
+def list_providers(context: OperationContext, tx: Transaction, request: ListProviders) -> ProviderList:
     """List the providers, until when each is closed and why."""
     now = context.now()
-
-    def work(tx: Transaction) -> ProviderList:
-        stored = tx.get_objects(PROVIDER, namespace=context.namespace)
-
-        def find(limit: int, place: str) -> Page:
-            after = [row for row in stored if row.name > place]
-            return Page(tuple(after[:limit]), after[limit - 1].name if len(after) > limit else "")
-
-        page, cursor = paginate(context, request, find)
-        return ProviderList(providers=tuple(_summarize(tx, row, now=now) for row in page), cursor=cursor)
-
-    return context.store.read(work)
+    stored = tx.get_objects(PROVIDER, namespace=context.namespace)
+    page, cursor = paginate_rows(context, request, stored, key=attrgetter("name"))
+    return ProviderList(providers=tuple(_summarize(tx, row, now=now) for row in page), cursor=cursor)
 
 
 def _require_provider(tx: Transaction, namespace: str, name: str) -> StoredObject:

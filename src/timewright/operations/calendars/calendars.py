@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import islice
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -20,12 +21,12 @@ from timewright.ledger.lookups import CALENDAR
 from timewright.ledger.queues.policies import delete_calendar as remove_calendar
 from timewright.ledger.queues.policies import put_calendar
 from timewright.operations.calendars.sources import ImportedDays, parse_years, read_holidays, read_ical
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.explain.upcoming import fully_excluded_warning
 from timewright.operations.lookup import not_found
-from timewright.operations.pagination import paginate
+from timewright.operations.pagination import paginate_rows
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
-from timewright.ports import Page, ScheduleFilter, ScheduleRecord, StoredObject, Transaction
+from timewright.ports import ScheduleFilter, ScheduleRecord, StoredObject, Transaction
 from timewright.settings import Settings
 
 MAX_USERS_SHOWN = 5
@@ -100,7 +101,7 @@ class CalendarList(Struct, frozen=True, kw_only=True):
     cursor: str = ""
 
 
-@operations.add(
+@operations.write(
     "calendar put",
     scope="write",
     examples=(
@@ -115,7 +116,7 @@ class CalendarList(Struct, frozen=True, kw_only=True):
         },
     ),
 )
-def put_named_calendar(context: OperationContext, request: PutCalendar) -> CalendarDetail:
+def put_named_calendar(context: OperationContext, tx: Transaction, request: PutCalendar) -> CalendarDetail:
     """Create a calendar or replace it completely; schedules that use it apply it at their next decision."""
     now = context.now()
     calendar = decode(request.calendar, Calendar, base={"namespace": context.namespace})
@@ -123,89 +124,68 @@ def put_named_calendar(context: OperationContext, request: PutCalendar) -> Calen
     _reject_server_fields(context, request.calendar, calendar)
     check_zones_allowed(context.settings, [calendar.zone], field="zone")
     calendar = _with_sources(calendar, request, now=now)
-
-    def work(nested: OperationContext) -> CalendarDetail:
-        rows = nested.store.read(
-            lambda tx: tx.get_objects(CALENDAR, namespace=nested.namespace, names=[calendar.name])
-        )
-        if not rows or replace(_decode(rows[0]), revision=calendar.revision) != calendar:
-            put_calendar(nested.store, calendar, by=nested.actor_with_reason(request.reason), now=now)
-        return nested.store.read(lambda tx: _read_detail(tx, nested.namespace, calendar.name))
-
-    return in_transaction(context, work)
+    rows = tx.get_objects(CALENDAR, namespace=context.namespace, names=[calendar.name])
+    if not rows or replace(_decode(rows[0]), revision=calendar.revision) != calendar:
+        put_calendar(context.store, calendar, by=context.actor_with_reason(request.reason), now=now)
+    return _read_detail(tx, context.namespace, calendar.name)
 
 
-@operations.add(
+@operations.write(
     "calendar refresh",
     scope="write",
     examples=({"calendar": "germany"}, {"calendar": "germany", "years": "2026-2030"}),
 )
-def refresh_calendar(context: OperationContext, request: RefreshCalendar) -> RefreshedCalendar:
+def refresh_calendar(
+    context: OperationContext, tx: Transaction, request: RefreshCalendar
+) -> RefreshedCalendar:
     """Reload the holidays of a calendar; a new revision is written only if they changed."""
     now = context.now()
-
-    def work(nested: OperationContext) -> RefreshedCalendar:
-        detail = nested.store.read(lambda tx: _read_detail(tx, nested.namespace, request.calendar))
-        before = detail.calendar
-        after = _reload(before, years=request.years, now=now)
-        if after != before:
-            put_calendar(nested.store, after, by=nested.actor_with_reason(request.reason), now=now)
-            detail = nested.store.read(lambda tx: _read_detail(tx, nested.namespace, request.calendar))
-        old, new = set(before.dates), set(after.dates)
-        return RefreshedCalendar(
-            calendar=detail.calendar,
-            used_by=detail.used_by,
-            added=tuple(map(str, sorted(new - old))),
-            removed=tuple(map(str, sorted(old - new))),
-            warnings=detail.warnings,
-        )
-
-    return in_transaction(context, work)
+    detail = _read_detail(tx, context.namespace, request.calendar)
+    before = detail.calendar
+    after = _reload(before, years=request.years, now=now)
+    if after != before:
+        put_calendar(context.store, after, by=context.actor_with_reason(request.reason), now=now)
+        detail = _read_detail(tx, context.namespace, request.calendar)
+    old, new = set(before.dates), set(after.dates)
+    return RefreshedCalendar(
+        calendar=detail.calendar,
+        used_by=detail.used_by,
+        added=tuple(map(str, sorted(new - old))),
+        removed=tuple(map(str, sorted(old - new))),
+        warnings=detail.warnings,
+    )
 
 
-@operations.add("calendar get", scope="read", examples=({"calendar": "holidays"},))
-def get_calendar(context: OperationContext, request: GetCalendar) -> CalendarDetail:
+@operations.read("calendar get", scope="read", examples=({"calendar": "holidays"},))
+def get_calendar(context: OperationContext, tx: Transaction, request: GetCalendar) -> CalendarDetail:
     """Show a calendar and the schedules that use it."""
-    return context.store.read(lambda tx: _read_detail(tx, context.namespace, request.calendar))
+    return _read_detail(tx, context.namespace, request.calendar)
 
 
-@operations.add("calendar list", scope="read", examples=({},))
-def list_calendars(context: OperationContext, request: ListCalendars) -> CalendarList:
+@operations.read("calendar list", scope="read", examples=({},))
+def list_calendars(context: OperationContext, tx: Transaction, request: ListCalendars) -> CalendarList:
     """List the calendars of the namespace."""
-
-    def work(tx: Transaction) -> CalendarList:
-        rows = tx.get_objects(CALENDAR, namespace=context.namespace)
-
-        def find(limit: int, place: str) -> Page:
-            after = [row for row in rows if row.name > place]
-            return Page(tuple(after[:limit]), after[limit - 1].name if len(after) > limit else "")
-
-        page, cursor = paginate(context, request, find)
-        return CalendarList(calendars=tuple(_decode(row) for row in page), cursor=cursor)
-
-    return context.store.read(work)
+    rows = tx.get_objects(CALENDAR, namespace=context.namespace)
+    page, cursor = paginate_rows(context, request, rows, key=attrgetter("name"))
+    return CalendarList(calendars=tuple(_decode(row) for row in page), cursor=cursor)
 
 
-@operations.add("calendar delete", scope="write", examples=({"calendar": "old-office"},))
-def delete_calendar(context: OperationContext, request: DeleteCalendar) -> DeletedCalendar:
+@operations.write("calendar delete", scope="write", examples=({"calendar": "old-office"},))
+def delete_calendar(context: OperationContext, tx: Transaction, request: DeleteCalendar) -> DeletedCalendar:
     """Remove a calendar that no schedule uses."""
     now = context.now()
     by = context.actor_with_reason(request.reason)
-
-    def work(tx: Transaction) -> DeletedCalendar:
-        detail = _read_detail(tx, context.namespace, request.calendar)
-        if detail.used_by:
-            raise NotAllowed(
-                f"calendar {request.calendar} is used by {', '.join(detail.used_by)}",
-                field="calendar",
-                value=request.calendar,
-                rule="a calendar that a schedule uses cannot be removed",
-                fix=f"schedule update {detail.used_by[0]} with another calendar first",
-            )
-        remove_calendar(tx, detail.calendar, by=by, now=now)
-        return DeletedCalendar(calendar=detail.calendar)
-
-    return context.store.write(work)
+    detail = _read_detail(tx, context.namespace, request.calendar)
+    if detail.used_by:
+        raise NotAllowed(
+            f"calendar {request.calendar} is used by {', '.join(detail.used_by)}",
+            field="calendar",
+            value=request.calendar,
+            rule="a calendar that a schedule uses cannot be removed",
+            fix=f"schedule update {detail.used_by[0]} with another calendar first",
+        )
+    remove_calendar(tx, detail.calendar, by=by, now=now)
+    return DeletedCalendar(calendar=detail.calendar)
 
 
 def _with_sources(calendar: Calendar, request: PutCalendar, *, now: datetime) -> Calendar:

@@ -44,43 +44,35 @@ class ScheduleFeed(Struct, frozen=True, kw_only=True):
     more: bool
 
 
-@operations.add("schedule feed", scope="read", examples=({"tag": "daily", "days": 7},))
-def schedule_feed(context: OperationContext, request: GetScheduleFeed) -> ScheduleFeed:
+@operations.read("schedule feed", scope="read", examples=({"tag": "daily", "days": 7},))
+def schedule_feed(context: OperationContext, tx: Transaction, request: GetScheduleFeed) -> ScheduleFeed:
     """Return the next occurrences of schedules as an iCalendar text, for calendar programs."""
     now = context.now()
     until = now + request.days * DAY
-
-    def work(tx: Transaction) -> ScheduleFeed:
-        which = ScheduleFilter(
-            namespace=context.namespace, state=ScheduleState.ACTIVE, group=request.group, limit=MAX_SCHEDULES
-        )
-        page = tx.find_schedules(which)
-        wanted = [
-            record for record in page.rows if request.tag is None or request.tag in record.schedule.tags
-        ]
-        each = {record.schedule.id: _upcoming(tx, record, now=now, until=until) for record in wanted}
-        events = sorted(
-            (
-                (one, record.schedule)
-                for record in wanted
-                for one in each[record.schedule.id][:MAX_EVENTS_PER_SCHEDULE]
-            ),
-            key=lambda event: (event[0].planned_at, event[1].name),
-        )
-        return ScheduleFeed(
-            text=_to_ical(
-                events[:MAX_EVENTS], name=request.tag or request.group or context.namespace, now=now
-            ),
-            content_type="text/calendar; charset=utf-8",
-            schedules=len(wanted),
-            events=min(len(events), MAX_EVENTS),
-            until=until,
-            more=bool(page.cursor)
-            or len(events) > MAX_EVENTS
-            or any(len(found) > MAX_EVENTS_PER_SCHEDULE for found in each.values()),
-        )
-
-    return context.store.read(work)
+    which = ScheduleFilter(
+        namespace=context.namespace, state=ScheduleState.ACTIVE, group=request.group, limit=MAX_SCHEDULES
+    )
+    page = tx.find_schedules(which)
+    wanted = [record for record in page.rows if request.tag is None or request.tag in record.schedule.tags]
+    each = {record.schedule.id: _upcoming(tx, record, now=now, until=until) for record in wanted}
+    events = sorted(
+        (
+            (one, record.schedule)
+            for record in wanted
+            for one in each[record.schedule.id][:MAX_EVENTS_PER_SCHEDULE]
+        ),
+        key=lambda event: (event[0].planned_at, event[1].name),
+    )
+    return ScheduleFeed(
+        text=_to_ical(events[:MAX_EVENTS], name=request.tag or request.group or context.namespace, now=now),
+        content_type="text/calendar; charset=utf-8",
+        schedules=len(wanted),
+        events=min(len(events), MAX_EVENTS),
+        until=until,
+        more=bool(page.cursor)
+        or len(events) > MAX_EVENTS
+        or any(len(found) > MAX_EVENTS_PER_SCHEDULE for found in each.values()),
+    )
 
 
 def _upcoming(tx: Transaction, record: ScheduleRecord, *, now: datetime, until: datetime) -> list[Preview]:

@@ -74,31 +74,29 @@ class DriftReport(Struct, frozen=True, kw_only=True):
     definitions: tuple[DriftedDefinition, ...]
 
 
-@operations.add("export", scope="read", examples=({}, {"kinds": ["queue", "limit"]}))
-def export_definitions(context: OperationContext, request: ExportDefinitions) -> ExportedFile:
+@operations.read("export", scope="read", examples=({}, {"kinds": ["queue", "limit"]}))
+def export_definitions(
+    context: OperationContext, tx: Transaction, request: ExportDefinitions
+) -> ExportedFile:
     """Write the definitions of the namespace as a file for `plan` and `apply`."""
     check_may_block(context)
     kinds = request.kinds or tuple(SECTIONS.values())
-
-    def work(tx: Transaction) -> ExportedFile:
-        found, left_out = list[Definition](), 0
-        if request.schedules:
-            named = [find_schedule(tx, context.namespace, name).schedule for name in request.schedules]
-            found = [_definition(context, schedule) for schedule in named]
-            return ExportedFile(text=write_definitions(found), definitions=len(found), left_out=0)
-        for kind in kinds:
-            owned = read_owned(tx, kind, context.namespace)
-            for name, fields in _stored_fields(tx, context, kind):
-                owner = owned[name].owner if name in owned else ""
-                if owner == request.owner if request.owner else _is_in_files(owner):
-                    found.append(Definition(kind=kind, name=name, fields=fields))
-                else:
-                    left_out += 1
-        owner = request.owner.removeprefix("file:") if request.owner.startswith("file:") else ""
-        text = write_definitions(found, owner=owner)
-        return ExportedFile(text=text, definitions=len(found), left_out=left_out)
-
-    return context.store.read(work)
+    found, left_out = list[Definition](), 0
+    if request.schedules:
+        named = [find_schedule(tx, context.namespace, name).schedule for name in request.schedules]
+        found = [_definition(context, schedule) for schedule in named]
+        return ExportedFile(text=write_definitions(found), definitions=len(found), left_out=0)
+    for kind in kinds:
+        owned = read_owned(tx, kind, context.namespace)
+        for name, fields in _stored_fields(tx, context, kind):
+            owner = owned[name].owner if name in owned else ""
+            if owner == request.owner if request.owner else _is_in_files(owner):
+                found.append(Definition(kind=kind, name=name, fields=fields))
+            else:
+                left_out += 1
+    owner = request.owner.removeprefix("file:") if request.owner.startswith("file:") else ""
+    text = write_definitions(found, owner=owner)
+    return ExportedFile(text=text, definitions=len(found), left_out=left_out)
 
 
 @operations.add("diff", scope="read", examples=({},))

@@ -20,7 +20,7 @@ from timewright.errors import Conflict
 from timewright.ledger.admission_batch import AdmissionBatch
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.pauses.scoped import load_pauses
-from timewright.operations.context import OperationContext, check_may_block, dry_run, in_transaction
+from timewright.operations.context import OperationContext, check_may_block, dry_run
 from timewright.operations.definitions.apply import DefinitionChange, FileOptions, apply_files
 from timewright.operations.registry import OperationRequest, WriteRequest, operations
 from timewright.operations.views import build_schedule_detail
@@ -87,27 +87,23 @@ def plan_files(context: OperationContext, request: PlanFiles) -> FilePlan:
     return make_plan(context, read_files(request.files), _options(request))
 
 
-@operations.add("apply", scope="write", examples=(_EXAMPLE,))
-def apply_definition_files(context: OperationContext, request: ApplyFiles) -> FilePlan:
+@operations.write("apply", scope="write", examples=(_EXAMPLE,))
+def apply_definition_files(context: OperationContext, _tx: Transaction, request: ApplyFiles) -> FilePlan:
     """Apply definition files in one transaction; pauses, hints and moved occurrences stay.
 
     With `prune`, what the files made before and no longer have is archived or removed.
     """
     files, options = read_files(request.files), replace(_options(request), reason=request.reason)
-
-    def work(nested: OperationContext) -> FilePlan:
-        done = _apply(nested, files, options, decides=False)
-        if request.plan and request.plan != done.plan:
-            raise Conflict(
-                "the store or the files changed since the plan",
-                field="plan",
-                value=request.plan,
-                rule="a plan is applied to the store it was made from",
-                fix="make a new plan, read it, and apply that",
-            )
-        return done
-
-    return in_transaction(context, work)
+    done = _apply(context, files, options, decides=False)
+    if request.plan and request.plan != done.plan:
+        raise Conflict(
+            "the store or the files changed since the plan",
+            field="plan",
+            value=request.plan,
+            rule="a plan is applied to the store it was made from",
+            fix="make a new plan, read it, and apply that",
+        )
+    return done
 
 
 def make_plan(context: OperationContext, files: Sequence[DefinitionFile], options: FileOptions) -> FilePlan:

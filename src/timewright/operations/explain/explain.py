@@ -100,7 +100,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-@operations.add(
+@operations.read(
     "schedule explain",
     scope="read",
     examples=(
@@ -109,43 +109,33 @@ class Explanation(Struct, frozen=True, kw_only=True):
         {"schedule": "nightly-report", "at": "2026-03-10T03:00:00Z"},
     ),
 )
-def explain_schedule(context: OperationContext, request: ExplainSchedule) -> Explanation:
+def explain_schedule(context: OperationContext, tx: Transaction, request: ExplainSchedule) -> Explanation:
     """Explain why an occurrence ran, did not run, or will run: at an instant, the last, or the next."""
     now, policy_error = context.now(), _policy_file_error(context)
-
-    def work(tx: Transaction) -> Explanation:
-        record = find_schedule(tx, context.namespace, request.schedule)
-        if request.at is not None:
-            check_storable(request.at, field="at")
-        run = _find_occurrence_run(tx, record, request)
-        if run is not None:
-            explanation = _explain_with_run(tx, run, record.schedule, policy_error=policy_error, now=now)
-            return replace(explanation, at=request.at) if request.at is not None else explanation
-        unrecorded = explain_unrecorded(tx, record, request.at, settings=context.settings, now=now)
-        waits = explain_budget_ahead(tx, record.schedule, unrecorded.at, now=now)
-        phrase = (
-            "will be due, and then wait" if waits and unrecorded.status == "planned" else unrecorded.summary
-        )
-        unrecorded = replace(unrecorded, summary=phrase, because=(*unrecorded.because, *waits))
-        unrecorded = _with_placement(tx, record, unrecorded, now=now)
-        return _with_note(tx, record.schedule, _explain_without_run(record, unrecorded, last=request.last))
-
-    return context.store.read(work)
+    record = find_schedule(tx, context.namespace, request.schedule)
+    if request.at is not None:
+        check_storable(request.at, field="at")
+    run = _find_occurrence_run(tx, record, request)
+    if run is not None:
+        explanation = _explain_with_run(tx, run, record.schedule, policy_error=policy_error, now=now)
+        return replace(explanation, at=request.at) if request.at is not None else explanation
+    unrecorded = explain_unrecorded(tx, record, request.at, settings=context.settings, now=now)
+    waits = explain_budget_ahead(tx, record.schedule, unrecorded.at, now=now)
+    phrase = "will be due, and then wait" if waits and unrecorded.status == "planned" else unrecorded.summary
+    unrecorded = replace(unrecorded, summary=phrase, because=(*unrecorded.because, *waits))
+    unrecorded = _with_placement(tx, record, unrecorded, now=now)
+    return _with_note(tx, record.schedule, _explain_without_run(record, unrecorded, last=request.last))
 
 
-@operations.add("run explain", scope="read", examples=({"run": FAILED_RUN},))
-def explain_run(context: OperationContext, request: ExplainRun) -> Explanation:
+@operations.read("run explain", scope="read", examples=({"run": FAILED_RUN},))
+def explain_run(context: OperationContext, tx: Transaction, request: ExplainRun) -> Explanation:
     """Explain why a run was created, and why it ended, waits or never started."""
     now, policy_error = context.now(), _policy_file_error(context)
-
-    def work(tx: Transaction) -> Explanation:
-        run = find_run(tx, context.namespace, request.run)
-        record = tx.get_schedules([run.schedule_id]).get(run.schedule_id) if run.schedule_id else None
-        return _explain_with_run(
-            tx, run, record.schedule if record is not None else None, policy_error=policy_error, now=now
-        )
-
-    return context.store.read(work)
+    run = find_run(tx, context.namespace, request.run)
+    record = tx.get_schedules([run.schedule_id]).get(run.schedule_id) if run.schedule_id else None
+    return _explain_with_run(
+        tx, run, record.schedule if record is not None else None, policy_error=policy_error, now=now
+    )
 
 
 def _with_placement(

@@ -48,36 +48,32 @@ class SystemHealth(Struct, frozen=True, kw_only=True):
     policy_file: str
 
 
-@operations.add("health", scope="read", examples=({},))
-def health(context: OperationContext, _request: GetHealth) -> SystemHealth:
+@operations.read("health", scope="read", examples=({},))
+def health(context: OperationContext, tx: Transaction, _request: GetHealth) -> SystemHealth:
     """Show whether the store answers, how late the engine is, and how much waits for a person."""
     now = context.now()
     file = context.queue_policy_file()
     error = file.error if file is not None else None
-
-    def work(tx: Transaction) -> SystemHealth:
-        wake = tx.read_pending_work().wake_at
-        counts: Counter[str] = Counter()
-        for one in tx.count_live(now=now, max_rows=MAX_ROWS_SCANNED):
-            if one.namespace == context.namespace:
-                counts[one.kind] += one.count
-        counted = {kind: min(count, MAX_COUNT) for kind, count in counts.items()}
-        return SystemHealth(
-            alive=True,
-            now=now,
-            next_wake=wake,
-            late_by=max(now - wake, ZERO) if wake is not None else ZERO,
-            next_lease_end=tx.read_pending_work(with_lease_end=True).lease_expires_at,
-            parked_schedules=counted.get("parked_schedule", 0),
-            parked_runs=counted.get("parked", 0),
-            ready_runs=min(counted.get("ready", 0) + counted.get("waiting", 0), MAX_COUNT),
-            leased_runs=counted.get("leased", 0),
-            held_runs=counted.get("held", 0),
-            leader=current_leader(tx, now=now),
-            policy_file=error.message if error is not None else "",
-        )
-
-    return context.store.read(work)
+    wake = tx.read_pending_work().wake_at
+    counts: Counter[str] = Counter()
+    for one in tx.count_live(now=now, max_rows=MAX_ROWS_SCANNED):
+        if one.namespace == context.namespace:
+            counts[one.kind] += one.count
+    counted = {kind: min(count, MAX_COUNT) for kind, count in counts.items()}
+    return SystemHealth(
+        alive=True,
+        now=now,
+        next_wake=wake,
+        late_by=max(now - wake, ZERO) if wake is not None else ZERO,
+        next_lease_end=tx.read_pending_work(with_lease_end=True).lease_expires_at,
+        parked_schedules=counted.get("parked_schedule", 0),
+        parked_runs=counted.get("parked", 0),
+        ready_runs=min(counted.get("ready", 0) + counted.get("waiting", 0), MAX_COUNT),
+        leased_runs=counted.get("leased", 0),
+        held_runs=counted.get("held", 0),
+        leader=current_leader(tx, now=now),
+        policy_file=error.message if error is not None else "",
+    )
 
 
 class ListInstances(OperationRequest, frozen=True, kw_only=True):

@@ -98,45 +98,41 @@ class LoadForecast(Struct, frozen=True, kw_only=True):
     shortfalls: tuple[Shortfall, ...] = ()
 
 
-@operations.add("forecast", scope="read", examples=({}, {"days": 2}))
-def forecast_load(context: OperationContext, request: ForecastLoad) -> LoadForecast:
+@operations.read("forecast", scope="read", examples=({}, {"days": 2}))
+def forecast_load(context: OperationContext, tx: Transaction, request: ForecastLoad) -> LoadForecast:
     """Forecast how many runs start in each hour, if nothing changes until then."""
     now = context.now()
     since = now.replace(minute=0, second=0, microsecond=0)
     until = since + request.days * DAY
-
-    def work(tx: Transaction) -> LoadForecast:
-        records, more = _active_schedules(tx, context.namespace, group=request.group)
-        counts = _HourCounts(since=since, hours=request.days * 24)
-        herd_finder, accounts = _HerdFinder(), BudgetForecast(tx)
-        starts = _StartsByTrigger(tx, now=now, until=until)
-        counted = 0
-        for first in range(0, len(records), PAGE_SCHEDULES):
-            page = records[first : first + PAGE_SCHEDULES]
-            marks = tx.recent_runs([record.schedule.id for record in page], limit_each=SAMPLE_RUNS)
-            for record in page:
-                if starts.computed >= MAX_RUNS:
-                    break
-                counted += 1
-                took = _median_duration(marks.get(record.schedule.id, ()))
-                upcoming = starts.of(record)
-                for at, number in upcoming:
-                    counts.add(record.schedule.name, at, starts=number, took=took)
-                herd_finder.add(record, _herd_instants(record, upcoming, now=now))
-                accounts.add(record.schedule, upcoming)
-        followers = [record.schedule for record in records if follows_upstream(record.schedule.trigger)]
-        return LoadForecast(
-            since=since,
-            hours=counts.hours(),
-            herds=herd_finder.herds(),
-            schedules=counted,
-            total=len(records),
-            more=more or counted < len(records),
-            follows={schedule.name: schedule.trigger.describe() for schedule in followers},
-            shortfalls=accounts.shortfalls(),
-        )
-
-    return context.store.read(work)
+    records, more = _active_schedules(tx, context.namespace, group=request.group)
+    counts = _HourCounts(since=since, hours=request.days * 24)
+    herd_finder, accounts = _HerdFinder(), BudgetForecast(tx)
+    starts = _StartsByTrigger(tx, now=now, until=until)
+    counted = 0
+    for first in range(0, len(records), PAGE_SCHEDULES):
+        page = records[first : first + PAGE_SCHEDULES]
+        marks = tx.recent_runs([record.schedule.id for record in page], limit_each=SAMPLE_RUNS)
+        for record in page:
+            if starts.computed >= MAX_RUNS:
+                break
+            counted += 1
+            took = _median_duration(marks.get(record.schedule.id, ()))
+            upcoming = starts.of(record)
+            for at, number in upcoming:
+                counts.add(record.schedule.name, at, starts=number, took=took)
+            herd_finder.add(record, _herd_instants(record, upcoming, now=now))
+            accounts.add(record.schedule, upcoming)
+    followers = [record.schedule for record in records if follows_upstream(record.schedule.trigger)]
+    return LoadForecast(
+        since=since,
+        hours=counts.hours(),
+        herds=herd_finder.herds(),
+        schedules=counted,
+        total=len(records),
+        more=more or counted < len(records),
+        follows={schedule.name: schedule.trigger.describe() for schedule in followers},
+        shortfalls=accounts.shortfalls(),
+    )
 
 
 def find_herds(tx: Transaction, namespace: str, *, now: datetime) -> tuple[Herd, ...]:

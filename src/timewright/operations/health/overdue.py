@@ -44,32 +44,28 @@ class OverdueReport(Struct, frozen=True, kw_only=True):
     late: tuple[Finding, ...]
 
 
-@operations.add("overdue", scope="read", examples=({}, {"tolerance": "5m"}))
-def list_overdue(context: OperationContext, request: ListOverdue) -> OverdueReport:
+@operations.read("overdue", scope="read", examples=({}, {"tolerance": "5m"}))
+def list_overdue(context: OperationContext, tx: Transaction, request: ListOverdue) -> OverdueReport:
     """List what should have started and has not: many items mean that no engine runs, or too few."""
     if not timedelta(0) <= request.tolerance <= timedelta(days=366):
         raise InvalidDuration(
             "the tolerance is out of range", field="tolerance", rule="from 0s to 366d", fix="tolerance: 1m"
         )
     now = context.now()
-
-    def work(tx: Transaction) -> OverdueReport:
-        before = now - request.tolerance
-        earliest = tx.read_pending_work().wake_at
-        # The earliest wake-up is one indexed read; scan the schedules only if that is late.
-        none_late = earliest is None or earliest >= before
-        found = [*([] if none_late else _schedules(tx, context, before)), *_runs(tx, context, before)]
-        unplaced = [one for one in find_unplaced(tx, context.namespace, now=now) if one.since < before]
-        reasons = {one.run or one.schedule: one.why for one in unplaced}
-        found += [(one.since, one.schedule, "") for one in unplaced if not one.run]
-        late = tuple(
-            _late_finding(schedule, run, since, why=reasons.get(run or schedule, ""), now=now)
-            for since, schedule, run in sorted(set(found))[:MAX_ITEMS_SHOWN]
-        )
-        late = (*clock_findings(tx, now=now), *late)
-        return OverdueReport(overdue=bool(late), now=now, tolerance=request.tolerance, late=late)
-
-    return context.store.read(work)
+    before = now - request.tolerance
+    earliest = tx.read_pending_work().wake_at
+    # The earliest wake-up is one indexed read; scan the schedules only if that is late.
+    none_late = earliest is None or earliest >= before
+    found = [*([] if none_late else _schedules(tx, context, before)), *_runs(tx, context, before)]
+    unplaced = [one for one in find_unplaced(tx, context.namespace, now=now) if one.since < before]
+    reasons = {one.run or one.schedule: one.why for one in unplaced}
+    found += [(one.since, one.schedule, "") for one in unplaced if not one.run]
+    late = tuple(
+        _late_finding(schedule, run, since, why=reasons.get(run or schedule, ""), now=now)
+        for since, schedule, run in sorted(set(found))[:MAX_ITEMS_SHOWN]
+    )
+    late = (*clock_findings(tx, now=now), *late)
+    return OverdueReport(overdue=bool(late), now=now, tolerance=request.tolerance, late=late)
 
 
 def _late_finding(schedule: str, run: str, since: datetime, *, why: str, now: datetime) -> Finding:

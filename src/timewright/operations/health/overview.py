@@ -142,61 +142,56 @@ class Grid(Struct, frozen=True, kw_only=True):
     total: int
 
 
-@operations.add("now", scope="read", examples=({}, {"horizon": "6h"}))
-def show_overview(context: OperationContext, request: GetOverview) -> Overview:
+@operations.read("now", scope="read", examples=({}, {"horizon": "6h"}))
+def show_overview(context: OperationContext, tx: Transaction, request: GetOverview) -> Overview:
     """Show active and upcoming runs, and failed and parked ones."""
     now = context.now()
     ahead = _limit_duration(request.horizon)
 
-    def work(tx: Transaction) -> Overview:
-        def newest(state: RunState, *, since: datetime | None = None) -> list[Run]:
-            which = RunFilter(namespace=context.namespace, state=state, since=since, limit=MAX_ROWS_SHOWN)
-            return list(tx.find_runs(which).rows)
+    def newest(state: RunState, *, since: datetime | None = None) -> list[Run]:
+        which = RunFilter(namespace=context.namespace, state=state, since=since, limit=MAX_ROWS_SHOWN)
+        return list(tx.find_runs(which).rows)
 
-        counts = tx.count_runs_by_state(context.namespace, failed_since=now - DAY, max_count=MAX_COUNT)
-        leased = newest(RunState.LEASED) if counts.leased else []
-        parked = newest(RunState.PARKED) if counts.parked else []
-        failed = newest(RunState.FAILED, since=now - DAY) if counts.failed else []
-        coming = tx.next_schedule_ids(context.namespace, until=now + ahead, limit=MAX_COUNT)
-        shown = {row.id: row for row in summarize_runs(tx, [*leased, *failed, *parked])}
-        wake = tx.read_pending_work().wake_at
+    counts = tx.count_runs_by_state(context.namespace, failed_since=now - DAY, max_count=MAX_COUNT)
+    leased = newest(RunState.LEASED) if counts.leased else []
+    parked = newest(RunState.PARKED) if counts.parked else []
+    failed = newest(RunState.FAILED, since=now - DAY) if counts.failed else []
+    coming = tx.next_schedule_ids(context.namespace, until=now + ahead, limit=MAX_COUNT)
+    shown = {row.id: row for row in summarize_runs(tx, [*leased, *failed, *parked])}
+    wake = tx.read_pending_work().wake_at
 
-        return Overview(
-            now=now,
-            late_by=max(now - wake, ZERO) if wake is not None else ZERO,
-            numbers=OverviewCounts(
-                running=counts.leased,
-                waiting=counts.ready,
-                due=len(coming),
-                failed=counts.failed,
-                parked=counts.parked,
-            ),
-            running=tuple(shown[run.id] for run in leased),
-            coming=_summarize_upcoming(tx, coming[:MAX_ROWS_SHOWN]),
-            failed=tuple(shown[run.id] for run in failed),
-            parked=tuple(shown[run.id] for run in parked),
-            pauses=tuple(open_pauses(tx, context.namespace, now=now)),
-        )
-
-    return context.store.read(work)
+    return Overview(
+        now=now,
+        late_by=max(now - wake, ZERO) if wake is not None else ZERO,
+        numbers=OverviewCounts(
+            running=counts.leased,
+            waiting=counts.ready,
+            due=len(coming),
+            failed=counts.failed,
+            parked=counts.parked,
+        ),
+        running=tuple(shown[run.id] for run in leased),
+        coming=_summarize_upcoming(tx, coming[:MAX_ROWS_SHOWN]),
+        failed=tuple(shown[run.id] for run in failed),
+        parked=tuple(shown[run.id] for run in parked),
+        pauses=tuple(open_pauses(tx, context.namespace, now=now)),
+    )
 
 
-@operations.add("schedule outcomes", scope="read", examples=({"schedules": ["nightly-report"], "each": 10},))
-def show_recent_outcomes(context: OperationContext, request: GetRecentOutcomes) -> RecentOutcomes:
+@operations.read("schedule outcomes", scope="read", examples=({"schedules": ["nightly-report"], "each": 10},))
+def show_recent_outcomes(
+    context: OperationContext, tx: Transaction, request: GetRecentOutcomes
+) -> RecentOutcomes:
     """Show the newest occurrences of several schedules, including skipped ones."""
-
-    def work(tx: Transaction) -> RecentOutcomes:
-        found = [find_schedule(tx, context.namespace, name).schedule for name in request.schedules]
-        marks = tx.recent_runs([schedule.id for schedule in found], limit_each=request.each)
-        return RecentOutcomes(
-            outcomes=tuple(_schedule_outcomes(one.name, one.id, marks.get(one.id, ())) for one in found)
-        )
-
-    return context.store.read(work)
+    found = [find_schedule(tx, context.namespace, name).schedule for name in request.schedules]
+    marks = tx.recent_runs([schedule.id for schedule in found], limit_each=request.each)
+    return RecentOutcomes(
+        outcomes=tuple(_schedule_outcomes(one.name, one.id, marks.get(one.id, ())) for one in found)
+    )
 
 
-@operations.add("schedule grid", scope="read", examples=({}, {"period": "1h", "limit": 20}))
-def show_grid(context: OperationContext, request: GetGrid) -> Grid:
+@operations.read("schedule grid", scope="read", examples=({}, {"period": "1h", "limit": 20}))
+def show_grid(context: OperationContext, tx: Transaction, request: GetGrid) -> Grid:
     """Show schedules and their runs over time as a grid, failing schedules first."""
     period = _limit_duration(request.period)
     slot = next(width for longest, width in GRID_SLOTS if period <= longest)
@@ -204,24 +199,20 @@ def show_grid(context: OperationContext, request: GetGrid) -> Grid:
     end = context.now() if request.until is None else check_storable(request.until, field="until")
     until = EPOCH + ((end - EPOCH) // slot + 1) * slot
     since = until - period
-
-    def work(tx: Transaction) -> Grid:
-        ids, total = tx.ordered_schedule_ids(
-            ScheduleFilter(
-                namespace=context.namespace,
-                group=request.group,
-                name_contains=request.name_contains,
-                order="failing",
-                limit=request.limit,
-                offset=request.offset,
-            )
+    ids, total = tx.ordered_schedule_ids(
+        ScheduleFilter(
+            namespace=context.namespace,
+            group=request.group,
+            name_contains=request.name_contains,
+            order="failing",
+            limit=request.limit,
+            offset=request.offset,
         )
-        marks = tx.recent_runs(ids, limit_each=MAX_GRID_RUNS, since=since)
-        found = tx.get_schedules(ids)
-        rows = [_grid_row(found[i], marks.get(i, ()), since=since, slot=slot) for i in ids if i in found]
-        return Grid(since=since, until=until, slot=slot, rows=tuple(rows), total=total)
-
-    return context.store.read(work)
+    )
+    marks = tx.recent_runs(ids, limit_each=MAX_GRID_RUNS, since=since)
+    found = tx.get_schedules(ids)
+    rows = [_grid_row(found[i], marks.get(i, ()), since=since, slot=slot) for i in ids if i in found]
+    return Grid(since=since, until=until, slot=slot, rows=tuple(rows), total=total)
 
 
 def _grid_row(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from functools import partial
 from typing import Literal
 
 from msgspec import Struct
@@ -22,7 +21,7 @@ from timewright.ledger.pauses.scoped import PauseLookup, find_paused
 from timewright.ledger.replan import Actor
 from timewright.ledger.settle import cancel
 from timewright.operations.access.callers import AGENT_ORIGIN, require_scope
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
 from timewright.operations.queues.policies import list_queue_names
 from timewright.operations.registry import WriteRequest, operations
@@ -59,12 +58,12 @@ class PauseState(Struct, frozen=True, kw_only=True):
     cancelled: int | None = None
 
 
-@operations.add(
+@operations.write(
     "pause",
     scope="write",
     examples=({"reason": "the database is moved"}, {"scope": "group", "name": "reports", "due": "skip"}),
 )
-def pause_scope(context: OperationContext, request: PauseRequest) -> PauseState:
+def pause_scope(context: OperationContext, tx: Transaction, request: PauseRequest) -> PauseState:
     """Pause everything, or a namespace, group, owner, queue or provider: nothing of it starts.
 
     Runs under way continue, unless `cancel_running` asks them to stop. Ready runs wait. Occurrences that come
@@ -81,54 +80,46 @@ def pause_scope(context: OperationContext, request: PauseRequest) -> PauseState:
             rule="a pause ends after now",
             fix="use a later instant, or leave it out to pause until resumed",
         )
-
-    def work(nested: OperationContext, tx: Transaction) -> PauseState:
-        namespace, name = _check_subject(tx, nested.namespace, request.scope, request.name)
-        by = nested.actor_with_reason(request.reason)
-        pause = Pause(
-            id=nested.ids.new("pause", now=now),
-            scope=request.scope,
-            namespace=namespace,
-            name=name,
-            due=request.due or ("skip" if request.scope == "group" else "wait"),
-            actor=by.name,
-            origin=by.origin,
-            reason=by.reason,
-            at=max(now, tx.now()),
-            until=request.until,
-        )
-        tx.add_pause(pause)
-        audit_pause(tx, pause, by=by, now=now)
-        cancelled = _cancel_running(nested, tx, pause, by=by, now=now) if request.cancel_running else None
-        return replace(read_pauses(nested, tx, now=now), cancelled=cancelled)
-
-    return in_transaction(context, lambda nested: nested.store.write(partial(work, nested)))
+    namespace, name = _check_subject(tx, context.namespace, request.scope, request.name)
+    by = context.actor_with_reason(request.reason)
+    pause = Pause(
+        id=context.ids.new("pause", now=now),
+        scope=request.scope,
+        namespace=namespace,
+        name=name,
+        due=request.due or ("skip" if request.scope == "group" else "wait"),
+        actor=by.name,
+        origin=by.origin,
+        reason=by.reason,
+        at=max(now, tx.now()),
+        until=request.until,
+    )
+    tx.add_pause(pause)
+    audit_pause(tx, pause, by=by, now=now)
+    cancelled = _cancel_running(context, tx, pause, by=by, now=now) if request.cancel_running else None
+    return replace(read_pauses(context, tx, now=now), cancelled=cancelled)
 
 
-@operations.add(
+@operations.write(
     "resume", scope="write", examples=({"reason": "the move is done"}, {"scope": "group", "name": "exports"})
 )
-def resume_scope(context: OperationContext, request: ResumeRequest) -> PauseState:
+def resume_scope(context: OperationContext, tx: Transaction, request: ResumeRequest) -> PauseState:
     """End the pauses of everything, or of a namespace, group, owner, queue or provider.
 
     Pauses of other scopes, of single schedules and by the clock stay. An agent ends only pauses by agents.
     """
     _check_may_bind(context, request.scope, "resume")
     now = context.now()
-
-    def work(nested: OperationContext, tx: Transaction) -> PauseState:
-        wanted = (request.scope, *_subject(nested.namespace, request.scope, request.name))
-        by = nested.actor_with_reason(request.reason)
-        found = [one for one in tx.open_pauses() if (one.scope, one.namespace, one.name) == wanted]
-        if not found:
-            _check_subject(tx, nested.namespace, request.scope, request.name)
-        for pause in (one for one in found if one.origin != CLOCK and not one.is_over(now=now)):
-            check_may_lift(nested, pause.origin, what=f"{pause.describe()} was paused by {pause.actor}")
-            tx.end_pause(pause.id, by=by.name, now=max(now, tx.now(), pause.at))
-            tx.add_audit([_audit_entry(pause, "resume", by=by, now=now)])
-        return read_pauses(nested, tx, now=now)
-
-    return in_transaction(context, lambda nested: nested.store.write(partial(work, nested)))
+    wanted = (request.scope, *_subject(context.namespace, request.scope, request.name))
+    by = context.actor_with_reason(request.reason)
+    found = [one for one in tx.open_pauses() if (one.scope, one.namespace, one.name) == wanted]
+    if not found:
+        _check_subject(tx, context.namespace, request.scope, request.name)
+    for pause in (one for one in found if one.origin != CLOCK and not one.is_over(now=now)):
+        check_may_lift(context, pause.origin, what=f"{pause.describe()} was paused by {pause.actor}")
+        tx.end_pause(pause.id, by=by.name, now=max(now, tx.now(), pause.at))
+        tx.add_audit([_audit_entry(pause, "resume", by=by, now=now)])
+    return read_pauses(context, tx, now=now)
 
 
 def check_may_lift(context: OperationContext, origin: str, *, what: str) -> None:

@@ -134,64 +134,59 @@ class DueAnalysisList(Struct, frozen=True, kw_only=True):
     cursor: str = ""
 
 
-@operations.add("analysis list", scope="read", examples=({}, {"schedule": "orders-poll"}))
-def list_analyses(context: OperationContext, request: ListAnalyses) -> AnalysisList:
+@operations.read("analysis list", scope="read", examples=({}, {"schedule": "orders-poll"}))
+def list_analyses(context: OperationContext, tx: Transaction, request: ListAnalyses) -> AnalysisList:
     """List the planner's analyses, newest first; the last twenty of each schedule are kept."""
+    schedule_id = ""
+    if request.schedule:
+        schedule_id = find_schedule(tx, context.namespace, request.schedule).schedule.id
 
-    def work(tx: Transaction) -> AnalysisList:
-        schedule_id = ""
-        if request.schedule:
-            schedule_id = find_schedule(tx, context.namespace, request.schedule).schedule.id
+    def find(limit: int, place: str) -> Page:
+        if schedule_id:
+            return schedule_analyses(tx, context.namespace, schedule_id, limit=limit, cursor=place)
+        return newest_analyses(tx, context.namespace, limit=limit, cursor=place)
 
-        def find(limit: int, place: str) -> Page:
-            if schedule_id:
-                return schedule_analyses(tx, context.namespace, schedule_id, limit=limit, cursor=place)
-            return newest_analyses(tx, context.namespace, limit=limit, cursor=place)
-
-        rows, cursor = paginate(context, request, find)
-        spent = month_spending(tx, context.namespace, now=context.now())
-        return AnalysisList(analyses=tuple(map(_to_summary, rows)), spent=spent, cursor=cursor)
-
-    return context.store.read(work)
+    rows, cursor = paginate(context, request, find)
+    spent = month_spending(tx, context.namespace, now=context.now())
+    return AnalysisList(analyses=tuple(map(_to_summary, rows)), spent=spent, cursor=cursor)
 
 
-@operations.add("analysis get", scope="read", examples=({"analysis": ANALYSIS},))
-def get_analysis(context: OperationContext, request: GetAnalysis) -> Analysis:
+@operations.read("analysis get", scope="read", examples=({"analysis": ANALYSIS},))
+def get_analysis(context: OperationContext, tx: Transaction, request: GetAnalysis) -> Analysis:
     """Show one analysis with every tool call, its arguments and result, and what was rejected."""
-    found = context.store.read(lambda tx: find_analysis(tx, context.namespace, request.analysis))
+    found = find_analysis(tx, context.namespace, request.analysis)
     if found is None:
         raise not_found("analysis", request.analysis, (), list_command="analysis list")
     return found
 
 
-@operations.add("analysis due", scope="read", examples=({}, {"limit": 5}))
-def list_due_analyses(context: OperationContext, request: ListDueAnalyses) -> DueAnalysisList:
+@operations.read("analysis due", scope="read", examples=({}, {"limit": 5}))
+def list_due_analyses(
+    context: OperationContext, tx: Transaction, request: ListDueAnalyses
+) -> DueAnalysisList:
     """List the adaptive schedules that are due: never analysed, look_again_at reached, or more failures."""
     now = context.now()
 
-    def work(tx: Transaction) -> DueAnalysisList:
-        def find(limit: int, place: str) -> Page:
-            which = ScheduleFilter(
-                namespace=context.namespace, state=ScheduleState.ACTIVE, limit=limit, cursor=place
-            )
-            return tx.find_schedules(which)
+    def find(limit: int, place: str) -> Page:
+        which = ScheduleFilter(
+            namespace=context.namespace, state=ScheduleState.ACTIVE, limit=limit, cursor=place
+        )
+        return tx.find_schedules(which)
 
-        def fits(found: Sequence[Any]) -> list[bool]:
-            known = analysis_histories(tx, context.namespace, [record.schedule.id for record in found])
-            return [bool(_due_reason(record, known.get(record.schedule.id), now=now)) for record in found]
+    def fits(found: Sequence[Any]) -> list[bool]:
+        known = analysis_histories(tx, context.namespace, [record.schedule.id for record in found])
+        return [bool(_due_reason(record, known.get(record.schedule.id), now=now)) for record in found]
 
-        rows, cursor = paginate(context, request, find, matches=fits)
-        known = analysis_histories(tx, context.namespace, [record.schedule.id for record in rows])
-        wanted = tuple(_due_analysis(record, known.get(record.schedule.id), now=now) for record in rows)
-        quotas = read_namespace(tx, context.namespace)
-        spent = month_spending(tx, context.namespace, now=now).tokens
-        left = max(quotas.advisor_tokens_per_month - spent, 0)
-        return DueAnalysisList(schedules=wanted, tokens_left=left, cursor=cursor)
-
-    return context.store.read(work)
+    rows, cursor = paginate(context, request, find, matches=fits)
+    known = analysis_histories(tx, context.namespace, [record.schedule.id for record in rows])
+    wanted = tuple(_due_analysis(record, known.get(record.schedule.id), now=now) for record in rows)
+    quotas = read_namespace(tx, context.namespace)
+    spent = month_spending(tx, context.namespace, now=now).tokens
+    left = max(quotas.advisor_tokens_per_month - spent, 0)
+    return DueAnalysisList(schedules=wanted, tokens_left=left, cursor=cursor)
 
 
-@operations.add(
+@operations.write(
     "analysis submit",
     scope="hint",
     examples=(
@@ -204,41 +199,37 @@ def list_due_analyses(context: OperationContext, request: ListDueAnalyses) -> Du
         },
     ),
 )
-def submit_analysis(context: OperationContext, request: SubmitAnalysis) -> Analysis:
+def submit_analysis(context: OperationContext, tx: Transaction, request: SubmitAnalysis) -> Analysis:
     """Store the result of an analysis and when to analyse the schedule again."""
     now = context.now()
     _check(request)
     analysis_id = context.ids.new("analysis", now=now)
-
-    def work(tx: Transaction) -> Analysis:
-        record = find_schedule(tx, context.namespace, request.schedule)
-        one = Analysis(
-            id=analysis_id,
-            schedule_id=record.schedule.id,
-            schedule=record.schedule.name,
-            at=now,
-            advisor=request.advisor,
-            model=request.model,
-            tools=request.tools,
-            reasoning=redact_text(request.reasoning),
-            proposals=tuple(map(redact_text, request.proposals)),
-            confidence=request.confidence,
-            tokens=request.tokens,
-            cost=request.cost,
-            took=request.took,
-            warnings=tuple(map(redact_text, request.warnings)),
-            look_again_at=now + (request.look_again_in or _default_look_again(record)),
-            failures=record.progress.failures,
-        )
-        save_analysis(tx, one, namespace=context.namespace, keep=context.settings.keep_history)
-        by = context.actor_with_reason(request.reason)
-        entry = by.audit_entry(
-            "analysis.submit", namespace=context.namespace, subject=record.schedule.id, now=now, after=one.id
-        )
-        tx.add_audit([entry])
-        return one
-
-    return context.store.write(work)
+    record = find_schedule(tx, context.namespace, request.schedule)
+    one = Analysis(
+        id=analysis_id,
+        schedule_id=record.schedule.id,
+        schedule=record.schedule.name,
+        at=now,
+        advisor=request.advisor,
+        model=request.model,
+        tools=request.tools,
+        reasoning=redact_text(request.reasoning),
+        proposals=tuple(map(redact_text, request.proposals)),
+        confidence=request.confidence,
+        tokens=request.tokens,
+        cost=request.cost,
+        took=request.took,
+        warnings=tuple(map(redact_text, request.warnings)),
+        look_again_at=now + (request.look_again_in or _default_look_again(record)),
+        failures=record.progress.failures,
+    )
+    save_analysis(tx, one, namespace=context.namespace, keep=context.settings.keep_history)
+    by = context.actor_with_reason(request.reason)
+    entry = by.audit_entry(
+        "analysis.submit", namespace=context.namespace, subject=record.schedule.id, now=now, after=one.id
+    )
+    tx.add_audit([entry])
+    return one
 
 
 def _check(request: SubmitAnalysis) -> None:

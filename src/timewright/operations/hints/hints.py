@@ -34,7 +34,7 @@ from timewright.errors import InvalidInput, NotAllowed, OverQuota
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.replan import clear_hints, hint
 from timewright.ledger.schedule_progress import HintRequest, check_adaptive
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_editable_schedule, find_schedule
 from timewright.operations.registry import ObjectName, OperationRequest, WriteRequest, operations
 from timewright.operations.schedules.agent_rules import check_hint_interval
@@ -93,7 +93,7 @@ class HintStatus(Struct, frozen=True, kw_only=True):
     changes_left: int
 
 
-@operations.add(
+@operations.write(
     "hint interval",
     scope="hint",
     examples=(
@@ -101,10 +101,10 @@ class HintStatus(Struct, frozen=True, kw_only=True):
         {"schedule": "orders-poll", "interval": "30s", "ttl": "2h"},
     ),
 )
-def hint_interval(context: OperationContext, request: HintInterval) -> HintStatus:
+def hint_interval(context: OperationContext, tx: Transaction, request: HintInterval) -> HintStatus:
     """Request another interval until the hint expires; it may bring the next run forward, not delay it."""
 
-    def build_hint(context: OperationContext, now: datetime) -> HintRequest:
+    def build_hint(now: datetime) -> HintRequest:
         check_hint(now=now, ttl=request.ttl, interval=request.interval)
         check_hint_interval(context, request.interval)
         return IntervalHint(
@@ -115,10 +115,10 @@ def hint_interval(context: OperationContext, request: HintInterval) -> HintStatu
             created_at=now,
         )
 
-    return _apply_hint(context, request, build_hint)
+    return _apply_hint(context, tx, request, build_hint)
 
 
-@operations.add(
+@operations.write(
     "hint once",
     scope="hint",
     examples=(
@@ -126,28 +126,28 @@ def hint_interval(context: OperationContext, request: HintInterval) -> HintStatu
         {"schedule": "orders-poll", "after": "90s", "reason": "a batch has landed"},
     ),
 )
-def hint_once(context: OperationContext, request: HintOnce) -> HintStatus:
+def hint_once(context: OperationContext, tx: Transaction, request: HintOnce) -> HintStatus:
     """Request one run at an instant; that run consumes the hint."""
 
-    def build_hint(context: OperationContext, now: datetime) -> HintRequest:
+    def build_hint(now: datetime) -> HintRequest:
         at = _requested_instant(request, now=now)
         check_hint(now=now, ttl=request.ttl, at=at)
         return OneShotHint(
             at=at, expires_at=now + request.ttl, reason=request.reason, actor=context.by.name, created_at=now
         )
 
-    return _apply_hint(context, request, build_hint)
+    return _apply_hint(context, tx, request, build_hint)
 
 
-@operations.add(
+@operations.write(
     "hint pause",
     scope="hint",
     examples=({"schedule": "orders-poll", "until": "2026-03-10T12:45:00Z", "reason": "maintenance"},),
 )
-def hint_pause(context: OperationContext, request: HintPause) -> HintStatus:
+def hint_pause(context: OperationContext, tx: Transaction, request: HintPause) -> HintStatus:
     """Request a pause until an instant, at most one hour ahead; for longer, use schedule pause."""
 
-    def build_hint(context: OperationContext, now: datetime) -> HintRequest:
+    def build_hint(now: datetime) -> HintRequest:
         until = check_storable(request.until, field="until")
         if not now < until <= now + MAX_PAUSE:
             raise InvalidInput(
@@ -159,33 +159,27 @@ def hint_pause(context: OperationContext, request: HintPause) -> HintStatus:
             )
         return PauseHint(until=until, reason=request.reason, actor=context.by.name, created_at=now)
 
-    return _apply_hint(context, request, build_hint)
+    return _apply_hint(context, tx, request, build_hint)
 
 
-@operations.add("hint clear", scope="hint", examples=({"schedule": "orders-poll", "reason": "steady again"},))
-def clear_all_hints(context: OperationContext, request: ClearHints) -> HintStatus:
+@operations.write(
+    "hint clear", scope="hint", examples=({"schedule": "orders-poll", "reason": "steady again"},)
+)
+def clear_all_hints(context: OperationContext, tx: Transaction, request: ClearHints) -> HintStatus:
     """Remove all hints; the next occurrence is decided again without them."""
     now = context.now()
-
-    def work(nested: OperationContext) -> HintStatus:
-        record = nested.store.read(lambda tx: find_editable_schedule(tx, nested.namespace, request.schedule))
-        by = nested.actor_with_reason(request.reason)
-        nested.notify(clear_hints(nested.store, record.schedule.id, by=by, now=now).facts)
-        return nested.store.read(lambda tx: _hint_status(tx, record.schedule.id, now=now))
-
-    return in_transaction(context, work)
+    record = find_editable_schedule(tx, context.namespace, request.schedule)
+    by = context.actor_with_reason(request.reason)
+    context.notify(clear_hints(context.store, record.schedule.id, by=by, now=now).facts)
+    return _hint_status(tx, record.schedule.id, now=now)
 
 
-@operations.add("hint list", scope="read", examples=({"schedule": "orders-poll"},))
-def list_hints(context: OperationContext, request: ListHints) -> HintStatus:
+@operations.read("hint list", scope="read", examples=({"schedule": "orders-poll"},))
+def list_hints(context: OperationContext, tx: Transaction, request: ListHints) -> HintStatus:
     """Show the active hints, and when the schedule would run without them."""
     now = context.now()
-
-    def work(tx: Transaction) -> HintStatus:
-        record = find_schedule(tx, context.namespace, request.schedule)
-        return _hint_status(tx, record.schedule.id, now=now)
-
-    return context.store.read(work)
+    record = find_schedule(tx, context.namespace, request.schedule)
+    return _hint_status(tx, record.schedule.id, now=now)
 
 
 def _requested_instant(request: HintOnce, *, now: datetime) -> datetime:
@@ -204,33 +198,20 @@ def _requested_instant(request: HintOnce, *, now: datetime) -> datetime:
 
 def _apply_hint(
     context: OperationContext,
+    tx: Transaction,
     request: HintInterval | HintOnce | HintPause,
-    build_hint: Callable[[OperationContext, datetime], HintRequest],
+    build_hint: Callable[[datetime], HintRequest],
 ) -> HintStatus:
     now = context.now()
-
-    def work(nested: OperationContext) -> HintStatus:
-        record = _find(nested, request.schedule)
-        _check_takes_hints(record)
-        new_hint = build_hint(nested, now)
-        changed = hint(
-            nested.store,
-            record.schedule.id,
-            new_hint,
-            ids=nested.ids,
-            by=nested.actor_with_reason(request.reason),
-            now=now,
-        )
-        # Writing the hint locks the schedule's row, so that concurrent changes are counted one by one.
-        nested.store.write(lambda tx: _count_change(tx, record, now=now))
-        nested.notify(changed.facts)
-        return nested.store.read(lambda tx: _hint_status(tx, record.schedule.id, now=now))
-
-    return in_transaction(context, work)
-
-
-def _find(context: OperationContext, wanted: str) -> ScheduleRecord:
-    return context.store.read(lambda tx: find_schedule(tx, context.namespace, wanted))
+    record = find_schedule(tx, context.namespace, request.schedule)
+    _check_takes_hints(record)
+    by = context.actor_with_reason(request.reason)
+    schedule_id = record.schedule.id
+    changed = hint(context.store, schedule_id, build_hint(now), ids=context.ids, by=by, now=now)
+    # Writing the hint locks the schedule's row, so that concurrent changes are counted one by one.
+    _count_change(tx, record, now=now)
+    context.notify(changed.facts)
+    return _hint_status(tx, schedule_id, now=now)
 
 
 def _check_takes_hints(record: ScheduleRecord) -> None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from timewright.core.run.run import Run, RunState
 from timewright.ledger.lease import MAX_PLANNED_RUNS
 from timewright.ledger.settle import cancel
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
 from timewright.operations.queues.policies import list_queue_names
 from timewright.operations.registry import ObjectName, WriteRequest, operations
@@ -48,30 +48,23 @@ class QueueActivity(Struct, frozen=True, kw_only=True):
     """When an entry was last leased, as far as it is known."""
 
 
-@operations.add(
+@operations.write(
     "queue purge", scope="write", examples=({"queue": "mail", "reason": "sent twice", "dry_run": True},)
 )
-def purge_queue(context: OperationContext, request: PurgeQueue) -> PurgedQueue:
+def purge_queue(context: OperationContext, tx: Transaction, request: PurgeQueue) -> PurgedQueue:
     """Cancel the entries of a queue that have not started; leased ones continue."""
     now = context.now()
     states = {RunState.READY, RunState.HELD} | ({RunState.PARKED} if request.parked else set())
-
-    def work(nested: OperationContext) -> PurgedQueue:
-        def read(tx: Transaction) -> list[Run]:
-            require_queue(tx, nested.namespace, request.queue)
-            return tx.queue_runs(nested.namespace, request.queue, limit=MAX_PLANNED_RUNS)
-
-        rows = nested.store.read(read)
-        waiting = [run for run in rows if run.state in states]
-        by = nested.actor_with_reason(request.reason)
-        for run in waiting[:MAX_PURGED]:
-            nested.notify(
-                cancel(nested.store, run.id, actor=by.name, origin=by.origin, reason=by.reason, now=now)
-            )
-        more = len(waiting) > MAX_PURGED or len(rows) >= MAX_PLANNED_RUNS
-        return PurgedQueue(queue=request.queue, cancelled=len(waiting[:MAX_PURGED]), more=more)
-
-    return in_transaction(context, work)
+    require_queue(tx, context.namespace, request.queue)
+    rows = tx.queue_runs(context.namespace, request.queue, limit=MAX_PLANNED_RUNS)
+    waiting = [run for run in rows if run.state in states]
+    by = context.actor_with_reason(request.reason)
+    for run in waiting[:MAX_PURGED]:
+        context.notify(
+            cancel(context.store, run.id, actor=by.name, origin=by.origin, reason=by.reason, now=now)
+        )
+    more = len(waiting) > MAX_PURGED or len(rows) >= MAX_PLANNED_RUNS
+    return PurgedQueue(queue=request.queue, cancelled=len(waiting[:MAX_PURGED]), more=more)
 
 
 def read_activity(

@@ -10,9 +10,10 @@ from msgspec import Struct
 from timewright.core.input.decode import check_name
 from timewright.core.input.queue_file import decode_queue_file
 from timewright.ledger.queues.queue_import import import_queue
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.queues.policies import register_queue
 from timewright.operations.registry import ObjectName, WriteRequest, operations
+from timewright.ports import Transaction
 
 
 class ImportQueueFile(WriteRequest, frozen=True, kw_only=True):
@@ -31,7 +32,7 @@ class ImportedQueue(Struct, frozen=True, kw_only=True):
     states: dict[str, int]
 
 
-@operations.add(
+@operations.write(
     "queue import",
     scope="write",
     examples=(
@@ -42,30 +43,26 @@ class ImportedQueue(Struct, frozen=True, kw_only=True):
         {"queue": "mail", "file": [{"id": "c", "enqueuedAt": "2026-03-09T08:10:00Z"}], "dry_run": True},
     ),
 )
-def import_entries(context: OperationContext, request: ImportQueueFile) -> ImportedQueue:
+def import_entries(context: OperationContext, _tx: Transaction, request: ImportQueueFile) -> ImportedQueue:
     """Import all entries of a queue file or none, with their order, attempts, leases and parked state."""
     now = context.now()
     queue = check_name(request.queue, field="queue")
     entries = decode_queue_file(request.file, field="file")
-
-    def work(nested: OperationContext) -> ImportedQueue:
-        register_queue(nested, queue, now=now)
-        result = import_queue(
-            nested.store,
-            entries,
-            namespace=nested.namespace,
-            queue=queue,
-            ids=nested.ids,
-            by=nested.actor_with_reason(request.reason),
-            now=now,
-        )
-        nested.notify(result.facts)
-        states = Counter(run.state.value for run in result.runs)
-        return ImportedQueue(
-            queue=queue,
-            imported=len(result.runs),
-            known=len(entries) - len(result.runs),
-            states=dict(sorted(states.items())),
-        )
-
-    return in_transaction(context, work)
+    register_queue(context, queue, now=now)
+    result = import_queue(
+        context.store,
+        entries,
+        namespace=context.namespace,
+        queue=queue,
+        ids=context.ids,
+        by=context.actor_with_reason(request.reason),
+        now=now,
+    )
+    context.notify(result.facts)
+    states = Counter(run.state.value for run in result.runs)
+    return ImportedQueue(
+        queue=queue,
+        imported=len(result.runs),
+        known=len(entries) - len(result.runs),
+        states=dict(sorted(states.items())),
+    )

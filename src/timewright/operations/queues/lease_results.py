@@ -19,7 +19,7 @@ from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import reset, settle_results
 from timewright.ledger.workflow_runs.control import as_reported_run, record_executor_start
 from timewright.ledger.workflow_runs.records import HELD_BY_WAIT
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_run
 from timewright.operations.registry import (
     LEASE,
@@ -94,7 +94,7 @@ class ResetQueueEntry(WriteRequest, frozen=True, kw_only=True):
     run: ObjectName
 
 
-@operations.add(
+@operations.write(
     "queue renew",
     scope="trigger",
     examples=(
@@ -103,31 +103,27 @@ class ResetQueueEntry(WriteRequest, frozen=True, kw_only=True):
         {"run": LEASED_RUN, "fence": 1, "progress": 0.4, "note": "page 12", "checkpoint": {"page": 12}},
     ),
 )
-def renew_lease(context: OperationContext, request: RenewLease) -> RenewedLease:
+def renew_lease(context: OperationContext, tx: Transaction, request: RenewLease) -> RenewedLease:
     """Renew a lease while its work continues; the answer tells whether the run was cancelled."""
     now = context.now()
-
-    def work(nested: OperationContext) -> RenewedLease:
-        run = nested.store.read(lambda tx: _find_leased_run(tx, nested.namespace, request))
-        length = request.length
-        if length is None:
-            length = nested.store.read(lambda tx: load_terms(tx, [run])[run.id].terms.lease.length)
-        until = now + check_duration(length, field="length")
-        renewed_ids, _ = renew_leases(nested.store, [Renewal(run.id, run.fence, until)], now=now)
-        if not renewed_ids:
-            raise _stale_error(run.id, run.fence)
-        report = _progress_of(request, run, now=now)
-        if report is not None:
-            nested.store.write(lambda tx: tx.put_run_progress([report]))
-        renewed = nested.store.read(lambda tx: tx.get_runs([run.id])[run.id])
-        return RenewedLease(
-            run=run.id,
-            fence=run.fence,
-            lease_until=renewed.lease_until or until,
-            cancel_at=renewed.cancel_at,
-        )
-
-    return in_transaction(context, work)
+    run = _find_leased_run(tx, context.namespace, request)
+    length = request.length
+    if length is None:
+        length = load_terms(tx, [run])[run.id].terms.lease.length
+    until = now + check_duration(length, field="length")
+    renewed_ids, _ = renew_leases(context.store, [Renewal(run.id, run.fence, until)], now=now)
+    if not renewed_ids:
+        raise _stale_error(run.id, run.fence)
+    report = _progress_of(request, run, now=now)
+    if report is not None:
+        tx.put_run_progress([report])
+    renewed = tx.get_runs([run.id])[run.id]
+    return RenewedLease(
+        run=run.id,
+        fence=run.fence,
+        lease_until=renewed.lease_until or until,
+        cancel_at=renewed.cancel_at,
+    )
 
 
 @operations.add(
@@ -160,18 +156,14 @@ def release_lease(context: OperationContext, request: ReleaseLease) -> ReportedR
     return _settle(context, request, outcome)
 
 
-@operations.add("queue reset", scope="trigger", examples=({"run": PARKED_RUN, "reason": "fixed"},))
-def reset_entry(context: OperationContext, request: ResetQueueEntry) -> ReportedRun:
+@operations.write("queue reset", scope="trigger", examples=({"run": PARKED_RUN, "reason": "fixed"},))
+def reset_entry(context: OperationContext, tx: Transaction, request: ResetQueueEntry) -> ReportedRun:
     """Reset the attempts of a parked entry, so that it can start again."""
     now = context.now()
-
-    def work(nested: OperationContext) -> ReportedRun:
-        run = nested.store.read(lambda tx: find_run(tx, nested.namespace, request.run))
-        by = nested.actor_with_reason(request.reason)
-        nested.notify(reset(nested.store, run.id, actor=by.name, origin=by.origin, reason=by.reason, now=now))
-        return _reported(nested, run.id)
-
-    return in_transaction(context, work)
+    run = find_run(tx, context.namespace, request.run)
+    by = context.actor_with_reason(request.reason)
+    context.notify(reset(context.store, run.id, actor=by.name, origin=by.origin, reason=by.reason, now=now))
+    return _reported(context, run.id)
 
 
 def settle_lease(context: OperationContext, run_id: str, fence: int, outcome: Outcome) -> ReportedRun:

@@ -16,7 +16,7 @@ from timewright.ledger.lease import MAX_PLANNED_RUNS, Lease, add_checkpoints, le
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import reclaim, settle_results
 from timewright.ledger.workflow_runs.records import workflow_context
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.registry import ObjectName, WriteRequest, operations
 from timewright.operations.views import RunSummary, schedule_names_of, summarize_run
 from timewright.ports import Transaction
@@ -149,36 +149,34 @@ def reclaim_leases(context: OperationContext, request: ReclaimLeases) -> Reclaim
     return context.store.read(work)
 
 
-@operations.add("queue drain", scope="trigger", examples=({"queue": "mail"}, {"queue": "mail", "limit": 10}))
-def drain_queue(context: OperationContext, request: DrainQueue) -> DrainResult:
+@operations.write(
+    "queue drain", scope="trigger", examples=({"queue": "mail"}, {"queue": "mail", "limit": 10})
+)
+def drain_queue(context: OperationContext, tx: Transaction, request: DrainQueue) -> DrainResult:
     """Lease and complete entries in order, within the concurrency limit and backoff."""
     now = context.now()
-
-    def work(nested: OperationContext) -> DrainResult:
-        done: list[str] = []
-        _reclaim_expired(nested, now=now)
-        while len(done) < request.limit:
-            found = lease_ready(
-                nested.store,
-                ids=nested.ids,
-                holder=nested.by.name,
-                capacity=request.limit - len(done),
-                now=now,
-                handoff=True,
-                queue=(nested.namespace, request.queue),
-                policy_file=nested.queue_policy_file(),
-            )
-            nested.notify(found.facts)
-            if not found.leases:
-                break
-            answers = [
-                AttemptResult(run=lease.run, outcome=Succeeded(), started_at=now) for lease in found.leases
-            ]
-            nested.notify(settle_results(nested.store, answers, now=now).facts)
-            done += [lease.run.id for lease in found.leases]
-        return nested.store.read(lambda tx: _drain_result(tx, nested.namespace, request.queue, done))
-
-    return in_transaction(context, work)
+    done: list[str] = []
+    _reclaim_expired(context, now=now)
+    while len(done) < request.limit:
+        found = lease_ready(
+            context.store,
+            ids=context.ids,
+            holder=context.by.name,
+            capacity=request.limit - len(done),
+            now=now,
+            handoff=True,
+            queue=(context.namespace, request.queue),
+            policy_file=context.queue_policy_file(),
+        )
+        context.notify(found.facts)
+        if not found.leases:
+            break
+        answers = [
+            AttemptResult(run=lease.run, outcome=Succeeded(), started_at=now) for lease in found.leases
+        ]
+        context.notify(settle_results(context.store, answers, now=now).facts)
+        done += [lease.run.id for lease in found.leases]
+    return _drain_result(tx, context.namespace, request.queue, done)
 
 
 def _to_detail(lease: Lease) -> LeaseDetail:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from operator import attrgetter
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
@@ -22,11 +23,11 @@ from timewright.core.policies.limits import (
 )
 from timewright.errors import NotFound
 from timewright.ledger.queues.limits import remove_limit, set_limit
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
-from timewright.operations.pagination import paginate
+from timewright.operations.pagination import paginate_rows
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
-from timewright.ports import Page, Transaction
+from timewright.ports import Transaction
 
 MAX_KEYS_SHOWN = 100
 
@@ -103,7 +104,7 @@ class LimitList(Struct, frozen=True, kw_only=True):
     cursor: str = ""
 
 
-@operations.add(
+@operations.write(
     "limit set",
     scope="write",
     examples=(
@@ -111,7 +112,7 @@ class LimitList(Struct, frozen=True, kw_only=True):
         {"limit": "crm", "key": "payload.tenant", "max_running": 2, "rate": "10/s burst 20"},
     ),
 )
-def set_named_limit(context: OperationContext, request: SetLimit) -> LimitSummary:
+def set_named_limit(context: OperationContext, tx: Transaction, request: SetLimit) -> LimitSummary:
     """Set what a named limit allows, effective at once."""
     now = context.now()
     limit = Limit(
@@ -121,69 +122,47 @@ def set_named_limit(context: OperationContext, request: SetLimit) -> LimitSummar
         rate=request.rate,
         weights=request.weights,
     )
-
-    def work(nested: OperationContext) -> LimitSummary:
-        by = nested.actor_with_reason(request.reason)
-        set_limit(nested.store, limit, namespace=nested.namespace, by=by, now=now)
-        (row,) = nested.store.read(lambda tx: _rows(tx, nested.namespace, [limit.name]))
-        return row
-
-    return in_transaction(context, work)
-
-
-@operations.add("limit get", scope="read", examples=({"limit": "crm-api"},))
-def get_limit(context: OperationContext, request: GetLimit) -> LimitDetail:
-    """Show a named limit, and how much of it each value of its key uses."""
-
-    def work(tx: Transaction) -> LimitDetail:
-        rows = _rows(tx, context.namespace, [request.limit])
-        if not rows:
-            raise _unknown(tx, context.namespace, request.limit)
-        _, keys = tx.find_limit_keys(named_limit_key(context.namespace, request.limit), limit=MAX_KEYS_SHOWN)
-        now = context.now()
-        uses = tuple(
-            LimitKeyUse(
-                key=key.partition(KEY_MARK)[2],
-                in_flight=usage.held,
-                available=usage.startable(now=now),
-                free_from=usage.closed_until(now=now),
-            )
-            for key, usage in keys.items()
-        )
-        return LimitDetail(**asdict(rows[0]), keys=uses)
-
-    return context.store.read(work)
-
-
-@operations.add("limit delete", scope="write", examples=({"limit": "crm-api"},))
-def delete_named_limit(context: OperationContext, request: DeleteLimit) -> DeletedLimit:
-    """Delete a named limit; runs that still name it start one at a time."""
-    now = context.now()
     by = context.actor_with_reason(request.reason)
+    set_limit(context.store, limit, namespace=context.namespace, by=by, now=now)
+    (row,) = _rows(tx, context.namespace, [limit.name])
+    return row
 
-    def work(tx: Transaction) -> None:
-        if not remove_limit(tx, request.limit, namespace=context.namespace, by=by, now=now):
-            raise _unknown(tx, context.namespace, request.limit)
 
-    context.store.write(work)
+@operations.read("limit get", scope="read", examples=({"limit": "crm-api"},))
+def get_limit(context: OperationContext, tx: Transaction, request: GetLimit) -> LimitDetail:
+    """Show a named limit, and how much of it each value of its key uses."""
+    rows = _rows(tx, context.namespace, [request.limit])
+    if not rows:
+        raise _unknown(tx, context.namespace, request.limit)
+    _, keys = tx.find_limit_keys(named_limit_key(context.namespace, request.limit), limit=MAX_KEYS_SHOWN)
+    now = context.now()
+    uses = tuple(
+        LimitKeyUse(
+            key=key.partition(KEY_MARK)[2],
+            in_flight=usage.held,
+            available=usage.startable(now=now),
+            free_from=usage.closed_until(now=now),
+        )
+        for key, usage in keys.items()
+    )
+    return LimitDetail(**asdict(rows[0]), keys=uses)
+
+
+@operations.write("limit delete", scope="write", examples=({"limit": "crm-api"},))
+def delete_named_limit(context: OperationContext, tx: Transaction, request: DeleteLimit) -> DeletedLimit:
+    """Delete a named limit; runs that still name it start one at a time."""
+    by = context.actor_with_reason(request.reason)
+    if not remove_limit(tx, request.limit, namespace=context.namespace, by=by, now=context.now()):
+        raise _unknown(tx, context.namespace, request.limit)
     return DeletedLimit(limit=request.limit)
 
 
-@operations.add("limit list", scope="read", examples=({},))
-def list_limits(context: OperationContext, request: ListLimits) -> LimitList:
+@operations.read("limit list", scope="read", examples=({},))
+def list_limits(context: OperationContext, tx: Transaction, request: ListLimits) -> LimitList:
     """List the named limits and how much of each is used."""
-
-    def work(tx: Transaction) -> LimitList:
-        rows = _rows(tx, context.namespace, None)
-
-        def find(limit: int, place: str) -> Page:
-            after = [row for row in rows if row.limit > place]
-            return Page(tuple(after[:limit]), after[limit - 1].limit if len(after) > limit else "")
-
-        page, cursor = paginate(context, request, find)
-        return LimitList(limits=tuple(page), cursor=cursor)
-
-    return context.store.read(work)
+    rows = _rows(tx, context.namespace, None)
+    page, cursor = paginate_rows(context, request, rows, key=attrgetter("limit"))
+    return LimitList(limits=tuple(page), cursor=cursor)
 
 
 def _unknown(tx: Transaction, namespace: str, name: str) -> NotFound:

@@ -14,7 +14,7 @@ from timewright.core.policies.policies import QueuePolicy
 from timewright.errors import InvalidInput, NotAllowed
 from timewright.ledger.lookups import QUEUE, load_queue_policies, load_queue_policy
 from timewright.ledger.queues.policies import decode_policies, set_queue_policy
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.registry import ObjectName, OperationRequest, WriteRequest, operations
 from timewright.ports import StoredObject, Transaction
 
@@ -66,13 +66,13 @@ class QueuePolicyDetail(Struct, frozen=True, kw_only=True):
     policy: QueuePolicy
 
 
-@operations.add("queue policy show", scope="read", examples=({"queue": "mail"},))
-def show_policy(context: OperationContext, request: ShowQueuePolicy) -> QueuePolicyDetail:
+@operations.read("queue policy show", scope="read", examples=({"queue": "mail"},))
+def show_policy(context: OperationContext, tx: Transaction, request: ShowQueuePolicy) -> QueuePolicyDetail:
     """Show the policy of a queue; without one, the default policy."""
-    return context.store.read(lambda tx: _policy(tx, context, request.queue))
+    return _policy(tx, context, request.queue)
 
 
-@operations.add(
+@operations.write(
     "queue policy set",
     scope="write",
     examples=(
@@ -80,45 +80,38 @@ def show_policy(context: OperationContext, request: ShowQueuePolicy) -> QueuePol
         {"queue": "mail", "backoff": {"base": "0.5s"}},
     ),
 )
-def set_policy(context: OperationContext, request: SetQueuePolicy) -> QueuePolicyDetail:
+def set_policy(context: OperationContext, tx: Transaction, request: SetQueuePolicy) -> QueuePolicyDetail:
     """Change the policy of a queue, effective at once."""
     now = context.now()
     queue = check_name(request.queue, field="queue")
     _reject_if_in_file(context, queue)
-
-    def work(nested: OperationContext) -> QueuePolicyDetail:
-        before = nested.store.read(lambda tx: _policy(tx, nested, queue)).policy
-        set_queue_policy(
-            nested.store,
-            namespace=nested.namespace,
-            queue=queue,
-            policy=decode(request.policy, QueuePolicy, base=before),
-            by=nested.actor_with_reason(request.reason),
-            now=now,
-        )
-        return nested.store.read(lambda tx: _policy(tx, nested, queue))
-
-    return in_transaction(context, work)
+    before = _policy(tx, context, queue).policy
+    set_queue_policy(
+        context.store,
+        namespace=context.namespace,
+        queue=queue,
+        policy=decode(request.policy, QueuePolicy, base=before),
+        by=context.actor_with_reason(request.reason),
+        now=now,
+    )
+    return _policy(tx, context, queue)
 
 
-@operations.add(
+@operations.read(
     "queue policy check",
     scope="read",
     examples=({"file": {"mail": {"max_concurrent": 5}, "reports": {"max_attempts": 1}}},),
 )
-def check_policy_file(context: OperationContext, request: CheckPolicyFile) -> PolicyDifferenceList:
+def check_policy_file(
+    context: OperationContext, tx: Transaction, request: CheckPolicyFile
+) -> PolicyDifferenceList:
     """Check a policy file and show what it would change; nothing is stored."""
     policies = _parse_file(request.file)
-
-    def work(tx: Transaction) -> PolicyDifferenceList:
-        current = load_queue_policies(tx, [(context.namespace, name) for name in policies])
-        found = [
-            (name, policy, current.get((context.namespace, name)))
-            for name, policy in sorted(policies.items())
-        ]
-        return PolicyDifferenceList(queues=tuple(_difference(*one) for one in found))
-
-    return context.store.read(work)
+    current = load_queue_policies(tx, [(context.namespace, name) for name in policies])
+    found = [
+        (name, policy, current.get((context.namespace, name))) for name, policy in sorted(policies.items())
+    ]
+    return PolicyDifferenceList(queues=tuple(_difference(*one) for one in found))
 
 
 def _parse_file(file: Any) -> dict[str, QueuePolicy]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from timewright.core.input.decode import check_name
 from timewright.core.moments import check_storable, to_micros
@@ -23,13 +23,13 @@ from timewright.ledger.lookups import load_queue_policy
 from timewright.ledger.manual_runs import enqueue
 from timewright.ledger.pauses.scoped import load_pauses
 from timewright.ledger.settle import cancel
-from timewright.operations.context import OperationContext, in_transaction
-from timewright.operations.pagination import paginate
+from timewright.operations.context import OperationContext
+from timewright.operations.pagination import paginate, paginate_rows
 from timewright.operations.queues.activity import QueueActivity, read_activity, require_queue
 from timewright.operations.queues.policies import list_queue_names, register_queue
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
 from timewright.operations.views import RunSummary, schedule_names_of, summarize_run
-from timewright.ports import Page, RunFilter, Transaction
+from timewright.ports import RunFilter, Transaction
 
 MAX_ADDED = 1000
 
@@ -134,7 +134,7 @@ class QueuePlan(Struct, frozen=True, kw_only=True):
     limits: dict[str, QueueLimitUse]
 
 
-@operations.add(
+@operations.write(
     "queue add",
     scope="trigger",
     examples=(
@@ -142,94 +142,73 @@ class QueuePlan(Struct, frozen=True, kw_only=True):
         {"queue": "mail", "payloads": [1, 2, 3], "not_before": "2026-03-10T18:00:00Z"},
     ),
 )
-def add_entries(context: OperationContext, request: AddEntries) -> AddedEntries:
+def add_entries(context: OperationContext, tx: Transaction, request: AddEntries) -> AddedEntries:
     """Add entries to a queue; each waits until a worker leases it."""
     now = context.now()
     queue = check_name(request.queue, field="queue")
     payloads = _payloads(request)
     if request.not_before is not None:
         check_storable(request.not_before, field="not_before")
-
-    def work(nested: OperationContext) -> AddedEntries:
-        known = _find_by_client_key(nested, request, queue) or _find_unique(nested, request, queue)
-        if known is not None and not (request.unique and request.on_conflict == "replace"):
-            return AddedEntries(queue=queue, entries=(summarize_run(known, schedule=""),), known=True)
-        if known is not None and known.state is RunState.READY:
-            by, why = nested.actor_with_reason(request.reason), Reason.SUPERSEDED.value
-            nested.notify(
-                cancel(nested.store, known.id, actor=by.name, origin=by.origin, reason=why, now=now)
-            )
-        register_queue(nested, queue, now=now)
-        result = enqueue(
-            nested.store,
-            namespace=nested.namespace,
-            queue=queue,
-            payloads=payloads,
-            ids=nested.ids,
-            by=nested.actor_with_reason(request.reason),
-            now=now,
-            priority=request.priority,
-            not_before=request.not_before,
-            limits=request.limits,
-        )
-        nested.notify(result.facts)
-        for key in _key_metas(nested, request, queue):
-            nested.store.write(partial(_save_key, key=key, run=result.runs[0]))
-        return AddedEntries(
-            queue=queue, entries=tuple(summarize_run(run, schedule="") for run in result.runs)
-        )
-
-    return in_transaction(context, work)
+    known = _find_by_client_key(tx, context, request, queue) or _find_unique(tx, context, request, queue)
+    if known is not None and not (request.unique and request.on_conflict == "replace"):
+        return AddedEntries(queue=queue, entries=(summarize_run(known, schedule=""),), known=True)
+    if known is not None and known.state is RunState.READY:
+        by, why = context.actor_with_reason(request.reason), Reason.SUPERSEDED.value
+        context.notify(cancel(context.store, known.id, actor=by.name, origin=by.origin, reason=why, now=now))
+    register_queue(context, queue, now=now)
+    result = enqueue(
+        context.store,
+        namespace=context.namespace,
+        queue=queue,
+        payloads=payloads,
+        ids=context.ids,
+        by=context.actor_with_reason(request.reason),
+        now=now,
+        priority=request.priority,
+        not_before=request.not_before,
+        limits=request.limits,
+    )
+    context.notify(result.facts)
+    for key in _key_metas(context, request, queue):
+        tx.put_meta(key, result.runs[0].id)
+    return AddedEntries(queue=queue, entries=tuple(summarize_run(run, schedule="") for run in result.runs))
 
 
-@operations.add("queue list", scope="read", examples=({},))
-def list_queues(context: OperationContext, request: ListQueues) -> QueueList:
+@operations.read("queue list", scope="read", examples=({},))
+def list_queues(context: OperationContext, tx: Transaction, request: ListQueues) -> QueueList:
     """List the queues of the namespace with the number of entries in each state."""
-
-    def work(tx: Transaction) -> QueueList:
-        names = list_queue_names(tx, context.namespace)
-
-        def find(limit: int, position: str) -> Page:
-            after = [name for name in names if name > position]
-            return Page(tuple(after[:limit]), after[limit - 1] if len(after) > limit else "")
-
-        page, cursor = paginate(context, request, find)
-        now = context.now()
-        return QueueList(
-            queues=tuple(_read_summary(tx, context.namespace, name, now=now) for name in page), cursor=cursor
-        )
-
-    return context.store.read(work)
+    names = list_queue_names(tx, context.namespace)
+    page, cursor = paginate_rows(context, request, names, key=str)
+    now = context.now()
+    return QueueList(
+        queues=tuple(_read_summary(tx, context.namespace, name, now=now) for name in page), cursor=cursor
+    )
 
 
-@operations.add(
+@operations.read(
     "queue show", scope="read", examples=({"queue": "mail"}, {"queue": "mail", "state": "parked"})
 )
-def show_queue(context: OperationContext, request: ShowQueue) -> QueueDetail:
+def show_queue(context: OperationContext, tx: Transaction, request: ShowQueue) -> QueueDetail:
     """Show a queue: its policy, its counts, and its entries in the order they would start."""
     now = context.now()
-
-    def work(tx: Transaction) -> QueueDetail:
-        require_queue(tx, context.namespace, request.queue)
-        rows = tx.queue_runs(context.namespace, request.queue, limit=MAX_PLANNED_RUNS)
-
-        def find(limit: int, position: str) -> Page:
-            if request.state in TERMINAL_STATES:
-                return _finished_page(tx, context.namespace, request, limit=limit, position=position)
-            matching = [run for run in rows if request.state is None or run.state is request.state]
-            return _entry_page(matching, limit, position)
-
-        page, cursor = paginate(context, request, find)
-        names = schedule_names_of(tx, page)
-        return QueueDetail(
-            queue=_summarize(tx, context.namespace, request.queue, rows, now=now),
-            activity=read_activity(tx, context.namespace, request.queue, rows, now=now),
-            policy=load_queue_policy(tx, context.namespace, request.queue),
-            entries=tuple(summarize_run(run, schedule=names.get(run.schedule_id, "")) for run in page),
-            cursor=cursor,
+    require_queue(tx, context.namespace, request.queue)
+    rows = tx.queue_runs(context.namespace, request.queue, limit=MAX_PLANNED_RUNS)
+    if request.state in TERMINAL_STATES:
+        which = RunFilter(namespace=context.namespace, queue=request.queue, state=request.state)
+        page, cursor = paginate(
+            context, request, lambda limit, place: tx.find_runs(replace(which, limit=limit, cursor=place))
         )
-
-    return context.store.read(work)
+    else:
+        matching = [run for run in rows if request.state is None or run.state is request.state]
+        page, cursor = paginate_rows(context, request, matching, key=_position)
+    names = schedule_names_of(tx, page)
+    return QueueDetail(
+        queue=_summarize(tx, context.namespace, request.queue, rows, now=now),
+        activity=read_activity(tx, context.namespace, request.queue, rows, now=now),
+        policy=load_queue_policy(tx, context.namespace, request.queue),
+        entries=tuple(summarize_run(run, schedule=names.get(run.schedule_id, "")) for run in page),
+        cursor=cursor,
+    )
 
 
 @operations.add(
@@ -307,12 +286,14 @@ def _key_metas(context: OperationContext, request: AddEntries, queue: str) -> li
     return [f"{kind}:queue:{context.namespace}/{queue}:{key}" for kind, key in keys.items() if key]
 
 
-def _find_by_client_key(context: OperationContext, request: AddEntries, queue: str) -> Run | None:
+def _find_by_client_key(
+    tx: Transaction, context: OperationContext, request: AddEntries, queue: str
+) -> Run | None:
     """Return the entry that has this client key, if any; another payload is a conflict."""
     if not request.client_key:
         return None
     (key,) = _key_metas(context, request, queue)
-    run = context.store.write(lambda tx: _find_by_key(tx, key))
+    run = _find_by_key(tx, key)
     if run is None:
         return None
     if run.payload != _payloads(request)[0]:
@@ -326,12 +307,12 @@ def _find_by_client_key(context: OperationContext, request: AddEntries, queue: s
     return run
 
 
-def _find_unique(context: OperationContext, request: AddEntries, queue: str) -> Run | None:
+def _find_unique(tx: Transaction, context: OperationContext, request: AddEntries, queue: str) -> Run | None:
     """Return the newest unfinished entry of this key, if any."""
     if not request.unique:
         return None
     (key,) = _key_metas(context, request, queue)
-    run = context.store.write(lambda tx: _find_by_key(tx, key))
+    run = _find_by_key(tx, key)
     return run if run is not None and run.state in (RunState.READY, RunState.HELD, RunState.LEASED) else None
 
 
@@ -340,10 +321,6 @@ def _find_by_key(tx: Transaction, key: str) -> Run | None:
     tx.lock(key)
     run_id = tx.get_meta(key)
     return tx.get_runs([run_id], lock=True).get(run_id) if run_id else None
-
-
-def _save_key(tx: Transaction, *, key: str, run: Run) -> None:
-    tx.put_meta(key, run.id)
 
 
 def _read_summary(tx: Transaction, namespace: str, queue: str, *, now: datetime) -> QueueSummary:
@@ -368,20 +345,6 @@ def _summarize(
         oldest_at=min(may_start, default=None),
         paused_by=pause.describe() if pause is not None else "",
     )
-
-
-def _finished_page(tx: Transaction, namespace: str, request: ShowQueue, *, limit: int, position: str) -> Page:
-    """Return a page of finished entries, newest first."""
-    return tx.find_runs(
-        RunFilter(namespace=namespace, queue=request.queue, state=request.state, limit=limit, cursor=position)
-    )
-
-
-def _entry_page(rows: list[Run], limit: int, position: str) -> Page:
-    """Return a page of entries in start order, after the one shown last."""
-    behind = [run for run in rows if _position(run) > position]
-    page = behind[:limit]
-    return Page(tuple(page), _position(page[-1]) if len(behind) > limit else "")
 
 
 def _position(run: Run) -> str:

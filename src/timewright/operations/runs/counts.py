@@ -68,8 +68,8 @@ class RunCountSeries(Struct, frozen=True, kw_only=True):
     bins: tuple[CountBin, ...]
 
 
-@operations.add("run counts", scope="read", examples=({}, {"period": "1h"}, {"period": "7d", "step": "6h"}))
-def count_runs_by_minute(context: OperationContext, request: CountRuns) -> RunCountSeries:
+@operations.read("run counts", scope="read", examples=({}, {"period": "1h"}, {"period": "7d", "step": "6h"}))
+def count_runs_by_minute(context: OperationContext, tx: Transaction, request: CountRuns) -> RunCountSeries:
     """Count the ended runs of an hour, a day or a week by the minute they were planned in."""
     now = context.now()
     period = _check(request.period, "period", MINUTE, MAX_PERIOD, fix="period: 1d")
@@ -95,23 +95,19 @@ def count_runs_by_minute(context: OperationContext, request: CountRuns) -> RunCo
     until = floor_minute(end)
     # Bins begin at whole multiples of the step, so that they stay the same when the page asks again.
     since = EPOCH + (until - period - EPOCH) // step * step
-
-    def work(tx: Transaction) -> RunCountSeries:
-        rows = tx.read_run_counts(context.namespace, since=since, until=until)
-        counted, _ = tx.read_counted_until()
-        groups: dict[datetime, list[MinuteCounts]] = {}
-        for one in rows:
-            groups.setdefault(since + (one.planned_minute - since) // step * step, []).append(one)
-        return RunCountSeries(
-            since=since,
-            until=until,
-            step=step,
-            counted_until=counted,
-            total=_bin(since, rows),
-            bins=tuple(_bin(at, groups[at]) for at in sorted(groups)),
-        )
-
-    return context.store.read(work)
+    rows = tx.read_run_counts(context.namespace, since=since, until=until)
+    counted, _ = tx.read_counted_until()
+    groups: dict[datetime, list[MinuteCounts]] = {}
+    for one in rows:
+        groups.setdefault(since + (one.planned_minute - since) // step * step, []).append(one)
+    return RunCountSeries(
+        since=since,
+        until=until,
+        step=step,
+        counted_until=counted,
+        total=_bin(since, rows),
+        bins=tuple(_bin(at, groups[at]) for at in sorted(groups)),
+    )
 
 
 def _step(period: timedelta) -> timedelta:

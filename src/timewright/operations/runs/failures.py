@@ -94,36 +94,30 @@ class RetriedFailures(Struct, frozen=True, kw_only=True):
     more: bool
 
 
-@operations.add("run failures", scope="read", examples=({}, {"schedule": "nightly-report"}))
-def list_failures(context: OperationContext, request: ListFailures) -> FailureCauses:
+@operations.read("run failures", scope="read", examples=({}, {"schedule": "nightly-report"}))
+def list_failures(context: OperationContext, tx: Transaction, request: ListFailures) -> FailureCauses:
     """List failed and parked runs by cause: the schedule and the message without its numbers and ids."""
     since = request.since or context.now() - DAY
-
-    def work(tx: Transaction) -> FailureCauses:
-        runs, more = _failed_runs(tx, context.namespace, schedule=request.schedule, since=since)
-        groups: dict[tuple[str, str, str], list[Run]] = {}
-        for run in runs:
-            groups.setdefault((run.schedule_id, run.queue, cause_of(run)), []).append(run)
-        largest = sorted(groups.items(), key=lambda one: (-len(one[1]), one[1][0].id))[: request.limit]
-        names = schedule_names_of(tx, [rows[0] for _, rows in largest])
-        incidents = {
-            one.schedule_id: one.id
-            for one in tx.find_incidents(context.namespace, open_only=True, limit=PAGE_ROWS).rows
-            if one.schedule_id
-        }
-        return FailureCauses(
-            since=since,
-            causes=tuple(
-                _cause(
-                    cause, rows, schedule=names.get(schedule_id, ""), incident=incidents.get(schedule_id, "")
-                )
-                for (schedule_id, _, cause), rows in largest
-            ),
-            runs=len(runs),
-            more=more,
-        )
-
-    return context.store.read(work)
+    runs, more = _failed_runs(tx, context.namespace, schedule=request.schedule, since=since)
+    groups: dict[tuple[str, str, str], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.schedule_id, run.queue, cause_of(run)), []).append(run)
+    largest = sorted(groups.items(), key=lambda one: (-len(one[1]), one[1][0].id))[: request.limit]
+    names = schedule_names_of(tx, [rows[0] for _, rows in largest])
+    incidents = {
+        one.schedule_id: one.id
+        for one in tx.find_incidents(context.namespace, open_only=True, limit=PAGE_ROWS).rows
+        if one.schedule_id
+    }
+    return FailureCauses(
+        since=since,
+        causes=tuple(
+            _cause(cause, rows, schedule=names.get(schedule_id, ""), incident=incidents.get(schedule_id, ""))
+            for (schedule_id, _, cause), rows in largest
+        ),
+        runs=len(runs),
+        more=more,
+    )
 
 
 @operations.add(

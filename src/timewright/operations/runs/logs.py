@@ -58,29 +58,25 @@ class RunLogs(Struct, frozen=True, kw_only=True):
     cursor: str = ""
 
 
-@operations.add(
+@operations.read(
     "run logs", scope="read", examples=({"run": FAILED_RUN}, {"run": "nightly-report", "after": "1-0"})
 )
-def run_logs(context: OperationContext, request: GetRunLogs) -> RunLogs:
+def run_logs(context: OperationContext, tx: Transaction, request: GetRunLogs) -> RunLogs:
     """Show the output of a run's attempts: head and tail, also while an attempt is running."""
     seen = parse_cursor(request.after)
-
-    def work(tx: Transaction) -> RunLogs:
-        run = _find_run(tx, context.namespace, request.run)
-        ended = tx.get_attempts([run.id]).get(run.id, ())
-        output = {one.fence: one for one in tx.get_attempt_output([run.id]).get(run.id, ())}
-        logs = [_ended_log(one, output.get(one.fence)) for one in ended]
-        if run.state is RunState.LEASED and run.fence not in {one.fence for one in ended}:
-            logs.append(_running_log(run, output.get(run.fence)))
-        shown = [one for one in logs if request.attempt is None or one.output.attempt == request.attempt]
-        return RunLogs(
-            run=run.id,
-            state=run.state,
-            attempts=tuple(one.after(*seen) for one in shown if one.output.fence >= seen[0]),
-            cursor=f"{shown[-1].output.fence}-{shown[-1].size}" if shown else request.after,
-        )
-
-    return context.store.read(work)
+    run = _find_run(tx, context.namespace, request.run)
+    ended = tx.get_attempts([run.id]).get(run.id, ())
+    output = {one.fence: one for one in tx.get_attempt_output([run.id]).get(run.id, ())}
+    logs = [_ended_log(one, output.get(one.fence)) for one in ended]
+    if run.state is RunState.LEASED and run.fence not in {one.fence for one in ended}:
+        logs.append(_running_log(run, output.get(run.fence)))
+    shown = [one for one in logs if request.attempt is None or one.output.attempt == request.attempt]
+    return RunLogs(
+        run=run.id,
+        state=run.state,
+        attempts=tuple(one.after(*seen) for one in shown if one.output.fence >= seen[0]),
+        cursor=f"{shown[-1].output.fence}-{shown[-1].size}" if shown else request.after,
+    )
 
 
 class _PositionedLog(Struct, frozen=True, kw_only=True):

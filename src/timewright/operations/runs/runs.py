@@ -118,7 +118,7 @@ class ReportRun(WriteRequest, frozen=True, kw_only=True):
     external_id: ExternalName = ""
 
 
-@operations.add(
+@operations.read(
     "run list",
     scope="read",
     examples=(
@@ -127,52 +127,48 @@ class ReportRun(WriteRequest, frozen=True, kw_only=True):
         {"metadata": {"team": "finance"}, "since": "2026-03-01T00:00:00Z"},
     ),
 )
-def list_runs(context: OperationContext, request: ListRuns) -> RunList:
+def list_runs(context: OperationContext, tx: Transaction, request: ListRuns) -> RunList:
     """List runs, newest first, including those that were skipped."""
+    schedule_id = None
+    if request.schedule:
+        schedule_id = find_schedule(tx, context.namespace, request.schedule).schedule.id
 
-    def work(tx: Transaction) -> RunList:
-        schedule_id = None
-        if request.schedule:
-            schedule_id = find_schedule(tx, context.namespace, request.schedule).schedule.id
+    unreadable: dict[str, Unreadable] = {}
+    wanted = None
+    if request.external_id:
+        found = tx.find_external_id(request.external_id, limit=MAX_EXTERNAL_RUNS)
+        wanted = tx.get_runs({one.run_id for one in found})
 
-        unreadable: dict[str, Unreadable] = {}
-        wanted = None
-        if request.external_id:
-            found = tx.find_external_id(request.external_id, limit=MAX_EXTERNAL_RUNS)
-            wanted = tx.get_runs({one.run_id for one in found})
-
-        def find(limit: int, place: str) -> Page:
-            which = RunFilter(
-                namespace=context.namespace,
-                schedule_id=schedule_id,
-                queue=request.queue,
-                state=request.state,
-                since=request.since,
-                until=request.until,
-                limit=limit,
-                cursor=place,
-            )
-            page = tx.find_runs(which) if wanted is None else _select(wanted.values(), which)
-            unreadable.update({one.id: one for one in page.unreadable})
-            return page
-
-        is_filtered = bool(request.metadata or request.group is not None or request.tag is not None)
-        rows, cursor = paginate(
-            context,
-            request,
-            find,
-            matches=(lambda rows: _matches(tx, rows, request)) if is_filtered else None,
+    def find(limit: int, place: str) -> Page:
+        which = RunFilter(
+            namespace=context.namespace,
+            schedule_id=schedule_id,
+            queue=request.queue,
+            state=request.state,
+            since=request.since,
+            until=request.until,
+            limit=limit,
+            cursor=place,
         )
-        shown = summarize_runs(tx, rows)
-        return RunList(runs=shown, cursor=cursor, unreadable=tuple(unreadable.values()))
+        page = tx.find_runs(which) if wanted is None else _select(wanted.values(), which)
+        unreadable.update({one.id: one for one in page.unreadable})
+        return page
 
-    return context.store.read(work)
+    is_filtered = bool(request.metadata or request.group is not None or request.tag is not None)
+    rows, cursor = paginate(
+        context,
+        request,
+        find,
+        matches=(lambda rows: _matches(tx, rows, request)) if is_filtered else None,
+    )
+    shown = summarize_runs(tx, rows)
+    return RunList(runs=shown, cursor=cursor, unreadable=tuple(unreadable.values()))
 
 
-@operations.add("run get", scope="read", examples=({"run": FAILED_RUN},))
-def get_run(context: OperationContext, request: GetRun) -> RunDetail:
+@operations.read("run get", scope="read", examples=({"run": FAILED_RUN},))
+def get_run(context: OperationContext, tx: Transaction, request: GetRun) -> RunDetail:
     """Show one run with its key, the decision behind it, and every attempt."""
-    return context.store.read(lambda tx: build_run_detail(tx, find_run(tx, context.namespace, request.run)))
+    return build_run_detail(tx, find_run(tx, context.namespace, request.run))
 
 
 @operations.add("run wait", scope="read", examples=({"run": FAILED_RUN, "time_limit": "10s"},))
@@ -196,14 +192,14 @@ def wait_for_run(context: OperationContext, request: WaitForRun) -> RunDetail:
         clock.sleep(min(WAIT_INTERVAL_S, left))
 
 
-@operations.add("run cancel", scope="trigger", examples=({"run": LEASED_RUN, "reason": "wrong numbers"},))
-def cancel_run(context: OperationContext, request: RunAction) -> RunDetail:
+@operations.write("run cancel", scope="trigger", examples=({"run": LEASED_RUN, "reason": "wrong numbers"},))
+def cancel_run(context: OperationContext, tx: Transaction, request: RunAction) -> RunDetail:
     """Cancel a run: at once if it is not leased, otherwise its holder has a grace period to stop."""
-    return _change(context, request, cancel)
+    return _change(context, tx, request, cancel)
 
 
-@operations.add("run retry", scope="trigger", examples=({"run": FAILED_RUN},))
-def retry_run(context: OperationContext, request: RetryRun) -> RunDetail:
+@operations.write("run retry", scope="trigger", examples=({"run": FAILED_RUN},))
+def retry_run(context: OperationContext, tx: Transaction, request: RetryRun) -> RunDetail:
     """Retry a failed or cancelled run: the same run continues with a higher fence.
 
     A step is retried with its workflow: steps that succeeded stay, unless `from_step` is given.
@@ -216,13 +212,13 @@ def retry_run(context: OperationContext, request: RetryRun) -> RunDetail:
             fix=f"run retry {request.run} without input, or ask a person",
         )
     from_step = request.from_step or bool(request.input)
-    return _change(context, request, partial(_reopen_from_step, request.input) if from_step else reopen)
+    return _change(context, tx, request, partial(_reopen_from_step, request.input) if from_step else reopen)
 
 
-@operations.add("run reset", scope="trigger", examples=({"run": PARKED_RUN, "reason": "mailbox mended"},))
-def reset_run(context: OperationContext, request: RunAction) -> RunDetail:
+@operations.write("run reset", scope="trigger", examples=({"run": PARKED_RUN, "reason": "mailbox mended"},))
+def reset_run(context: OperationContext, tx: Transaction, request: RunAction) -> RunDetail:
     """Reset the attempts of a parked run, so that it can start again."""
-    return _change(context, request, reset)
+    return _change(context, tx, request, reset)
 
 
 @operations.add(
@@ -253,19 +249,12 @@ def report_run(context: OperationContext, request: ReportRun) -> ReportedRun:
 
 
 def _change(
-    context: OperationContext, request: RunAction, change: Callable[..., Sequence[Fact]]
+    context: OperationContext, tx: Transaction, request: RunAction, change: Callable[..., Sequence[Fact]]
 ) -> RunDetail:
-    now = context.now()
-
-    def work(nested: OperationContext) -> RunDetail:
-        run = nested.store.read(lambda tx: find_run(tx, nested.namespace, request.run))
-        by = nested.actor_with_reason(request.reason)
-        nested.notify(
-            change(nested.store, run.id, actor=by.name, origin=by.origin, reason=by.reason, now=now)
-        )
-        return nested.store.read(lambda tx: build_run_detail(tx, find_run(tx, nested.namespace, run.id)))
-
-    return in_transaction(context, work)
+    run = find_run(tx, context.namespace, request.run)
+    by, now = context.actor_with_reason(request.reason), context.now()
+    context.notify(change(context.store, run.id, actor=by.name, origin=by.origin, reason=by.reason, now=now))
+    return build_run_detail(tx, find_run(tx, context.namespace, run.id))
 
 
 def _reopen_from_step(changed: dict[str, Any], store: Store, run_id: str, **by: Any) -> tuple[Fact, ...]:
@@ -341,24 +330,20 @@ class Trends(Struct, frozen=True, kw_only=True):
     series: tuple[TrendSeries, ...]
 
 
-@operations.add("schedule trends", scope="read", examples=({"schedule": "nightly-report"},))
-def schedule_trends(context: OperationContext, request: GetTrends) -> Trends:
+@operations.read("schedule trends", scope="read", examples=({"schedule": "nightly-report"},))
+def schedule_trends(context: OperationContext, tx: Transaction, request: GetTrends) -> Trends:
     """Show each number in the results of a schedule's newest runs over time."""
-
-    def work(tx: Transaction) -> Trends:
-        schedule = find_schedule(tx, context.namespace, request.schedule).schedule
-        marks = tx.recent_runs([schedule.id], limit_each=request.each).get(schedule.id, ())
-        attempts = tx.get_attempts([mark.run for mark in marks])
-        found: dict[str, list[TrendPoint]] = {}
-        for mark in marks:
-            for name, value in _numbers(_last_result(attempts.get(mark.run, ()))):
-                point = TrendPoint(run=mark.run, at=mark.planned_at, state=mark.state, value=value)
-                found.setdefault(name, []).append(point)
-        by_frequency = sorted(found.items(), key=lambda one: (-len(one[1]), one[0]))[:MAX_FIELDS]
-        series = tuple(TrendSeries(field=field, points=tuple(points)) for field, points in by_frequency)
-        return Trends(schedule=schedule.name, series=series)
-
-    return context.store.read(work)
+    schedule = find_schedule(tx, context.namespace, request.schedule).schedule
+    marks = tx.recent_runs([schedule.id], limit_each=request.each).get(schedule.id, ())
+    attempts = tx.get_attempts([mark.run for mark in marks])
+    found: dict[str, list[TrendPoint]] = {}
+    for mark in marks:
+        for name, value in _numbers(_last_result(attempts.get(mark.run, ()))):
+            point = TrendPoint(run=mark.run, at=mark.planned_at, state=mark.state, value=value)
+            found.setdefault(name, []).append(point)
+    by_frequency = sorted(found.items(), key=lambda one: (-len(one[1]), one[0]))[:MAX_FIELDS]
+    series = tuple(TrendSeries(field=field, points=tuple(points)) for field, points in by_frequency)
+    return Trends(schedule=schedule.name, series=series)
 
 
 def _last_result(attempts: tuple[Attempt, ...]) -> Any:

@@ -15,7 +15,7 @@ from timewright.ledger.approvals import approve, progress_after_approval, reject
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.replan import ChangeResult
 from timewright.operations.access.agent_permissions import is_agent
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_schedule
 from timewright.operations.pagination import paginate
 from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
@@ -66,63 +66,61 @@ class ApprovalList(Struct, frozen=True, kw_only=True):
     cursor: str = ""
 
 
-@operations.add("approval list", scope="read", examples=({},))
-def list_approvals(context: OperationContext, request: ListApprovals) -> ApprovalList:
+@operations.read("approval list", scope="read", examples=({},))
+def list_approvals(context: OperationContext, tx: Transaction, request: ListApprovals) -> ApprovalList:
     """List what waits for a person: schedules and workflow versions of agents, and steps that ask."""
     now = context.now()
 
-    def work(tx: Transaction) -> ApprovalList:
-        def find(limit: int, place: str) -> Page:
-            which = ScheduleFilter(
-                namespace=context.namespace, state=ScheduleState.PENDING_APPROVAL, limit=limit, cursor=place
-            )
-            return tx.find_schedules(which)
-
-        rows, cursor = paginate(context, request, find)
-        return ApprovalList(
-            approvals=tuple(_pending(tx, record, now=now) for record in rows),
-            workflows=() if request.cursor else tuple(pending_versions(tx, context.namespace)),
-            answers=() if request.cursor else tuple(pending_answers(tx, context.namespace)),
-            cursor=cursor,
+    def find(limit: int, place: str) -> Page:
+        which = ScheduleFilter(
+            namespace=context.namespace, state=ScheduleState.PENDING_APPROVAL, limit=limit, cursor=place
         )
+        return tx.find_schedules(which)
 
-    return context.store.read(work)
+    rows, cursor = paginate(context, request, find)
+    return ApprovalList(
+        approvals=tuple(_pending(tx, record, now=now) for record in rows),
+        workflows=() if request.cursor else tuple(pending_versions(tx, context.namespace)),
+        answers=() if request.cursor else tuple(pending_answers(tx, context.namespace)),
+        cursor=cursor,
+    )
 
 
-@operations.add(
+@operations.write(
     "approval approve", scope="write", examples=({"schedule": "digest", "reason": "looks right"},)
 )
-def approve_schedule(context: OperationContext, request: DecideApproval) -> ScheduleDetail:
+def approve_schedule(context: OperationContext, tx: Transaction, request: DecideApproval) -> ScheduleDetail:
     """Approve a schedule, so that it starts; agents cannot approve."""
-    return _decide(context, request, approve)
+    return _decide(context, tx, request, approve)
 
 
-@operations.add("approval reject", scope="write", examples=({"schedule": "digest", "reason": "not needed"},))
-def reject_schedule(context: OperationContext, request: DecideApproval) -> ScheduleDetail:
+@operations.write(
+    "approval reject", scope="write", examples=({"schedule": "digest", "reason": "not needed"},)
+)
+def reject_schedule(context: OperationContext, tx: Transaction, request: DecideApproval) -> ScheduleDetail:
     """Reject a schedule: it is archived with the reason; agents cannot reject."""
-    return _decide(context, request, reject)
+    return _decide(context, tx, request, reject)
 
 
 def _decide(
-    context: OperationContext, request: DecideApproval, change: Callable[..., ChangeResult]
+    context: OperationContext,
+    tx: Transaction,
+    request: DecideApproval,
+    change: Callable[..., ChangeResult],
 ) -> ScheduleDetail:
     now = context.now()
-
-    def work(nested: OperationContext) -> ScheduleDetail:
-        record = nested.store.read(lambda tx: find_schedule(tx, nested.namespace, request.schedule))
-        if is_agent(nested):
-            raise Forbidden(
-                "agents cannot approve or reject schedules",
-                field="schedule",
-                value=record.schedule.name,
-                rule="a person reviews schedules created by agents",
-                fix=f"ask a person: approval approve {record.schedule.name}",
-            )
-        by = nested.actor_with_reason(request.reason)
-        nested.notify(change(nested.store, record.schedule.id, by=by, now=now).facts)
-        return read_schedule_detail(nested, record.schedule.id, now=now)
-
-    return in_transaction(context, work)
+    schedule = find_schedule(tx, context.namespace, request.schedule).schedule
+    if is_agent(context):
+        raise Forbidden(
+            "agents cannot approve or reject schedules",
+            field="schedule",
+            value=schedule.name,
+            rule="a person reviews schedules created by agents",
+            fix=f"ask a person: approval approve {schedule.name}",
+        )
+    by = context.actor_with_reason(request.reason)
+    context.notify(change(context.store, schedule.id, by=by, now=now).facts)
+    return read_schedule_detail(context, schedule.id, now=now)
 
 
 def _pending(tx: Transaction, record: ScheduleRecord, *, now: datetime) -> PendingSchedule:

@@ -18,7 +18,7 @@ from timewright.ledger.backfills.start import (
     start_backfill,
     unknown_backfill,
 )
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_schedule
 from timewright.operations.pagination import paginate
 from timewright.operations.registry import (
@@ -106,7 +106,7 @@ class ChangeBackfill(WriteRequest, frozen=True, kw_only=True):
     backfill: ObjectName
 
 
-@operations.add(
+@operations.write(
     "schedule backfill",
     scope="trigger",
     examples=(
@@ -114,7 +114,9 @@ class ChangeBackfill(WriteRequest, frozen=True, kw_only=True):
         {"schedule": "nightly-report", "since": "2026-03-09T00:00:00Z", "only": "never", "dry_run": True},
     ),
 )
-def backfill_schedule(context: OperationContext, request: BackfillSchedule) -> BackfillResult:
+def backfill_schedule(
+    context: OperationContext, tx: Transaction, request: BackfillSchedule
+) -> BackfillResult:
     """Run past occurrences, again or for the first time; their existing records stay."""
     now = context.now()
     terms = BackfillTerms(
@@ -125,80 +127,69 @@ def backfill_schedule(context: OperationContext, request: BackfillSchedule) -> B
         max_running=request.max_running,
         every=_interval(request.rate),
     )
-
-    def work(nested: OperationContext) -> BackfillResult:
-        record = nested.store.read(lambda tx: find_schedule(tx, nested.namespace, request.schedule))
-        check_approved(record)
-        name = record.schedule.name
-        started = start_backfill(
-            nested.store,
-            record.schedule.id,
-            terms,
-            ids=nested.ids,
-            by=nested.actor_with_reason(request.reason),
-            now=now,
-        )
-        nested.notify(started.facts)
-        rows = tuple(summarize_run(run, schedule=name) for run in started.runs[:MAX_RUNS_SHOWN])
-        made = _summary(started.backfill, name) if started.backfill is not None else None
-        return BackfillResult(
-            schedule=name, count=len(started.runs), shown=len(rows), runs=rows, backfill=made
-        )
-
-    return in_transaction(context, work)
+    record = find_schedule(tx, context.namespace, request.schedule)
+    check_approved(record)
+    name = record.schedule.name
+    started = start_backfill(
+        context.store,
+        record.schedule.id,
+        terms,
+        ids=context.ids,
+        by=context.actor_with_reason(request.reason),
+        now=now,
+    )
+    context.notify(started.facts)
+    rows = tuple(summarize_run(run, schedule=name) for run in started.runs[:MAX_RUNS_SHOWN])
+    made = _summary(started.backfill, name) if started.backfill is not None else None
+    return BackfillResult(schedule=name, count=len(started.runs), shown=len(rows), runs=rows, backfill=made)
 
 
-@operations.add("backfill list", scope="read", examples=({},))
-def list_all_backfills(context: OperationContext, request: ListBackfills) -> BackfillList:
+@operations.read("backfill list", scope="read", examples=({},))
+def list_all_backfills(context: OperationContext, tx: Transaction, request: ListBackfills) -> BackfillList:
     """List backfills, newest first, with their progress."""
 
-    def work(tx: Transaction) -> BackfillList:
-        def find(limit: int, place: str) -> Page:
-            rows = list_backfills(tx, context.namespace, before=place, limit=limit + 1)
-            return Page(tuple(rows[:limit]), rows[limit - 1].id if len(rows) > limit else "")
+    def find(limit: int, place: str) -> Page:
+        rows = list_backfills(tx, context.namespace, before=place, limit=limit + 1)
+        return Page(tuple(rows[:limit]), rows[limit - 1].id if len(rows) > limit else "")
 
-        page, cursor = paginate(context, request, find)
-        names = tx.get_schedule_names({one.schedule_id for one in page})
-        found = tuple(_summary(one, names.get(one.schedule_id, one.schedule_id)) for one in page)
-        return BackfillList(backfills=found, cursor=cursor)
-
-    return context.store.read(work)
+    page, cursor = paginate(context, request, find)
+    names = tx.get_schedule_names({one.schedule_id for one in page})
+    found = tuple(_summary(one, names.get(one.schedule_id, one.schedule_id)) for one in page)
+    return BackfillList(backfills=found, cursor=cursor)
 
 
-@operations.add("backfill get", scope="read", examples=({"backfill": BACKFILL},))
-def show_backfill(context: OperationContext, request: GetBackfill) -> BackfillSummary:
+@operations.read("backfill get", scope="read", examples=({"backfill": BACKFILL},))
+def show_backfill(context: OperationContext, tx: Transaction, request: GetBackfill) -> BackfillSummary:
     """Show one backfill with its progress."""
-    return context.store.read(lambda tx: _found(tx, context.namespace, request.backfill))
+    return _found(tx, context.namespace, request.backfill)
 
 
-@operations.add("backfill pause", scope="trigger", examples=({"backfill": BACKFILL},))
-def pause_backfill(context: OperationContext, request: ChangeBackfill) -> BackfillSummary:
+@operations.write("backfill pause", scope="trigger", examples=({"backfill": BACKFILL},))
+def pause_backfill(context: OperationContext, tx: Transaction, request: ChangeBackfill) -> BackfillSummary:
     """Pause a backfill: it hands out no more runs; those it handed out still run."""
-    return _change(context, request, BackfillState.PAUSED)
+    return _change(context, tx, request, BackfillState.PAUSED)
 
 
-@operations.add("backfill resume", scope="trigger", examples=({"backfill": BACKFILL},))
-def resume_backfill(context: OperationContext, request: ChangeBackfill) -> BackfillSummary:
+@operations.write("backfill resume", scope="trigger", examples=({"backfill": BACKFILL},))
+def resume_backfill(context: OperationContext, tx: Transaction, request: ChangeBackfill) -> BackfillSummary:
     """Resume a paused backfill."""
-    return _change(context, request, BackfillState.RUNNING)
+    return _change(context, tx, request, BackfillState.RUNNING)
 
 
-@operations.add("backfill cancel", scope="trigger", examples=({"backfill": BACKFILL},))
-def cancel_backfill(context: OperationContext, request: ChangeBackfill) -> BackfillSummary:
+@operations.write("backfill cancel", scope="trigger", examples=({"backfill": BACKFILL},))
+def cancel_backfill(context: OperationContext, tx: Transaction, request: ChangeBackfill) -> BackfillSummary:
     """Cancel a backfill and its runs that have not started."""
-    return _change(context, request, BackfillState.CANCELLED)
+    return _change(context, tx, request, BackfillState.CANCELLED)
 
 
-def _change(context: OperationContext, request: ChangeBackfill, to: BackfillState) -> BackfillSummary:
-    now = context.now()
-
-    def work(nested: OperationContext) -> BackfillSummary:
-        by = nested.actor_with_reason(request.reason)
-        _, facts = change_backfill(nested.store, nested.namespace, request.backfill, to, by=by, now=now)
-        nested.notify(facts)
-        return nested.store.read(lambda tx: _found(tx, nested.namespace, request.backfill))
-
-    return in_transaction(context, work)
+def _change(
+    context: OperationContext, tx: Transaction, request: ChangeBackfill, to: BackfillState
+) -> BackfillSummary:
+    by = context.actor_with_reason(request.reason)
+    now, namespace = context.now(), context.namespace
+    _, facts = change_backfill(context.store, namespace, request.backfill, to, by=by, now=now)
+    context.notify(facts)
+    return _found(tx, namespace, request.backfill)
 
 
 def _found(tx: Transaction, namespace: str, backfill_id: str) -> BackfillSummary:

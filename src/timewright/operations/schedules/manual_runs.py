@@ -11,13 +11,13 @@ from timewright.core.run.run import Run, RunState
 from timewright.errors import Conflict
 from timewright.ledger.manual_runs import ManualRun, move_next, run_many, run_now, skip_next
 from timewright.ledger.records.notes import move_note
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_schedule
 from timewright.operations.registry import ObjectName, WriteRequest, operations
 from timewright.operations.schedules.agent_rules import check_approved
 from timewright.operations.schedules.writes import read_schedule_detail
 from timewright.operations.views import RunDetail, RunSummary, ScheduleDetail, build_run_detail, summarize_run
-from timewright.ports import ScheduleRecord
+from timewright.ports import ScheduleRecord, Transaction
 
 MAX_SKIPPED = 100
 MAX_RUNS = 10_000
@@ -88,7 +88,7 @@ class MovedOccurrence(Struct, frozen=True, kw_only=True):
     run: RunSummary
 
 
-@operations.add(
+@operations.write(
     "schedule run",
     scope="trigger",
     examples=(
@@ -97,31 +97,27 @@ class MovedOccurrence(Struct, frozen=True, kw_only=True):
         {"schedule": "nightly-report", "at": "2026-03-10T18:00:00Z", "reason": "month end"},
     ),
 )
-def run_schedule(context: OperationContext, request: RunSchedule) -> RunDetail:
+def run_schedule(context: OperationContext, tx: Transaction, request: RunSchedule) -> RunDetail:
     """Run a schedule once more, now or at a future instant; its next occurrence does not change."""
     now = context.now()
-
-    def work(nested: OperationContext) -> RunDetail:
-        record = _find_approved(nested, request.schedule)
-        result = run_now(
-            nested.store,
-            record.schedule.id,
-            ids=nested.ids,
-            by=nested.actor_with_reason(request.reason),
-            now=now,
-            force=request.force,
-            at=request.at,
-            client_key=request.client_key,
-            payload=request.payload,
-        )
-        _check_same_payload(result.runs[0], request)
-        nested.notify(result.facts)
-        return nested.store.read(lambda tx: build_run_detail(tx, result.runs[0]))
-
-    return in_transaction(context, work)
+    record = _find_approved(tx, context.namespace, request.schedule)
+    result = run_now(
+        context.store,
+        record.schedule.id,
+        ids=context.ids,
+        by=context.actor_with_reason(request.reason),
+        now=now,
+        force=request.force,
+        at=request.at,
+        client_key=request.client_key,
+        payload=request.payload,
+    )
+    _check_same_payload(result.runs[0], request)
+    context.notify(result.facts)
+    return build_run_detail(tx, result.runs[0])
 
 
-@operations.add(
+@operations.write(
     "schedule run-many",
     scope="trigger",
     examples=(
@@ -133,89 +129,72 @@ def run_schedule(context: OperationContext, request: RunSchedule) -> RunDetail:
         },
     ),
 )
-def run_many_schedules(context: OperationContext, request: RunManySchedules) -> NewRuns:
+def run_many_schedules(context: OperationContext, tx: Transaction, request: RunManySchedules) -> NewRuns:
     """Run schedules once more, many runs in one transaction; each obeys overlap, as if made one by one."""
     now = context.now()
-
-    def work(nested: OperationContext) -> NewRuns:
-        ids = {
-            name: _find_approved(nested, name).schedule.id for name in {one.schedule for one in request.runs}
-        }
-        wanted = [
-            ManualRun(
-                schedule_id=ids[one.schedule],
-                at=one.at,
-                force=one.force,
-                client_key=one.client_key,
-                payload=one.payload,
-            )
-            for one in request.runs
-        ]
-        by = nested.actor_with_reason(request.reason)
-        made = run_many(nested.store, wanted, ids=nested.ids, by=by, now=now)
-        for one, run in zip(request.runs, made.runs, strict=True):
-            _check_same_payload(run, one)
-        nested.notify(made.facts)
-        return NewRuns(
-            runs=tuple(
-                NewRun(id=run.id, schedule=one.schedule, state=run.state, reason=run.reason)
-                for one, run in zip(request.runs, made.runs, strict=True)
-            )
+    ids = {
+        name: _find_approved(tx, context.namespace, name).schedule.id
+        for name in {one.schedule for one in request.runs}
+    }
+    wanted = [
+        ManualRun(
+            schedule_id=ids[one.schedule],
+            at=one.at,
+            force=one.force,
+            client_key=one.client_key,
+            payload=one.payload,
         )
+        for one in request.runs
+    ]
+    by = context.actor_with_reason(request.reason)
+    made = run_many(context.store, wanted, ids=context.ids, by=by, now=now)
+    for one, run in zip(request.runs, made.runs, strict=True):
+        _check_same_payload(run, one)
+    context.notify(made.facts)
+    return NewRuns(
+        runs=tuple(
+            NewRun(id=run.id, schedule=one.schedule, state=run.state, reason=run.reason)
+            for one, run in zip(request.runs, made.runs, strict=True)
+        )
+    )
 
-    return in_transaction(context, work)
 
-
-@operations.add("schedule skip", scope="trigger", examples=({"schedule": "nightly-report"},))
-def skip_occurrences(context: OperationContext, request: SkipOccurrences) -> ScheduleDetail:
+@operations.write("schedule skip", scope="trigger", examples=({"schedule": "nightly-report"},))
+def skip_occurrences(context: OperationContext, tx: Transaction, request: SkipOccurrences) -> ScheduleDetail:
     """Skip the next occurrences; they are recorded as skipped manually."""
     now = context.now()
-
-    def work(nested: OperationContext) -> ScheduleDetail:
-        schedule_id = _find(nested, request.schedule).schedule.id
-        for _ in range(request.count):
-            by = nested.actor_with_reason(request.reason)
-            nested.notify(skip_next(nested.store, schedule_id, ids=nested.ids, by=by, now=now).facts)
-        return read_schedule_detail(nested, schedule_id, now=now)
-
-    return in_transaction(context, work)
+    schedule_id = find_schedule(tx, context.namespace, request.schedule).schedule.id
+    for _ in range(request.count):
+        by = context.actor_with_reason(request.reason)
+        context.notify(skip_next(context.store, schedule_id, ids=context.ids, by=by, now=now).facts)
+    return read_schedule_detail(context, schedule_id, now=now)
 
 
-@operations.add(
+@operations.write(
     "schedule move", scope="trigger", examples=({"schedule": "nightly-report", "to": "2026-03-11T05:00:00Z"},)
 )
-def move_occurrence(context: OperationContext, request: MoveOccurrence) -> MovedOccurrence:
+def move_occurrence(context: OperationContext, tx: Transaction, request: MoveOccurrence) -> MovedOccurrence:
     """Move the next occurrence to another instant: it is skipped, and a manual run replaces it."""
     now = context.now()
-
-    def work(nested: OperationContext) -> MovedOccurrence:
-        record = _find_approved(nested, request.schedule)
-        result = move_next(
-            nested.store,
-            record.schedule.id,
-            to=request.to,
-            ids=nested.ids,
-            by=nested.actor_with_reason(request.reason),
-            now=now,
-        )
-        nested.notify(result.facts)
-        skipped_at = result.runs[0].planned_at
-        by = nested.actor_with_reason(request.reason)
-        nested.store.write(
-            lambda tx: move_note(tx, record.schedule, skipped_at, to=request.to, by=by, now=now)
-        )
-        skipped, run = (summarize_run(one, schedule=record.schedule.name) for one in result.runs)
-        return MovedOccurrence(left_out=skipped, run=run)
-
-    return in_transaction(context, work)
+    record = _find_approved(tx, context.namespace, request.schedule)
+    result = move_next(
+        context.store,
+        record.schedule.id,
+        to=request.to,
+        ids=context.ids,
+        by=context.actor_with_reason(request.reason),
+        now=now,
+    )
+    context.notify(result.facts)
+    skipped_at = result.runs[0].planned_at
+    by = context.actor_with_reason(request.reason)
+    move_note(tx, record.schedule, skipped_at, to=request.to, by=by, now=now)
+    skipped, run = (summarize_run(one, schedule=record.schedule.name) for one in result.runs)
+    return MovedOccurrence(left_out=skipped, run=run)
 
 
-def _find(context: OperationContext, wanted: str) -> ScheduleRecord:
-    return context.store.read(lambda tx: find_schedule(tx, context.namespace, wanted))
-
-
-def _find_approved(context: OperationContext, wanted: str) -> ScheduleRecord:
-    record = _find(context, wanted)
+def _find_approved(tx: Transaction, namespace: str, wanted: str) -> ScheduleRecord:
+    record = find_schedule(tx, namespace, wanted)
     check_approved(record)
     return record
 

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from timewright.core.moments import check_storable, format_instant
 from timewright.errors import InvalidInput, NotFound
 from timewright.ledger.records.notes import occurrence_notes, write_note
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.explain.future import explain_unrecorded
 from timewright.operations.lookup import find_editable_schedule
 from timewright.operations.registry import ObjectName, WriteRequest, operations
@@ -40,7 +40,7 @@ class WrittenNote(Struct, frozen=True, kw_only=True):
     revision: int
 
 
-@operations.add(
+@operations.write(
     "schedule note",
     scope="trigger",
     examples=(
@@ -48,7 +48,7 @@ class WrittenNote(Struct, frozen=True, kw_only=True):
         {"schedule": "nightly-report", "at": "2026-03-12T03:00:00Z", "text": "month end"},
     ),
 )
-def note_occurrence(context: OperationContext, request: WriteNote) -> WrittenNote:
+def note_occurrence(context: OperationContext, tx: Transaction, request: WriteNote) -> WrittenNote:
     """Write or remove a note on one occurrence; it is shown before it runs and after."""
     now = context.now()
     if bool(request.text.strip()) is request.remove:
@@ -58,33 +58,24 @@ def note_occurrence(context: OperationContext, request: WriteNote) -> WrittenNot
             rule=f"a text of 1 to {MAX_NOTE_CHARS} characters, or remove: true",
             fix="text: month end",
         )
-
-    def work(nested: OperationContext) -> WrittenNote:
-        def write(tx: Transaction) -> WrittenNote:
-            record = find_editable_schedule(tx, nested.namespace, request.schedule)
-            at = _occurrence_instant(tx, nested, record, request, now=now)
-            if request.remove and not occurrence_notes(
-                tx, record.schedule.id, [at], namespace=nested.namespace
-            ):
-                raise NotFound(
-                    f"{record.schedule.name} has no note at {format_instant(at)}",
-                    field="at",
-                    value=format_instant(at),
-                    fix="schedule next shows the notes of the next occurrences",
-                )
-            by = nested.actor_with_reason(request.reason)
-            note = write_note(tx, record.schedule, at, request.text.strip(), by=by, now=now)
-            return WrittenNote(
-                schedule=record.schedule.name,
-                at=at,
-                text=note.text if note is not None else "",
-                by=note.by if note is not None else "",
-                revision=note.revision if note is not None else 0,
-            )
-
-        return nested.store.write(write)
-
-    return in_transaction(context, work)
+    record = find_editable_schedule(tx, context.namespace, request.schedule)
+    at = _occurrence_instant(tx, context, record, request, now=now)
+    if request.remove and not occurrence_notes(tx, record.schedule.id, [at], namespace=context.namespace):
+        raise NotFound(
+            f"{record.schedule.name} has no note at {format_instant(at)}",
+            field="at",
+            value=format_instant(at),
+            fix="schedule next shows the notes of the next occurrences",
+        )
+    by = context.actor_with_reason(request.reason)
+    note = write_note(tx, record.schedule, at, request.text.strip(), by=by, now=now)
+    return WrittenNote(
+        schedule=record.schedule.name,
+        at=at,
+        text=note.text if note is not None else "",
+        by=note.by if note is not None else "",
+        revision=note.revision if note is not None else 0,
+    )
 
 
 def _occurrence_instant(

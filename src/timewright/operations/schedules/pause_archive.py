@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -12,7 +11,7 @@ from timewright.core.schedule.schedule import ScheduleState
 from timewright.ledger.records.schedule_states import change_state
 from timewright.ledger.replan import archive, pause, resume, schedule_audit_entry
 from timewright.operations.access.callers import AGENT_ORIGIN
-from timewright.operations.context import OperationContext, check_may_block, in_transaction
+from timewright.operations.context import OperationContext, check_may_block
 from timewright.operations.definitions.edits import check_edit_by_hand
 from timewright.operations.explain.reasons import last_audit_entry
 from timewright.operations.health.pauses import (
@@ -62,7 +61,7 @@ class ScheduleAction(WriteRequest, frozen=True, kw_only=True):
     schedule: ObjectName
 
 
-@operations.add(
+@operations.write(
     "schedule pause",
     scope="write",
     examples=(
@@ -70,89 +69,72 @@ class ScheduleAction(WriteRequest, frozen=True, kw_only=True):
         {"schedule": "nightly-report", "until": "2026-03-11T08:00:00Z", "reason": "audit"},
     ),
 )
-def pause_schedule(context: OperationContext, request: PauseSchedule) -> ScheduleDetail:
+def pause_schedule(context: OperationContext, tx: Transaction, request: PauseSchedule) -> ScheduleDetail:
     """Pause a schedule until an instant, or until someone resumes it; active runs continue."""
     now = context.now()
-
-    def work(nested: OperationContext) -> ScheduleDetail:
-        schedule_id = _find_id(nested, request.schedule)
-        by = nested.actor_with_reason(request.reason)
-        nested.notify(pause(nested.store, schedule_id, by=by, now=now, until=request.until).facts)
-        return read_schedule_detail(nested, schedule_id, now=now)
-
-    return in_transaction(context, work)
+    schedule_id = find_schedule(tx, context.namespace, request.schedule).schedule.id
+    by = context.actor_with_reason(request.reason)
+    context.notify(pause(context.store, schedule_id, by=by, now=now, until=request.until).facts)
+    return read_schedule_detail(context, schedule_id, now=now)
 
 
-@operations.add("schedule resume", scope="write", examples=({"schedule": "paused-export"},))
-def resume_schedule(context: OperationContext, request: ScheduleAction) -> ScheduleDetail:
+@operations.write("schedule resume", scope="write", examples=({"schedule": "paused-export"},))
+def resume_schedule(context: OperationContext, tx: Transaction, request: ScheduleAction) -> ScheduleDetail:
     """Resume a paused or parked schedule: reset its failures, skip occurrences within the pause.
 
     An agent resumes no schedule that a person paused.
     """
     now = context.now()
-
-    def work(nested: OperationContext) -> ScheduleDetail:
-        schedule_id = nested.store.read(lambda tx: _find_resumable(nested, tx, request.schedule, now=now))
-        by = nested.actor_with_reason(request.reason)
-        nested.notify(resume(nested.store, schedule_id, ids=nested.ids, by=by, now=now).facts)
-        return read_schedule_detail(nested, schedule_id, now=now)
-
-    return in_transaction(context, work)
+    schedule_id = _find_resumable(context, tx, request.schedule, now=now)
+    by = context.actor_with_reason(request.reason)
+    context.notify(resume(context.store, schedule_id, ids=context.ids, by=by, now=now).facts)
+    return read_schedule_detail(context, schedule_id, now=now)
 
 
-@operations.add(
+@operations.write(
     "schedule finish", scope="write", examples=({"schedule": "nightly-report", "reason": "all is loaded"},)
 )
-def finish_schedule(context: OperationContext, request: ScheduleAction) -> ScheduleDetail:
+def finish_schedule(context: OperationContext, tx: Transaction, request: ScheduleAction) -> ScheduleDetail:
     """Finish a schedule: it plans nothing more; its name stays in use, and an edit can revive it."""
     now = context.now()
-
-    def work(nested: OperationContext) -> ScheduleDetail:
-        schedule_id = _find_id(nested, request.schedule)
-        by = nested.actor_with_reason(request.reason or f"finished by {nested.by.name}")
-        nested.notify(archive(nested.store, schedule_id, by=by, now=now, finish=True).facts)
-        return read_schedule_detail(nested, schedule_id, now=now)
-
-    return in_transaction(context, work)
+    schedule_id = find_schedule(tx, context.namespace, request.schedule).schedule.id
+    by = context.actor_with_reason(request.reason or f"finished by {context.by.name}")
+    context.notify(archive(context.store, schedule_id, by=by, now=now, finish=True).facts)
+    return read_schedule_detail(context, schedule_id, now=now)
 
 
-@operations.add(
+@operations.write(
     "schedule set-state", scope="write", examples=({"schedule": "paused-export", "state": {"page": 12}},)
 )
-def set_schedule_state(context: OperationContext, request: SetScheduleState) -> ScheduleStateValue:
+def set_schedule_state(
+    context: OperationContext, tx: Transaction, request: SetScheduleState
+) -> ScheduleStateValue:
     """Set what a schedule with `keep_state` keeps; a run under way fails if it sets it too."""
     now = context.now()
-
-    def work(nested: OperationContext) -> ScheduleStateValue:
-        def write(tx: Transaction) -> ScheduleStateValue:
-            schedule = find_schedule(tx, nested.namespace, request.schedule).schedule
-            after = change_state(tx, schedule, request.state, version=request.version, now=now)
-            entry = schedule_audit_entry(
-                schedule,
-                "set_state",
-                by=nested.actor_with_reason(request.reason),
-                now=now,
-                before=f"version {after.version - 1}",
-                after=f"version {after.version}",
-            )
-            tx.add_audit([entry])
-            return ScheduleStateValue(schedule=schedule.name, state=after.value, version=after.version)
-
-        return nested.store.write(write)
-
-    return in_transaction(context, work)
+    schedule = find_schedule(tx, context.namespace, request.schedule).schedule
+    after = change_state(tx, schedule, request.state, version=request.version, now=now)
+    entry = schedule_audit_entry(
+        schedule,
+        "set_state",
+        by=context.actor_with_reason(request.reason),
+        now=now,
+        before=f"version {after.version - 1}",
+        after=f"version {after.version}",
+    )
+    tx.add_audit([entry])
+    return ScheduleStateValue(schedule=schedule.name, state=after.value, version=after.version)
 
 
-@operations.add("schedule archive", scope="write", examples=({"schedule": "nightly-report"},))
-def archive_schedule(context: OperationContext, request: ScheduleAction) -> ScheduleDetail:
+@operations.write("schedule archive", scope="write", examples=({"schedule": "nightly-report"},))
+def archive_schedule(context: OperationContext, tx: Transaction, request: ScheduleAction) -> ScheduleDetail:
     """Archive a schedule for good; its history stays, and its name can be used again."""
-    return _archive(context, request)
+    return _archive(context, tx, request)
 
 
-@operations.add("schedule delete", scope="write", examples=({"schedule": "nightly-report"},))
-def delete_schedule(context: OperationContext, request: ScheduleAction) -> ScheduleDetail:
+@operations.write("schedule delete", scope="write", examples=({"schedule": "nightly-report"},))
+def delete_schedule(context: OperationContext, tx: Transaction, request: ScheduleAction) -> ScheduleDetail:
     """Delete a schedule, which is the same as archiving it: its history stays."""
-    return _archive(context, request)
+    return _archive(context, tx, request)
 
 
 def _find_resumable(context: OperationContext, tx: Transaction, wanted: str, *, now: datetime) -> str:
@@ -166,24 +148,14 @@ def _find_resumable(context: OperationContext, tx: Transaction, wanted: str, *, 
     return schedule.id
 
 
-def _find_id(context: OperationContext, wanted: str) -> str:
-    return context.store.read(lambda tx: find_schedule(tx, context.namespace, wanted)).schedule.id
-
-
-def _archive(context: OperationContext, request: ScheduleAction) -> ScheduleDetail:
+def _archive(context: OperationContext, tx: Transaction, request: ScheduleAction) -> ScheduleDetail:
     now = context.now()
-
-    def work(nested: OperationContext) -> ScheduleDetail:
-        record = nested.store.read(lambda tx: find_schedule(tx, nested.namespace, request.schedule))
-        check_edit_by_hand(nested, record.schedule)
-        schedule_id = record.schedule.id
-        remember_removal(nested, record.schedule, reason=request.reason, now=now)
-        nested.notify(
-            archive(nested.store, schedule_id, by=nested.actor_with_reason(request.reason), now=now).facts
-        )
-        return read_schedule_detail(nested, schedule_id, now=now)
-
-    return in_transaction(context, work)
+    schedule = find_schedule(tx, context.namespace, request.schedule).schedule
+    check_edit_by_hand(context, schedule)
+    remember_removal(context, schedule, reason=request.reason, now=now)
+    by = context.actor_with_reason(request.reason)
+    context.notify(archive(context.store, schedule.id, by=by, now=now).facts)
+    return read_schedule_detail(context, schedule.id, now=now)
 
 
 class ListGroups(ListRequest, frozen=True, kw_only=True):
@@ -210,16 +182,16 @@ class ResumeGroup(WriteRequest, frozen=True, kw_only=True):
     group: ObjectName
 
 
-@operations.add("group list", scope="read", examples=({},))
-def list_groups(context: OperationContext, request: ListGroups) -> GroupList:
+@operations.read("group list", scope="read", examples=({},))
+def list_groups(context: OperationContext, tx: Transaction, request: ListGroups) -> GroupList:
     """List the groups that schedules belong to."""
+    check_may_block(context)
 
-    def find(tx: Transaction, limit: int, place: str) -> Page:
+    def find(limit: int, place: str) -> Page:
         found = tx.list_groups(context.namespace, after=place, limit=limit + 1)
         return Page(tuple(found[:limit]), found[limit - 1].name if len(found) > limit else "")
 
-    check_may_block(context)
-    rows, cursor = context.store.read(lambda tx: paginate(context, request, partial(find, tx)))
+    rows, cursor = paginate(context, request, find)
     return GroupList(groups=tuple(rows), cursor=cursor)
 
 

@@ -133,29 +133,23 @@ class ScheduleHealth(Struct, frozen=True, kw_only=True):
     windows: dict[str, HistoryStats]
 
 
-@operations.add("schedule get", scope="read", examples=({"schedule": "nightly-report"},))
-def get_schedule(context: OperationContext, request: GetSchedule) -> ScheduleDetail:
+@operations.read("schedule get", scope="read", examples=({"schedule": "nightly-report"},))
+def get_schedule(context: OperationContext, tx: Transaction, request: GetSchedule) -> ScheduleDetail:
     """Show one schedule: its definition, its progress and its next five occurrences."""
     now = context.now()
     may_block = partial(check_may_block, context)
-
-    def work(tx: Transaction) -> ScheduleDetail:
-        snapshot = find_schedule_snapshot(
-            tx, context.namespace, request.schedule, before_suggesting=may_block
-        )
-        if snapshot.has_skips or not is_on_plan(snapshot.record, now=now):
-            may_block()
-        return build_schedule_detail(tx, snapshot, now=now)
-
-    return context.store.read(work)
+    snapshot = find_schedule_snapshot(tx, context.namespace, request.schedule, before_suggesting=may_block)
+    if snapshot.has_skips or not is_on_plan(snapshot.record, now=now):
+        may_block()
+    return build_schedule_detail(tx, snapshot, now=now)
 
 
-@operations.add(
+@operations.read(
     "schedule list",
     scope="read",
     examples=({}, {"state": "active", "metadata": {"team": "finance"}, "limit": 10}),
 )
-def list_schedules(context: OperationContext, request: ListSchedules) -> ScheduleList:
+def list_schedules(context: OperationContext, tx: Transaction, request: ListSchedules) -> ScheduleList:
     """List schedules by name or in another order; archived ones only with `state: archived`."""
     is_ordered = request.order != "name" or bool(request.name_contains)
     if is_ordered or request.count:
@@ -168,26 +162,22 @@ def list_schedules(context: OperationContext, request: ListSchedules) -> Schedul
         name_contains=request.name_contains,
         order=request.order,
     )
+    unreadable: dict[str, Unreadable] = {}
 
-    def work(tx: Transaction) -> ScheduleList:
-        unreadable: dict[str, Unreadable] = {}
+    def find(limit: int, place: str) -> Page:
+        if is_ordered:
+            return _ordered_page(tx, replace(which, limit=limit, offset=int(place or 0)))
+        page = tx.list_schedules(replace(which, limit=limit, cursor=place))
+        unreadable.update({one.id: one for one in page.unreadable})
+        return page
 
-        def find(limit: int, place: str) -> Page:
-            if is_ordered:
-                return _ordered_page(tx, replace(which, limit=limit, offset=int(place or 0)))
-            page = tx.list_schedules(replace(which, limit=limit, cursor=place))
-            unreadable.update({one.id: one for one in page.unreadable})
-            return page
-
-        rows, cursor = paginate(context, request, find, matches=partial(_matching, request))
-        return ScheduleList(
-            schedules=_add_pauses(tx, rows, add_last_runs(tx, summarize_schedules(rows)), now=context.now()),
-            cursor=cursor,
-            total=tx.ordered_schedule_ids(replace(which, limit=1))[1] if request.count else None,
-            unreadable=tuple(unreadable.values()),
-        )
-
-    return context.store.read(work)
+    rows, cursor = paginate(context, request, find, matches=partial(_matching, request))
+    return ScheduleList(
+        schedules=_add_pauses(tx, rows, add_last_runs(tx, summarize_schedules(rows)), now=context.now()),
+        cursor=cursor,
+        total=tx.ordered_schedule_ids(replace(which, limit=1))[1] if request.count else None,
+        unreadable=tuple(unreadable.values()),
+    )
 
 
 def _ordered_page(tx: Transaction, which: ScheduleFilter) -> Page:
@@ -272,7 +262,7 @@ def next_times(context: OperationContext, request: GetNextOccurrences) -> NextOc
     return context.store.read(work)
 
 
-@operations.add(
+@operations.read(
     "schedule health",
     scope="read",
     examples=(
@@ -280,7 +270,7 @@ def next_times(context: OperationContext, request: GetNextOccurrences) -> NextOc
         {"schedule": "nightly-report", "since": "2026-03-01T00:00:00Z"},
     ),
 )
-def schedule_health(context: OperationContext, request: GetScheduleHealth) -> ScheduleHealth:
+def schedule_health(context: OperationContext, tx: Transaction, request: GetScheduleHealth) -> ScheduleHealth:
     """Show the health of a schedule: consecutive failures, rates and durations over 1, 4 and 24 hours.
 
     With `since`, also from that instant on, over the newest 10,000 runs.
@@ -289,26 +279,22 @@ def schedule_health(context: OperationContext, request: GetScheduleHealth) -> Sc
     starts = {f"{window // HOUR}h": now - window for window in HEALTH_WINDOWS}
     if request.since is not None:
         starts["since"] = check_storable(request.since, field="since")
-
-    def work(tx: Transaction) -> ScheduleHealth:
-        record = find_schedule(tx, context.namespace, request.schedule)
-        progress = record.progress
-        samples = _samples(tx, record.schedule, since=min(starts.values()))
-        late = progress.wake_at is not None and progress.wake_at < now
-        return ScheduleHealth(
-            schedule=record.schedule.name,
-            state=progress.state,
-            reason=progress.reason,
-            failures=progress.failures,
-            next_at=progress.next_at,
-            late_by=now - progress.wake_at if late and progress.wake_at else timedelta(0),
-            in_flight=record.in_flight.live,
-            windows={
-                name: compute_stats(samples, since=start, until=now + _TICK) for name, start in starts.items()
-            },
-        )
-
-    return context.store.read(work)
+    record = find_schedule(tx, context.namespace, request.schedule)
+    progress = record.progress
+    samples = _samples(tx, record.schedule, since=min(starts.values()))
+    late = progress.wake_at is not None and progress.wake_at < now
+    return ScheduleHealth(
+        schedule=record.schedule.name,
+        state=progress.state,
+        reason=progress.reason,
+        failures=progress.failures,
+        next_at=progress.next_at,
+        late_by=now - progress.wake_at if late and progress.wake_at else timedelta(0),
+        in_flight=record.in_flight.live,
+        windows={
+            name: compute_stats(samples, since=start, until=now + _TICK) for name, start in starts.items()
+        },
+    )
 
 
 def _matching(request: ListSchedules, found: Sequence[ScheduleListRow]) -> list[bool]:

@@ -126,25 +126,20 @@ def set_reminder(context: OperationContext, request: SetReminder) -> Reminder:
     return _to_reminder(created.schedule, created.progress)
 
 
-@operations.add("reminder list", scope="read", examples=({}, {"finished": True}))
-def list_reminders(context: OperationContext, request: ListReminders) -> ReminderList:
+@operations.read("reminder list", scope="read", examples=({}, {"finished": True}))
+def list_reminders(context: OperationContext, tx: Transaction, request: ListReminders) -> ReminderList:
     """List reminders by name."""
 
-    def work(tx: Transaction) -> ReminderList:
-        def find(limit: int, place: str) -> Page:
-            which = ScheduleFilter(
-                namespace=context.namespace, group=REMINDER_GROUP, limit=limit, cursor=place
-            )
-            return tx.find_schedules(which)
+    def find(limit: int, place: str) -> Page:
+        which = ScheduleFilter(namespace=context.namespace, group=REMINDER_GROUP, limit=limit, cursor=place)
+        return tx.find_schedules(which)
 
-        rows, cursor = paginate(
-            context, request, find, matches=lambda found: [_matches(record, request) for record in found]
-        )
-        return ReminderList(
-            reminders=tuple(_to_reminder(record.schedule, record.progress) for record in rows), cursor=cursor
-        )
-
-    return context.store.read(work)
+    rows, cursor = paginate(
+        context, request, find, matches=lambda found: [_matches(record, request) for record in found]
+    )
+    return ReminderList(
+        reminders=tuple(_to_reminder(record.schedule, record.progress) for record in rows), cursor=cursor
+    )
 
 
 @operations.add("reminder cancel", scope="write", examples=({"reminder": "tea"},))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from timewright.core.schedule.schedule import Schedule
 from timewright.ledger.replan import restore
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.definitions.edits import check_edit_by_hand
 from timewright.operations.lookup import find_editable_schedule, find_schedule
 from timewright.operations.pagination import paginate
@@ -54,34 +54,26 @@ class RestoreRevision(WriteRequest, frozen=True, kw_only=True):
     to: Annotated[int, Meta(ge=1)]
 
 
-@operations.add("schedule revisions", scope="read", examples=({"schedule": "nightly-report"},))
-def schedule_revisions(context: OperationContext, request: ListRevisions) -> RevisionList:
+@operations.read("schedule revisions", scope="read", examples=({"schedule": "nightly-report"},))
+def schedule_revisions(context: OperationContext, tx: Transaction, request: ListRevisions) -> RevisionList:
     """List the revisions of a schedule, newest first, with who changed what and why."""
-
-    def work(tx: Transaction) -> RevisionList:
-        record = find_schedule(tx, context.namespace, request.schedule)
-        rows = _revision_rows(tx, record.schedule.id)
-        found, cursor = paginate(context, request, lambda limit, place: _page(rows, limit, place))
-        return RevisionList(revisions=tuple(found), cursor=cursor)
-
-    return context.store.read(work)
+    record = find_schedule(tx, context.namespace, request.schedule)
+    rows = _revision_rows(tx, record.schedule.id)
+    found, cursor = paginate(context, request, lambda limit, place: _page(rows, limit, place))
+    return RevisionList(revisions=tuple(found), cursor=cursor)
 
 
-@operations.add("schedule restore", scope="write", examples=({"schedule": "nightly-report", "to": 1},))
-def restore_schedule(context: OperationContext, request: RestoreRevision) -> ScheduleDetail:
+@operations.write("schedule restore", scope="write", examples=({"schedule": "nightly-report", "to": 1},))
+def restore_schedule(context: OperationContext, tx: Transaction, request: RestoreRevision) -> ScheduleDetail:
     """Restore an earlier revision of a schedule, as a new revision."""
     now = context.now()
-
-    def work(nested: OperationContext) -> ScheduleDetail:
-        record = nested.store.read(lambda tx: find_editable_schedule(tx, nested.namespace, request.schedule))
-        check_agent_edit(nested, record)
-        warnings = check_edit_by_hand(nested, record.schedule)
-        by = nested.actor_with_reason(request.reason)
-        changed = restore(nested.store, record.schedule.id, request.to, ids=nested.ids, by=by, now=now)
-        nested.notify(changed.facts)
-        return replace(read_schedule_detail(nested, changed.schedule.id, now=now), warnings=warnings)
-
-    return in_transaction(context, work)
+    record = find_editable_schedule(tx, context.namespace, request.schedule)
+    check_agent_edit(context, record)
+    warnings = check_edit_by_hand(context, record.schedule)
+    by = context.actor_with_reason(request.reason)
+    changed = restore(context.store, record.schedule.id, request.to, ids=context.ids, by=by, now=now)
+    context.notify(changed.facts)
+    return replace(read_schedule_detail(context, changed.schedule.id, now=now), warnings=warnings)
 
 
 def _revision_rows(tx: Transaction, schedule_id: str) -> list[RevisionSummary]:

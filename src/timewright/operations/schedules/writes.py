@@ -100,7 +100,7 @@ def create_schedule(context: OperationContext, request: CreateSchedule) -> Sched
     return _with_reading(context, detail, request.draft)
 
 
-@operations.add(
+@operations.write(
     "schedule put",
     scope="write",
     examples=(
@@ -108,30 +108,26 @@ def create_schedule(context: OperationContext, request: CreateSchedule) -> Sched
         {"name": "weekly", "cron": "0 8 * * 1", "note": "time to plan the week"},
     ),
 )
-def put_schedule(context: OperationContext, request: PutSchedule) -> PutScheduleResult:
+def put_schedule(context: OperationContext, tx: Transaction, request: PutSchedule) -> PutScheduleResult:
     """Create a schedule or replace it completely, by its name; the same definition again changes nothing."""
     now = context.now()
     name = canonical_fields(request.draft, Schedule).get("name")
     if name is None:
         raise missing_field("name", rule="put identifies a schedule by its name", fix="name: nightly-report")
     name = check_name(name)
-
-    def work(nested: OperationContext) -> PutScheduleResult:
-        record = nested.store.read(lambda tx: _find_by_name(tx, nested.namespace, name))
-        if record is None or record.progress.state is ScheduleState.ARCHIVED:
-            _reject_revision(request, name)
-            new = build_schedule(
-                nested, request.draft, schedule_id=nested.ids.new("schedule", now=now), now=now
-            )
-            new = apply_agent_end(nested, new, now=now)
-            return PutScheduleResult(change="created", detail=_create(nested, new, request, now=now))
-        return _replace(nested, record, request, now=now)
-
-    put = in_transaction(context, work)
+    record = _find_by_name(tx, context.namespace, name)
+    if record is None or record.progress.state is ScheduleState.ARCHIVED:
+        _reject_revision(request, name)
+        schedule_id = context.ids.new("schedule", now=now)
+        new = build_schedule(context, request.draft, schedule_id=schedule_id, now=now)
+        new = apply_agent_end(context, new, now=now)
+        put = PutScheduleResult(change="created", detail=_create(context, new, request, now=now))
+    else:
+        put = _replace(context, record, request, now=now)
     return replace(put, detail=_with_reading(context, put.detail, request.draft))
 
 
-@operations.add(
+@operations.write(
     "schedule update",
     scope="write",
     examples=(
@@ -139,29 +135,26 @@ def put_schedule(context: OperationContext, request: PutSchedule) -> PutSchedule
         {"schedule": "nightly-report", "zone": "Europe/Berlin", "revision": 1, "reason": "the team moved"},
     ),
 )
-def update_schedule(context: OperationContext, request: UpdateSchedule) -> ScheduleDetail:
+def update_schedule(context: OperationContext, tx: Transaction, request: UpdateSchedule) -> ScheduleDetail:
     """Change some fields of a schedule; its next occurrence is decided again, past decisions stay."""
     now = context.now()
-
-    def work(nested: OperationContext) -> ScheduleDetail:
-        record = nested.store.read(lambda tx: find_editable_schedule(tx, nested.namespace, request.schedule))
-        _check_revision(record.schedule, request.revision)
-        check_agent_edit(nested, record)
-        warnings = check_edit_by_hand(nested, record.schedule)
-        changed = decode_changes(
-            request.changes,
-            of=record.schedule,
-            now=now,
-            floor=nested.settings.interval_floor,
-            zone=nested.default_zone,
-        )
-        changed = keep_agent_end(nested, record.schedule, changed, now=now)
-        check_schedule(nested, changed, before=record.schedule)
-        replaces = record.schedule.revision
-        detail = _revise(nested, changed, replaces=replaces, reason=request.reason, now=now)
-        return replace(detail, warnings=(*detail.warnings, *warnings))
-
-    return _with_reading(context, in_transaction(context, work), request.changes)
+    record = find_editable_schedule(tx, context.namespace, request.schedule)
+    _check_revision(record.schedule, request.revision)
+    check_agent_edit(context, record)
+    warnings = check_edit_by_hand(context, record.schedule)
+    changed = decode_changes(
+        request.changes,
+        of=record.schedule,
+        now=now,
+        floor=context.settings.interval_floor,
+        zone=context.default_zone,
+    )
+    changed = keep_agent_end(context, record.schedule, changed, now=now)
+    check_schedule(context, changed, before=record.schedule)
+    replaces = record.schedule.revision
+    detail = _revise(context, changed, replaces=replaces, reason=request.reason, now=now)
+    detail = replace(detail, warnings=(*detail.warnings, *warnings))
+    return _with_reading(context, detail, request.changes)
 
 
 def build_schedule(

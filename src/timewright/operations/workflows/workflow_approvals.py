@@ -16,7 +16,7 @@ from timewright.ledger.workflow_runs.records import (
     read_header,
 )
 from timewright.operations.access.agent_permissions import is_agent
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.registry import ObjectName, WriteRequest, operations
 from timewright.operations.workflows.workflow_records import header_row, require_version, require_workflow
 from timewright.operations.workflows.workflow_schedules import deploy_schedules
@@ -41,43 +41,31 @@ class PendingVersion(Struct, frozen=True, kw_only=True):
     spec: WorkflowSpec
 
 
-@operations.add("workflow approve", scope="write", examples=({"workflow": "draft-load", "version": 1},))
-def approve_version(context: OperationContext, request: DecideVersion) -> DeployedWorkflow:
+@operations.write("workflow approve", scope="write", examples=({"workflow": "draft-load", "version": 1},))
+def approve_version(context: OperationContext, tx: Transaction, request: DecideVersion) -> DeployedWorkflow:
     """Approve a version that an agent wrote, so that it runs, and deploy its schedules; agents cannot."""
     now = context.now()
-
-    def work(nested: OperationContext) -> DeployedWorkflow:
-        head, held = _find_pending(nested, request)
-        spec = nested.store.read(
-            lambda tx: require_version(tx, nested.namespace, request.workflow, held.version)
-        )
-        approved = replace(head, held=tuple(one for one in head.held if one is not held))
-        if approved.runnable == held.version:
-            schedules = deploy_schedules(nested, spec, owned=head.schedules, reason=request.reason, now=now)
-            approved = replace(approved, schedules=schedules)
-        _save(nested, request, approved, held, action="approve")
-        return describe_deployment("updated", spec, approved)
-
-    return in_transaction(context, work)
+    head, held = _find_pending(context, request)
+    spec = require_version(tx, context.namespace, request.workflow, held.version)
+    approved = replace(head, held=tuple(one for one in head.held if one is not held))
+    if approved.runnable == held.version:
+        schedules = deploy_schedules(context, spec, owned=head.schedules, reason=request.reason, now=now)
+        approved = replace(approved, schedules=schedules)
+    _save(context, request, approved, held, action="approve")
+    return describe_deployment("updated", spec, approved)
 
 
-@operations.add(
+@operations.write(
     "workflow reject", scope="write", examples=({"workflow": "draft-load", "reason": "not needed"},)
 )
-def reject_version(context: OperationContext, request: DecideVersion) -> DeployedWorkflow:
+def reject_version(context: OperationContext, tx: Transaction, request: DecideVersion) -> DeployedWorkflow:
     """Reject a version that an agent wrote: it stays and never runs; agents cannot."""
-
-    def work(nested: OperationContext) -> DeployedWorkflow:
-        head, held = _find_pending(nested, request)
-        spec = nested.store.read(
-            lambda tx: require_version(tx, nested.namespace, request.workflow, held.version)
-        )
-        rejected = replace(held, state="rejected", reason=request.reason)
-        after = replace(head, held=tuple(rejected if one is held else one for one in head.held))
-        _save(nested, request, after, held, action="reject")
-        return describe_deployment("unchanged", spec, after)
-
-    return in_transaction(context, work)
+    head, held = _find_pending(context, request)
+    spec = require_version(tx, context.namespace, request.workflow, held.version)
+    rejected = replace(held, state="rejected", reason=request.reason)
+    after = replace(head, held=tuple(rejected if one is held else one for one in head.held))
+    _save(context, request, after, held, action="reject")
+    return describe_deployment("unchanged", spec, after)
 
 
 def pending_versions(tx: Transaction, namespace: str) -> list[PendingVersion]:

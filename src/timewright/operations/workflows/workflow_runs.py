@@ -108,7 +108,7 @@ class WorkflowRunAction(WriteRequest, frozen=True, kw_only=True):
     run: ObjectName
 
 
-@operations.add(
+@operations.write(
     "workflow run",
     scope="trigger",
     examples=(
@@ -117,51 +117,43 @@ class WorkflowRunAction(WriteRequest, frozen=True, kw_only=True):
         {"workflow": "nightly-load", "like": WORKFLOW_RUN},
     ),
 )
-def run_workflow(context: OperationContext, request: RunWorkflow) -> RunDetail:
+def run_workflow(context: OperationContext, tx: Transaction, request: RunWorkflow) -> RunDetail:
     """Run a workflow now; the run stores the version and input it was started with."""
     now = context.now()
-
-    def work(nested: OperationContext) -> RunDetail:
-        part = nested.store.read(lambda tx: _build_workflow_context(tx, nested, request))
-        result = start_workflow(
-            nested.store,
-            part,
-            namespace=nested.namespace,
-            ids=nested.ids,
-            by=nested.actor_with_reason(request.reason),
-            now=now,
-            client_key=request.client_key,
-        )
-        nested.notify(result.facts)
-        return nested.store.read(lambda tx: build_run_detail(tx, result.runs[0]))
-
-    return in_transaction(context, work)
+    part = _build_workflow_context(tx, context, request)
+    result = start_workflow(
+        context.store,
+        part,
+        namespace=context.namespace,
+        ids=context.ids,
+        by=context.actor_with_reason(request.reason),
+        now=now,
+        client_key=request.client_key,
+    )
+    context.notify(result.facts)
+    return build_run_detail(tx, result.runs[0])
 
 
-@operations.add(
+@operations.read(
     "workflow graph",
     scope="read",
     examples=({"workflow": "nightly-load"}, {"workflow": "nightly-load", "run": WORKFLOW_RUN}),
 )
-def draw_workflow(context: OperationContext, request: DrawWorkflow) -> WorkflowDrawing:
+def draw_workflow(context: OperationContext, tx: Transaction, request: DrawWorkflow) -> WorkflowDrawing:
     """Draw a workflow as text, layer by layer; with `run`, with the state of each step."""
-
-    def work(tx: Transaction) -> WorkflowDrawing:
-        head = require_workflow(tx, context.namespace, request.workflow)
-        if not request.run:
-            version = request.version or head.version
-            return _draw(require_version(tx, context.namespace, request.workflow, version), run="", states={})
-        run = find_run(tx, context.namespace, request.run)
-        pin = _workflow_context_of(run, request.workflow)
-        spec = require_version(tx, context.namespace, pin.workflow, pin.version)
-        newest = _newest_step_runs(tx, run)
-        drawing = _draw(spec, run=run.id, states=_step_states(newest, tx.get_steps(run.id)))
-        shown = newest[:MAX_STEPS_SHOWN]
-        starts = first_starts_of(tx, [one for _, one in shown])
-        runs = tuple(_step_run(context, one, starts.get(one.id)) for context, one in shown)
-        return replace(drawing, runs=runs, more=len(newest) > len(shown))
-
-    return context.store.read(work)
+    head = require_workflow(tx, context.namespace, request.workflow)
+    if not request.run:
+        version = request.version or head.version
+        return _draw(require_version(tx, context.namespace, request.workflow, version), run="", states={})
+    run = find_run(tx, context.namespace, request.run)
+    pin = _workflow_context_of(run, request.workflow)
+    spec = require_version(tx, context.namespace, pin.workflow, pin.version)
+    newest = _newest_step_runs(tx, run)
+    drawing = _draw(spec, run=run.id, states=_step_states(newest, tx.get_steps(run.id)))
+    shown = newest[:MAX_STEPS_SHOWN]
+    starts = first_starts_of(tx, [one for _, one in shown])
+    runs = tuple(_step_run(context, one, starts.get(one.id)) for context, one in shown)
+    return replace(drawing, runs=runs, more=len(newest) > len(shown))
 
 
 @operations.add("workflow pause", scope="trigger", examples=({"run": WORKFLOW_RUN},))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
@@ -26,8 +27,8 @@ from timewright.ledger.workflow_runs.records import (
 )
 from timewright.operations.access.agent_permissions import needs_approval
 from timewright.operations.access.secret_checks import check_secret_use, reject_plain_secrets
-from timewright.operations.context import OperationContext, in_transaction
-from timewright.operations.pagination import paginate
+from timewright.operations.context import OperationContext
+from timewright.operations.pagination import paginate_rows
 from timewright.operations.queues.policies import register_queue
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
 from timewright.operations.workflows.workflow_records import (
@@ -37,7 +38,7 @@ from timewright.operations.workflows.workflow_records import (
     save_version,
 )
 from timewright.operations.workflows.workflow_schedules import archive_schedules, deploy_schedules
-from timewright.ports import Page, StoredObject, Transaction
+from timewright.ports import StoredObject, Transaction
 from timewright.settings import ScheduleDefaults
 
 Version = Annotated[int, Meta(ge=1)]
@@ -116,7 +117,7 @@ class DeletedWorkflow(Struct, frozen=True, kw_only=True):
     retired: tuple[str, ...]
 
 
-@operations.add(
+@operations.write(
     "workflow put",
     scope="write",
     examples=(
@@ -136,112 +137,89 @@ class DeletedWorkflow(Struct, frozen=True, kw_only=True):
         {"name": "tidy", "steps": [{"name": "sweep", "target": {"kind": "note", "text": "swept"}}]},
     ),
 )
-def put_workflow(context: OperationContext, request: PutWorkflow) -> DeployedWorkflow:
+def put_workflow(context: OperationContext, tx: Transaction, request: PutWorkflow) -> DeployedWorkflow:
     """Store a new version of a workflow and deploy its schedules; the same again changes nothing."""
     now = context.now()
     spec = _parse(context, request.draft)
     wanted = spec.version if "version" in request.draft else None
-
-    def work(nested: OperationContext) -> DeployedWorkflow:
-        head = nested.store.read(lambda tx: find_header(tx, nested.namespace, spec.name))
-        digest = spec_digest(spec)
-        held = needs_approval(nested)
-        # A person who puts what an agent wrote makes it a version of their own.
-        if (
-            head is not None
-            and not head.deleted
-            and (head.digest == digest and wanted in (None, head.version))
-            and (held or head.find_held(head.version) is None)
-        ):
-            return describe_deployment("unchanged", spec, head)
-        version = head.version + 1 if head is not None else 1
-        _check_version(spec.name, wanted, version)
-        _check_secrets(nested, spec, head)
-        stored = replace(spec, version=version)
-        owned = head.schedules if head is not None else {}
-        waiting = head.held if head is not None else ()
-        if held:
-            # Its schedules are deployed when it is approved.
-            waiting = (*waiting, HeldVersion(version=version, author=nested.by.name, at=now))
-        else:
-            owned = deploy_schedules(nested, stored, owned=owned, reason=request.reason, now=now)
-        after = WorkflowHeader(version=version, digest=digest, schedules=owned, held=waiting)
-        nested.store.write(lambda tx: save_version(tx, nested, stored, after, reason=request.reason, now=now))
-        if any(isinstance(step.target, Handoff) and step.wait is None for step in stored.steps):
-            register_queue(nested, stored.name, now=now)
-        return describe_deployment("created" if head is None else "updated", stored, after)
-
-    return in_transaction(context, work)
+    head = find_header(tx, context.namespace, spec.name)
+    digest = spec_digest(spec)
+    held = needs_approval(context)
+    # A person who puts what an agent wrote makes it a version of their own.
+    if (
+        head is not None
+        and not head.deleted
+        and (head.digest == digest and wanted in (None, head.version))
+        and (held or head.find_held(head.version) is None)
+    ):
+        return describe_deployment("unchanged", spec, head)
+    version = head.version + 1 if head is not None else 1
+    _check_version(spec.name, wanted, version)
+    _check_secrets(context, spec, head)
+    stored = replace(spec, version=version)
+    owned = head.schedules if head is not None else {}
+    waiting = head.held if head is not None else ()
+    if held:
+        # Its schedules are deployed when it is approved.
+        waiting = (*waiting, HeldVersion(version=version, author=context.by.name, at=now))
+    else:
+        owned = deploy_schedules(context, stored, owned=owned, reason=request.reason, now=now)
+    after = WorkflowHeader(version=version, digest=digest, schedules=owned, held=waiting)
+    save_version(tx, context, stored, after, reason=request.reason, now=now)
+    if any(isinstance(step.target, Handoff) and step.wait is None for step in stored.steps):
+        register_queue(context, stored.name, now=now)
+    return describe_deployment("created" if head is None else "updated", stored, after)
 
 
-@operations.add(
+@operations.read(
     "workflow get",
     scope="read",
     examples=({"workflow": "nightly-load"}, {"workflow": "nightly-load", "version": 1}),
 )
-def get_workflow(context: OperationContext, request: GetWorkflow) -> WorkflowDetail:
+def get_workflow(context: OperationContext, tx: Transaction, request: GetWorkflow) -> WorkflowDetail:
     """Show a workflow: the newest version, or an older one."""
-
-    def work(tx: Transaction) -> WorkflowDetail:
-        head = require_workflow(tx, context.namespace, request.workflow)
-        version = request.version or head.version
-        spec = require_version(tx, context.namespace, request.workflow, version)
-        name = version_name(request.workflow, version)
-        rows = tx.get_objects(VERSION, namespace=context.namespace, names=[name])
-        stored = read_version(tx, context.namespace, request.workflow, version)
-        return WorkflowDetail(
-            workflow=spec,
-            version=version,
-            newest=head.version,
-            at=rows[0].at,
-            schedules=head.schedules,
-            author=stored.author if stored is not None else "",
-            state=_version_state(head, version),
-        )
-
-    return context.store.read(work)
+    head = require_workflow(tx, context.namespace, request.workflow)
+    version = request.version or head.version
+    spec = require_version(tx, context.namespace, request.workflow, version)
+    name = version_name(request.workflow, version)
+    rows = tx.get_objects(VERSION, namespace=context.namespace, names=[name])
+    stored = read_version(tx, context.namespace, request.workflow, version)
+    return WorkflowDetail(
+        workflow=spec,
+        version=version,
+        newest=head.version,
+        at=rows[0].at,
+        schedules=head.schedules,
+        author=stored.author if stored is not None else "",
+        state=_version_state(head, version),
+    )
 
 
-@operations.add("workflow list", scope="read", examples=({},))
-def list_workflows(context: OperationContext, request: ListWorkflows) -> WorkflowList:
+@operations.read("workflow list", scope="read", examples=({},))
+def list_workflows(context: OperationContext, tx: Transaction, request: ListWorkflows) -> WorkflowList:
     """List the workflows of the namespace, each with its newest version and its schedules."""
-
-    def work(tx: Transaction) -> WorkflowList:
-        stored = [(row, read_header(row)) for row in tx.get_objects(WORKFLOW, namespace=context.namespace)]
-        rows = [_summarize(row, head) for row, head in stored if not head.deleted]
-
-        def find(limit: int, place: str) -> Page:
-            after = [row for row in rows if row.workflow > place]
-            return Page(tuple(after[:limit]), after[limit - 1].workflow if len(after) > limit else "")
-
-        page, cursor = paginate(context, request, find)
-        return WorkflowList(workflows=tuple(page), cursor=cursor)
-
-    return context.store.read(work)
+    stored = [(row, read_header(row)) for row in tx.get_objects(WORKFLOW, namespace=context.namespace)]
+    rows = [_summarize(row, head) for row, head in stored if not head.deleted]
+    page, cursor = paginate_rows(context, request, rows, key=attrgetter("workflow"))
+    return WorkflowList(workflows=tuple(page), cursor=cursor)
 
 
-@operations.add("workflow delete", scope="write", examples=({"workflow": "nightly-load"},))
-def delete_workflow(context: OperationContext, request: DeleteWorkflow) -> DeletedWorkflow:
+@operations.write("workflow delete", scope="write", examples=({"workflow": "nightly-load"},))
+def delete_workflow(context: OperationContext, tx: Transaction, request: DeleteWorkflow) -> DeletedWorkflow:
     """Delete a workflow and archive its schedules; active runs continue, and its versions stay."""
     now = context.now()
+    head = require_workflow(tx, context.namespace, request.workflow)
+    retired = archive_schedules(context, head.schedules, reason=request.reason, now=now)
+    deleted = replace(head, deleted=True, schedules={})
+    by = context.actor_with_reason(request.reason)
+    entry = by.audit_entry("workflow.delete", namespace=context.namespace, subject=request.workflow, now=now)
 
-    def work(nested: OperationContext) -> DeletedWorkflow:
-        head = nested.store.read(lambda tx: require_workflow(tx, nested.namespace, request.workflow))
-        retired = archive_schedules(nested, head.schedules, reason=request.reason, now=now)
-        deleted = replace(head, deleted=True, schedules={})
-        by = nested.actor_with_reason(request.reason)
-        entry = by.audit_entry(
-            "workflow.delete", namespace=nested.namespace, subject=request.workflow, now=now
-        )
+    def write(tx: Transaction) -> None:
+        tx.put_objects([header_row(context.namespace, request.workflow, deleted, now=now)])
+        tx.add_audit([entry])
 
-        def write(tx: Transaction) -> None:
-            tx.put_objects([header_row(nested.namespace, request.workflow, deleted, now=now)])
-            tx.add_audit([entry])
-
-        nested.store.write(write)
-        return DeletedWorkflow(workflow=request.workflow, version=head.version, retired=tuple(retired))
-
-    return in_transaction(context, work)
+    context.store.write(write)
+    return DeletedWorkflow(workflow=request.workflow, version=head.version, retired=tuple(retired))
 
 
 def _parse(context: OperationContext, draft: dict[str, Any]) -> WorkflowSpec:
