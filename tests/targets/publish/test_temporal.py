@@ -65,6 +65,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, s
     argv = (found, "server", "start-dev", *own, "--log-level", "error", "--metrics-port", str(free_port()))
     with Server(argv, ready=lambda: answers(port), log=folder / "temporal.log") as running:
         worker = RunningWorker(f"127.0.0.1:{port}")
+        assert worker.started.wait(60), running.read_log()
         yield running, f"temporal://127.0.0.1:{port}"
         worker.stop()
 
@@ -76,6 +77,7 @@ class RunningWorker:
         self._address = address
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
+        self.started = threading.Event()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._run(),))
         self._thread.start()
 
@@ -83,6 +85,7 @@ class RunningWorker:
         client = await connected(self._address)
         runner = UnsandboxedWorkflowRunner()
         async with Worker(client, task_queue=QUEUE, workflows=[Report], workflow_runner=runner):
+            self.started.set()
             await self._stopped.wait()
 
     def stop(self) -> None:
