@@ -113,7 +113,7 @@ class Launcher:
     def pop_new_offer(self) -> bool:
         """Whether this process can run something else than at the last call, or this is the first one.
 
-        Call it after the heartbeat: what another instance set aside before it saw us is then found by a tick.
+        If so, wake the tick after the next heartbeat: it finds what others set aside before they saw it.
         """
         before, self._last_offer = self._last_offer, self._offer()
         return before is not self._last_offer

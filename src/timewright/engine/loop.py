@@ -207,9 +207,9 @@ class Loop:
             return
         work = self.tick.pending.peek(now=self._store_clock.last_now)
         self._stop_runs(work.cancel_requested)
-        can_lease = self.launcher.free > 0 and work.has_ready_runs
+        can_start = work.has_wakeable_schedules or (self.launcher.free > 0 and work.has_ready_runs)
         instants = (work.wake_at, work.lease_expires_at)
-        if can_lease or any(instant is not None and instant < self._sleeps_until for instant in instants):
+        if can_start or any(instant is not None and instant < self._sleeps_until for instant in instants):
             self.waker.wake()
 
     def settle_at_shutdown(self) -> None:
@@ -315,6 +315,8 @@ class Loop:
         """Seconds until something is due, or until a lease may expire, if that is a second or more."""
         ticked_at = self._store_clock.last_now
         work = self.tick.pending.latest(now=ticked_at)
+        if work.has_wakeable_schedules:
+            return RECHECK_DELAY_S
         wake_at, announced = work.wake_at, self.tick.pending.announced_at
         if wake_at is not None and wake_at <= ticked_at:
             return RECHECK_DELAY_S if self.launcher.free else CHECK_INTERVAL.total_seconds()
@@ -376,10 +378,12 @@ class Loop:
         if len(self.launcher):
             self.renew_leases(now=now, monotonic_now=monotonic_now)
             self.stop_cancelled_runs()
+        # Read before the heartbeat, used after it: an offer that changes in between wakes the tick next time.
+        has_new_offer = self.launcher.pop_new_offer()
         if self.heartbeat is not None:
             self.notify_observers(self.heartbeat.send_if_due())
         self.replace_dead_holders()
-        if self.tick.scope.renew_leadership(now=now) or self.launcher.pop_new_offer():
+        if self.tick.scope.renew_leadership(now=now) or has_new_offer:
             self.waker.wake()
         self.launcher.write_output(self.store, now=now)
         self.run_counter.run(now=now)

@@ -226,7 +226,7 @@ class PendingWork(Struct, frozen=True, kw_only=True):
     complete_in: timedelta | None = None
     """If set, only recent instants were looked at; after this time all are looked at again."""
     has_wakeable_schedules: bool = False
-    """Whether due schedules were set aside that the holder can run, if read."""
+    """Whether due schedules were set aside, by an instance that cannot run them, and the holder can."""
 
     @property
     def wake_at(self) -> datetime | None:

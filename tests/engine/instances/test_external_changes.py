@@ -20,6 +20,7 @@ from timewright import Scheduler, every
 from timewright.core.policies.backoff import Constant
 from timewright.core.policies.policies import Retry
 from timewright.core.recurrence.triggers import Once
+from timewright.core.run.run import RunState
 from timewright.errors import InvalidInput
 from timewright.ports import ChangeListener
 from timewright.stores import listeners
@@ -31,6 +32,7 @@ from timewright.testing.targets import fail
 from timewright.wiring import open_store, with_notifications
 
 SECOND = timedelta(seconds=1)
+MINUTE = 60 * SECOND
 
 
 class ReceivedChanges:
@@ -222,6 +224,41 @@ def test_only_a_change_that_is_due_earlier_ends_a_sleep(resting: Bench) -> None:
     assert woken(resting) == 0
     resting.schedule("within-the-rest", Once(resting.now + 30 * SECOND))
     assert woken(resting) == 1
+
+
+def test_a_schedule_that_another_instance_set_aside_ends_the_sleep(resting: Bench) -> None:
+    """Another instance could not run it, and saw our offer only afterwards."""
+    made = resting.schedule("ours", every("1h"))
+    resting.clock.advance(hours=1)
+    set_aside(resting, made.id)
+    assert woken(resting) == 1
+    assert resting.loop.step() < 1.0, "it is due again, and decided by the next tick"
+    resting.loop.step()
+    assert [run.state for run in resting.runs("ours")] == [RunState.LEASED]
+
+
+def test_a_schedule_that_was_set_aside_at_its_own_instant_is_decided_at_once(resting: Bench) -> None:
+    made = resting.schedule("ours", every("1h"))
+    assert resting.loop.step() == 60.0
+    run = resting.loop.tick.run
+
+    def run_after_another(**arguments: Any) -> bool:
+        # Between the query that announced the schedule and its admission.
+        set_aside(resting, made.id)
+        return run(**arguments)
+
+    resting.loop.tick.run = run_after_another  # type: ignore[method-assign]
+    resting.clock.advance(hours=1)
+    assert resting.loop.step() < 1.0
+    resting.loop.tick.run = run  # type: ignore[method-assign]
+    assert resting.loop.step() < 1.0, "it is due again, and decided by the next tick"
+    resting.loop.step()
+    assert [run.state for run in resting.runs("ours")] == [RunState.LEASED]
+
+
+def set_aside(bench: Bench, schedule_id: str) -> None:
+    later = bench.now + 10 * MINUTE
+    bench.store.write(lambda tx: tx.set_aside([(schedule_id, ("call:ours",))], until=later))
 
 
 def test_a_change_before_the_first_tick_is_left_to_it() -> None:

@@ -54,9 +54,7 @@ def test_up_beside_an_embedded_scheduler_takes_none_of_its_functions(tmp_path: P
 
             wait_until(lambda: len(app.call("instance list").instances) == 2, "both instances")
             wait_until(lambda: len(succeeded(app)) >= SECONDS, "some runs to end", seconds=2 * SECONDS + 120)
-            # A busy machine may miss instants; a run that `up` took would have failed or a second attempt.
-            others = [run for run in ended(app) if run.state != "succeeded"]
-            assert {(str(run.state), run.reason) for run in others} <= {("skipped", "missed")}
+            assert {run.state for run in ended(app)} == {"succeeded"}
             assert {len(app.runs.get(run=run.id).attempts) for run in succeeded(app)} == {1}
             assert app.schedules.get(schedule="refresh").progress.state == "active"
 

@@ -312,7 +312,7 @@ SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL AND wake_at
     CASE WHEN :with_lease_end = 1 THEN (SELECT min(lease_until) FROM runs WHERE state = 'leased') END,
     CASE WHEN :with_held = 1 THEN (SELECT 1 FROM runs WHERE state = 'held' LIMIT 1) END,
     (SELECT max(COALESCE(until, 9000000000000000000)) FROM pauses WHERE scope = 'installation' AND ended_at IS NULL),
-    CASE WHEN :with_held = 1 THEN (SELECT 1 FROM schedules WHERE waits_for <> '' LIMIT 1) END,
+    (SELECT 1 FROM schedules WHERE waits_for <> '' LIMIT 1),
     CASE WHEN :of_any_bucket = 1 THEN (SELECT min(f.open_at) FROM (
         SELECT 0 AS open_at FROM (SELECT 1 FROM limit_groups WHERE waits_for = '' AND handoff = 0 LIMIT 1) o
         UNION ALL SELECT min(open_at) FROM limit_groups WHERE waits_for = 'rate' AND handoff = 0) f)
