@@ -50,7 +50,7 @@ from timewright.core.run.run import Reason, RunState
 from timewright.core.schedule.decision import Source
 from timewright.core.schedule.schedule import SCHEDULE_TRANSITIONS, Schedule, ScheduleEvent, ScheduleState
 from timewright.core.workflow import WorkflowSpec
-from timewright.interfaces.http.api.operation_routes import routes_of
+from timewright.interfaces.http.routing import routes_of
 from timewright.ledger.records.namespaces import Namespace
 from timewright.operations import Operation, OperationRequest, operations
 from timewright.operations.access.agent_permissions import AGENT_RULES, AgentRule

@@ -14,8 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from timewright.interfaces.http.connection_protocols import MAX_HEADER_BYTES
-from timewright.interfaces.http.server import BACKLOG, KEEP_ALIVE_S, MAX_CONNECTIONS
+from timewright.interfaces.http.server import BACKLOG, KEEP_ALIVE_S, MAX_CONNECTIONS, MAX_HEADER_BYTES
 
 
 def make_endpoint(size: int, *, status: int = 200) -> object:

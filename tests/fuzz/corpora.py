@@ -20,7 +20,7 @@ from timewright.errors import TimewrightError
 from timewright.interfaces.cli.data_input import read_data, read_data_or_text
 from timewright.interfaces.cli.settings import load_settings
 from timewright.interfaces.http.problems import HttpProblem
-from timewright.interfaces.http.requests.parsing import read_body, split_query
+from timewright.interfaces.http.request import read_body, split_query
 from timewright.ledger.queues.policies import parse_policy_file
 from timewright.targets.http.request import check_http
 from timewright.targets.http.urls import parse_url

@@ -27,7 +27,7 @@ from timewright.core.policies.policies import QueuePolicy
 from timewright.core.workflow.waits import FormField
 from timewright.errors import InvalidInput
 from timewright.interfaces.cli.fields import OptionField
-from timewright.interfaces.http.api.operation_routes import routes_of
+from timewright.interfaces.http.routing import routes_of
 from timewright.operations import operations
 from timewright.operations.calendars.sources import read_ical
 from timewright.operations.workflows.waits import PendingAnswer
@@ -215,7 +215,7 @@ PARSERS: dict[str, Text | Data] = {
         max_inflations=20,
     ),
     "interfaces.mcp.toolsets:parse_toolsets": Text(("core,operate, plan",)),
-    "interfaces.http.requests.parsing:read_body": Text(
+    "interfaces.http.request:read_body": Text(
         JSON_TEXTS,
         lambda read: lambda text: read(text.encode(), "application/json"),
         shapes=(with_duplicate_key,),
@@ -429,25 +429,26 @@ PARSERS: dict[str, Text | Data] = {
     ),
     "core.workflow.grammar:parse_path": Text(('steps.fetch.result["a b"][0].c',), limit=500),
     # Requests: queries with filters, cursors, headers
-    "interfaces.http.requests.parsing:read_query": Text(
+    "interfaces.http.request:read_query": Text(
         ("state=failed&schedule=a%20b&limit=10", 'since=2026-03-10T12:00:00Z&a=[1, {"b": 2}]'),
         lambda read: lambda text: read(text, ROUTE),
     ),
-    "interfaces.http.endpoints.probes:read_answer": Text(
+    "interfaces.http.endpoints:read_answer": Text(
         ("approved=yes&amount=12.5&note=a%20b", "answer=a+b"),
         lambda read: lambda text: read(QUESTION, text, "application/x-www-form-urlencoded"),
         max_inflations=20,
     ),
-    "interfaces.http.requests.parsing:split_query": Text(("state=failed&schedule=a%20b&limit=10",)),
+    "interfaces.http.request:split_query": Text(("state=failed&schedule=a%20b&limit=10",)),
     "operations.pagination:decode_cursor": Text(
         ("YWJjZGVmMDEyMzQ1NmFiYw",), lambda decode: lambda text: decode(text, checksum="abcdef012345")
     ),
     "operations.runs.logs:parse_cursor": Text(("1-200",)),
-    "interfaces.http.requests.host_origin:parse_authority": Text(
+    "interfaces.http.authentication:parse_authority": Text(
         ("api.example.com:8080", "[::1]:80", "a_b.example."), limit=262
     ),
-    "interfaces.http.requests.sessions:session_from_cookies": Text(
-        ('a=b; timewright_7411=abc.1.def; c="d\\"e"',), lambda read: lambda text: read(text, 7411)
+    "interfaces.http.authentication:read_cookie": Text(
+        ('a=b; timewright_7411=abc.1.def; c="d\\"e"',),
+        lambda read: lambda text: read(text, "timewright_7411"),
     ),
     # URLs, addresses and references
     "targets.http.urls:parse_url": Text(URLS, limit=8_192, max_inflations=20),
@@ -535,8 +536,8 @@ LIBRARY_PARSER_MODULES = {
     "core.input.strict_yaml": "read_yaml",
     "interfaces.cli.process.server_file": "a private file that we wrote",
     "interfaces.cli.settings": "the operator's settings, at most 64 KiB",
-    "interfaces.http.client": "answers of our own server",
-    "interfaces.http.requests.openid": "answers of the operator's sign-in provider, at most 1 MiB",
+    "interfaces.cli.api_client": "answers of our own server",
+    "interfaces.http.openid": "answers of the operator's sign-in provider, at most 1 MiB",
     "interfaces.mcp.server": "JSON that we wrote",
     "ledger.queues.policies": "rows of the store",
     "operations.access.service_tokens": "the operator's key file",

@@ -16,7 +16,7 @@ from tests.interfaces.http.http_client import HttpAnswer, HttpTestClient, client
 from tests.operations.harness import sample_harness
 from timewright.errors import InvalidInput
 from timewright.interfaces.cli.data_input import read_data
-from timewright.interfaces.http.requests.parsing import MAX_BODY_BYTES_ON_LOOP
+from timewright.interfaces.http.request import MAX_BODY_BYTES_ON_LOOP
 from timewright.ledger.queues.policies import parse_policy_file
 
 SMALL, LARGE = 100, 1000

@@ -155,15 +155,18 @@ def _discard_facts(facts: Sequence[Fact]) -> None:
 
 
 class NonBlockingStore:
-    """A read-only store that answers without blocking or raises `WouldBlock`."""
+    """A read-only store that answers without blocking or raises `WouldBlock`; always, without a reader."""
 
-    def __init__(self, nonblocking_reader: NonBlockingReader) -> None:
-        self.now: Callable[[], datetime] = nonblocking_reader.now
-        self._nonblocking_reader = nonblocking_reader
+    def __init__(self, reader: NonBlockingReader | None) -> None:
+        self._reader = reader
+
+    def now(self) -> datetime:
+        """Return the store's time."""
+        return self._required_reader().now()
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` over one consistent snapshot of the store."""
-        return self._nonblocking_reader.read(work)
+        return self._required_reader().read(work)
 
     def write(self, work: Callable[[Transaction], T], *, commit_at: datetime | None = None) -> T:
         """Raise WouldBlock: a write waits for the disk."""
@@ -172,11 +175,16 @@ class NonBlockingStore:
     def close(self) -> None:
         """Do nothing: the code that opened the store closes it."""
 
+    def _required_reader(self) -> NonBlockingReader:
+        if self._reader is None:
+            raise WouldBlock
+        return self._reader
+
 
 def non_blocking_reader(context: OperationContext) -> NonBlockingReader | None:
     """Return the store's non-blocking reader, if it has one."""
-    nonblocking_reader: NonBlockingReader | None = getattr(context.store, "nonblocking_reader", None)
-    return nonblocking_reader
+    reader: NonBlockingReader | None = getattr(context.store, "nonblocking_reader", None)
+    return reader
 
 
 def check_may_block(context: OperationContext) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 from tests.operations.harness import OperationsHarness
+from timewright.interfaces.cli.api_client import ApiClient
 from timewright.interfaces.http.app import HttpApp
-from timewright.interfaces.http.client import ApiClient
 from timewright.operations.access.authentication import ALL_SCOPES, Caller
 
 ADMIN = Caller(actor="ada", scopes=ALL_SCOPES, local=True)

@@ -1,12 +1,9 @@
-"""The authentication cache, the JSON encoding of answers, and the request thread pool."""
+"""The authentication cache and the JSON encoding of answers."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,9 +13,7 @@ from msgspec.structs import replace
 from tests.interfaces.http.http_client import HttpTestClient, bearer, client_for, create_key
 from tests.operations.harness import KEYRING, OperationsHarness, sample_harness
 from timewright.core.input.encoding import encode
-from timewright.interfaces.http import thread_pool
-from timewright.interfaces.http.api.json_encoding import encode_answer, is_plain_for_msgspec
-from timewright.interfaces.http.thread_pool import RequestThreadPool
+from timewright.interfaces.http.responses import encode_answer, is_plain_for_msgspec
 from timewright.operations import Operation, operations
 from timewright.operations.access.auth_cache import DEFAULT_TTL_S, AuthCache, TtlCache
 from timewright.operations.views import RunSummary, ScheduleSummary
@@ -157,60 +152,3 @@ def test_long_lists_and_zoned_times_have_the_general_encoding() -> None:
         for _ in range(2):
             sent = get.call_with_encoder(harness.context, {"schedule": name}, encode_answer)
             assert msgspec.json.encode(sent) == expected
-
-
-def test_the_thread_pool_is_limited_and_runs_every_job() -> None:
-    async def many() -> list[int]:
-        return list(await asyncio.gather(*(threads.run(partial(work, n)) for n in range(20))))
-
-    threads, guard, under_way, most = RequestThreadPool(3), threading.Lock(), [0], [0]
-
-    def work(number: int) -> int:
-        with guard:
-            under_way[0] += 1
-            most[0] = max(most[0], under_way[0])
-        meet.wait(0.01)
-        with guard:
-            under_way[0] -= 1
-        return number
-
-    meet = threading.Event()
-    assert asyncio.run(many()) == list(range(20))
-    assert 1 <= most[0] <= 3
-
-
-def test_an_error_in_a_job_is_raised_to_its_caller() -> None:
-    async def failing() -> None:
-        with pytest.raises(ValueError, match="nothing"):
-            await RequestThreadPool(1).run(lambda: int("nothing"))
-
-    asyncio.run(failing())
-
-
-def test_a_cancelled_caller_waits_until_its_job_has_ended() -> None:
-    begun, go, ended = threading.Event(), threading.Event(), []
-
-    def work() -> None:
-        begun.set()
-        go.wait(60)
-        ended.append(True)
-
-    async def cancelled() -> None:
-        task = asyncio.create_task(RequestThreadPool(1).run(work))
-        await asyncio.to_thread(begun.wait, 60)
-        task.cancel()
-        asyncio.get_running_loop().call_later(0.02, go.set)
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert ended == [True]
-
-    asyncio.run(cancelled())
-
-
-def test_an_idle_thread_ends_and_a_new_one_is_started_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thread_pool, "IDLE_TIMEOUT_S", 0.01)
-    threads = RequestThreadPool(1)
-    first = asyncio.run(threads.run(threading.current_thread))
-    first.join(60)
-    assert not first.is_alive()
-    assert asyncio.run(threads.run(lambda: 7)) == 7

@@ -20,8 +20,8 @@ from tests.interfaces.http.http_client import (
 )
 from tests.operations.harness import OperationsHarness
 from timewright.errors import OverQuota, StoreFull
-from timewright.interfaces.http.api.operation_routes import Route, routes_of
 from timewright.interfaces.http.app import ConcurrencyLimit
+from timewright.interfaces.http.routing import Route, routes_of
 from timewright.operations import operations
 from timewright.operations.access.authentication import ROLES, Caller, authenticate, require_auth_cache
 

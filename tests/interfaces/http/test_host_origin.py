@@ -6,8 +6,8 @@ import pytest
 
 from tests.interfaces.http.http_client import HOST, HttpTestClient, client_for
 from tests.operations.harness import OperationsHarness
-from timewright.interfaces.http.api.operation_routes import routes_of
-from timewright.interfaces.http.requests.host_origin import HostOriginCheck, parse_authority
+from timewright.interfaces.http.authentication import HostOriginCheck, parse_authority
+from timewright.interfaces.http.routing import routes_of
 from timewright.operations import operations
 
 OTHERS = [

@@ -14,16 +14,16 @@ from msgspec.structs import replace
 from tests.interfaces.http.http_client import ADMIN, HOST, bearer, client_for, create_key
 from tests.operations.harness import NOON, OperationsHarness
 from timewright.core.facts import Fact, RunFreed, TickFinished
+from timewright.interfaces.http import events
 from timewright.interfaces.http.app import HttpApp
-from timewright.interfaces.http.endpoints import events
-from timewright.interfaces.http.endpoints.events import (
+from timewright.interfaces.http.authentication import Authenticator, authenticate_by_key_or_session
+from timewright.interfaces.http.events import (
     HISTORY_FACTS,
     MAX_PENDING_FACTS,
     MAX_STREAMS,
     MAX_STREAMS_PER_CALLER,
     EventHub,
 )
-from timewright.interfaces.http.requests.authentication import Authenticator, authenticate_by_key_or_session
 
 
 def fact(number: int, namespace: str = "default") -> Fact:

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from tests.interfaces.http.http_client import ApiTestClient, HttpTestClient, client_for
 from tests.operations.harness import OperationsHarness, sample_harness
 from timewright.errors import TimewrightError
-from timewright.interfaces.http.api.operation_routes import Route, routes_of
 from timewright.interfaces.http.problems import status_of
+from timewright.interfaces.http.routing import Route, routes_of
 from timewright.operations import Operation, operations
 
 EXAMPLES = [

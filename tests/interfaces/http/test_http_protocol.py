@@ -13,7 +13,7 @@ from tests.operations.harness import OperationsHarness
 from timewright import errors
 from timewright.errors import TimewrightError
 from timewright.interfaces.http.problems import STATUS_BY_CODE, status_of
-from timewright.interfaces.http.requests.parsing import MAX_BODY_BYTES, MAX_QUERY_BYTES
+from timewright.interfaces.http.request import MAX_BODY_BYTES, MAX_QUERY_BYTES
 from timewright.operations import operations
 from timewright.operations.idempotency import RETENTION, delete_expired_answers
 

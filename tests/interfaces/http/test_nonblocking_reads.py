@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import anyio.to_thread
 import apsw
 import pytest
-from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.interfaces.http.http_client import HttpTestClient, bearer, client_for, create_key
 from tests.operations.harness import KEYRING, OperationsHarness, fill_with_samples
 from timewright.core.schedule.forecast import forecast
-from timewright.interfaces.http.api import nonblocking_reads
-from timewright.interfaces.http.api.nonblocking_reads import EXPIRY, ResponseCache
-from timewright.interfaces.http.api.responses import ApiResponse
+from timewright.interfaces.http import operation_handler
 from timewright.interfaces.http.app import HttpApp
-from timewright.interfaces.http.connection_protocols import MAX_WRITE_BYTES, CoalescingTransport
+from timewright.interfaces.http.operation_handler import EXPIRY, CacheKey, ResponseCache
+from timewright.interfaces.http.responses import ApiResponse
 from timewright.operations import operations
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.views import build_schedule_detail, planned_until
@@ -55,22 +53,21 @@ def filed(tmp_path: Path) -> Iterator[OperationsHarness]:
 
 
 @pytest.fixture
-def hasty(filed: OperationsHarness) -> Iterator[HttpTestClient]:
+def hasty(filed: OperationsHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpTestClient]:
     """A client whose requests must not use a thread."""
     with client_for(filed, caller=None) as client:
         client.headers |= bearer(create_key(filed, "k", role="admin"))
         assert client.request("GET", "/api/v1/health").status == 200
-        yield hurried(client)
+        yield hurried(client, monkeypatch)
 
 
-def hurried(client: HttpTestClient) -> HttpTestClient:
+def hurried(client: HttpTestClient, monkeypatch: pytest.MonkeyPatch) -> HttpTestClient:
     """Make the client fail if a request uses a thread."""
 
-    async def never(work: Any) -> Any:
+    async def never(work: Any, *_: Any, **__: Any) -> Any:
         raise AssertionError(f"{work} was handed to a thread")
 
-    app: HttpApp = client.app
-    app._threads.run = never  # type: ignore[method-assign]
+    monkeypatch.setattr(anyio.to_thread, "run_sync", never)
     return client
 
 
@@ -96,10 +93,6 @@ def test_a_nonblocking_answer_equals_the_blocking_one(furnished_file: Operations
             answers = [client.request("GET", path) for _ in range(2)]
         assert expected.status == 200
         assert answers == [expected, expected], example
-
-
-class Held(Struct):
-    """A cached value."""
 
 
 class Slow:
@@ -243,12 +236,12 @@ def test_the_response_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         def data_version(self) -> int:
             return 7
 
-    monkeypatch.setattr(nonblocking_reads, "MAX_CACHE_BYTES", 100)
+    monkeypatch.setattr(operation_handler, "MAX_CACHE_BYTES", 100)
     kept = ResponseCache(Still())  # type: ignore[arg-type]
-    questions: list[nonblocking_reads.CacheKey] = [("default", "", (str(number),), "") for number in range(9)]
+    questions: list[CacheKey] = [("default", "", (str(number),), "") for number in range(9)]
     kept.get(questions[0])
     for question in questions:
-        kept.put(question, ApiResponse(b"x" * 30), value=Held(), expires_at=None)
+        kept.put(question, ApiResponse(b"x" * 30), expires_at=None)
     assert [kept.get(question) is not None for question in questions] == [False] * 6 + [True] * 3
 
 
@@ -280,42 +273,3 @@ def test_the_next_occurrences_do_not_change_before_the_next_one(
         now = harness.now + (due.progress.next_at - harness.now) * part
         shown = harness.store.read(partial(build_schedule_detail, snapshot=ScheduleSnapshot(due), now=now))
         assert shown.next == forecast(due.schedule, due.progress, now=now)
-
-
-class Wire:
-    """A transport that records its writes."""
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-        self.closed = False
-
-    def write(self, data: bytes) -> None:
-        assert not self.closed
-        self.pieces.append(data)
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def test_headers_and_body_are_sent_in_one_write() -> None:
-    async def written() -> None:
-        wire = Wire()
-        joined = CoalescingTransport(wire, asyncio.get_running_loop())
-        joined.write(b"head ")
-        joined.write(b"body")
-        assert wire.pieces == []
-        await asyncio.sleep(0)
-        assert wire.pieces == [b"head body"]
-        joined.write(b"x" * (MAX_WRITE_BYTES + 1))
-        assert len(wire.pieces) == 2
-        joined.write(b"last words")
-        joined.close()
-        assert (wire.pieces[2:], joined.is_closing()) == ([b"last words"], True)
-        joined.write(b"too late")
-        await asyncio.sleep(0)
-        assert len(wire.pieces) == 3
-
-    asyncio.run(written())

@@ -12,11 +12,11 @@ import pytest
 
 from tests.interfaces.http.http_client import HttpTestClient
 from timewright.interfaces import http
-from timewright.interfaces.http.api.openapi import openapi_document
-from timewright.interfaces.http.api.operation_routes import Route, routes_of
-from timewright.interfaces.http.endpoints import pages
-from timewright.interfaces.http.endpoints.pages import StaticFolder
+from timewright.interfaces.http import pages
+from timewright.interfaces.http.openapi import openapi_document
+from timewright.interfaces.http.pages import StaticFolder
 from timewright.interfaces.http.problems import PROTOCOL_PROBLEMS
+from timewright.interfaces.http.routing import Route, routes_of
 from timewright.operations import operations
 
 ROUTES = [pytest.param(route, id=route.operation_id) for one in operations for route in routes_of(one)]

@@ -238,7 +238,7 @@ def key_for(session: Session, server: str) -> str:
 def _remote_context(session: Session) -> OperationContext:
     from timewright.clocks import system_zone
     from timewright.ids import TimedIds
-    from timewright.interfaces.http.client import ApiClient, NoLocalStore
+    from timewright.interfaces.cli.api_client import ApiClient, NoLocalStore
 
     given = session.given.get("namespace") or os.environ.get("TIMEWRIGHT_NAMESPACE")
     namespace = session.namespace if given else None

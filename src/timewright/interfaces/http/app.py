@@ -1,4 +1,4 @@
-"""The ASGI application: host check, authentication, routing, security headers and `/feed.ics`."""
+"""The ASGI application: host check, authentication, routing and security headers."""
 
 from __future__ import annotations
 
@@ -10,57 +10,53 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from timewright import interfaces
 from timewright.errors import OverQuota, TimewrightError, Unauthorized
-from timewright.interfaces.http.api.operation_handler import operation_handlers
-from timewright.interfaces.http.api.operation_routes import API_PREFIX, routes_of
-from timewright.interfaces.http.api.responses import ApiResponse, with_security_headers
-from timewright.interfaces.http.endpoints.artifact_download import ArtifactDownload
-from timewright.interfaces.http.endpoints.events import EventHub, EventStream
-from timewright.interfaces.http.endpoints.mcp_endpoint import (
+from timewright.interfaces.http.authentication import (
+    FEED_PATH,
+    Authenticator,
+    HostOriginCheck,
+    RequestAuthenticator,
+)
+from timewright.interfaces.http.endpoints import (
+    EngineHealth,
+    Probes,
+    calendar_feed,
+    download_artifact,
+    request_context,
+)
+from timewright.interfaces.http.events import EventHub, EventStream
+from timewright.interfaces.http.mcp_endpoint import (
     MCP_PATH,
     McpEndpoint,
     challenge_header,
     is_metadata_request,
     resource_metadata,
 )
-from timewright.interfaces.http.endpoints.pages import Pages
-from timewright.interfaces.http.endpoints.probes import EngineHealth, Probes, request_context
+from timewright.interfaces.http.openid import OpenIdProvider
+from timewright.interfaces.http.operation_handler import operation_handlers
+from timewright.interfaces.http.pages import Pages
 from timewright.interfaces.http.problems import HttpProblem, internal_error, problem_response
-from timewright.interfaces.http.requests.authentication import (
-    FEED_PATH,
-    Authenticator,
-    RequestAuthenticator,
-    authenticate_by_key_or_session,
-)
-from timewright.interfaces.http.requests.host_origin import HostOriginCheck
-from timewright.interfaces.http.requests.http_request import HttpRequest, Receive, Scope, Send, no_content
-from timewright.interfaces.http.requests.openid import OpenIdProvider
-from timewright.interfaces.http.requests.parsing import build_payload, split_query
-from timewright.interfaces.http.router import Router
-from timewright.interfaces.http.thread_pool import RequestThreadPool
-from timewright.operations import OperationContext, operations
-from timewright.operations.access.authentication import Caller, context_for, require_scope
+from timewright.interfaces.http.request import HttpRequest, Receive, Scope, Send
+from timewright.interfaces.http.responses import with_security_headers
+from timewright.interfaces.http.routing import API_PREFIX, Router
+from timewright.operations import OperationContext
+from timewright.operations.access.authentication import context_for
+from timewright.operations.access.callers import Caller, require_scope
 from timewright.operations.context import non_blocking_reader
-from timewright.ports.store import WouldBlock
 
-MAX_THREADS = 32
 DASHBOARD_FOLDER = Path(interfaces.__file__).parent / "dashboard"
 MAX_HEADERS = 100
+MAX_REQUESTS_PER_KEY = 16
 HTTP_VERSIONS = ("1.0", "1.1", "2", "3")
 PUBLIC_PATH = ("healthz",)
 # The slug in the path is the secret of an inbound address.
 INBOUND_PATH = ("in",)
 
 _LOG = logging.getLogger("timewright.http")
-
-# Calendar programs poll; they may use a copy for 5 minutes.
-CACHE_CONTROL = "private, max-age=300"
-
-
-MAX_REQUESTS_PER_KEY = 16
 
 
 class HttpApp:
@@ -72,7 +68,7 @@ class HttpApp:
         *,
         host_check: HostOriginCheck | None = None,
         hub: EventHub | None = None,
-        authenticate: Authenticator = authenticate_by_key_or_session,
+        authenticate: Authenticator | None = None,
         engine_health: EngineHealth | None = None,
         metrics: Callable[[], str] | None = None,
         dashboard: Path | None = None,
@@ -87,12 +83,10 @@ class HttpApp:
         self._authenticator = RequestAuthenticator(context, authenticate)
         self._monotonic = monotonic
         self.hub = hub or EventHub(secrets.token_hex(4))
-        self._threads = RequestThreadPool(MAX_THREADS)
         self._concurrency = ConcurrencyLimit()
-        self._probes = Probes(self._threads, engine_health=engine_health, metrics=metrics)
+        self._probes = Probes(engine_health=engine_health, metrics=metrics)
         self._pages = Pages(
             dashboard,
-            self._threads,
             secure=secure,
             command=command,
             sign_in_url=sign_in_url,
@@ -106,9 +100,7 @@ class HttpApp:
             await _answer_other_scope(scope, receive, send)
             return
         response = await self._respond(scope, receive)
-        if not isinstance(response, ApiResponse):
-            send = with_security_headers(send, https=scope.get("scheme") == "https")
-        await response(scope, receive, send)
+        await response(scope, receive, with_security_headers(send, https=scope.get("scheme") == "https"))
 
     async def _respond(self, scope: Scope, receive: Receive) -> Any:
         """Return the response; every error becomes a problem response."""
@@ -122,7 +114,7 @@ class HttpApp:
             if isinstance(error, Unauthorized):
                 response.headers.update(challenge_header(self._context, scope))
             return response
-        except ConnectionAbortedError:
+        except ClientDisconnect:
             return Response(status_code=400)
         except Exception:  # noqa: BLE001 - an unexpected error becomes a 500 response
             _LOG.exception("request failed: %s %s", scope["method"], scope["path"])
@@ -136,10 +128,7 @@ class HttpApp:
         if self._pages.signs_in(request):
             return await self._pages.sign_in(request)
         try:
-            try:
-                request.context = self._authenticator.authenticate_nonblocking(request)
-            except WouldBlock:
-                request.context = await self._threads.run(lambda: self._authenticator.authenticate(request))
+            request.context = await self._authenticator.authenticate(request)
         except Unauthorized:
             if self._pages.wants_html(request):
                 return self._pages.login_required(request)
@@ -148,7 +137,8 @@ class HttpApp:
 
     async def _handle(self, request: HttpRequest) -> Any:
         if request.method == "OPTIONS":
-            return no_content(headers={"allow": "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"})
+            allow = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+            return Response(status_code=204, headers={"allow": allow})
         handler, request.path = self.router.match(request.method, request.segments)
         slot = self._concurrency.acquire(request.context.caller)
         try:
@@ -160,7 +150,7 @@ class HttpApp:
         """`/api/v1/events`: a stream of facts from now on, or since Last-Event-ID."""
         context = request_context(request)
         require_scope(context.caller, "read", operation="events")
-        query = dict(split_query(request.query))
+        query = request.query_fields
         kinds = frozenset(filter(None, query.get("facts", "").split(",")))
         last_id = request.headers.get("last-event-id") or query.get("last_event_id", "")
         if request.method == "HEAD":
@@ -178,14 +168,12 @@ class HttpApp:
     @cached_property
     def router(self) -> Router:
         """All routes; built on the first request so that the server starts faster."""
-        router = Router()
-        reader = non_blocking_reader(self._context)
-        for route, handler in operation_handlers(self._threads, nonblocking_reader=reader):
+        router = Router(fallback=self._pages.dashboard)
+        for route, handler in operation_handlers(non_blocking_reader(self._context)):
             router.add(route.method, route.path, handler)
         router.add("GET", (*API_PREFIX, "events"), self._events)
-        download = ArtifactDownload(self._threads).handle
-        router.add("GET", (*API_PREFIX, "runs", "{run}", "artifacts", "{name}"), download)
-        router.add("GET", FEED_PATH, CalendarFeed(self._threads).handle)
+        router.add("GET", (*API_PREFIX, "runs", "{run}", "artifacts", "{name}"), download_artifact)
+        router.add("GET", FEED_PATH, calendar_feed)
         router.add("GET", PUBLIC_PATH, self._probes.alive)
         router.add("GET", ("readyz",), self._probes.ready)
         router.add("GET", ("overdue",), self._probes.overdue)
@@ -221,24 +209,6 @@ async def _answer_other_scope(scope: Scope, receive: Receive, send: Send) -> Non
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return
-
-
-class CalendarFeed:
-    """Answers calendar programs, which can only authenticate with a user name and a password."""
-
-    def __init__(self, threads: RequestThreadPool) -> None:
-        self._threads = threads
-        self._operation = operations["schedule feed"]
-        self._route = next(iter(routes_of(self._operation)))
-
-    async def handle(self, request: HttpRequest) -> Response:
-        """Return the feed with the line endings of RFC 5545."""
-        context = request_context(request)
-        payload = build_payload(self._route, path={}, query=request.query, body=None)
-        feed = await self._threads.run(lambda: self._operation(context, payload))
-        text = str(feed["text"]).replace("\n", "\r\n")
-        headers = {"content-type": str(feed["content_type"]), "cache-control": CACHE_CONTROL}
-        return Response(text.encode(), headers=headers)
 
 
 class ConcurrencyLimit:

@@ -13,12 +13,16 @@ from starlette.requests import Request
 
 from timewright.core.input.input_errors import input_error
 from timewright.interfaces.http.app import DASHBOARD_FOLDER, HttpApp
-from timewright.interfaces.http.endpoints.events import EventHub
+from timewright.interfaces.http.authentication import (
+    CSRF_HEADER,
+    LOOPBACK,
+    SAFE_METHODS,
+    HostOriginCheck,
+    authenticate_by_key_or_session,
+)
+from timewright.interfaces.http.events import EventHub
 from timewright.interfaces.http.problems import HttpProblem
-from timewright.interfaces.http.requests.authentication import SAFE_METHODS, authenticate_by_key_or_session
-from timewright.interfaces.http.requests.host_origin import LOOPBACK, HostOriginCheck
-from timewright.interfaces.http.requests.http_request import HttpRequest, Receive, Scope, Send
-from timewright.interfaces.http.requests.sessions import CSRF_HEADER
+from timewright.interfaces.http.request import HttpRequest, Receive, Scope, Send
 from timewright.operations import OperationContext
 from timewright.operations.access.authentication import unauthorized_error
 from timewright.operations.access.callers import ROLES, Caller, Role
@@ -49,7 +53,7 @@ class HostSignIn:
         """Return the caller; called on a thread, an async function runs on the loop of the server."""
         if request.headers.get("authorization") is not None:
             return authenticate_by_key_or_session(request)
-        found = self._sign_in(Request(request.scope))
+        found = self._sign_in(request)
         if isawaitable(found):
             assert self.loop is not None
             found = asyncio.run_coroutine_threadsafe(_awaited(found), self.loop).result(SIGN_IN_WAIT_S)
@@ -93,7 +97,7 @@ class MountedApp:
             context,
             host_check=HostOriginCheck(allowed_hosts=names),
             hub=self._hub,
-            authenticate=self._sign_in or authenticate_by_key_or_session,
+            authenticate=self._sign_in,
             sign_in_url=sign_in_url if self._sign_in is not None else "",
             engine_health=instance.loop.health,
             metrics=instance.metrics_text if instance.settings.metrics else None,

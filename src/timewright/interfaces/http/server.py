@@ -1,4 +1,4 @@
-"""The uvicorn server in its own thread, with limits and a bounded shutdown."""
+"""The uvicorn server in its own thread, with limits for connections and headers and a bounded shutdown."""
 
 from __future__ import annotations
 
@@ -9,16 +9,114 @@ import threading
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from timewright.errors import Conflict, InvalidInput, TimewrightError
-from timewright.interfaces.http.connection_protocols import MAX_HEADER_BYTES, new_event_loop, protocol_class
 from timewright.wiring.server_tls import server_tls_context
 
+HEADER_TIMEOUT_S = 10.0
+MAX_HEADER_BYTES = 64 * 1024
 KEEP_ALIVE_S = 15
 SHUTDOWN_TIMEOUT_S = 2
 MAX_CONNECTIONS = 1000
 BACKLOG = 512
 DATE_REFRESH_S = 1.0
+
+
+class HeaderTimeoutProtocol(asyncio.Protocol):
+    """A mixin that closes a connection if the headers of a request take longer than 10 s."""
+
+    loop: Any
+    transport: Any
+    cycle: Any
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Start the timer for the first request."""
+        super().connection_made(transport)
+        self._start_timer()
+
+    def data_received(self, data: bytes) -> None:
+        """Stop the timer once the headers are complete; start it for the next request."""
+        super().data_received(data)
+        if not self.awaits_headers():
+            self._stop_timer()
+        elif self._timer is None:
+            self._start_timer()
+
+    def awaits_headers(self) -> bool:
+        """Whether the connection waits for headers."""
+        return self.cycle is None or bool(self.cycle.response_complete)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(HEADER_TIMEOUT_S, self._on_timeout)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timeout(self) -> None:
+        self._timer = None
+        if self.awaits_headers():
+            self.transport.close()
+
+
+class H11ServerProtocol(HeaderTimeoutProtocol, H11Protocol):
+    """The h11 protocol, which limits the size of the headers itself."""
+
+
+def protocol_class() -> type[asyncio.Protocol]:
+    """Return the httptools protocol if it is installed (extra `fast`), else h11."""
+    try:
+        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+    except ModuleNotFoundError:
+        return H11ServerProtocol
+
+    class HttptoolsServerProtocol(HeaderTimeoutProtocol, HttpToolsProtocol):
+        """Refuses headers that are too large, also incomplete ones, and ignores trailers after the body."""
+
+        # Bytes received since the last complete headers: an upper bound for the next headers.
+        _received_bytes = 0
+
+        def data_received(self, data: bytes) -> None:
+            """Parse the data, and refuse headers that exceed the limit before they are complete."""
+            self._received_bytes += len(data)
+            super().data_received(data)
+            if self._received_bytes > MAX_HEADER_BYTES and not self.transport.is_closing():
+                self.send_400_response("Invalid HTTP request received.")
+
+        def on_headers_complete(self) -> None:
+            """Check the size of the headers, then drop them so that trailers cannot change the request."""
+            if self._received_bytes > MAX_HEADER_BYTES and self._header_bytes() > MAX_HEADER_BYTES:
+                raise ValueError("the headers are too large")
+            self._received_bytes = 0
+            super().on_headers_complete()
+            self.headers = []
+
+        def on_body(self, body: bytes) -> None:
+            """Pass a part of the body on; its size is limited where it is read."""
+            self._received_bytes = 0
+            super().on_body(body)
+
+        def _header_bytes(self) -> int:
+            return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+
+    return HttptoolsServerProtocol
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return a uvloop if it is installed, else an asyncio loop."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 class UvicornServer(uvicorn.Server):

@@ -63,13 +63,13 @@ class TtlCache(Generic[T]):
 
 
 class CachedCaller(Struct, frozen=True, kw_only=True):
-    """A recently authenticated caller, its namespace's quotas, and the store's time then."""
+    """An authenticated caller at a time of the store; of a key also its expiry and its namespace's quotas."""
 
     caller: Caller
-    quotas: Namespace | None
-    expires_at: datetime | None
     now: datetime
-    at: float
+    at: float = 0.0
+    expires_at: datetime | None = None
+    quotas: Namespace | None = None
 
 
 class AuthCache:
@@ -141,9 +141,10 @@ class AuthCache:
         self.record_use(known.caller.key, now=now)
         return replace(known, now=now)
 
-    def put_caller(self, token: str, known: CachedCaller, *, generation: int) -> None:
+    def put_caller(self, token: str, known: CachedCaller, *, at: float, generation: int) -> None:
         """Cache the caller of a token for two seconds, unless a key has changed since `generation`."""
-        self.cached_callers.put(self.keyring.current.digest(token), known, at=known.at, generation=generation)
+        name = self.keyring.current.digest(token)
+        self.cached_callers.put(name, replace(known, at=at), at=at, generation=generation)
 
     def take_unsaved_uses(self, *, now: datetime) -> Mapping[str, datetime]:
         """Return the unsaved last-used times and mark them as saved; the caller saves them."""

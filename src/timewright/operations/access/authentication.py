@@ -25,7 +25,7 @@ from timewright.operations.access.callers import (
     Scope,
     require_scope,
 )
-from timewright.operations.context import OperationContext
+from timewright.operations.context import OperationContext, check_may_block
 from timewright.ports import Transaction
 
 __all__ = [
@@ -51,20 +51,33 @@ def authenticate(context: OperationContext, token: str) -> Caller:
     return resolve_token(context, token).caller
 
 
-def resolve_token(context: OperationContext, token: str, *, at: float = 0.0) -> CachedCaller:
-    """Return the caller with its namespace's quotas, for the cache; reads the store once."""
+def resolve_token(context: OperationContext, token: str, *, at: float | None = None) -> CachedCaller:
+    """Return the caller of a token with its quotas; with `at`, a monotonic time, it is cached for 2 s."""
     auth = require_auth_cache(context)
-    now = context.now()
+    known = auth.get_caller(token, at=at) if at is not None else None
+    if known is None:
+        generation = auth.cached_callers.generation
+        known = _read_caller(context, auth, token)
+        if at is not None:
+            auth.put_caller(token, known, at=at, generation=generation)
+    return known
+
+
+def _read_caller(context: OperationContext, auth: AuthCache, token: str) -> CachedCaller:
+    """Verify a token; reads the store at most once."""
     if auth.service_tokens is not None and token.count(".") == 2:
+        check_may_block(context)
+        now = context.now()
         service = auth.service_tokens.authenticate(token, now=now)
         if service is None:
             raise unauthorized_error()
         # A service token is verified without the store, so it is not cached.
-        return CachedCaller(caller=service, quotas=None, expires_at=now, now=now, at=at)
+        return CachedCaller(caller=service, expires_at=now, now=now)
+    now = context.now()
     if token.startswith(RUN_TOKEN_PREFIX):
         # Not cached: it ends with the attempt.
         run_caller = _caller_of_run(context, auth, token, now=now)
-        return CachedCaller(caller=run_caller, quotas=None, expires_at=now, now=now, at=at)
+        return CachedCaller(caller=run_caller, expires_at=now, now=now)
     prefix = token_prefix(token)
 
     def work(tx: Transaction) -> tuple[Key | None, Namespace | None]:
@@ -80,7 +93,7 @@ def resolve_token(context: OperationContext, token: str, *, at: float = 0.0) -> 
     if key is None or not valid or not key.is_active(now=now):
         raise unauthorized_error()
     auth.record_use(prefix, now=now)
-    return CachedCaller(caller=caller_of(key), quotas=quotas, expires_at=key.expires_at, now=now, at=at)
+    return CachedCaller(caller=caller_of(key), quotas=quotas, expires_at=key.expires_at, now=now)
 
 
 def _caller_of_run(context: OperationContext, auth: AuthCache, token: str, *, now: datetime) -> Caller:

@@ -15,8 +15,8 @@ import pytest
 from tests.interfaces.terminal import invoke
 from tests.operations.harness import OperationsHarness, sample_harness
 from timewright.errors import InvalidInput, StoreUnavailable
+from timewright.interfaces.cli.api_client import ApiClient, check_answer
 from timewright.interfaces.cli.process.server_file import RunningServer, write_server_file
-from timewright.interfaces.http.client import ApiClient, check_answer
 from timewright.operations import operations
 
 ADMIN = "tw_admin_secret"

@@ -19,12 +19,11 @@ import pytest
 from tests.interfaces.http.http_client import ADMIN
 from tests.operations.harness import OperationsHarness
 from timewright.errors import Conflict, Forbidden, InvalidInput, NotFound, StoreUnavailable, Unauthorized
-from timewright.interfaces.http import connection_protocols
+from timewright.interfaces.cli.api_client import ApiClient
 from timewright.interfaces.http import server as serving
 from timewright.interfaces.http.app import HttpApp
-from timewright.interfaces.http.client import ApiClient
-from timewright.interfaces.http.endpoints.events import EventHub
-from timewright.interfaces.http.requests.host_origin import HostOriginCheck, own_addresses
+from timewright.interfaces.http.authentication import HostOriginCheck, own_addresses
+from timewright.interfaces.http.events import EventHub
 from timewright.interfaces.http.server import ServerThread, bind_sockets
 from timewright.settings import is_loopback
 
@@ -65,10 +64,10 @@ def running(
 ) -> Iterator[Running]:
     """A server with each protocol: httptools (extra `fast`) and h11."""
     if request.param == "H11ServerProtocol":
-        monkeypatch.setattr(serving, "protocol_class", lambda: connection_protocols.H11ServerProtocol)
+        monkeypatch.setattr(serving, "protocol_class", lambda: serving.H11ServerProtocol)
         monkeypatch.setattr(serving, "new_event_loop", asyncio.new_event_loop)
     else:
-        assert connection_protocols.protocol_class().__name__ == "HttptoolsServerProtocol"
+        assert serving.protocol_class().__name__ == "HttptoolsServerProtocol"
     found = Running(harness, authenticate=lambda _: ADMIN)
     yield found
     found.stop()
@@ -169,7 +168,7 @@ def test_a_request_without_host_is_refused(running: Running) -> None:
 
 
 def test_incomplete_headers_time_out(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_protocols, "HEADER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(serving, "HEADER_TIMEOUT_S", 0.2)
     for raw in (b"", b"GET /healthz HTTP/1.1\r\nhost: local"):
         began = time.monotonic()
         assert running.talk(raw) == b""
@@ -179,7 +178,7 @@ def test_incomplete_headers_time_out(running: Running, monkeypatch: pytest.Monke
 def test_incomplete_headers_of_a_second_request_time_out(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_protocols, "HEADER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(serving, "HEADER_TIMEOUT_S", 0.2)
     began = time.monotonic()
     with socket.create_connection(("127.0.0.1", running.server.port), timeout=60) as line:
         line.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
@@ -301,9 +300,9 @@ def test_tls_needs_a_certificate(harness: OperationsHarness) -> None:
 
 
 def test_the_server_works_without_the_fast_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for missing in ("timewright.interfaces.http.httptools_protocol", "uvloop"):
+    for missing in ("uvicorn.protocols.http.httptools_impl", "uvloop"):
         monkeypatch.setitem(sys.modules, missing, None)
-    assert connection_protocols.protocol_class() is connection_protocols.H11ServerProtocol
-    loop = connection_protocols.new_event_loop()
+    assert serving.protocol_class() is serving.H11ServerProtocol
+    loop = serving.new_event_loop()
     assert isinstance(loop, asyncio.SelectorEventLoop)
     loop.close()

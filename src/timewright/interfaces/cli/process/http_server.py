@@ -17,14 +17,14 @@ from timewright.interfaces.cli.process.server_file import (
 )
 from timewright.interfaces.cli.session import Session
 from timewright.interfaces.http.app import DASHBOARD_FOLDER, HttpApp
-from timewright.interfaces.http.endpoints.events import EventHub
-from timewright.interfaces.http.requests.host_origin import (
+from timewright.interfaces.http.authentication import (
     LOOPBACK,
     WILDCARD_ADDRESSES,
     HostOriginCheck,
     own_addresses,
 )
-from timewright.interfaces.http.requests.openid import OpenIdProvider
+from timewright.interfaces.http.events import EventHub
+from timewright.interfaces.http.openid import OpenIdProvider
 from timewright.interfaces.http.server import ServerThread
 from timewright.interfaces.program import NAME, program
 from timewright.operations import OperationContext, operations

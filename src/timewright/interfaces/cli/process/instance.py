@@ -264,7 +264,7 @@ def settings_for(session: Session, given: Mapping[str, Any]) -> Settings:
 
 def _http_server(session: Session, settings: Settings) -> HttpServer:
     from timewright.interfaces.cli.process.http_server import HttpServer
-    from timewright.interfaces.http.endpoints.events import EventHub
+    from timewright.interfaces.http.events import EventHub
 
     return HttpServer(session, settings, hub=EventHub(secrets.token_hex(4)))
 

@@ -103,7 +103,7 @@ def dashboard(_: click.Group) -> click.Command:
 
 @click.pass_obj
 def _print_link(session: Session, /) -> None:
-    from timewright.interfaces.http.client import ApiClient
+    from timewright.interfaces.cli.api_client import ApiClient
 
     url = session.server or _running_server_url(session)
     client = ApiClient(url, key=key_for(session, url))

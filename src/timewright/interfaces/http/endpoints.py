@@ -1,26 +1,32 @@
-"""Endpoints for monitoring, `/in` for foreign jobs, and the page behind a one-time answer link."""
+"""Endpoints that are not operations: monitoring, inbound addresses, artifacts and the calendar feed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from html import escape
+from itertools import chain
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.responses import Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response, StreamingResponse
 
 from timewright.core.moments import format_duration, format_instant
+from timewright.core.run.run import Artifact
 from timewright.core.workflow.waits import FormField
 from timewright.errors import InvalidInput
-from timewright.interfaces.http.endpoints.pages import html_page
-from timewright.interfaces.http.requests.http_request import HttpRequest
-from timewright.interfaces.http.requests.parsing import split_query
-from timewright.interfaces.http.thread_pool import RequestThreadPool
+from timewright.interfaces.http.operation_handler import NAMESPACE_HEADER
+from timewright.interfaces.http.pages import html_page
+from timewright.interfaces.http.request import HttpRequest, build_payload
+from timewright.interfaces.http.responses import ApiResponse, json_response
+from timewright.interfaces.http.routing import routes_of
 from timewright.operations import OperationContext, operations
-from timewright.operations.access.authentication import context_for, require_scope
+from timewright.operations.access.authentication import context_for
+from timewright.operations.access.callers import require_scope
 from timewright.operations.alerts.pings import answer_inbound
+from timewright.operations.runs.artifacts import ListArtifacts, find_artifact_by_name, read_parts
 from timewright.operations.workflows.waits import PendingAnswer, give_answer, open_link
 from timewright.wiring.metrics_port import METRICS_CONTENT_TYPE, filter_metrics
 
@@ -29,6 +35,15 @@ MAX_TICK_AGE = timedelta(seconds=90)
 MAX_BODY_CHARS = 100_000
 MAX_FIELDS = 100
 _YES_NO = {"yes": True, "no": False, "true": True, "false": False}
+# Calendar programs poll; they may use a copy for 5 minutes.
+FEED_CACHE_CONTROL = "private, max-age=300"
+# Types that a browser does not run, whatever opens them; all others are sent as unknown data.
+SAFE_TYPES = frozenset(
+    {
+        "application/json", "application/pdf", "application/zip", "image/gif", "image/jpeg", "image/png",
+        "image/webp", "text/csv", "text/plain",
+    }
+)  # fmt: skip
 
 
 class EngineHealth(Protocol):
@@ -44,67 +59,63 @@ class Probes:
     """Handlers of the monitoring endpoints."""
 
     def __init__(
-        self,
-        threads: RequestThreadPool,
-        *,
-        engine_health: EngineHealth | None = None,
-        metrics: Callable[[], str] | None = None,
+        self, *, engine_health: EngineHealth | None = None, metrics: Callable[[], str] | None = None
     ) -> None:
-        self._threads = threads
         self._engine_health = engine_health
         self._metrics = metrics
 
-    async def alive(self, _request: HttpRequest) -> Response:
+    async def alive(self, _request: HttpRequest) -> ApiResponse:
         """`/healthz`: the process responds. The only path without authentication."""
-        return _json({"alive": True})
+        return json_response({"alive": True})
 
-    async def ready(self, request: HttpRequest) -> Response:
+    async def ready(self, request: HttpRequest) -> ApiResponse:
         """`/readyz`: the store responds, and the engine of this process, if any, is working."""
-        health = await self._threads.run(lambda: operations["health"](request_context(request), {}))
+        health = await run_in_threadpool(operations["health"], request_context(request), {})
         problem = self._engine_problem(request)
         status = {"ready": not problem, "engine": self._engine_health is not None, "now": health["now"]}
-        return _json({**status, **({"problem": problem} if problem else {})}, status=503 if problem else 200)
-
-    async def overdue(self, request: HttpRequest) -> Response:
-        """`/overdue`: 503 while an occurrence is overdue, also if no engine runs."""
-        found = await self._threads.run(
-            lambda: operations["overdue"](request_context(request), dict(_fields_in(request)))
+        return json_response(
+            {**status, **({"problem": problem} if problem else {})}, status=503 if problem else 200
         )
-        return _json(found, status=503 if found["overdue"] else 200)
 
-    async def inbound(self, request: HttpRequest) -> Response:
+    async def overdue(self, request: HttpRequest) -> ApiResponse:
+        """`/overdue`: 503 while an occurrence is overdue, also if no engine runs."""
+        fields = {name: text for name, text in request.query_fields.items() if name != "namespace"}
+        found = await run_in_threadpool(operations["overdue"], request_context(request), fields)
+        return json_response(found, status=503 if found["overdue"] else 200)
+
+    async def inbound(self, request: HttpRequest) -> Response | ApiResponse:
         """`/in/<slug>[/start|/fail|/<exit code>]`: a foreign job reports, or a person answers a question.
 
         The slug is the permission.
         """
         text = (await request.body()).decode("utf-8", "replace")
-        found = request.path
-        link = await self._threads.run(lambda: open_link(request.context, found["slug"]))
+        slug = request.path["slug"]
+        link = await run_in_threadpool(open_link, request.context, slug)
         if link is not None:
             context, asked = link
             return await self._answer(request, context, asked, text)
-        rest = (found["report"],) if "report" in found else ()
-        await self._threads.run(lambda: answer_inbound(request.context, found["slug"], rest, text))
-        return _json({"ok": True})
+        rest = (request.path["report"],) if "report" in request.path else ()
+        await run_in_threadpool(answer_inbound, request.context, slug, rest, text)
+        return json_response({"ok": True})
 
     async def _answer(
         self, request: HttpRequest, context: OperationContext, asked: PendingAnswer, text: str
-    ) -> Response:
+    ) -> Response | ApiResponse:
         """Show the form of a link, or take the answer and end the link."""
         if request.method == "GET":
             return html_page(render_question(asked), status=200, has_form=True)
         answer = read_answer(asked, text, request.headers.get("content-type", ""))
-        await self._threads.run(lambda: give_answer(context, asked.run, answer))
+        await run_in_threadpool(give_answer, context, asked.run, answer)
         if "text/html" in request.headers.get("accept", ""):
             return html_page("Thank you, your answer was recorded.", status=200)
-        return _json({"ok": True})
+        return json_response({"ok": True})
 
     async def metrics(self, request: HttpRequest) -> Response:
         """`/metrics`: Prometheus metrics of the namespaces that the caller may access."""
         caller = request_context(request).caller
         require_scope(caller, "read", operation="metrics")
         assert self._metrics is not None
-        text = await self._threads.run(self._metrics)
+        text = await run_in_threadpool(self._metrics)
         if caller.namespaces:
             text = filter_metrics(text, caller.can_access)
         return Response(text, headers={"content-type": METRICS_CONTENT_TYPE})
@@ -130,16 +141,8 @@ class Probes:
 
 def request_context(request: HttpRequest) -> OperationContext:
     """Return the context of a request in the namespace of its query or header."""
-    named = dict(split_query(request.query)).get("namespace") or request.headers.get("timewright-namespace")
+    named = request.query_fields.get("namespace") or request.headers.get(NAMESPACE_HEADER)
     return context_for(request.context, request.context.caller, named)
-
-
-def _fields_in(request: HttpRequest) -> list[tuple[str, str]]:
-    return [(name, value) for name, value in split_query(request.query) if name != "namespace"]
-
-
-def _json(data: dict[str, Any], *, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(data), status_code=status, media_type="application/json")
 
 
 def render_question(asked: PendingAnswer) -> str:
@@ -207,3 +210,41 @@ def _render_field(name: str, field: FormField) -> str:
     else:
         control = f"<textarea name='{key}' rows='3' cols='50'{required}></textarea>"
     return f"<p><label>{label}<br>{control}</label></p>"
+
+
+async def calendar_feed(request: HttpRequest) -> Response:
+    """`/feed.ics`: the feed of `schedule feed`, with the line endings of RFC 5545."""
+    operation = operations["schedule feed"]
+    payload = build_payload(next(routes_of(operation)), request)
+    feed = await run_in_threadpool(operation, request_context(request), payload)
+    text = str(feed["text"]).replace("\n", "\r\n")
+    headers = {"content-type": str(feed["content_type"]), "cache-control": FEED_CACHE_CONTROL}
+    return Response(text.encode(), headers=headers)
+
+
+async def download_artifact(request: HttpRequest) -> Response:
+    """`/api/v1/runs/{run}/artifacts/{name}`: the last artifact with this name, or that of `?fence=`.
+
+    It is sent part by part, as a file to save, without holding the whole one in memory.
+    """
+    context = request_context(request)
+    fence = request.query_fields.get("fence", "")
+    wanted = int(fence) if fence.isdecimal() and len(fence) < 10 else None
+
+    def find() -> tuple[Artifact, Iterator[bytes]]:
+        found = operations["run artifacts"].perform_read(context, ListArtifacts(run=request.path["run"]))
+        artifact = find_artifact_by_name(found, request.path["name"], fence=wanted)
+        parts = read_parts(context, artifact)
+        # The first part is read before the answer begins, so that a missing file is an error.
+        return artifact, chain([next(parts, b"")], parts)
+
+    artifact, parts = await run_in_threadpool(find)
+    headers = {
+        "content-type": artifact.type if artifact.type in SAFE_TYPES else "application/octet-stream",
+        "content-length": str(artifact.size),
+        "content-disposition": f'attachment; filename="{artifact.name}"',
+        "x-content-type-options": "nosniff",
+        "etag": f'"{artifact.digest}"',
+    }
+    # Starlette reads the parts in a thread while it sends them.
+    return StreamingResponse(parts if request.method == "GET" else (), headers=headers)

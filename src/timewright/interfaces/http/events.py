@@ -16,7 +16,7 @@ from timewright.core.facts import Fact, TickFinished
 from timewright.core.input.encoding import encode
 from timewright.errors import Forbidden, InvalidInput, OverQuota, TimewrightError, Unauthorized
 from timewright.interfaces.http.problems import HttpProblem
-from timewright.interfaces.http.requests.http_request import Receive, Send
+from timewright.interfaces.http.request import Receive, Send
 from timewright.ports import ChangeListener, Store
 from timewright.ports.schedule_names import ScheduleNames, names_in
 

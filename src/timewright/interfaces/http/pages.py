@@ -11,20 +11,26 @@ from functools import cached_property
 from html import escape
 from pathlib import Path
 
-import msgspec
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from timewright.errors import Unauthorized
-from timewright.interfaces.http.api.openapi import openapi_document
+from timewright.interfaces.http.authentication import (
+    charge_failed_key,
+    csrf_token,
+    new_session,
+    port_of,
+    read_cookie,
+    session_of,
+    set_cookie,
+)
+from timewright.interfaces.http.openapi import openapi_document
+from timewright.interfaces.http.openid import OpenIdProvider
 from timewright.interfaces.http.problems import HttpProblem
-from timewright.interfaces.http.requests.authentication import charge_failed_key, port_of, session_of
-from timewright.interfaces.http.requests.http_request import HttpRequest, no_content
-from timewright.interfaces.http.requests.openid import OpenIdProvider
-from timewright.interfaces.http.requests.parsing import split_query
-from timewright.interfaces.http.requests.sessions import csrf_token, new_session, set_cookie
-from timewright.interfaces.http.router import Router
-from timewright.interfaces.http.thread_pool import RequestThreadPool
-from timewright.operations.access.authentication import require_auth_cache, resolve_token
+from timewright.interfaces.http.request import HttpRequest, split_query
+from timewright.interfaces.http.responses import ApiResponse, json_response
+from timewright.interfaces.http.routing import Router
+from timewright.operations.access.authentication import authenticate, require_auth_cache
 from timewright.operations.access.sessions import EndSession, Identity, end_session
 
 STATIC_FOLDER = Path(__file__).parent / "static"
@@ -117,7 +123,6 @@ class Pages:
     def __init__(
         self,
         dashboard: Path | None,
-        threads: RequestThreadPool,
         *,
         secure: bool = False,
         command: tuple[str, str | None] = ("timewright", None),
@@ -128,7 +133,6 @@ class Pages:
         self._sign_in_url = sign_in_url
         self._secure = secure
         self._command = command
-        self._threads = threads
         self._dashboard = StaticFolder(dashboard)
         self._reference = StaticFolder(STATIC_FOLDER)
 
@@ -140,26 +144,24 @@ class Pages:
         router.add("GET", ("openapi.json",), self.openapi)
         router.add("GET", ("docs",), self.docs)
         router.add("GET", ("docs", "{file}"), self.docs)
-        router.folders[()] = self.dashboard
 
     def signs_in(self, request: HttpRequest) -> bool:
         """Whether the request signs a browser in: by a one-time link, a key, or the provider."""
         if request.segments == ("",):
-            by_link = request.method == "GET" and "key" in dict(split_query(request.query))
+            by_link = request.method == "GET" and "key" in request.query_fields
             return by_link or (request.method == "POST" and not self._sign_in_url)
         return self._provider is not None and request.method == "GET" and request.segments in _PROVIDER_PATHS
 
     async def sign_in(self, request: HttpRequest) -> Response:
         """Exchange a one-time link, a key or the answer of the provider for a session cookie."""
         form = dict(split_query((await request.body()).decode("latin-1"))) if request.method == "POST" else {}
-        answer: Response = await self._threads.run(lambda: self._sign_in_by(request, form))
-        return answer
+        return await run_in_threadpool(self._sign_in_by, request, form)
 
     def _sign_in_by(self, request: HttpRequest, form: Mapping[str, str]) -> Response:
         if request.segments in _PROVIDER_PATHS:
             return self._sign_in_by_provider(request)
         if request.method == "GET":
-            return self._sign_in_by_link(request, dict(split_query(request.query))["key"])
+            return self._sign_in_by_link(request, request.query_fields["key"])
         given = form.get("key", "").strip()
         link = dict(split_query(given.partition("?")[2])).get("key")
         return self._sign_in_by_link(request, link) if link else self._sign_in_by_key(request, given)
@@ -173,7 +175,7 @@ class Pages:
 
     def _sign_in_by_key(self, request: HttpRequest, key: str) -> Response:
         try:
-            caller = resolve_token(request.context, key).caller
+            caller = authenticate(request.context, key)
         except Unauthorized:
             charge_failed_key(request)
             return self.login_required(request, problem=_KEY_REFUSED)
@@ -195,8 +197,8 @@ class Pages:
                 secure = "; Secure" if self._is_secure(request) else ""
                 cookie = f"{_PROVIDER_COOKIE}={kept}; {where}{secure}"
                 return Response(status_code=303, headers={"location": address, "set-cookie": cookie})
-            query, kept = dict(split_query(request.query)), _kept_cookie(request)
-            key, identity = self._provider.finish(context, query, kept, back, now=now)
+            kept = read_cookie(request.headers.get("cookie", ""), _PROVIDER_COOKIE) or ""
+            key, identity = self._provider.finish(context, request.query_fields, kept, back, now=now)
         except HttpProblem as problem:
             hints = (problem.details.get(name, "") for name in ("rule", "fix"))
             text = "; ".join(filter(None, [problem.message, *hints]))
@@ -235,7 +237,7 @@ class Pages:
             parts.append(_PROVIDER_FORM.format(root=escape(request.root_path), issuer=issuer))
         return html_page("".join([*parts, _KEY_FORM]), status=401, has_form=True)
 
-    async def session(self, request: HttpRequest) -> Response:
+    async def session(self, request: HttpRequest) -> ApiResponse:
         """`GET /session`: the caller, and the CSRF token for writes."""
         session, caller = session_of(request), request.context.caller
         token = csrf_token(request.context, session) if session is not None else ""
@@ -250,9 +252,9 @@ class Pages:
             "provider": self._provider.name if self._provider is not None else "",
             "session": session.partition(".")[0] if session is not None else "",
         }
-        return Response(msgspec.json.encode(data), media_type="application/json")
+        return json_response(data)
 
-    async def create_login_link(self, request: HttpRequest) -> Response:
+    async def create_login_link(self, request: HttpRequest) -> ApiResponse:
         """`POST /session/links`: create a one-time login link for this caller."""
         caller = request.context.caller
         if not caller.key or " " in caller.key:
@@ -260,31 +262,29 @@ class Pages:
                 409, "not_allowed", "a login link needs an API key", fix="timewright key create"
             )
         token = require_auth_cache(request.context).create_login_link(caller, now=request.context.now())
-        data = {"link": f"{request.root_path}/?key={token}"}
-        return Response(msgspec.json.encode(data), status_code=201, media_type="application/json")
+        return json_response({"link": f"{request.root_path}/?key={token}"}, status=201)
 
     def _is_secure(self, request: HttpRequest) -> bool:
-        return self._secure or request.scope.get("scheme") == "https"
+        return self._secure or request.is_secure
 
     async def log_out(self, request: HttpRequest) -> Response:
         """`DELETE /session`: end the session, also for a copy of its cookie, and delete the cookie."""
         session = session_of(request)
         if session is not None:
             ended = EndSession(session=session.partition(".")[0])
-            await self._threads.run(lambda: end_session(request.context, ended))
+            await run_in_threadpool(end_session, request.context, ended)
         expired = set_cookie("", port=port_of(request), secure=self._is_secure(request), max_age=timedelta(0))
-        return no_content(headers={"set-cookie": expired})
+        return Response(status_code=204, headers={"set-cookie": expired})
 
-    async def openapi(self, request: HttpRequest) -> Response:
+    async def openapi(self, request: HttpRequest) -> ApiResponse:
         """`/openapi.json`: the OpenAPI description."""
-        text = await self._threads.run(lambda: msgspec.json.encode(openapi_document(request.root_path)))
-        return Response(text, media_type="application/json")
+        return await run_in_threadpool(lambda: json_response(openapi_document(request.root_path)))
 
     async def docs(self, request: HttpRequest) -> Response:
         """`/docs`: the API reference."""
         found = self._reference.get(request.path.get("file", "reference.html"))
         if found is None:
-            raise HttpProblem(404, "not_found", "path not found", field="path", fix="/docs")
+            raise _not_found("/docs")
         return found
 
     async def dashboard(self, request: HttpRequest) -> Response:
@@ -294,20 +294,12 @@ class Pages:
         if found is None and request.segments == ("",):
             return html_page(_NO_DASHBOARD, status=200)
         if found is None:
-            raise HttpProblem(
-                404,
-                "not_found",
-                "path not found",
-                field="path",
-                fix="/openapi.json lists the paths",
-            )
+            raise _not_found("/openapi.json lists the paths")
         return found
 
 
-def _kept_cookie(request: HttpRequest) -> str:
-    """Return what the browser kept while it was at the provider."""
-    parts = (part.strip().partition("=") for part in request.headers.get("cookie", "").split(";"))
-    return next((value for name, _, value in parts if name == _PROVIDER_COOKIE), "")
+def _not_found(fix: str) -> HttpProblem:
+    return HttpProblem(404, "not_found", "path not found", field="path", fix=fix)
 
 
 def _split_version(name: str) -> tuple[str, str]:

@@ -1,21 +1,25 @@
-"""Builds the payload of an operation from path, query and a strictly parsed JSON body."""
+"""One HTTP request: path, headers, context, query and body, read within limits and parsed strictly."""
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 from msgspec import Struct
 from msgspec import inspect as mi
+from starlette.datastructures import Headers
+from starlette.requests import Request
 
 from timewright.core.input.aliases import snake_case
 from timewright.core.input.strict_json import read_json
 from timewright.errors import InvalidInput
-from timewright.interfaces.http.api.operation_routes import NO_SUBJECT, Route
 from timewright.interfaces.http.problems import HttpProblem
+from timewright.interfaces.http.routing import NO_SUBJECT, Route
+from timewright.operations import OperationContext
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 # A larger body is parsed in a thread, because parsing 16 KiB takes about 0.2 ms of the event loop.
@@ -29,13 +33,125 @@ _DECIMAL = re.compile(r"-?[0-9]{1,19}(\.[0-9]{1,19})?")
 _BOOLEANS = {"true": True, "false": False}
 # A write accepts these fields in its query too.
 _ALSO_IN_QUERY = frozenset({"dry_run", "reason"})
+BODY_TIMEOUT_S = 20.0
+MAX_PATH_BYTES = 8 * 1024
+
+_BODY_HEADERS = ("content-length", "transfer-encoding", "content-encoding")
+# In these versions a body is announced by a header; later versions may have one without.
+_VERSIONS_WITH_BODY_HEADERS = frozenset({"1.0", "1.1"})
+
+Scope = Any
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+
+
+class HttpRequest(Request):
+    """A request that has passed the host check; `path` are the parameters of its path."""
+
+    def __init__(
+        self, scope: Scope, receive: Receive, *, context: OperationContext, received_at: float = 0.0
+    ) -> None:
+        super().__init__(scope, receive)
+        self.context = context
+        self.received_at = received_at
+        self.query: str = scope.get("query_string", b"").decode("latin-1")
+        self.root_path: str = scope.get("root_path", "").rstrip("/")
+        self.segments = _segments(scope, self.root_path)
+        self.path: Mapping[str, str] = {}
+
+    @property
+    def has_no_body(self) -> bool:
+        """Whether the request certainly has no body."""
+        return self.scope.get("http_version") in _VERSIONS_WITH_BODY_HEADERS and not any(
+            name in self.headers for name in _BODY_HEADERS
+        )
+
+    @property
+    def query_fields(self) -> dict[str, str]:
+        """The fields of the query; of a repeated one the last."""
+        return dict(split_query(self.query))
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether the client has used TLS."""
+        return self.scope.get("scheme") == "https"
+
+    async def body(self) -> bytes:
+        """Read the whole body; raises if it is compressed, too large or too slow."""
+        if self.headers.get("content-encoding", "identity") != "identity":
+            raise HttpProblem(
+                415,
+                "unsupported_media_type",
+                "the body is compressed",
+                field="content-encoding",
+                rule="the body must not be compressed",
+                fix="leave Content-Encoding out",
+            )
+        if _declared_length(self.headers) > MAX_BODY_BYTES:
+            raise _too_large()
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT_S):
+                parts, size = [], 0
+                async for part in self.stream():
+                    parts.append(part)
+                    size += len(part)
+                    if size > MAX_BODY_BYTES:
+                        raise _too_large()
+                return b"".join(parts)
+        except TimeoutError:
+            raise HttpProblem(
+                408,
+                "too_slow",
+                "the body was not received in time",
+                rule=f"within {BODY_TIMEOUT_S:g} seconds",
+                fix="send the request again",
+                headers={"connection": "close"},
+            ) from None
+
+
+def _segments(scope: Scope, root: str) -> tuple[str, ...]:
+    """Split the path and decode each segment by itself, so that a name may contain a slash."""
+    raw = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogatepass")
+    prefix = root.encode()
+    if prefix and (raw == prefix or raw.startswith(prefix + b"/")):
+        raw = raw[len(prefix) :]
+    if len(raw) > MAX_PATH_BYTES:
+        raise HttpProblem(414, "uri_too_long", "the path is too long", rule=f"at most {MAX_PATH_BYTES} bytes")
+    try:
+        if b"%" not in raw:
+            return tuple(raw.decode("utf-8").split("/")[1:])
+        return tuple(unquote_to_bytes(part).decode("utf-8") for part in raw.split(b"/")[1:])
+    except UnicodeDecodeError:
+        raise HttpProblem(
+            400,
+            "invalid_path",
+            "the path is invalid",
+            rule="UTF-8, percent-encoded",
+            fix="/api/v1/schedules",
+        ) from None
+
+
+def _declared_length(headers: Headers) -> int:
+    length = headers.get("content-length", "0")
+    return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else 0
+
+
+def _too_large() -> HttpProblem:
+    return HttpProblem(
+        413,
+        "too_large",
+        "the body is too large",
+        rule=f"at most {MAX_BODY_BYTES // 1024} KiB",
+        fix="send less, or split it into several requests",
+        headers={"connection": "close"},
+    )
 
 
 def build_payload(
-    route: Route, *, path: Mapping[str, str], query: str, body: Mapping[str, Any] | None
+    route: Route, request: HttpRequest, body: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Merge path, query and body; a field may be repeated only with the same value."""
-    payload = read_query(query, route)
+    payload = read_query(request.query, route)
     if route.input_from == "body":
         for name in payload.keys() - _ALSO_IN_QUERY:
             raise InvalidInput(
@@ -44,7 +160,7 @@ def build_payload(
                 rule="writes take a JSON body; only dry_run and reason may be in the query",
                 fix=f'{{"{name}": …}} in the body',
             )
-    for part in (body or {}, _subject_in(route, path)):
+    for part in (body or {}, _subject_in(route, request.path)):
         for name, value in part.items():
             if payload.setdefault(name, value) != value:
                 raise InvalidInput(

@@ -16,7 +16,7 @@ from msgspec import inspect as mi
 from timewright.clocks import SystemClock
 from timewright.core.input.encoding import to_json_value
 from timewright.errors import InvalidInput, NotAllowed, StoreUnavailable, TimewrightError
-from timewright.interfaces.http.api.operation_routes import NO_SUBJECT, Route, routes_of
+from timewright.interfaces.http.routing import NO_SUBJECT, Route, routes_of
 from timewright.operations import Operation, operations
 from timewright.operations.request_parsing import parse_request
 from timewright.ports import Transaction

@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 from urllib.parse import quote, urlencode
 
+from timewright.interfaces.http.authentication import is_equal, sign
 from timewright.interfaces.http.problems import HttpProblem
-from timewright.interfaces.http.requests.sessions import is_equal, sign
 from timewright.operations import OperationContext
 from timewright.operations.access.callers import ROLES, Role
 from timewright.operations.access.service_tokens import ServiceTokenVerifier, keys_of_provider

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-import msgspec
 from msgspec.structs import replace
-from starlette.responses import Response
 
 from timewright.errors import MissingExtra
-from timewright.interfaces.http.endpoints.probes import request_context
-from timewright.interfaces.http.requests.http_request import HttpRequest, Receive, Scope, Send
+from timewright.interfaces.http.endpoints import request_context
+from timewright.interfaces.http.request import HttpRequest, Receive, Scope, Send
+from timewright.interfaces.http.responses import ApiResponse, json_response
 from timewright.operations import OperationContext
 from timewright.operations.access.callers import ALL_SCOPES
 from timewright.operations.access.service_tokens import SCOPE_PREFIX
@@ -54,7 +53,7 @@ def is_metadata_request(request: HttpRequest) -> bool:
     return is_path and request.method in ("GET", "HEAD") and bool(_issuer(request.context))
 
 
-def resource_metadata(request: HttpRequest) -> Response:
+def resource_metadata(request: HttpRequest) -> ApiResponse:
     """`/.well-known/oauth-protected-resource[/mcp]`: the issuer of tokens and the scopes they may have."""
     body = {
         "resource": f"{_origin(request.scope)}/{MCP_PATH[0]}",
@@ -63,7 +62,7 @@ def resource_metadata(request: HttpRequest) -> Response:
         "scopes_supported": [f"{SCOPE_PREFIX}{scope}" for scope in sorted(ALL_SCOPES)],
         "bearer_methods_supported": ["header"],
     }
-    return Response(msgspec.json.encode(body), media_type="application/json")
+    return json_response(body)
 
 
 def challenge_header(context: OperationContext, scope: Scope) -> dict[str, str]:

@@ -6,8 +6,8 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
-from timewright.interfaces.http.api.operation_routes import API_PREFIX, NO_SUBJECT, Route, routes_of
 from timewright.interfaces.http.problems import MEDIA_TYPE, problems
+from timewright.interfaces.http.routing import API_PREFIX, NO_SUBJECT, Route, routes_of
 from timewright.operations import operations
 from timewright.operations.json_schemas import answer_schema, request_schema
 

@@ -1,1 +1,0 @@
-"""Incoming requests: parsing, authentication, sessions, host check and limits."""
