@@ -74,14 +74,17 @@ def test_a_hint_moves_the_next_run_and_then_the_baseline_returns(
     before = harness.ask("schedule get", schedule="orders")["progress"]
     assert (before["next_at"], before["source"]) == ("2026-03-10T14:30:00Z", "baseline-interval")
     (made,) = planner(harness).run_once()
-    assert made["proposals"] == ["every 450 s for 60 min: queue_depth is 400 and rises by 3.333 a minute"]
+    assert made["proposals"] == [
+        "every 450 s for 60 min: queue_depth is 400 and rises by 3.333 a minute",
+        "once at 2026-03-10T14:07:30+00:00: keep its own instants",
+    ]
     moved = harness.ask("schedule get", schedule="orders")["progress"]
-    assert (moved["next_at"], moved["source"]) == ("2026-03-10T14:08:30Z", "ai-interval")
+    assert (moved["next_at"], moved["source"]) == ("2026-03-10T14:07:30Z", "ai-oneshot")
     assert harness.ask("audit list", action="schedule.hint")["entries"][0]["origin"] == "agent"
     harness.bench.target.script("orders", succeed({"queue_depth": 1, "critical_threshold": 500}))
     harness.advance(minutes=8)
     newest = harness.ask("run list", schedule="orders", limit=1)["runs"][0]
-    assert (newest["planned_at"], newest["source"]) == ("2026-03-10T14:08:30Z", "ai-interval")
+    assert (newest["planned_at"], newest["source"]) == ("2026-03-10T14:07:30Z", "ai-oneshot")
     trail = harness.ask("run get", run=newest["id"])["trail"]
     assert (trail[0]["source"], trail[0]["at"]) == (
         "baseline-interval",
@@ -90,8 +93,9 @@ def test_a_hint_moves_the_next_run_and_then_the_baseline_returns(
     harness.advance(minutes=62)
     rows = harness.ask("run list", schedule="orders", since="2026-03-10T14:50:00Z")["runs"]
     assert [(run["planned_at"], run["source"]) for run in rows] == [
-        ("2026-03-10T15:01:00Z", "ai-interval"),
-        ("2026-03-10T14:53:30Z", "ai-interval"),
+        ("2026-03-10T15:07:30Z", "ai-interval"),
+        ("2026-03-10T15:00:00Z", "ai-interval"),
+        ("2026-03-10T14:52:30Z", "ai-interval"),
     ]
     after = harness.ask("schedule get", schedule="orders")["progress"]
     assert (after["next_at"], after["source"]) == ("2026-03-10T15:30:00Z", "baseline-interval")

@@ -15,6 +15,7 @@ from timewright.planner.tool_session import ToolSession
 from timewright.ports import Advisor, AdvisorReport, Clock
 
 MAX_DESCRIPTION_CHARS = 2000
+MAX_RUNS_READ = 100
 MAX_DURATION = timedelta(hours=1)
 HEALTH_FIELDS = ("total", "success_rate", "streak", "per_hour", "outcomes")
 
@@ -85,6 +86,8 @@ def build_brief(context: OperationContext, schedule: str, *, why: str) -> dict[s
             "next_at": hinted["next_at"],
             "source": hinted["source"],
             "without_hints": hinted["without_hints"],
+            "last_started_at": detail["progress"]["last_started_at"],
+            "own_instant": _own_instant(context, schedule_body, hinted),
         },
         "hints": hinted["hints"],
         "health": _health(context, schedule),
@@ -94,6 +97,24 @@ def build_brief(context: OperationContext, schedule: str, *, why: str) -> dict[s
         ],
         "last_analysis": _last(context, schedule),
     }
+
+
+def _own_instant(
+    context: OperationContext, schedule: Mapping[str, Any], hinted: Mapping[str, Any]
+) -> str | None:
+    """An instant at which an interval runs by itself; its other instants are whole intervals away from it."""
+    if _interval(schedule["trigger"]) is None or schedule["align"] != "now":
+        return None if _interval(schedule["trigger"]) is None else hinted["without_hints"]
+    hint = hinted["hints"]["interval"]
+    if hint is None:
+        return str(hinted["next_at"]) if hinted["next_at"] else None
+    request = {
+        "schedule": schedule["id"],
+        "until": hint["since"] or hint["created_at"],
+        "limit": MAX_RUNS_READ,
+    }
+    rows = operations["run list"](context, request)["runs"]
+    return next((row["started_at"] for row in rows if row["source"] == "baseline-interval"), None)
 
 
 def _health(context: OperationContext, schedule: str) -> dict[str, Any]:

@@ -62,6 +62,8 @@ def build_advice_input(
         interval=_duration(schedule["interval"]),
         min_interval=_duration(schedule["min_interval"]) or MIN_INTERVAL,
         max_interval=_duration(schedule["max_interval"]) or DAY,
+        own_instant=_instant(schedule["own_instant"]),
+        last_start=_instant(schedule["last_started_at"]),
         failures=brief["health"]["failures"],
         has_stretch_cadence=schedule["has_stretch_cadence"],
         hinted_interval=_duration((hints["interval"] or {}).get("interval")),

@@ -47,6 +47,8 @@ class AdviceInput(Struct, frozen=True, kw_only=True):
     interval: timedelta | None = None
     min_interval: timedelta = MIN_INTERVAL
     max_interval: timedelta = DAY
+    own_instant: datetime | None = None
+    last_start: datetime | None = None
     failures: int = 0
     has_stretch_cadence: bool = False
     hinted_interval: timedelta | None = None
@@ -76,6 +78,22 @@ class AdviceInput(Struct, frozen=True, kw_only=True):
             max(interval, self.min_interval, MIN_INTERVAL), max(self.max_interval, self.min_interval)
         )
         return timedelta(seconds=round(inside.total_seconds()))
+
+    def divide_interval(self, interval: timedelta) -> timedelta:
+        """The nearest whole part of its own interval, so that it keeps its own instants, if allowed."""
+        if self.interval is None or interval >= self.interval:
+            return interval
+        micros = self.interval // timedelta(microseconds=1)
+        lowest, highest = max(self.min_interval, MIN_INTERVAL), max(self.max_interval, self.min_interval)
+        parts = range(int(self.interval / interval + 0.5), 0, -1)
+        fitting = (self.interval / n for n in parts if micros % n == 0)
+        return next((part for part in fitting if lowest <= part <= highest), interval)
+
+    def first_instant(self, interval: timedelta) -> datetime | None:
+        """The next instant at whole intervals from its own ones."""
+        if self.own_instant is None or self.interval is None:
+            return None
+        return self.own_instant + ((self.now - self.own_instant) // interval + 1) * interval
 
 
 class Advice(Struct, frozen=True, kw_only=True):
@@ -233,23 +251,44 @@ def _interval(
     confidence: str = "medium",
     ttl_minutes: int | None = None,
 ) -> Advice:
+    interval = case.divide_interval(interval)
     spelled = format_duration(interval)
-    if case.hinted_interval is not None and 0.8 <= interval / case.hinted_interval <= 1.25:
+    ends = case.hint_ends_at is not None and case.hint_ends_at - case.now <= 2 * MIN_REVIEW_DELAY
+    is_renewed = ends and ttl_minutes is None
+    near = case.hinted_interval is not None and 0.8 <= interval / case.hinted_interval <= 1.25
+    if case.hinted_interval is not None and near and not is_renewed:
         # A change below 25 % is not worth one of the twelve hints an hour.
         reasoning = f"A hint for every {format_duration(case.hinted_interval)} exists already: {why}."
         return Advice(reasoning=reasoning, confidence=confidence, look_again_in=_next_review(case))
     if interval == case.interval and case.hinted_interval is None:
         reasoning = f"Keep every {spelled}: {why}."
         return Advice(reasoning=reasoning, confidence=confidence, look_again_in=_next_review(case))
+    # A hint counts from now, and a run that is planned earlier stays.
+    then = case.now + interval if case.next_at is None else min(case.now + interval, case.next_at)
     arguments: dict[str, Any] = {"interval_seconds": interval.total_seconds(), "reason": why}
     if ttl_minutes is not None:
         arguments["ttl_minutes"] = ttl_minutes
     return Advice(
-        tool_calls=(("propose_interval", arguments),),
+        tool_calls=(("propose_interval", arguments), *_keep_own_instants(case, interval, then)),
         reasoning=f"Run every {spelled} instead of {format_duration(case.base_interval)}: {why}.",
         confidence=confidence,
         look_again_in=_next_review(case, interval),
     )
+
+
+def _keep_own_instants(
+    case: AdviceInput, interval: timedelta, then: datetime | None
+) -> tuple[ToolInvocation, ...]:
+    """A run at the next instant of its own rhythm, unless it runs `then` anyway; later ones count from it.
+
+    Without it, the end of an outage could be seen later than without a hint.
+    """
+    at = case.first_instant(interval)
+    if at is None or at == then:
+        return ()
+    left = math.ceil((at - case.now) / MINUTE) + 1
+    arguments = {"at": format_instant(at), "ttl_minutes": min(left, 1440), "reason": "keep its own instants"}
+    return (("propose_next_time", arguments),)
 
 
 def _pause(case: AdviceInput, until: datetime, why: str, *, confidence: str = "medium") -> Advice:
@@ -271,7 +310,9 @@ def _clear_hints(case: AdviceInput, why: str, *, confidence: str = "medium") -> 
         return Advice(reasoning=f"No change: {why}.", confidence=confidence, look_again_in=look)
     invocation: ToolInvocation = ("clear_hints", {"reason": why})
     reasoning = f"Back to its own interval: {why}."
-    return Advice(tool_calls=(invocation,), reasoning=reasoning, confidence=confidence, look_again_in=look)
+    then = case.last_start + case.base_interval if case.last_start is not None else None
+    calls = (invocation, *_keep_own_instants(case, case.base_interval, then))
+    return Advice(tool_calls=calls, reasoning=reasoning, confidence=confidence, look_again_in=look)
 
 
 def _next_review(case: AdviceInput, interval: timedelta | None = None) -> timedelta:
