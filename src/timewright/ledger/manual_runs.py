@@ -37,7 +37,7 @@ from timewright.ledger.queues.limits import LimitResolver
 from timewright.ledger.replacement import cancel_for_replacement
 from timewright.ledger.replan import Actor, ChangeResult, lock_schedule, schedule_audit_entry
 from timewright.ledger.schedule_progress import finish_if_nothing_left, pass_decided
-from timewright.ports import Ids, ProgressUpdate, ScheduleRecord, Store, Transaction
+from timewright.ports import Ids, ProgressUpdate, RunFilter, ScheduleRecord, Store, Transaction
 
 _NOT_RUNNABLE = (ScheduleState.ARCHIVED, ScheduleState.PENDING_APPROVAL)
 
@@ -80,7 +80,7 @@ def run_many(store: Store, wanted: Sequence[ManualRun], *, ids: Ids, by: Actor, 
     """Create runs by hand, all or none; each obeys overlap unless forced, as if they came one by one.
 
     The same client key returns the same run. A run for a later instant (`at`) ignores overlap: it does not
-    wait for other runs. Each schedule is locked and written once.
+    wait for other runs. Each schedule is locked, and its row is not written.
     """
 
     def work(tx: Transaction) -> CreatedRuns:
@@ -133,14 +133,15 @@ def _run_many_of(
         replacement = cancel_for_replacement(tx, record.schedule, now=now)
         can_start = replacement.can_start
         facts += replacement.facts
+    previous = _newest_manual_run(tx, record)
     for one, verdict in zip(wanted, verdicts, strict=True):
-        previous = runs[-1].id if runs else record.last_run
         run = build_manual_run(record, verdict, ids=ids, by=by, now=now, previous=previous)
         run = replace(run, exclusive=run.exclusive and not one.force and one.at is None, payload=one.payload)
         runs.append(replace(run, state=RunState.READY) if isinstance(verdict, Replace) and can_start else run)
+        previous = run.id
         if one.client_key:
             tx.put_meta(_client_key_name(record.schedule.id, one.client_key), run.id)
-    add_schedule_runs(tx, record, runs, record.progress)
+    tx.add_runs(LimitResolver(tx).resolve_all(runs, record.schedule))
     after = runs[0].id if len(runs) == 1 else f"{len(runs)} runs from {runs[0].id} to {runs[-1].id}"
     tx.add_audit([schedule_audit_entry(record.schedule, "run", by=by, now=now, after=after)])
     facts += [fact for run in runs for fact in new_run_facts(run, now=now)]
@@ -183,10 +184,11 @@ def move_next(
         record = lock_schedule(tx, schedule_id)
         (*displaced, skipped), progress = _skip_occurrence(tx, record, ids=ids, by=by, now=now)
         fire = Fire(planned_at=to, fire_at=to, source=Source.MANUAL)
-        run = replace(
-            build_manual_run(record, fire, ids=ids, by=by, now=now, previous=skipped.id), exclusive=False
-        )
-        add_schedule_runs(tx, record, [*displaced, skipped, run], progress)
+        previous = _newest_manual_run(tx, record)
+        run = build_manual_run(record, fire, ids=ids, by=by, now=now, previous=previous)
+        run = replace(run, exclusive=False)
+        add_schedule_runs(tx, record, [*displaced, skipped], progress)
+        tx.add_runs(LimitResolver(tx).resolve_all([run], record.schedule))
         moved = f"{format_instant(skipped.planned_at)} to {format_instant(to)}"
         tx.add_audit([schedule_audit_entry(record.schedule, "move", by=by, now=now, after=moved)])
         fields = {"planned_at": skipped.planned_at, "moved_to": to}
@@ -305,10 +307,16 @@ def build_manual_run(
     return replace(run, dedupe_scope=run.id, made_by=by.name)
 
 
+def _newest_manual_run(tx: Transaction, record: ScheduleRecord) -> str:
+    """The id of the newest manual run. Manual runs have their own chain, by which `verify` finds gaps."""
+    found = tx.find_runs(RunFilter(schedule_id=record.schedule.id, only_manual=True, limit=1)).rows
+    return found[0].id if found else ""
+
+
 def add_schedule_runs(
     tx: Transaction, record: ScheduleRecord, runs: Sequence[Run], progress: ScheduleProgress
 ) -> None:
-    """Write consecutive runs, and the progress of their schedule; each must be new."""
+    """Write consecutive occurrences, and the progress of their schedule; each must be new."""
     new = tx.add_runs(LimitResolver(tx).resolve_all(runs, record.schedule))
     if any(run.id not in new for run in runs):
         raise Conflict(

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from timewright.core.facts import Fact, RunFreed
 from timewright.core.policies.backoff import Steady
 from timewright.core.policies.policies import Align
-from timewright.core.recurrence.triggers import Cron, Every
+from timewright.core.recurrence.triggers import After, Cron, Every, Manual
 from timewright.core.run.admission import InFlightCounts
 from timewright.core.run.lifecycle import RunEvent, next_run_state
 from timewright.core.run.run import Outcome, Reason, Run, RunState, Succeeded
@@ -31,7 +31,7 @@ MAX_RELEASED_RUNS = 100
 
 FinishedRun = tuple[Run, Schedule | None]
 
-_PERIODIC = (Cron, Every)
+_ENDLESS = (Cron, Every, Manual)
 
 
 class AttemptResult(Struct, frozen=True, kw_only=True, gc=False):
@@ -55,14 +55,16 @@ def lock_schedules(
 
     The end of a backfill's run hands out its next one, which the lock of its schedule makes one at a time.
     """
-    is_simple: dict[int, bool] = {}  # a cache: most runs of a batch belong to the same few schedules
+    # A cache: most runs of a batch belong to the same few schedules.
+    is_simple: dict[tuple[int, bool], bool] = {}
     affected: list[str] = []
     for schedule, outcome, run in outcomes:
         if schedule is None:
             continue
-        if id(schedule) not in is_simple:
-            is_simple[id(schedule)] = _is_simple(schedule)
-        is_settled_alone = is_simple[id(schedule)] and isinstance(outcome, Succeeded)
+        key = id(schedule), run.is_manual
+        if key not in is_simple:
+            is_simple[key] = _is_simple(schedule, run)
+        is_settled_alone = is_simple[key] and isinstance(outcome, Succeeded)
         if not is_settled_alone or is_backfill_run(run) or schedule.uses_state:
             affected.append(schedule.id)
     return lock_readable_schedules(tx, affected)
@@ -90,7 +92,7 @@ def apply_finished_runs(
     for run, schedule in scheduled:
         is_unlocked = locked is not None and schedule.id not in locked
         # A quiet run counts as a success.
-        is_simple = schedule.id not in unsuccessful and _is_simple(schedule)
+        is_simple = schedule.id not in unsuccessful and _is_simple(schedule, run)
         if run.state is RunState.SUCCEEDED and (is_unlocked or is_simple):
             simple.append(run)
         else:
@@ -155,7 +157,8 @@ def _settle_schedules(
         if was_failing is not is_in_streak(record.schedule, after):
             adjustments.append(_streak_change(run, record, after, began=not was_failing, now=now))
         facts += new_facts
-    tx.save_progress([ProgressUpdate(schedule_id, progress) for schedule_id, progress in updated.items()])
+    changed = {i: progress for i, progress in updated.items() if progress != locked[i].progress}
+    tx.save_progress([ProgressUpdate(schedule_id, progress) for schedule_id, progress in changed.items()])
     tx.add_adjustments(adjustments)
     return facts
 
@@ -197,6 +200,10 @@ def _after(
         )
     except Exception as error:  # noqa: BLE001 - one schedule's error stops that schedule and no other
         progress, decision = parked_progress(before, str(error)), None
+    if run.is_manual and not isinstance(schedule.trigger, After):
+        # The end of a manual run counts only where it changed something, so that most write no shared row.
+        unchanged = replace(progress, last_finished_at=before.last_finished_at) == before
+        progress = before if unchanged else progress
     return progress, _schedule_facts(schedule, before, progress, decision, now=now)
 
 
@@ -220,15 +227,16 @@ def _schedule_facts(
     return [schedule_moved_fact(schedule, decision, now=now)]
 
 
-def _is_simple(schedule: Schedule) -> bool:
-    """Whether a success changes nothing about the schedule except its failure streak."""
-    return (
-        isinstance(schedule.trigger, _PERIODIC)
-        and schedule.align is Align.GRID
-        and isinstance(schedule.cadence, Steady)
-        and not schedule.adaptive
+def _is_simple(schedule: Schedule, run: Run) -> bool:
+    """Whether a success of a run changes nothing about the schedule except its failure streak."""
+    is_endless = (
+        isinstance(schedule.trigger, _ENDLESS)
         and schedule.end_at is None
         and schedule.max_runs is None
         and schedule.calendar is None
         and not (schedule.watch is not None and schedule.watch.once)
     )
+    keeps_next = run.is_manual or (
+        schedule.align is Align.GRID and isinstance(schedule.cadence, Steady) and not schedule.adaptive
+    )
+    return is_endless and keeps_next

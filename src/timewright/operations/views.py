@@ -57,6 +57,7 @@ class ScheduleSummary(Struct, frozen=True, kw_only=True):
     """The state of that run."""
     failures: int
     runs: int
+    """How many runs its trigger made, and how many manual runs are kept."""
     revision: int
     tags: tuple[str, ...]
     metadata: dict[str, Any]
@@ -176,12 +177,16 @@ def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: d
     paused = load_pauses(tx, now=now).describe(record.schedule)
     if ahead is not detail.next or before or after or paused:
         detail = replace(detail, next=ahead, upstream=before, downstream=after, paused_by=paused)
-    last = _last_started(tx, [record.schedule.id]).get(record.schedule.id) if record.last_run else None
-    if last is None:
+    schedule_id = record.schedule.id
+    last = _last_started(tx, [schedule_id]).get(schedule_id)
+    manual = tx.count_manual_runs([schedule_id]).get(schedule_id, 0)
+    if last is None and not manual:
         return detail
-    # The stored instants are only those that the next decision needs.
-    ended = last.finished_at or detail.progress.last_finished_at
-    progress = replace(detail.progress, last_started_at=last.started_at, last_finished_at=ended)
+    progress = replace(detail.progress, runs=detail.progress.runs + manual)
+    if last is not None:
+        # The stored instants are only those that the next decision needs.
+        ended = last.finished_at or progress.last_finished_at
+        progress = replace(progress, last_started_at=last.started_at, last_finished_at=ended)
     return replace(detail, progress=progress)
 
 
@@ -261,11 +266,17 @@ def _last_started(tx: Transaction, schedule_ids: Sequence[str]) -> dict[str, Rec
 
 
 def add_last_runs(tx: Transaction, rows: Sequence[ScheduleSummary]) -> tuple[ScheduleSummary, ...]:
-    """Add when each schedule last started, and the state of that run."""
-    last = _last_started(tx, [row.id for row in rows])
+    """Add when each schedule last started, the state of that run, and how many manual runs it has."""
+    ids = [row.id for row in rows]
+    last, manual = _last_started(tx, ids), tx.count_manual_runs(ids)
     return tuple(
-        replace(row, last_run_at=last[row.id].started_at, last_state=last[row.id].state)
-        if row.id in last
+        replace(
+            row,
+            last_run_at=last[row.id].started_at if row.id in last else None,
+            last_state=last[row.id].state if row.id in last else "",
+            runs=row.runs + manual.get(row.id, 0),
+        )
+        if row.id in last or row.id in manual
         else row
         for row in rows
     )

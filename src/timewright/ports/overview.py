@@ -137,10 +137,14 @@ class OverviewQueries(Protocol):
     def recent_runs(
         self, schedule_ids: Iterable[str], *, limit_each: int, since: datetime | None = None
     ) -> dict[str, tuple[RecentRun, ...]]:
-        """Return the newest occurrences of schedules, oldest first, at most `limit_each` per schedule.
+        """Return the newest runs of schedules, oldest first, at most `limit_each` per schedule.
 
-        With `since`, a history is read until a run that was created before; that run is among the rows.
+        With `since`, occurrences are read until one that was created before; that one is among the rows.
         """
+        ...
+
+    def count_manual_runs(self, schedule_ids: Iterable[str]) -> dict[str, int]:
+        """Return how many manual runs of schedules are kept; a schedule without one is left out."""
         ...
 
     def ordered_schedule_ids(self, which: ScheduleFilter) -> tuple[list[str], int]:

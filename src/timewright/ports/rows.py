@@ -146,10 +146,14 @@ class ScheduleFilter(Struct, frozen=True, kw_only=True):
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):
-    """Which runs to list, newest first. With a schedule, its own history is followed."""
+    """Which runs to list, newest first. With a schedule, its own history is followed.
+
+    `only_manual`, with a schedule, leaves out its occurrences.
+    """
 
     namespace: str | None = None
     schedule_id: str | None = None
+    only_manual: bool = False
     queue: str | None = None
     state: RunState | None = None
     since: datetime | None = None

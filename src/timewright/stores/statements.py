@@ -59,6 +59,13 @@ _DELAY_BOUND = (
     f"CASE {' '.join(f'WHEN delay <= {ms}000 THEN {ms}000' for ms in DELAY_BOUNDS_MS)} ELSE delay END"
 )
 
+# When the first attempt of a run started; a retry moves `started_at`.
+_FIRST_START = """
+    CASE WHEN runs.fence > 1 THEN coalesce(
+        (SELECT min(a.started_at) FROM attempts a WHERE a.run_id = runs.id), runs.started_at)
+    ELSE runs.started_at END
+"""
+
 
 class Statement(Struct, frozen=True):
     """One statement in one dialect; `column_types` are those of the rows of a batch.
@@ -113,7 +120,7 @@ def _parse(text: str) -> list[tuple[str, Columns, str, str]]:
 def _build_statement(name: str, columns: Columns, body: str, dialect: Dialect) -> Statement:
     body = body.replace("{run}", ", ".join(f"runs.{column}" for column in RUN_COLUMNS.split()))
     body = body.replace("{schedule}", SCHEDULE_COLUMNS.strip()).replace("{listed}", LIST_COLUMNS.strip())
-    body = body.replace("{delay_bound}", _DELAY_BOUND)
+    body = body.replace("{delay_bound}", _DELAY_BOUND).replace("{first_start}", _FIRST_START.strip())
     returns_ids = "{changed:" in body
     varying = tuple(number for number, (column, _) in enumerate(columns) if column.endswith("*"))
     columns = tuple((column.rstrip("*"), kind) for column, kind in columns)

@@ -97,6 +97,7 @@ def test_the_list_shows_the_last_run_also_one_by_hand(harness: OperationsHarness
     assert "✘ 13:30:00" in listed()[1]
     (row,) = harness.ask("schedule list", name_starts="hello")["schedules"]
     assert (row["last_run_at"], row["last_state"]) == ("2026-03-10T13:30:00Z", "failed")
+    assert row["runs"] == harness.ask("schedule get", schedule="hello")["progress"]["runs"] == 2
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,11 @@ class Run(Struct, frozen=True, kw_only=True, gc=False):
     previous: str = ""
     payload: Any = None
 
+    @property
+    def is_manual(self) -> bool:
+        """Whether a person or a program made it: it is no occurrence, and no part of a backfill."""
+        return self.dedupe_scope == self.id
+
 
 class ExecutionTerms(Struct, frozen=True, kw_only=True, gc=False):
     """The target and policies of a run, fixed when it is admitted."""

@@ -107,12 +107,14 @@ def _pull_back(tx: Transaction, *, ids: Sequence[str], now: datetime) -> int:
 
 
 def _rows_after(tx: Transaction, schedule_id: str, *, now: datetime) -> tuple[list[Run], Run | None]:
-    """The rows of a schedule that are dated after now, oldest first, and the one before them."""
+    """The occurrences of a schedule that are dated after now, oldest first, and the one before them."""
     later: list[Run] = []
     which = RunFilter(schedule_id=schedule_id, limit=1000)
     while True:
         page = tx.find_runs(which)
         for run in page.rows:
+            if run.is_manual:
+                continue
             if run.created_at <= now:
                 return later[::-1], run
             later.append(run)

@@ -17,7 +17,7 @@ from timewright.core.run.run import Reason, Run, RunState
 from timewright.core.schedule.adjustments import Adjustment, AdjustmentKind
 from timewright.core.schedule.decision import Source
 from timewright.core.schedule.schedule import Schedule
-from timewright.ports import AuditEntry, Transaction
+from timewright.ports import AuditEntry, RunFilter, Transaction
 
 MAX_RUNS_BACK = 50
 MAX_AUDIT_ROWS = 1000
@@ -148,15 +148,13 @@ def _overlap(run_context: RunContext, schedule: Schedule) -> ExplanationPart:
 
 def _overlapping_run(run_context: RunContext) -> Run | None:
     """Return the run of the schedule that was active when this one was skipped."""
-    wanted = run_context.run.previous
-    for _ in range(MAX_RUNS_BACK):
-        run = run_context.tx.get_runs([wanted]).get(wanted) if wanted else None
-        if run is None:
-            return None
-        ended = run.finished_at is not None and run.finished_at <= run_context.run.created_at
+    skipped = run_context.run
+    which = RunFilter(schedule_id=skipped.schedule_id, until=skipped.created_at, limit=MAX_RUNS_BACK)
+    earlier: tuple[Run, ...] = run_context.tx.find_runs(which).rows
+    for run in earlier:
+        ended = run.finished_at is not None and run.finished_at <= skipped.created_at
         if run.state is not RunState.SKIPPED and not ended:
             return run
-        wanted = run.previous
     return None
 
 

@@ -107,6 +107,8 @@ CREATE INDEX runs_deferred ON runs (fire_at) WHERE state = 'ready' AND deferred 
 -- Runs made by hand for a future instant, by schedule.
 CREATE INDEX runs_future_manual ON runs (schedule_id, fire_at, id)
     WHERE state = 'ready' AND deferred = 1 AND dedupe_scope <> '';
+-- Every manual run of a schedule. Its dedupe scope is its own id, and it is not in the chain of occurrences.
+CREATE INDEX runs_manual ON runs (schedule_id, id) WHERE schedule_id <> '' AND dedupe_scope = id;
 CREATE INDEX runs_leased ON runs (leased_at) WHERE state = 'leased';
 CREATE INDEX runs_cancel_requested ON runs (cancel_at) WHERE state = 'leased' AND cancel_at IS NOT NULL;
 CREATE INDEX runs_held ON runs (schedule_id, planned_at) WHERE state = 'held';

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
+from heapq import merge
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -75,13 +77,24 @@ class SqlOverviewQueries(SqlQueries):
     def recent_runs(
         self, schedule_ids: Iterable[str], *, limit_each: int, since: datetime | None = None
     ) -> dict[str, tuple[RecentRun, ...]]:
-        """Return the newest occurrences of schedules, oldest first, at most `limit_each` per schedule."""
+        """Return the newest runs of schedules, oldest first, at most `limit_each` per schedule."""
+        ids, first = list(schedule_ids), since_parameters(since)["from"]
         found: dict[str, list[RecentRun]] = {}
-        first = since_parameters(since)["from"]
-        parameters = {"ids": list(schedule_ids), "limit_each": limit_each, "from": first}
-        for row in self._query("recent_runs", parameters):
+        for row in self._query("recent_runs", {"ids": ids, "limit_each": limit_each, "from": first}):
             found.setdefault(row[0], []).append(_recent_run(row))
+        manual: dict[str, list[RecentRun]] = {}
+        wanted = [(schedule_id, first, limit_each) for schedule_id in ids]
+        for row in self._execute_many("recent_manual_runs", wanted) if wanted else ():
+            manual.setdefault(row[0], []).append(_recent_run(row))
+        for schedule_id, runs in manual.items():
+            both = merge(found.get(schedule_id, ()), runs, key=lambda one: one.run, reverse=True)
+            found[schedule_id] = list(islice(both, limit_each))
         return {schedule_id: tuple(reversed(runs)) for schedule_id, runs in found.items()}
+
+    def count_manual_runs(self, schedule_ids: Iterable[str]) -> dict[str, int]:
+        """Return how many manual runs of schedules are kept; a schedule without one is left out."""
+        rows = self._query("count_manual_runs", {"ids": list(schedule_ids)})
+        return {row[0]: int(row[1]) for row in rows}
 
     def count_runs_by_state(self, namespace: str, *, failed_since: datetime, max_count: int) -> RunCounts:
         """Count runs by state, each up to `max_count`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from timewright.core.moments import EPOCH, to_micros
@@ -203,28 +203,51 @@ class SqlRunQueries(SqlQueries):
         return str(found or "")
 
     def _page_of_schedule(self, which: RunFilter, *, limit: int) -> Page:
+        """A page of the chain of occurrences merged with the manual runs: of both, the larger id comes first.
+
+        The cursor names the next run of each, because after a step of the clock the ids of a chain go back.
+        """
+        schedule_id, size = which.schedule_id or "", limit + 1
+        start, _, manual_start = which.cursor.partition(".")
+        if not which.cursor:
+            start, manual_start = self._newest_run(schedule_id), LAST_KEY
+        chain = self._occurrences(schedule_id, "" if which.only_manual else start, size=size)
+        manual = self._manual_runs(schedule_id, manual_start, size=size)
+        next_run, next_manual = next(chain, None), next(manual, None)
         found: list[Run] = []
         unreadable: list[Unreadable] = []
-        schedule_id = which.schedule_id or ""
-        start, walked = which.cursor or self._newest_run(schedule_id), 0
-        oldest = start
-        while start and len(found) <= limit and walked < MAX_WALK_ROWS:
-            step = self._follow_history(start, max_rows=limit + 1)
-            if step and step[0][_SCHEDULE_ID] != schedule_id:
-                return Page(())  # a cursor of another schedule's history
-            runs, skipped = _decode_runs(step)
+        for _ in range(MAX_WALK_ROWS):
+            if len(found) == limit or (next_run is None and next_manual is None):
+                break
+            if next_manual is None or (next_run is not None and next_run[0] > next_manual[0]):
+                row, next_run = next_run, next(chain, None)
+            else:
+                row, next_manual = next_manual, next(manual, None)
+            runs, skipped = _decode_runs([row] if row is not None else [])
             found += [run for run in runs if _matches(run, which)]
             unreadable += skipped
-            walked += len(step) or 1
+        ids = [row[0] if row is not None else "" for row in (next_run, next_manual)]
+        return Page(tuple(found), ".".join(ids) if any(ids) else "", tuple(unreadable))
+
+    def _occurrences(self, schedule_id: str, start: str, *, size: int) -> Iterator[Row]:
+        """The rows of a schedule's chain from a run back, read in steps."""
+        oldest = start
+        while start:
+            step = self._follow_history(start, max_rows=size)
+            if step and step[0][_SCHEDULE_ID] != schedule_id:
+                return  # a cursor of another schedule's history
+            yield from step
             # After a step of the clock, a run may have a smaller id than the one before it.
             oldest = min(oldest, start, *(row[0] for row in step))
             # The history before a pruned run continues at the newest older run that is unfinished.
             start = step[-1][_PREVIOUS] if step else self._newest_unfinished(schedule_id, oldest)
-        if start and len(found) <= limit:
-            return Page(tuple(found), start, tuple(unreadable))
-        cursor = found[limit].id if len(found) > limit else ""
-        # Unreadable rows after the cursor belong to the next page.
-        return Page(tuple(found[:limit]), cursor, tuple(row for row in unreadable if row.id > cursor))
+
+    def _manual_runs(self, schedule_id: str, last: str, *, size: int) -> Iterator[Row]:
+        """The rows of a schedule's manual runs, newest first, from an id on; read in steps."""
+        while last:
+            step = self._query("list_manual_runs", {"id": schedule_id, "last": last, "limit": size + 1})
+            yield from step[:size]
+            last = step[size][0] if len(step) > size else ""
 
 
 def _decode_runs(rows: Sequence[Row]) -> tuple[list[Run], list[Unreadable]]:

@@ -264,6 +264,15 @@ WITH RECURSIVE walk (id, step) AS (
 )
 SELECT {run} FROM walk JOIN runs ON runs.id = walk.id ORDER BY walk.step
 
+-- name: list_manual_runs
+SELECT {run} FROM runs
+WHERE schedule_id = :id AND schedule_id <> '' AND dedupe_scope = id AND id <= :last
+ORDER BY id DESC LIMIT :limit
+
+-- name: count_manual_runs
+SELECT schedule_id, count(*) FROM runs
+WHERE schedule_id {in:ids} AND schedule_id <> '' AND dedupe_scope = id GROUP BY schedule_id
+
 -- name: newest_unfinished_run
 -- One branch per state, because each partial index is used only if the query names its state.
 SELECT max(id) FROM (
@@ -1280,8 +1289,11 @@ WHERE namespace = :namespace AND (state = :state OR (:state = '' AND state <> 'a
 ORDER BY CASE :order
     WHEN 'failing' THEN CASE WHEN failures > 0 OR state = 'parked' THEN 0 ELSE 1 END
     WHEN 'next' THEN CASE WHEN state = 'active' THEN coalesce(next_at, 9000000000000000000) ELSE 9100000000000000000 END
-    WHEN 'runs' THEN -runs
-    ELSE 0 END, CASE WHEN :order = 'last' THEN last_run ELSE '' END DESC, name
+    WHEN 'runs' THEN -runs - (SELECT count(*) FROM runs m
+        WHERE m.schedule_id = schedules.id AND m.schedule_id <> '' AND m.dedupe_scope = m.id)
+    ELSE 0 END, CASE WHEN :order = 'last' THEN coalesce((SELECT max(m.id) FROM runs m
+        WHERE m.schedule_id = schedules.id AND m.schedule_id <> '' AND m.dedupe_scope = m.id
+            AND m.id > schedules.last_run), last_run) ELSE '' END DESC, name
 LIMIT :limit OFFSET :offset
 
 -- name: count_schedules
@@ -1329,12 +1341,19 @@ WITH RECURSIVE walk (schedule_id, id, step) AS (
     SELECT walk.schedule_id, r.previous, walk.step + 1 FROM walk JOIN runs r ON r.id = walk.id
     WHERE r.previous <> '' AND walk.step < :limit_each AND r.id >= :from
 )
-SELECT walk.schedule_id, runs.id, runs.planned_at,
-    CASE WHEN runs.fence > 1 THEN coalesce(
-        (SELECT min(a.started_at) FROM attempts a WHERE a.run_id = runs.id), runs.started_at)
-    ELSE runs.started_at END,
-    runs.finished_at, runs.state, runs.reason, runs.dropped
+SELECT walk.schedule_id, runs.id, runs.planned_at, {first_start}, runs.finished_at, runs.state, runs.reason, runs.dropped
 FROM walk JOIN runs ON runs.id = walk.id ORDER BY walk.schedule_id, walk.step
+
+-- name: recent_manual_runs(schedule_id text, first text, row_limit bigint) [sqlite]
+SELECT schedule_id, id, planned_at, {first_start}, finished_at, state, reason, dropped FROM runs
+WHERE schedule_id = v.schedule_id AND schedule_id <> '' AND dedupe_scope = id AND id >= v.first
+ORDER BY id DESC LIMIT v.row_limit
+
+-- name: recent_manual_runs(schedule_id text, first text, row_limit bigint) [postgres]
+SELECT newest.* {from} CROSS JOIN LATERAL (
+    SELECT schedule_id, id, planned_at, {first_start}, finished_at, state, reason, dropped FROM runs
+    WHERE schedule_id = v.schedule_id AND schedule_id <> '' AND dedupe_scope = id AND id >= v.first
+    ORDER BY id DESC LIMIT v.row_limit) newest
 
 -- name: list_ready_runs [sqlite]
 -- Deferred runs and runs that may start now have an index each.

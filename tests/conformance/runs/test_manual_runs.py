@@ -1,0 +1,154 @@
+"""Manual runs: they write no row that other runs share, and are found by an index of their own."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.conformance.support.builders import (
+    NOON,
+    TICK,
+    admit,
+    leased,
+    make_run,
+    make_schedule,
+    pages,
+    put,
+    schedule_write,
+)
+from tests.conformance.support.databases import Database
+from timewright.core.moments import HOUR, MINUTE
+from timewright.core.policies.policies import Align, Overlap
+from timewright.core.recurrence.triggers import Every, Manual
+from timewright.core.run.run import Failed, Run, RunState, Succeeded
+from timewright.core.schedule.schedule import Schedule
+from timewright.ids import TimedIds
+from timewright.ledger.manual_runs import ManualRun, run_many
+from timewright.ledger.replan import Actor
+from timewright.ledger.run_ends import AttemptResult
+from timewright.ledger.settle import settle_results
+from timewright.ports import RunFilter, Store
+
+COUNT_WRITES = """
+CREATE TABLE schedule_writes (id INTEGER PRIMARY KEY);
+CREATE TRIGGER count_schedule_writes AFTER UPDATE ON schedules
+BEGIN INSERT INTO schedule_writes VALUES (NULL); END
+"""
+
+
+class RowVersion:
+    """The version of a schedule's row: `xmin` on PostgreSQL, counted updates on SQLite."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        if database.kind == "sqlite":
+            database.sql(COUNT_WRITES)
+
+    def read(self) -> list[Any]:
+        table = "schedule_writes" if self._database.kind == "sqlite" else "schedules"
+        columns = "count(*)" if self._database.kind == "sqlite" else "id, xmin::text"
+        return self._database.sql(f"SELECT {columns} FROM {table} ORDER BY 1")
+
+
+def start(store: Store, schedule: Schedule, many: int = 5, **wanted: Any) -> tuple[Run, ...]:
+    asked = [ManualRun(schedule_id=schedule.id, **wanted)] * many
+    return run_many(store, asked, ids=TimedIds(), by=Actor(), now=NOON + TICK).runs
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"trigger": Manual()},
+        {"align": Align.NOW},
+        {"max_runs": 9},
+        {"end_at": NOON + 9 * HOUR},
+        {"adaptive": True},
+    ],
+    ids=lambda fields: next(iter(fields), "plain"),
+)
+def test_manual_runs_that_succeed_write_no_row_of_their_schedule(
+    own_database: Database, fields: dict[str, Any]
+) -> None:
+    store, version = own_database.open(), RowVersion(own_database)
+    schedule = make_schedule(overlap=Overlap.ALLOW, **fields)
+    put(store, schedule_write(schedule))
+    before = version.read()
+    runs = leased(store, *start(store, schedule), at=NOON + TICK)
+    results = [AttemptResult(run=run, outcome=Succeeded(), started_at=NOON + TICK) for run in runs]
+    settled = settle_results(store, results, now=NOON + MINUTE)
+    assert len(settled.ended) == 5
+    assert version.read() == before
+
+
+def test_a_manual_run_that_fails_counts_for_its_schedule_and_a_success_ends_that(
+    own_database: Database,
+) -> None:
+    store, version = own_database.open(), RowVersion(own_database)
+    schedule = make_schedule(overlap=Overlap.ALLOW)
+    put(store, schedule_write(schedule))
+    counts = []
+    for outcome in (Failed(error="no", final=True), Succeeded()):
+        before = version.read()
+        (run,) = leased(store, *start(store, schedule, 1), at=NOON + TICK)
+        settle_results(store, [AttemptResult(run=run, outcome=outcome, started_at=NOON)], now=NOON + MINUTE)
+        found = store.read(lambda tx: tx.get_schedules([schedule.id]))[schedule.id]
+        counts.append((found.progress.failures, version.read() != before))
+    assert counts == [(1, True), (0, True)]
+
+
+def test_manual_runs_and_occurrences_are_listed_together(store: Store, nightly: str) -> None:
+    made = [make_run(nightly, planned_at=NOON + n * HOUR, state=RunState.SUCCEEDED) for n in range(4)]
+    occurrences = admit(store, nightly, *made)
+    manual = [_manual_run(nightly, n) for n in range(6)]
+    store.write(lambda tx: tx.add_runs(manual))
+    expected = sorted((run.id for run in (*occurrences, *manual)), reverse=True)
+
+    def page(cursor: str, limit: int) -> Any:
+        which = RunFilter(schedule_id=nightly, limit=limit, cursor=cursor)
+        return store.read(lambda tx: tx.find_runs(which))
+
+    for limit in (1, 2, 3, 10):
+        found = pages(partial(page, limit=limit))
+        assert [run.id for rows in found for run in rows] == expected
+        assert all(len(rows) == limit for rows in found[:-1])
+    marks = store.read(lambda tx: tx.recent_runs([nightly], limit_each=5))
+    assert [mark.run for mark in marks[nightly]] == expected[:5][::-1]
+    only = RunFilter(schedule_id=nightly, only_manual=True)
+    assert [run.id for run in store.read(lambda tx: tx.find_runs(only)).rows] == sorted(
+        (run.id for run in manual), reverse=True
+    )
+
+
+def test_a_list_whose_ids_go_back_shows_every_run_once(store: Store, nightly: str) -> None:
+    """After a step of the clock, an occurrence may have a smaller id than the one before it."""
+    late = make_run(nightly, planned_at=NOON + 9 * HOUR, state=RunState.SUCCEEDED)
+    early = make_run(nightly, planned_at=NOON, state=RunState.SUCCEEDED)
+    admit(store, nightly, late, early)
+    manual = [_manual_run(nightly, n) for n in range(10)]
+    store.write(lambda tx: tx.add_runs(manual))
+    found = pages(
+        lambda cursor: store.read(
+            lambda tx: tx.find_runs(RunFilter(schedule_id=nightly, limit=2, cursor=cursor))
+        )
+    )
+    ids = [run.id for rows in found for run in rows]
+    assert sorted(ids) == sorted(run.id for run in (late, early, *manual))
+
+
+def test_manual_runs_are_counted_by_schedule(store: Store, nightly: str) -> None:
+    other = make_schedule("other", trigger=Every(HOUR, NOON))
+    put(store, schedule_write(other))
+    admit(store, nightly, make_run(nightly, planned_at=NOON, state=RunState.SUCCEEDED))
+    store.write(lambda tx: tx.add_runs([_manual_run(nightly, 1), _manual_run(nightly, 2)]))
+    counts = store.read(lambda tx: tx.count_manual_runs([nightly, other.id]))
+    assert counts == {nightly: 2}
+
+
+def _manual_run(schedule_id: str, number: int) -> Run:
+    at = NOON + number * HOUR + 30 * MINUTE
+    run = make_run(schedule_id, planned_at=at, state=RunState.SUCCEEDED, exclusive=False)
+    return replace(run, dedupe_scope=run.id, id=run.id)
