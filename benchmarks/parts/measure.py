@@ -268,7 +268,7 @@ def enqueue_backfill(store: Store, schedule: Schedule, count: int) -> None:
     while count:
         part = min(count, 10_000)
         runs = [build_manual_run(record, fire, ids=IDS, by=ACTOR, now=now, previous="") for _ in range(part)]
-        store.write(lambda tx, runs=runs: tx.add_unique_runs(runs))
+        store.write(lambda tx, runs=runs: tx.add_runs(runs))
         count -= part
 
 

@@ -39,7 +39,7 @@ from timewright.operations.registry import (
     WORKFLOW_RUN,
 )
 from timewright.operations.workflows.workflow_records import header_row
-from timewright.ports import Grant, ProgressUpdate, Store, Transaction
+from timewright.ports import Grant, Store, Transaction
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.bench import Bench
 from timewright.testing.clock import ManualClock
@@ -244,10 +244,8 @@ def _failed_by_hand(harness: OperationsHarness) -> None:
             state=RunState.READY,
             revision=due.schedule.revision,
             created_at=harness.now,
-            previous=due.last_run,
         )
         tx.add_runs([run])
-        tx.save_progress([ProgressUpdate(schedule_id, due.progress, FAILED_RUN)])
         until = harness.now + MINUTE
         tx.lease_runs(
             [Grant(run=run, lease_id=f"{LEASE}3", holder="ada", leased_at=harness.now, lease_until=until)]

@@ -64,12 +64,15 @@ def _replaced_while_catching_up() -> Patches:
 
 
 def _manual_run_moves_next_time() -> Patches:
-    real = original(run_ends, "settle_schedule")
+    real, is_simple = original(run_ends, "settle_schedule"), original(run_ends, "_is_simple")
 
     def settle(schedule: Any, progress: Any, run: Any, **terms: Any) -> Any:
         return real(schedule, progress, replace(run, dedupe_scope=""), **terms)
 
-    return [(run_ends, "settle_schedule", settle)]
+    def simple(schedule: Any, run: Any) -> Any:
+        return is_simple(schedule, replace(run, dedupe_scope=""))
+
+    return [(run_ends, "settle_schedule", settle), (run_ends, "_is_simple", simple)]
 
 
 def _one_more_at_once() -> Patches:

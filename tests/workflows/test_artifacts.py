@@ -131,7 +131,7 @@ def test_files_go_with_their_run(app: Scheduler) -> None:
     sweeper = ArtifactSweeper(instance.artifacts, instance.store, time=instance.clock.now)
     assert sweeper.run(grace=-MINUTE) == 0
     assert instance.store.write(lambda tx: tx.prune(PruneRequest(keep_runs=0)))
-    assert instance.store.read(lambda tx: tx.list_artifacts(after="", limit=9)) == []
+    assert instance.store.read(lambda tx: tx.get_artifacts(after="", limit=9)) == []
     assert sweeper.run(grace=-MINUTE) == 2
     assert instance.artifacts.runs(after=("", ""), limit=9) == []
 

@@ -37,7 +37,7 @@ from timewright.ledger.queues.limits import LimitResolver
 from timewright.ledger.replacement import cancel_for_replacement
 from timewright.ledger.replan import Actor, ChangeResult, lock_schedule, schedule_audit_entry
 from timewright.ledger.schedule_progress import finish_if_nothing_left, pass_decided
-from timewright.ports import Ids, ProgressUpdate, RunFilter, ScheduleRecord, Store, Transaction
+from timewright.ports import Ids, ProgressUpdate, ScheduleRecord, Store, Transaction
 
 _NOT_RUNNABLE = (ScheduleState.ARCHIVED, ScheduleState.PENDING_APPROVAL)
 
@@ -133,7 +133,7 @@ def _run_many_of(
         replacement = cancel_for_replacement(tx, record.schedule, now=now)
         can_start = replacement.can_start
         facts += replacement.facts
-    previous = _newest_manual_run(tx, record)
+    previous = ""
     for one, verdict in zip(wanted, verdicts, strict=True):
         run = build_manual_run(record, verdict, ids=ids, by=by, now=now, previous=previous)
         run = replace(run, exclusive=run.exclusive and not one.force and one.at is None, payload=one.payload)
@@ -184,8 +184,7 @@ def move_next(
         record = lock_schedule(tx, schedule_id)
         (*displaced, skipped), progress = _skip_occurrence(tx, record, ids=ids, by=by, now=now)
         fire = Fire(planned_at=to, fire_at=to, source=Source.MANUAL)
-        previous = _newest_manual_run(tx, record)
-        run = build_manual_run(record, fire, ids=ids, by=by, now=now, previous=previous)
+        run = build_manual_run(record, fire, ids=ids, by=by, now=now)
         run = replace(run, exclusive=False)
         add_schedule_runs(tx, record, [*displaced, skipped], progress)
         tx.add_runs(LimitResolver(tx).resolve_all([run], record.schedule))
@@ -236,7 +235,7 @@ def enqueue(
     def work(tx: Transaction) -> None:
         resolver = LimitResolver(tx)
         uses = (*limits, *resolver.of_queue(namespace, queue))
-        tx.add_unique_runs([resolver.resolve(run, uses) for run in runs])
+        tx.add_runs([resolver.resolve(run, uses) for run in runs])
 
     try:
         store.write(work)
@@ -299,18 +298,12 @@ def _verdicts(record: ScheduleRecord, wanted: Sequence[ManualRun], *, now: datet
 
 
 def build_manual_run(
-    record: ScheduleRecord, verdict: Verdict, *, ids: Ids, by: Actor, now: datetime, previous: str
+    record: ScheduleRecord, verdict: Verdict, *, ids: Ids, by: Actor, now: datetime, previous: str = ""
 ) -> Run:
     """Build a run with its own dedupe scope, so that it never counts as an occurrence."""
     run_id = ids.new("run", now=max(now, verdict.planned_at))
     run = build_schedule_run(record.schedule, verdict, run_id=run_id, now=now, previous=previous)
     return replace(run, dedupe_scope=run.id, made_by=by.name)
-
-
-def _newest_manual_run(tx: Transaction, record: ScheduleRecord) -> str:
-    """The id of the newest manual run. Manual runs have their own chain, by which `verify` finds gaps."""
-    found = tx.find_runs(RunFilter(schedule_id=record.schedule.id, only_manual=True, limit=1)).rows
-    return found[0].id if found else ""
 
 
 def add_schedule_runs(

@@ -97,11 +97,9 @@ def apply_finished_runs(
             simple.append(run)
         else:
             affecting.append(run)
-    effects = tx.read_run_end_effects()
-    if simple and effects.has_failing_schedules:
-        # The end of a streak is decided by the present definition, which may have a cadence by now.
-        failing = tx.failing_schedules({run.schedule_id for run in simple})
-        affecting += [run for run in simple if run.schedule_id in failing]
+    effects = tx.read_run_end_effects({run.schedule_id for run in simple})
+    # The end of a streak is decided by the present definition, which may have a cadence by now.
+    affecting += [run for run in simple if run.schedule_id in effects.failing]
     missing = {run.schedule_id for run in affecting} - (locked or {}).keys()
     locked = {**(locked or {}), **lock_readable_schedules(tx, sorted(missing))}
     facts = _settle_schedules(tx, affecting, locked, now=now)

@@ -338,7 +338,11 @@ def summarize_runs(tx: Transaction, runs: Sequence[Run]) -> tuple[RunSummary, ..
 def first_starts_of(tx: Transaction, runs: Iterable[Run]) -> Mapping[str, datetime]:
     """Return the first starts of the runs that were leased more than once."""
     leased_again = [run.id for run in runs if run.fence > 1]
-    return tx.first_starts(leased_again) if leased_again else {}
+    attempts = tx.get_attempts(leased_again) if leased_again else {}
+    starts = {
+        run_id: [one.started_at for one in ended if one.started_at] for run_id, ended in attempts.items()
+    }
+    return {run_id: min(instants) for run_id, instants in starts.items() if instants}
 
 
 def build_run_detail(tx: Transaction, run: Run) -> RunDetail:
@@ -359,7 +363,7 @@ def build_run_detail(tx: Transaction, run: Run) -> RunDetail:
         charges=_list_charges(tx, run),
         note=_note(tx, run),
         checkpoint=reported.checkpoint if reported is not None else None,
-        external_ids=tuple(tx.get_external_ids([run.id])),
+        external_ids=tuple(tx.find_external_ids(run_ids=[run.id])),
     )
 
 

@@ -30,15 +30,18 @@ class ObjectQueries(Protocol):
         ...
 
     def get_objects(
-        self, kind: str, *, namespace: str | None = None, names: Iterable[str] | None = None
+        self,
+        kind: str,
+        *,
+        namespace: str | None = None,
+        names: Iterable[str] | None = None,
+        newest: int | None = None,
+        before: str = "",
     ) -> list[StoredObject]:
-        """Return objects of one kind, by name."""
-        ...
+        """Return objects of one kind, by name.
 
-    def newest_objects(
-        self, kind: str, *, namespace: str, before: str = "", limit: int = 50
-    ) -> list[StoredObject]:
-        """Return objects of one kind, last name first; with `before`, only smaller names."""
+        With `newest`, at most that many of a namespace, last name first; with `before`, only smaller names.
+        """
         ...
 
     def delete_object(self, kind: str, *, namespace: str, name: str) -> bool:

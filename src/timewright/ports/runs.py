@@ -28,13 +28,11 @@ class RunQueries(Protocol):
     """Queries for runs, leases, limits and attempts; most handle many rows."""
 
     def add_runs(self, runs: Sequence[Run]) -> set[str]:
-        """Insert runs; returns the ids that were new. An occurrence that exists is skipped."""
-        ...
+        """Insert runs; returns the ids that were new. An occurrence that exists is skipped.
 
-    def add_unique_runs(self, runs: Sequence[Run]) -> None:
-        """Insert unleased runs, each with its own dedupe scope. Raises Conflict if one exists.
-
-        A store may still be writing when this returns; the next query waits for it.
+        Raises Conflict if a manual run or a queue entry exists. A manual run without `previous` is linked to
+        the newest manual run of its schedule. A store may still be writing those when this
+        returns; the next query waits for it.
         """
         ...
 
@@ -136,12 +134,13 @@ class RunQueries(Protocol):
         """Transfer leases with their fence; returns the ids of runs whose holder still matched."""
         ...
 
-    def leased_runs(self, *, holder: str = "", cancel_requested: bool = False) -> list[Run]:
-        """Return every leased run, or those of one holder; optionally only those asked to stop."""
-        ...
+    def leased_runs(
+        self, *, holder: str = "", lease_id: str | None = None, cancel_requested: bool = False
+    ) -> list[Run]:
+        """Return every leased run, or those of one holder; optionally only those asked to stop.
 
-    def find_lease(self, lease_id: str) -> Run | None:
-        """Return a leased run by its lease id."""
+        With `lease_id`, the run with that lease.
+        """
         ...
 
     def expired_leases(self, *, now: datetime, limit: int, dead_holder: str = "") -> list[Run]:
@@ -199,10 +198,6 @@ class RunQueries(Protocol):
         """Return the ended attempts of runs, oldest first."""
         ...
 
-    def first_starts(self, run_ids: Iterable[str]) -> dict[str, datetime]:
-        """Return when the first ended attempt of each run started; a run without one is left out."""
-        ...
-
     def put_attempt_output(self, rows: Sequence[AttemptOutput]) -> None:
         """Write the output of attempts so far, replacing what was written before."""
         ...
@@ -227,24 +222,20 @@ class RunQueries(Protocol):
         """Write references to files of attempts."""
         ...
 
-    def get_artifacts(self, run_ids: Iterable[str]) -> list[Artifact]:
-        """Return the artifacts of runs, by run, attempt and name."""
-        ...
-
-    def list_artifacts(self, *, after: str, limit: int) -> list[Artifact]:
-        """Return the artifacts of the runs after a run, by run, attempt and name."""
+    def get_artifacts(
+        self, run_ids: Iterable[str] | None = None, *, after: str = "", limit: int = 1000
+    ) -> list[Artifact]:
+        """Return the artifacts of runs, or the first of all runs after one, by run, attempt and name."""
         ...
 
     def put_external_id(self, row: ExternalId) -> None:
         """Write what an external executor calls the run of an attempt."""
         ...
 
-    def get_external_ids(self, run_ids: Iterable[str]) -> list[ExternalId]:
-        """Return the external ids of the attempts of runs, oldest first."""
-        ...
-
-    def find_external_id(self, external_id: str, *, limit: int) -> list[ExternalId]:
-        """Return the attempts with an external id."""
+    def find_external_ids(
+        self, *, run_ids: Iterable[str] = (), external_id: str = "", limit: int = 1000
+    ) -> list[ExternalId]:
+        """Return the external ids of the attempts of runs, oldest first, or the attempts with an id."""
         ...
 
     def prune(self, request: PruneRequest) -> int:

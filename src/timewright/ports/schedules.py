@@ -128,7 +128,3 @@ class ScheduleQueries(Protocol):
     def wake_schedules(self, wakes: Sequence[tuple[str, datetime]]) -> None:
         """Move the wake-up of schedules to an instant, if it is earlier."""
         ...
-
-    def failing_schedules(self, schedule_ids: Iterable[str]) -> set[str]:
-        """Return those of these schedules whose last run failed."""
-        ...

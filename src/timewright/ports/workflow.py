@@ -69,8 +69,8 @@ class WorkflowQueries(Protocol):
         """Return unscheduled runs planned at an instant with `first <= dedupe_scope < last`."""
         ...
 
-    def read_run_end_effects(self) -> RunEndEffects:
-        """Return what the end of a run may affect, in constant time."""
+    def read_run_end_effects(self, schedule_ids: Iterable[str] = ()) -> RunEndEffects:
+        """Return what the end of runs may affect, in constant time, and which of the schedules fail."""
         ...
 
     def get_links(
@@ -126,11 +126,11 @@ class WorkflowQueries(Protocol):
 
 
 class RunEndEffects(Struct, frozen=True):
-    """Whether any run is held, any schedule depends on another, or any schedule failed last."""
+    """Whether any run is held and any schedule depends on another; the schedules whose last run failed."""
 
     has_held_runs: bool
     has_links: bool
-    has_failing_schedules: bool = False
+    failing: frozenset[str] = frozenset()
 
 
 class Link(Struct, frozen=True, kw_only=True):

@@ -45,7 +45,7 @@ class ArtifactCopies:
 
     def notes(self, store: Store) -> Iterator[str]:
         """What a person must copy themselves."""
-        if self._setting and store.read(lambda tx: tx.list_artifacts(after="", limit=1)):
+        if self._setting and store.read(lambda tx: tx.get_artifacts(after="", limit=1)):
             yield f"the files of artifacts are at {self._setting}: back that place up too"
 
     def _copy_files(self, url: str, to: str, *, listed_in: str) -> None:
@@ -75,7 +75,7 @@ def _folder_beside(url: str) -> Path | None:
 
 def _read_page(tx: Transaction, *, after: str) -> list[tuple[Artifact, str]]:
     """The artifacts of the next runs, each with its namespace; all of a run are in one page."""
-    first = tx.list_artifacts(after=after, limit=PAGE_RUNS)
+    first = tx.get_artifacts(after=after, limit=PAGE_RUNS)
     found = tx.get_artifacts(sorted({one.run for one in first}))
     runs = tx.get_runs({one.run for one in found})
     return [(one, runs[one.run].namespace) for one in found if one.run in runs]

@@ -28,7 +28,8 @@ def get(store: Store, kind: str = "calendar", **which: Any) -> list[StoredObject
 def newest(
     store: Store, kind: str = "calendar", *, namespace: str = "default", **which: Any
 ) -> list[StoredObject]:
-    return list(store.read(lambda tx: tx.newest_objects(kind, namespace=namespace, **which)))
+    many = which.pop("limit", 50)
+    return list(store.read(lambda tx: tx.get_objects(kind, namespace=namespace, newest=many, **which)))
 
 
 def forget(store: Store, kind: str = "calendar", **which: Any) -> int:

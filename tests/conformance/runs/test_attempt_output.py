@@ -67,12 +67,12 @@ def test_external_ids_are_kept_by_attempt_found_and_deleted_with_their_run(store
     ]
     for row in (ExternalId(young.id, 2, "wrong"), *rows):
         store.write(partial(put, row))
-    assert store.read(lambda tx: tx.get_external_ids([young.id])) == rows[1:]
-    found = store.read(lambda tx: tx.find_external_id("dag-1", limit=10))
+    assert store.read(lambda tx: tx.find_external_ids(run_ids=[young.id])) == rows[1:]
+    found = store.read(lambda tx: tx.find_external_ids(external_id="dag-1", limit=10))
     assert {one.run_id for one in found} == {old.id, young.id}
-    assert len(store.read(lambda tx: tx.find_external_id("dag-1", limit=1))) == 1
+    assert len(store.read(lambda tx: tx.find_external_ids(external_id="dag-1", limit=1))) == 1
     store.write(lambda tx: tx.prune(PruneRequest(older_than=NOON + MINUTE)))
-    assert store.read(lambda tx: tx.get_external_ids([old.id])) == []
+    assert store.read(lambda tx: tx.find_external_ids(run_ids=[old.id])) == []
 
 
 def leased(fence: int = 1) -> Run:
@@ -137,7 +137,7 @@ def test_artifacts_are_kept_by_attempt_listed_and_deleted_with_their_run(store: 
     for _ in range(2):
         store.write(lambda tx: tx.add_artifacts(rows))
     assert store.read(lambda tx: tx.get_artifacts([old.id])) == rows[:2]
-    assert store.read(lambda tx: tx.list_artifacts(after="", limit=9)) == rows
-    assert store.read(lambda tx: tx.list_artifacts(after=old.id, limit=1)) == rows[2:3]
+    assert store.read(lambda tx: tx.get_artifacts(after="", limit=9)) == rows
+    assert store.read(lambda tx: tx.get_artifacts(after=old.id, limit=1)) == rows[2:3]
     assert store.write(lambda tx: tx.prune(PruneRequest(older_than=NOON + MINUTE))) == 1
-    assert store.read(lambda tx: tx.list_artifacts(after="", limit=9)) == rows[2:]
+    assert store.read(lambda tx: tx.get_artifacts(after="", limit=9)) == rows[2:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -81,6 +82,7 @@ def test_manual_runs_that_succeed_write_no_row_of_their_schedule(
     results = [AttemptResult(run=run, outcome=Succeeded(), started_at=NOON + TICK) for run in runs]
     settled = settle_results(store, results, now=NOON + MINUTE)
     assert len(settled.ended) == 5
+    assert [run.previous for run in get_all(store, runs)] == ["", *(run.id for run in runs[:-1])]
     assert version.read() == before
 
 
@@ -139,6 +141,13 @@ def test_a_list_whose_ids_go_back_shows_every_run_once(store: Store, nightly: st
     assert sorted(ids) == sorted(run.id for run in (late, early, *manual))
 
 
+def test_a_manual_run_is_linked_to_the_newest_one_of_its_schedule(store: Store, nightly: str) -> None:
+    first, second = _manual_run(nightly, 1), _manual_run(nightly, 2)
+    store.write(lambda tx: tx.add_runs([first]))
+    store.write(lambda tx: tx.add_runs([second]))
+    assert [run.previous for run in get_all(store, [first, second])] == ["", first.id]
+
+
 def test_manual_runs_are_counted_by_schedule(store: Store, nightly: str) -> None:
     other = make_schedule("other", trigger=Every(HOUR, NOON))
     put(store, schedule_write(other))
@@ -146,6 +155,11 @@ def test_manual_runs_are_counted_by_schedule(store: Store, nightly: str) -> None
     store.write(lambda tx: tx.add_runs([_manual_run(nightly, 1), _manual_run(nightly, 2)]))
     counts = store.read(lambda tx: tx.count_manual_runs([nightly, other.id]))
     assert counts == {nightly: 2}
+
+
+def get_all(store: Store, runs: Sequence[Run]) -> list[Run]:
+    found = store.read(lambda tx: tx.get_runs([run.id for run in runs]))
+    return [found[run.id] for run in runs]
 
 
 def _manual_run(schedule_id: str, number: int) -> Run:

@@ -119,7 +119,7 @@ def test_two_runs_cannot_have_one_id(store: Store) -> None:
 def test_unique_runs_are_visible_to_the_next_query(store: Store, many: int) -> None:
     def added(tx: Transaction, runs: list[Run]) -> dict[str, Run]:
         for start in range(0, many, 200):
-            tx.add_unique_runs(runs[start : start + 200])
+            tx.add_runs(runs[start : start + 200])
         return tx.get_runs([run.id for run in runs])
 
     def got(tx: Transaction, runs: list[Run]) -> dict[str, Run]:
@@ -134,26 +134,26 @@ def test_unique_runs_are_visible_to_the_next_query(store: Store, many: int) -> N
 @pytest.mark.parametrize("asks", [True, False])
 def test_adding_an_existing_unique_run_fails_the_transaction(store: Store, many: int, asks: bool) -> None:
     there, other, last = by_hand(many), by_hand(many), by_hand(1)
-    store.write(lambda tx: tx.add_unique_runs(there))
+    store.write(lambda tx: tx.add_runs(there))
 
     def work(tx: Transaction) -> None:
-        tx.add_unique_runs(other)
-        tx.add_unique_runs(there)
+        tx.add_runs(other)
+        tx.add_runs(there)
         if asks:
             tx.find_runs(RunFilter())
 
     with pytest.raises(Conflict):
         store.write(work)
-    store.write(lambda tx: tx.add_unique_runs(last))
+    store.write(lambda tx: tx.add_runs(last))
     assert set(find(store, limit=1000)) == {run.id for run in (*there, *last)}
 
 
 def test_a_rolled_back_transaction_leaves_no_unique_runs(store: Store) -> None:
-    store.write(lambda tx: tx.add_unique_runs(by_hand(600)))
+    store.write(lambda tx: tx.add_runs(by_hand(600)))
     before = set(find(store, limit=1000))
 
     def work(tx: Transaction) -> None:
-        tx.add_unique_runs(by_hand(600))
+        tx.add_runs(by_hand(600))
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

@@ -224,8 +224,8 @@ def test_schedules_whose_last_run_failed_are_found_among_others(store: Store) ->
     steady = schedule_write(make_schedule("steady"), make_progress())
     put(store, failing, other, steady)
     asked = [failing.schedule.id, steady.schedule.id]
-    assert store.read(lambda tx: tx.failing_schedules(asked)) == {failing.schedule.id}
-    assert store.read(lambda tx: tx.failing_schedules([])) == set()
+    assert store.read(lambda tx: tx.read_run_end_effects(asked)).failing == {failing.schedule.id}
+    assert store.read(lambda tx: tx.read_run_end_effects([])).failing == frozenset()
 
 
 def test_an_edit_moves_when_a_schedule_is_due(store: Store) -> None:

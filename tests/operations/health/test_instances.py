@@ -107,5 +107,5 @@ def test_a_long_silent_instance_is_removed_among_many_live_ones(harness: Operati
         record_heartbeat(tx, one, now=NOON)
 
     harness.store.write(work)
-    newest = harness.store.read(lambda tx: tx.newest_objects(INSTANCE, namespace=GLOBAL_NAMESPACE, limit=1))
+    newest = harness.store.read(lambda tx: tx.get_objects(INSTANCE, namespace=GLOBAL_NAMESPACE, newest=1))
     assert newest[0].name == "ins_b"

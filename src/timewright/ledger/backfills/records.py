@@ -119,7 +119,7 @@ def get_backfill(tx: Transaction, namespace: str, backfill_id: str) -> Backfill 
 
 def list_backfills(tx: Transaction, namespace: str, *, before: str, limit: int) -> list[Backfill]:
     """Return backfills, newest first."""
-    rows = tx.newest_objects(BACKFILL, namespace=namespace, before=before, limit=limit)
+    rows = tx.get_objects(BACKFILL, namespace=namespace, before=before, newest=limit)
     return [msgspec.json.decode(row.body, type=Backfill) for row in rows]
 
 

@@ -113,9 +113,9 @@ def find_analysis(tx: Transaction, namespace: str, analysis_id: str) -> Analysis
 
 def newest_analyses(tx: Transaction, namespace: str, *, limit: int, cursor: str) -> Page:
     """A page of the analyses of a namespace, newest first."""
-    rows = tx.newest_objects(ANALYSIS, namespace=namespace, before=cursor, limit=limit)
-    more = len(rows) == limit and tx.newest_objects(
-        ANALYSIS, namespace=namespace, before=rows[-1].name, limit=1
+    rows = tx.get_objects(ANALYSIS, namespace=namespace, before=cursor, newest=limit)
+    more = len(rows) == limit and tx.get_objects(
+        ANALYSIS, namespace=namespace, before=rows[-1].name, newest=1
     )
     return Page(tuple(map(_read, rows)), rows[-1].name if more else "")
 

@@ -86,7 +86,7 @@ def is_alive(seen: InstanceHeartbeat, *, now: datetime) -> bool:
 
 def read_instances(tx: Transaction, *, limit: int) -> list[InstanceHeartbeat]:
     """The instances with a heartbeat, newest first."""
-    rows = tx.newest_objects(INSTANCE, namespace=GLOBAL_NAMESPACE, limit=limit)
+    rows = tx.get_objects(INSTANCE, namespace=GLOBAL_NAMESPACE, newest=limit)
     return [
         InstanceHeartbeat(instance=msgspec.json.decode(row.body, type=InstanceRecord), at=row.at)
         for row in rows

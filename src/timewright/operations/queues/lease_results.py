@@ -269,7 +269,7 @@ def _is_recorded(tx: Transaction, run_id: str, fence: int, outcome: Outcome) -> 
 
 
 def _find_by_lease_id(tx: Transaction, namespace: str, lease_id: str) -> Run:
-    run = tx.find_lease(lease_id)
+    run = next(iter(tx.leased_runs(lease_id=lease_id)), None)
     if run is not None and run.namespace == namespace and _is_held(run, run.fence):
         return run
     raise NotFound(

@@ -136,7 +136,7 @@ def list_runs(context: OperationContext, tx: Transaction, request: ListRuns) -> 
     unreadable: dict[str, Unreadable] = {}
     wanted = None
     if request.external_id:
-        found = tx.find_external_id(request.external_id, limit=MAX_EXTERNAL_RUNS)
+        found = tx.find_external_ids(external_id=request.external_id, limit=MAX_EXTERNAL_RUNS)
         wanted = tx.get_runs({one.run_id for one in found})
 
     def find(limit: int, place: str) -> Page:

@@ -32,6 +32,7 @@ PIPELINED = frozenset(
         "insert_schedules",
         "insert_revisions",
         "insert_unique_runs",
+        "insert_manual_runs",
         "save_progress",
         "advance_progress",
         "advance_on_time",

@@ -223,20 +223,26 @@ class SqlLeaseQueries(SqlReadyQueries):
             rows = self._query("expired_leases", {"now": to_micros(now), "limit": limit})
         return self._decode_or_park(rows)
 
-    def leased_runs(self, *, holder: str = "", cancel_requested: bool = False) -> list[Run]:
-        """Return every leased run, or those of one holder; optionally only those asked to stop."""
+    def leased_runs(
+        self, *, holder: str = "", lease_id: str | None = None, cancel_requested: bool = False
+    ) -> list[Run]:
+        """Return every leased run, or those of one holder; optionally only those asked to stop.
+
+        With `lease_id`, the run with that lease.
+        """
+        if lease_id is not None:
+            return self._find_lease(lease_id)
         statement = "cancel_requested_runs" if cancel_requested else "leased_runs"
         rows = self._query(statement, {"holder": holder})
         return [read_run(row) for row in sorted(rows, key=_BY_ID)]
 
-    def find_lease(self, lease_id: str) -> Run | None:
-        """Return a leased run by its lease id."""
+    def _find_lease(self, lease_id: str) -> list[Run]:
+        """The run with a lease, by the instant in its id first, for which leases have an index."""
         for since, until in (_lease_instant_range(lease_id), (0, FOREVER)):
             parameters = {"lease_id": lease_id, "since": since, "until": until}
-            rows = self._query("find_lease", parameters)
-            if rows:
-                return read_run(rows[0])
-        return None
+            if rows := self._query("find_lease", parameters):
+                return [read_run(rows[0])]
+        return []
 
     def settle_runs(self, settled: Sequence[tuple[Run, Attempt]]) -> set[str]:
         """Write the end of leases; returns the ids whose fence still matched."""
@@ -328,13 +334,14 @@ class SqlOutputQueries(SqlQueries):
         if artifacts:
             self._execute_many("add_artifacts", [astuple(one) for one in artifacts])
 
-    def get_artifacts(self, run_ids: Iterable[str]) -> list[Artifact]:
-        """Return the artifacts of runs, by run, attempt and name."""
-        return [_decode_artifact(row) for row in self._query("artifacts_of_runs", {"ids": list(run_ids)})]
-
-    def list_artifacts(self, *, after: str, limit: int) -> list[Artifact]:
-        """Return the artifacts of the runs after a run, by run, attempt and name."""
-        rows = self._query("artifacts_after", {"after": after, "limit": limit})
+    def get_artifacts(
+        self, run_ids: Iterable[str] | None = None, *, after: str = "", limit: int = 1000
+    ) -> list[Artifact]:
+        """Return the artifacts of runs, or the first of all runs after one, by run, attempt and name."""
+        if run_ids is None:
+            rows = self._query("artifacts_after", {"after": after, "limit": limit})
+        else:
+            rows = self._query("artifacts_of_runs", {"ids": list(run_ids)})
         return [_decode_artifact(row) for row in rows]
 
     def put_external_id(self, row: ExternalId) -> None:
@@ -342,14 +349,14 @@ class SqlOutputQueries(SqlQueries):
         parameters = {**asdict(row), "external_id": storable_text(row.external_id)}
         self._query("put_external_id", parameters)
 
-    def get_external_ids(self, run_ids: Iterable[str]) -> list[ExternalId]:
-        """Return the external ids of the attempts of runs, oldest first."""
+    def find_external_ids(
+        self, *, run_ids: Iterable[str] = (), external_id: str = "", limit: int = 1000
+    ) -> list[ExternalId]:
+        """Return the external ids of the attempts of runs, oldest first, or the attempts with an id."""
+        if external_id:
+            parameters = {"external_id": storable_text(external_id), "limit": limit}
+            return [ExternalId(*row) for row in self._query("runs_by_external_id", parameters)]
         return [ExternalId(*row) for row in self._query("external_ids_of_runs", {"ids": list(run_ids)})]
-
-    def find_external_id(self, external_id: str, *, limit: int) -> list[ExternalId]:
-        """Return the attempts with an external id."""
-        parameters = {"external_id": storable_text(external_id), "limit": limit}
-        return [ExternalId(*row) for row in self._query("runs_by_external_id", parameters)]
 
 
 def _decode_artifact(row: Row) -> Artifact:

@@ -64,12 +64,22 @@ class SqlObjectQueries(SqlQueries):
         )
 
     def get_objects(
-        self, kind: str, *, namespace: str | None = None, names: Iterable[str] | None = None
+        self,
+        kind: str,
+        *,
+        namespace: str | None = None,
+        names: Iterable[str] | None = None,
+        newest: int | None = None,
+        before: str = "",
     ) -> list[StoredObject]:
-        """Return objects of one kind, by name."""
+        """Return objects of one kind, by name; with `newest`, that many of a namespace, last name first."""
         wanted = list(names) if names is not None else []
         if namespace == "":
             return []  # an empty namespace means all of them in the statement
+        if newest is not None:
+            page = {"before": before or LAST_KEY, "limit": page_limit(newest)}
+            rows = self._query("newest_objects", {"kind": kind, "namespace": namespace or "", **page})
+            return [_decode_object(row) for row in rows]
         parameters = {
             "kind": kind,
             "namespace": namespace or "",
@@ -77,18 +87,6 @@ class SqlObjectQueries(SqlQueries):
             "names": wanted,
         }
         return [_decode_object(row) for row in self._query("get_objects", parameters)]
-
-    def newest_objects(
-        self, kind: str, *, namespace: str, before: str = "", limit: int = 50
-    ) -> list[StoredObject]:
-        """Return objects of one kind, last name first; with `before`, only smaller names."""
-        parameters = {
-            "kind": kind,
-            "namespace": namespace,
-            "before": before or LAST_KEY,
-            "limit": page_limit(limit),
-        }
-        return [_decode_object(row) for row in self._query("newest_objects", parameters)]
 
     def prune_objects(self, kind: str, *, namespace: str, older_than: datetime, limit: int = 100) -> int:
         """Delete the first objects of a kind that were written before an instant; returns how many."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from timewright.core.moments import EPOCH, to_micros
+from timewright.core.moments import to_micros
 from timewright.core.run.run import TERMINAL_STATES, Attempt, Run, RunState
 from timewright.errors import UnreadableRow
 from timewright.ids import first_id
@@ -17,7 +17,6 @@ from timewright.ports import (
 )
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit
 from timewright.stores.rows import (
-    MICROSECOND,
     Row,
     changed_row,
     read_attempt,
@@ -56,18 +55,16 @@ class SqlRunQueries(SqlQueries):
             return set()
         rows = [run_row(run) for run in runs]
         self._add_buckets(row[_READY_BUCKET] for row in rows if not row[_HANDOFF])
+        if all(run.is_manual and run.state is not RunState.LEASED for run in runs):
+            # Nothing can be skipped, so nothing is returned, and PostgreSQL need not be waited for.
+            statement = "insert_manual_runs" if any(run.schedule_id for run in runs) else "insert_unique_runs"
+            self._execute_many(statement, rows)
+            return {run.id for run in runs}
         new = {row[0] for row in self._execute_many("insert_runs", rows)}
         self._insert_limit_holds(
             [run for run in runs if run.state is RunState.LEASED and run.limit_keys and run.id in new]
         )
         return new
-
-    def add_unique_runs(self, runs: Sequence[Run]) -> None:
-        """Insert unleased runs, each with its own dedupe scope. Raises Conflict if one exists."""
-        if runs:
-            rows = [run_row(run) for run in runs]
-            self._add_buckets(row[_READY_BUCKET] for row in rows if not row[_HANDOFF])
-            self._execute_many("insert_unique_runs", rows)
 
     def shorten_leases(self, *, now: datetime, until: datetime, latest: datetime) -> None:
         """End every lease at `until` that was granted beyond `latest`, by a clock that was wrong."""
@@ -174,11 +171,6 @@ class SqlRunQueries(SqlQueries):
         for row in self._query("get_attempts", {"ids": list(run_ids)}):
             found.setdefault(row[0], []).append(read_attempt(row))
         return {run_id: tuple(attempts) for run_id, attempts in found.items()}
-
-    def first_starts(self, run_ids: Iterable[str]) -> dict[str, datetime]:
-        """Return when the first ended attempt of each run started; a run without one is left out."""
-        rows = self._query("first_starts", {"ids": list(run_ids)})
-        return {row[0]: EPOCH + row[1] * MICROSECOND for row in rows}
 
     def queue_runs(self, namespace: str, queue: str, *, limit: int) -> list[Run]:
         """Return the unfinished runs of a queue in order, without locking."""

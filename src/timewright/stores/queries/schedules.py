@@ -20,7 +20,7 @@ from timewright.ports import (
 )
 from timewright.ports.schedules import ScheduleHead
 from timewright.stores.cache import ProbeMemory, RevisionKey
-from timewright.stores.queries.base import LAST_KEY, MAX_PAGE_ROWS, SqlQueries, page_limit, stale_revision
+from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit, stale_revision
 from timewright.stores.rows import Row
 from timewright.stores.schedule_rows import (
     advance_row,
@@ -179,12 +179,6 @@ class SqlScheduleQueries(SqlQueries):
             for progress in written
         ):
             cache.probe = ProbeMemory(slow_in_a_row=cache.probe.slow_in_a_row)
-
-    def failing_schedules(self, schedule_ids: Iterable[str]) -> set[str]:
-        """Return those of these schedules whose last run failed."""
-        failing = {row[0] for row in self._query("failing_schedules", {"limit": MAX_PAGE_ROWS})}
-        wanted = set(schedule_ids)
-        return wanted & failing if len(failing) < MAX_PAGE_ROWS else wanted
 
     def _park_unreadable_schedule(self, schedule_id: str, *, reason: str, now: datetime) -> None:
         """Park a schedule whose row cannot be decoded."""

@@ -11,7 +11,7 @@ from timewright.core.moments import from_micros, to_micros
 from timewright.core.run.run import Run
 from timewright.core.schedule.upstream import EndKind
 from timewright.ports.workflow import FollowUp, LeaseTransfer, Link, RunEndEffects, StepRow
-from timewright.stores.queries.base import SqlQueries
+from timewright.stores.queries.base import MAX_PAGE_ROWS, SqlQueries
 from timewright.stores.rows import MICROSECOND, Row, extra_json, micros_or_none, read_run, to_instant
 
 
@@ -90,10 +90,17 @@ def _combine(first: Row, second: Row) -> Row:
 class SqlLinkQueries(SqlQueries):
     """Dependencies between schedules, of `ports.workflow.WorkflowQueries`."""
 
-    def read_run_end_effects(self) -> RunEndEffects:
-        """Return what the end of a run may affect, in constant time."""
-        ((held, linked, failing),) = self._query("run_end_effects", {})
-        return RunEndEffects(bool(held), bool(linked), bool(failing))
+    def read_run_end_effects(self, schedule_ids: Iterable[str] = ()) -> RunEndEffects:
+        """Return what the end of runs may affect, in constant time, and which of the schedules fail.
+
+        If very many schedules fail, all are returned: each is locked and looked at then.
+        """
+        ((held, linked, any_failing),) = self._query("run_end_effects", {})
+        failing = wanted = frozenset(schedule_ids if any_failing else ())
+        if wanted:
+            rows = self._query("failing_schedules", {"limit": MAX_PAGE_ROWS})
+            failing = wanted.intersection(row[0] for row in rows) if len(rows) < MAX_PAGE_ROWS else wanted
+        return RunEndEffects(bool(held), bool(linked), failing)
 
     def replace_links(self, downstream: str, links: Sequence[Link]) -> None:
         """Replace all upstream links of a schedule."""

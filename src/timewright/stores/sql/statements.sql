@@ -241,6 +241,19 @@ INSERT INTO runs (id, namespace, schedule_id, dedupe_scope, planned_at, fire_at,
     finished_at, lease_id, holder, leased_at, lease_until, parent, previous, extra)
 {values}
 
+-- name: insert_manual_runs(id text, namespace text, schedule_id text, dedupe_scope text, planned_at bigint, fire_at bigint, state text, deferred bigint, reason text, source text, revision bigint, queue text, ready_bucket text, priority bigint, exclusive bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id text, holder text, leased_at bigint, lease_until bigint, parent text, previous text, extra text)
+-- As above, and linked to the newest manual run of the schedule, so that `verify` finds a missing one.
+INSERT INTO runs (id, namespace, schedule_id, dedupe_scope, planned_at, fire_at, state, deferred, reason,
+    source, revision, queue, ready_bucket, priority, exclusive, handoff, fence, last_of, dropped, created_at,
+    finished_at, lease_id, holder, leased_at, lease_until, parent, previous, extra)
+SELECT v.id, v.namespace, v.schedule_id, v.dedupe_scope, v.planned_at, v.fire_at, v.state, v.deferred, v.reason,
+    v.source, v.revision, v.queue, v.ready_bucket, v.priority, v.exclusive, v.handoff, v.fence, v.last_of, v.dropped,
+    v.created_at, v.finished_at, v.lease_id, v.holder, v.leased_at, v.lease_until, v.parent,
+    CASE WHEN v.previous <> '' THEN v.previous ELSE coalesce((SELECT max(m.id) FROM runs m
+        WHERE m.schedule_id = v.schedule_id AND m.schedule_id <> '' AND m.dedupe_scope = m.id), '') END,
+    v.extra
+{from}
+
 -- name: relink_runs(id text, previous text)
 UPDATE runs SET previous = v.previous {from} WHERE runs.id = v.id
 
@@ -1231,9 +1244,6 @@ SELECT
     (SELECT count(*) FROM (
         SELECT 1 FROM runs WHERE state = 'parked' AND namespace = :namespace LIMIT :max_count) AS d)
 
--- name: first_starts
-SELECT run_id, min(started_at) FROM attempts WHERE run_id {in:ids} AND started_at IS NOT NULL GROUP BY run_id
-
 -- name: count_finished_runs
 -- The runs that ended in a range of time by minute, result and delay of the first start. A delay is rounded up to a
 -- bound, because percentiles are read from the counts. A retry moves fire_at and started_at, so the delay of a retried
@@ -1350,8 +1360,10 @@ WHERE schedule_id = v.schedule_id AND schedule_id <> '' AND dedupe_scope = id AN
 ORDER BY id DESC LIMIT v.row_limit
 
 -- name: recent_manual_runs(schedule_id text, first text, row_limit bigint) [postgres]
-SELECT newest.* {from} CROSS JOIN LATERAL (
-    SELECT schedule_id, id, planned_at, {first_start}, finished_at, state, reason, dropped FROM runs
+SELECT newest.schedule_id, newest.id, newest.planned_at, newest.first_start, newest.finished_at, newest.state,
+    newest.reason, newest.dropped
+{from} CROSS JOIN LATERAL (
+    SELECT schedule_id, id, planned_at, {first_start} AS first_start, finished_at, state, reason, dropped FROM runs
     WHERE schedule_id = v.schedule_id AND schedule_id <> '' AND dedupe_scope = id AND id >= v.first
     ORDER BY id DESC LIMIT v.row_limit) newest
 
