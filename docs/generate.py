@@ -54,7 +54,7 @@ from timewright.interfaces.http.routing import routes_of
 from timewright.ledger.records.namespaces import Namespace
 from timewright.operations import Operation, OperationRequest, operations
 from timewright.operations.access.agent_permissions import AGENT_RULES, AgentRule
-from timewright.operations.definitions.schema import build_file_schema
+from timewright.operations.definitions.plan import build_file_schema
 from timewright.settings import Settings
 
 DOCS = Path(__file__).resolve().parent

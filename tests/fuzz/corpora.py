@@ -22,8 +22,8 @@ from timewright.interfaces.cli.settings import load_settings
 from timewright.interfaces.http.problems import HttpProblem
 from timewright.interfaces.http.request import read_body, split_query
 from timewright.ledger.queues.policies import parse_policy_file
+from timewright.targets.http.egress import parse_url
 from timewright.targets.http.request import check_http
-from timewright.targets.http.urls import parse_url
 
 CORPUS = Path(__file__).parent / "corpus"
 OTHERS = Path(__file__).parents[1]

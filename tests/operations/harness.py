@@ -38,7 +38,7 @@ from timewright.operations.registry import (
     WAITING_RUN,
     WORKFLOW_RUN,
 )
-from timewright.operations.workflows.workflow_records import header_row
+from timewright.operations.workflows.workflow_schedules import header_row
 from timewright.ports import Grant, Store, Transaction
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.bench import Bench

@@ -9,7 +9,7 @@ import pytest
 from timewright.core.input.decode import decode
 from timewright.errors import InvalidInput
 from timewright.settings import EnvironmentRules, Settings
-from timewright.targets.processes.environment import DEFAULT_PATH, function_environment
+from timewright.targets.processes.child import DEFAULT_PATH, function_environment
 
 OURS = {
     "TIMEWRIGHT_SECRET_KEY": "1",

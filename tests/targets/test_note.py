@@ -7,7 +7,7 @@ from datetime import timedelta
 from tests.targets.kit import outcome_of, start_launch
 from timewright.core.run.run import Failed, Succeeded
 from timewright.core.target import Handoff, Note
-from timewright.targets.note import NoteTarget
+from timewright.targets.workflow import NoteTarget
 
 
 def test_a_note_is_its_own_result() -> None:

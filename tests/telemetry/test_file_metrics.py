@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from timewright.telemetry.metric_definitions import ALL_METRICS
+from timewright.telemetry.metrics import ALL_METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = ROOT / "deploy" / "grafana" / "timewright.json"

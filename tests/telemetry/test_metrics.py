@@ -22,15 +22,16 @@ from timewright.ports.schedule_names import names_in
 from timewright.stores.postgres.store import PostgresStore
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.telemetry.live_metrics import LiveMetricsCollector
-from timewright.telemetry.metric_definitions import (
+from timewright.telemetry.metrics import (
     ALL_METRICS,
     BUILD_INFO,
     EVENT_METRICS,
     LIVE_METRICS,
+    MAX_LABEL_SETS,
     SCHEDULE_METRICS,
+    Metrics,
 )
-from timewright.telemetry.metrics import MAX_LABEL_SETS, Metrics
-from timewright.telemetry.timed_store import TimedStore
+from timewright.telemetry.telemetry import TimedStore
 from timewright.testing.bench import DEFAULT_START, Bench
 from timewright.testing.clock import ManualClock
 from timewright.testing.postgres import fresh_database

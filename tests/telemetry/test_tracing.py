@@ -21,7 +21,7 @@ from timewright.ports import Launch
 from timewright.targets.context import RunInfo
 from timewright.targets.http.request import first_hop, prepare_request
 from timewright.targets.outcomes import FINISHED_WORK
-from timewright.targets.processes.environment import run_environment
+from timewright.targets.processes.child import run_environment
 from timewright.telemetry.tracing import Tracing, new_tracing
 from timewright.testing.bench import DEFAULT_START
 

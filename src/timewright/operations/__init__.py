@@ -13,18 +13,17 @@ from timewright.operations.alerts import channels, incidents, pings
 from timewright.operations.budgets import budgets as _budgets
 from timewright.operations.budgets import providers
 from timewright.operations.calendars import calendars as _calendars
-from timewright.operations.calendars import feed
+from timewright.operations.calendars import ical_import
 from timewright.operations.context import OperationContext
-from timewright.operations.definitions import export, plan, put_many, schema
+from timewright.operations.definitions import export, plan, programs
 from timewright.operations.explain import explain as _explain
 from timewright.operations.health import doctor, lint, load_forecast, overdue, overview, pauses, verify
-from timewright.operations.health import health as _health
 from timewright.operations.hints import analyses
 from timewright.operations.hints import hints as _hints
-from timewright.operations.queues import activity, import_file, lease_results, leases, limits, policies
+from timewright.operations.queues import lease_results, leases, limits, policies
 from timewright.operations.queues import queues as _queues
 from timewright.operations.registry import Operation, OperationRegistry, OperationRequest, operations
-from timewright.operations.runs import artifacts, counts, failures, logs, search
+from timewright.operations.runs import failures, logs, search
 from timewright.operations.runs import runs as _runs
 from timewright.operations.schedules import (
     approvals,
@@ -34,8 +33,6 @@ from timewright.operations.schedules import (
     pause_archive,
     queries,
     reminders,
-    revisions,
-    target_test,
     writes,
 )
 from timewright.operations.workflows import waits, workflow_approvals, workflow_runs

@@ -24,7 +24,7 @@ from timewright.ledger.pauses.scoped import load_pauses
 from timewright.ledger.records.notes import occurrence_notes
 from timewright.ledger.workflow_runs.records import workflow_label
 from timewright.operations.explain.dependencies import Downstream, Upstream, downstreams, upstreams
-from timewright.operations.explain.upcoming import add_manual_runs_and_notes, without_skipped
+from timewright.operations.explain.idle import add_manual_runs_and_notes, without_skipped
 from timewright.operations.identity_cache import cache_by_identity
 from timewright.ports import ExternalId, ScheduleRecord, Transaction
 from timewright.ports.attempt_output import RunProgress

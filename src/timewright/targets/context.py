@@ -18,8 +18,7 @@ from timewright.core.moments import ZERO, as_instant
 from timewright.core.run.run import Artifact, StateChange
 from timewright.errors import InvalidInput
 from timewright.ports.attempt_output import WorkReport
-from timewright.targets.log_capture import RUN_LOGGER, RunLogger
-from timewright.targets.reports import Reports
+from timewright.targets.reports import RUN_LOGGER, Reports, RunLogger
 from timewright.targets.secret_references import RunTokens
 
 if TYPE_CHECKING:

@@ -1,10 +1,17 @@
-"""What a function reports about its work while it runs: progress, a checkpoint and its cost."""
+"""What work reports while it runs: progress, checkpoint, cost, log records, and output in bounded memory."""
 
 from __future__ import annotations
 
+import codecs
+import logging
+import sys
+import threading
+import traceback
 from collections.abc import Callable
+from contextvars import ContextVar
+from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,8 +23,16 @@ from timewright.core.budgets.costs import (
     parse_money,
     parse_tokens,
 )
+from timewright.core.moments import format_instant
 from timewright.errors import InvalidInput
-from timewright.ports.attempt_output import MAX_CHECKPOINT_BYTES, MAX_NOTE_CHARS, WorkReport
+from timewright.ports.attempt_output import MAX_CHECKPOINT_BYTES, MAX_NOTE_CHARS, OutputExcerpt, WorkReport
+
+LogSink = Callable[[str], None]
+
+# Tasks and `asyncio.to_thread` inherit it; a thread that a function starts itself does not.
+CURRENT_LOG: ContextVar[LogSink | None] = ContextVar("timewright-current-log", default=None)
+
+_CONTINUATION_BYTES = range(0x80, 0xC0)  # never the first byte of a UTF-8 character
 
 
 class CostTotal:
@@ -157,3 +172,159 @@ def _parse_fraction(fraction: float | None) -> float | None:
 
 def _shown_fraction(fraction: float | None) -> float | None:
     return None if fraction is None else round(fraction, 3)
+
+
+class RunLogger(logging.Logger):
+    """A logger that can be called: `ctx.log("half way")` logs at INFO."""
+
+    def __call__(self, message: object, *args: object) -> None:
+        """Log a message at INFO."""
+        self.info(message, *args, stacklevel=2)
+
+
+def _run_log() -> RunLogger:
+    # Change the class instead of wrapping it: `logging.getLogger("timewright.run")` must be the same object.
+    log = logging.getLogger("timewright.run")
+    log.__class__ = RunLogger
+    assert isinstance(log, RunLogger)
+    return log
+
+
+# Records of this logger are captured from INFO on, whatever level the program configured.
+RUN_LOGGER = _run_log()
+
+_INSTALL_LOCK = threading.Lock()
+_is_installed = False
+
+
+def install_log_capture() -> None:
+    """Capture every log record of runs from now on, once per process.
+
+    Uses the record factory and not a root handler, because a root handler would disable
+    `logging.basicConfig` and `logging.lastResort`, and miss loggers that do not propagate.
+    """
+    global _is_installed  # noqa: PLW0603 - a process has one record factory
+    if _is_installed:
+        return
+    with _INSTALL_LOCK:
+        if _is_installed:
+            return
+        _is_installed = True
+        if RUN_LOGGER.level == logging.NOTSET:
+            RUN_LOGGER.setLevel(logging.INFO)
+        logging.setLogRecordFactory(_capturing(logging.getLogRecordFactory()))
+
+
+def print_run_log() -> None:
+    """Print records of the run logger to stderr, in a worker process whose output belongs to the run."""
+    RUN_LOGGER.setLevel(logging.INFO)
+    RUN_LOGGER.addHandler(_StderrHandler())
+    RUN_LOGGER.propagate = False
+
+
+class _StderrHandler(logging.Handler):
+    """Prints each record as one line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        sys.stderr.write(format_record(record))
+
+
+def _capturing(original: Callable[..., logging.LogRecord]) -> Callable[..., logging.LogRecord]:
+    def make_record(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = original(*args, **kwargs)
+        write = CURRENT_LOG.get()
+        if write is not None:
+            write(format_record(record))
+        return record
+
+    return make_record
+
+
+def format_record(record: logging.LogRecord) -> str:
+    """Format a record as time, level, logger and message, followed by its traceback."""
+    at = format_instant(datetime.fromtimestamp(record.created, UTC).replace(microsecond=0))
+    try:
+        message = record.getMessage()
+    except Exception:  # noqa: BLE001 - handlers report arguments that do not fit the format
+        message = record.msg if type(record.msg) is str else object.__repr__(record.msg)
+    name = "" if record.name == RUN_LOGGER.name else f"{record.name}: "
+    trace = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
+    return f"{at} {record.levelname} {name}{message}\n{trace}"
+
+
+class SecretRemover(Protocol):
+    """Removes secrets from bytes, whole ones and those truncated at an end."""
+
+    def redact(self, data: bytes) -> bytes:
+        """Replace whole secrets."""
+        ...
+
+    def drop_partial_end(self, data: bytes) -> bytes:
+        """Remove the beginning of a secret at the end."""
+        ...
+
+    def drop_partial_start(self, data: bytes) -> bytes:
+        """Remove the end of a secret at the start."""
+        ...
+
+
+class HeadTailBuffer:
+    """Keeps half of its limit from the start and half from the end. One thread feeds it, any may read."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.size = 0
+        self._lock = threading.Lock()
+        self._head_limit = limit_bytes // 2
+        self._tail_limit = limit_bytes - self._head_limit
+        self._head = bytearray()
+        self._tail = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Add the next bytes."""
+        with self._lock:
+            self.size += len(data)
+            free = self._head_limit - len(self._head)
+            if free > 0:
+                self._head += data[:free]
+                data = data[free:]
+            if data:
+                self._tail += data[-self._tail_limit :]
+                # Trim at four times the limit only, because each trim copies the tail.
+                if len(self._tail) > 4 * self._tail_limit:
+                    del self._tail[: -self._tail_limit]
+
+    @property
+    def omitted_bytes(self) -> int:
+        """How many bytes between head and tail were dropped."""
+        return self.size - len(self._head) - min(len(self._tail), self._tail_limit)
+
+    def snapshot(self, remover: SecretRemover | None = None) -> OutputExcerpt:
+        """The text so far. A partial character or secret at the end is held back until the rest arrives."""
+        with self._lock:
+            head, tail = bytes(self._head), bytes(self._tail[-self._tail_limit :])
+            omitted = self.omitted_bytes
+        if not omitted:
+            whole = _decode(head + tail, remover)
+            return OutputExcerpt(text=whole, size=len(whole.encode()))
+        start = next((i for i, byte in enumerate(tail[:4]) if byte not in _CONTINUATION_BYTES), 0)
+        rest = tail[start:] if remover is None else remover.drop_partial_start(tail[start:])
+        first, last = _decode(head, remover), _decode(rest, remover)
+        before = f"{first}\n… {omitted} bytes left out …\n"
+        size = len(first.encode()) + omitted + len(last.encode())
+        return OutputExcerpt(text=before + last, size=size, tail_offset=len(before.encode()))
+
+    def text(self) -> str:
+        """The final text. A line in the middle states how many bytes were dropped."""
+        tail = bytes(self._tail[-self._tail_limit :])
+        if not self.omitted_bytes:
+            return (bytes(self._head) + tail).decode("utf-8", "replace")
+        start = next((i for i, byte in enumerate(tail[:4]) if byte not in _CONTINUATION_BYTES), 0)
+        # An incremental decoder without final=True drops a character that was cut in two.
+        head = codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(self._head))
+        return f"{head}\n… {self.omitted_bytes} bytes left out …\n{tail[start:].decode('utf-8', 'replace')}"
+
+
+def _decode(data: bytes, hiding: SecretRemover | None) -> str:
+    if hiding is not None:
+        data = hiding.drop_partial_end(hiding.redact(data))
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(data).replace("\0", "\ufffd")

@@ -2,6 +2,8 @@
 
 Each attempt sends one POST with `workflow_id`, `version`, `user_id`, `scheduled_for` and `idempotency_key` as
 JSON to the executor. A 2xx response means started, unless its body is `false` or has `started: false`.
+
+A note needs no work either: its text is the result of the run.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from msgspec.structs import replace
 
 from timewright.core.moments import format_instant
 from timewright.core.run.run import Failed, Outcome, Succeeded
-from timewright.core.target import Http, Workflow
+from timewright.core.target import Http, Note, Workflow
 from timewright.core.workflow import WorkflowSpec
 from timewright.errors import NotFound, StoreError
 from timewright.ports import Launch, RunHandle, Target
@@ -88,3 +90,18 @@ def _checked(outcome: Outcome) -> Outcome:
     if body is False or (isinstance(body, dict) and body.get(STARTED_FIELD) is False):
         return Failed(error="the executor did not start the workflow", result=outcome.result)
     return outcome
+
+
+class NoteTarget:
+    """Succeeds immediately with the text of the note."""
+
+    def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> RunHandle:
+        """Report the outcome before returning."""
+        if isinstance(launch.target, Note):
+            done(Succeeded(result=launch.target.text))
+        else:
+            done(Failed(error=f"a {type(launch.target).__name__} is not a note", final=True))
+        return FINISHED_WORK
+
+    def close(self, *, grace: timedelta) -> None:
+        """Do nothing: a note never runs in the background."""

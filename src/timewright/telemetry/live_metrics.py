@@ -14,8 +14,7 @@ from prometheus_client.registry import Collector
 from timewright.core.moments import ZERO
 from timewright.errors import TimewrightError
 from timewright.ports import LiveCount, Store
-from timewright.telemetry.metric_definitions import LIVE_METRICS, PREFIX, QUEUE_LABELS
-from timewright.telemetry.metrics import MAX_LABEL_SETS, OTHER
+from timewright.telemetry.metrics import LIVE_METRICS, MAX_LABEL_SETS, OTHER, PREFIX, QUEUE_LABELS
 
 MAX_ROWS_COUNTED = 20_000
 QUEUE_PREFIX = "queue:"

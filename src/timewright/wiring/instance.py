@@ -36,7 +36,6 @@ from timewright.ports import ChangeListener, Clock, Launch, Observer, Store, Tar
 from timewright.ports.host_info import HostInfo
 from timewright.ports.store import SessionLocks
 from timewright.settings import Settings
-from timewright.targets.lazy_targets import LazyTargets
 from timewright.telemetry.telemetry import Telemetry
 from timewright.wiring.metrics_port import (
     check_metrics_host,
@@ -45,16 +44,15 @@ from timewright.wiring.metrics_port import (
     metrics_for,
     metrics_tls,
 )
-from timewright.wiring.offer import OfferSource
+from timewright.wiring.offer import OfferSource, has_ended, read_own_identity
 from timewright.wiring.outbox import Outbox
-from timewright.wiring.process_identity import has_ended, read_own_identity
 from timewright.wiring.store_urls import (
     artifact_store_of,
     change_listener_of,
     notifier_of,
     with_notifications,
 )
-from timewright.wiring.target_factory import TargetFactory, check_target, new_registry
+from timewright.wiring.target_factory import LazyTargets, TargetFactory, check_target, new_registry
 
 if TYPE_CHECKING:
     from timewright.targets.call.registry import FunctionRegistry

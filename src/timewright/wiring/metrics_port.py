@@ -1,4 +1,4 @@
-"""The metrics port of an instance: who may read it, and what an address other than loopback needs."""
+"""The metrics port of an instance: who may read it; and the TLS contexts of our own servers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import re
 import ssl
 from collections.abc import Callable
 
-from timewright.errors import NotAllowed
+from timewright.errors import InvalidInput, NotAllowed
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import authenticate, require_scope
 from timewright.operations.access.local_key import LOCAL_KEY_NAME
 from timewright.settings import Settings, is_loopback
 from timewright.telemetry.metrics_server import CONTENT_TYPE
-from timewright.wiring.server_tls import server_tls_context
 
 METRICS_CONTENT_TYPE = CONTENT_TYPE
 # Quotes inside a label value are escaped, so this matches the real label; a false match hides a line.
@@ -71,3 +70,36 @@ def check_remote_key(context: OperationContext, *, field: str) -> None:
         rule="binding to other addresses needs at least one key",
         fix="timewright key create NAME --role operator, then start again",
     )
+
+
+def server_tls_context(cert: str, key: str, *, client_ca: str = "") -> ssl.SSLContext:
+    """Return the TLS context of a server; with `client_ca`, clients need a certificate of these CAs."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(cert, key or None)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInput(
+            f"the certificate cannot be used: {error}",
+            field="tls_cert",
+            value=cert,
+            rule="readable PEM files with a certificate and its private key",
+            fix="--tls-cert server.pem --tls-key server.key",
+        ) from None
+    if client_ca:
+        _require_client_certificates(context, client_ca)
+    return context
+
+
+def _require_client_certificates(context: ssl.SSLContext, authorities: str) -> None:
+    try:
+        context.load_verify_locations(cafile=authorities)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInput(
+            f"the client CAs cannot be used: {error}",
+            field="tls_client_ca",
+            value=authorities,
+            rule="a readable PEM file with CA certificates",
+            fix="--tls-client-ca clients.pem",
+        ) from None
+    context.verify_mode = ssl.CERT_REQUIRED

@@ -1,9 +1,16 @@
-"""Opens and inspects stores by URL, and finds their private files and notifications."""
+"""Opens and inspects stores by URL; facts about the host, private files and notifications."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import platform
+import re
+import stat
+import zoneinfo
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -14,8 +21,34 @@ from timewright.errors import InvalidInput
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.access.service_tokens import load_service_token_verifier
 from timewright.ports import ChangeListener, Clock, Store
-from timewright.ports.host_info import HostInfo
+from timewright.ports.host_info import HostInfo, PrivateFile, StoreStatus
 from timewright.settings import Settings
+
+# A module that each extra installs.
+EXTRA_MODULES = {
+    "postgres": "psycopg_pool",
+    "mcp": "mcp",
+    "otel": "opentelemetry.sdk",
+    "jwt": "jwt",
+    "secrets": "cryptography",
+    "apprise": "apprise",
+    "artifacts": "fsspec",
+    "calendars": "holidays",
+    "fast": "uvloop",
+    "redis": "redis",
+    "nats": "nats",
+    "amqp": "aio_pika",
+    "celery": "celery",
+    "rq": "rq",
+    "dramatiq": "dramatiq",
+    "temporal": "temporalio",
+    "sqs": "boto3",
+    "kubernetes": "kubernetes_asyncio",
+    "flask": "flask",
+    "django": "django",
+}
+_VERSION = re.compile(r"\b(20\d\d[a-z]+)\b")
+
 
 if TYPE_CHECKING:
     from timewright.stores.store_info import StoreInfo
@@ -96,7 +129,6 @@ def host_inspector(
 
     def inspect() -> HostInfo:
         from timewright.stores.store_info import read_store_status
-        from timewright.telemetry.host_info import inspect_host
 
         path = sqlite_path(url)
         found = read_store_status(os.fspath(url) if path is None else path, now=SystemClock().now())
@@ -145,3 +177,53 @@ def _sqlite_path(text: str, scheme: str) -> str:
             fix=f"sqlite:///{split.netloc}{path}",
         )
     return str(Path(path[1:])) if path.startswith("/") else path
+
+
+def inspect_host(condition: StoreStatus, files: Mapping[str, Path | None]) -> HostInfo:
+    """Inspect the host of an instance; files that do not exist are left out."""
+    return HostInfo(
+        version=version("timewright"),
+        python=platform.python_version(),
+        store_status=condition,
+        files=tuple(found for what, path in files.items() if path and (found := _file(what, path))),
+        extras={extra: _has(module) for extra, module in EXTRA_MODULES.items()},
+        zone_data=_system_zone_data(),
+        bundled_zone_data=_bundled_zone_data(),
+    )
+
+
+def _file(what: str, path: Path) -> PrivateFile | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    mine = os.name != "posix" or found.st_uid in (os.getuid(), 0)
+    return PrivateFile(label=what, path=str(path), owned_by_us=mine, mode=stat.S_IMODE(found.st_mode))
+
+
+def _has(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _system_zone_data() -> str:
+    """The version of the system's time zone data, which is read first; empty if unknown."""
+    for folder in map(Path, zoneinfo.TZPATH):
+        for name in ("tzdata.zi", "+VERSION"):
+            try:
+                with (folder / name).open(encoding="utf-8") as file:
+                    found = _VERSION.search(file.readline(200))
+            except OSError:
+                continue
+            if found:
+                return found[1]
+    return ""
+
+
+def _bundled_zone_data() -> str:
+    try:
+        return str(import_module("tzdata").IANA_VERSION)
+    except (ImportError, AttributeError):
+        return ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,12 +12,17 @@ from msgspec.structs import replace
 
 from timewright.access.run_tokens import new_answer_slug, new_run_token
 from timewright.access.secret_records import read_secret_value
-from timewright.core.target import AnyTarget, SecretDestination, Workflow
+from timewright.core.run.run import Failed, Outcome, TimedOut
+from timewright.core.target import AnyTarget, Call, Http, Publish, SecretDestination, Shell, Workflow
 from timewright.errors import InvalidInput, NotFound
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.redaction import SecretRedactor
-from timewright.ports import Clock, Launch, Store, Target
+from timewright.ports import Clock, Launch, RunHandle, Store, Target
 from timewright.settings import Settings
+
+# A target enforces the time limit itself; wait this much longer for its result.
+RESULT_GRACE = timedelta(seconds=1)
+
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -91,7 +97,7 @@ class TargetFactory:
 
     def _call(self) -> Target:
         from timewright.targets.call.target import CallTarget
-        from timewright.targets.processes.environment import function_environment
+        from timewright.targets.processes.child import function_environment
 
         scheme, _, variable = self._settings.advisor.key.partition(":")
         target = CallTarget(
@@ -144,7 +150,7 @@ class TargetFactory:
         )
 
     def _deliver(self, others: Callable[[str], Target]) -> Target:
-        from timewright.targets.deliver.target import DeliverTarget
+        from timewright.targets.deliver import DeliverTarget
 
         cache = self._auth_cache
         return DeliverTarget(
@@ -233,7 +239,7 @@ class TargetFactory:
 
 
 def _note() -> Target:
-    from timewright.targets.note import NoteTarget
+    from timewright.targets.workflow import NoteTarget
 
     return NoteTarget()
 
@@ -273,15 +279,32 @@ def load_registry(reference: str) -> FunctionRegistry:
 def check_target(
     target: AnyTarget, *, registry: FunctionRegistry | None = None, args_later: bool = False
 ) -> None:
-    """Validate a target when its schedule is written."""
-    from timewright.targets.checks import check_target
+    """Refuse a target that could never start. Imports only the rules of its kind.
 
-    check_target(target, registry=registry, args_later=args_later)
+    Function names are checked only if the registry has functions. `args_later` skips the check of arguments,
+    because a workflow step may get them only when it starts.
+    """
+    if isinstance(target, Call) and registry is not None and len(registry):
+        from timewright.targets.call.registry import check_call
+
+        check_call(registry, target, args_later=args_later)
+    if isinstance(target, Http):
+        from timewright.targets.http.request import check_http
+
+        check_http(target)
+    if isinstance(target, Shell):
+        from timewright.targets.shell.validation import check_shell
+
+        check_shell(target)
+    if isinstance(target, Publish):
+        from timewright.targets.publish.broker_types import check_publish
+
+        check_publish(target)
 
 
 def is_inside_run() -> bool:
     """Whether the caller is a function that runs for a schedule, on its thread or in its task."""
-    from timewright.targets.log_capture import CURRENT_LOG
+    from timewright.targets.reports import CURRENT_LOG
 
     return CURRENT_LOG.get() is not None
 
@@ -291,3 +314,58 @@ def is_importing_for_worker() -> bool:
     from timewright.targets.call.registry import is_importing_for_worker
 
     return is_importing_for_worker()
+
+
+class LazyTargets(Mapping[str, Target]):
+    """Targets by kind, built on first use, so that unused targets cost nothing."""
+
+    def __init__(
+        self, factories: Mapping[str, Callable[[], Target]], *, wrap: Callable[[str, Target], Target]
+    ) -> None:
+        self._factories = dict(factories)
+        self._wrap = wrap
+        self._built: dict[str, Target] = {}
+
+    def __getitem__(self, kind: str) -> Target:
+        if kind not in self._built:
+            self._built[kind] = self._wrap(kind, self._factories[kind]())
+        return self._built[kind]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._factories)
+
+    def __len__(self) -> int:
+        return len(self._factories)
+
+    def close(self, *, grace: timedelta) -> None:
+        """Close the targets that were built."""
+        for target in self._built.values():
+            target.close(grace=grace)
+
+    def launch_and_wait(self, launch: Launch, on_start: Callable[[RunHandle], None] | None = None) -> Outcome:
+        """Launch a target without a run, and wait for its outcome, at most its time limit, if it has one.
+
+        `on_start` receives the work, so that another thread may stop it.
+        """
+        kind = str(type(launch.target).__struct_config__.tag)
+        if kind not in self._factories:
+            return Failed(error=f"this process has no {kind} target", unresolved=True)
+        ended = threading.Event()
+        outcomes: list[Outcome] = []
+
+        def done(outcome: Outcome) -> None:
+            outcomes.append(outcome)
+            ended.set()
+
+        try:
+            work = self[kind].launch(launch, done)
+        except Exception as error:  # noqa: BLE001 - the boundary: an error of a target is its outcome
+            return Failed(error=f"{type(error).__name__}: {error}")
+        if on_start is not None:
+            on_start(work)
+        limit = launch.time_limit
+        if not ended.wait((limit + RESULT_GRACE).total_seconds() if limit is not None else None):
+            work.stop("time limit reached")
+            ended.wait(launch.grace.total_seconds())
+            return TimedOut()
+        return outcomes[0]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.conformance.support.builders import NOON
 from timewright.ledger.records.instances import InstanceRecord, ProcessIdentity
 from timewright.targets.processes.table import CHILD_MARK_VARIABLE, mark_prefix, read_process
-from timewright.wiring.process_identity import PROC, has_ended, read_own_identity
+from timewright.wiring.offer import PROC, has_ended, read_own_identity
 
 SLEEPER = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
 

@@ -26,9 +26,9 @@ from timewright.operations.health.doctor_checks import (
 from timewright.ports.host_info import HostInfo, OpenSnapshot, PrivateFile, StoreStatus, TableStatus
 from timewright.settings import Settings
 from timewright.stores.migrate import Migration, load_migrations
-from timewright.telemetry.host_info import EXTRA_MODULES
 from timewright.testing.postgres import fresh_database
 from timewright.wiring import host_inspector, open_store
+from timewright.wiring.store_urls import EXTRA_MODULES
 
 __all__ = ["postgres_template", "postgres_url"]
 

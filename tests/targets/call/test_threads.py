@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from tests.targets.kit import CallItem
-from timewright.targets.call import deadlines
-from timewright.targets.call.deadlines import Deadlines
-from timewright.targets.call.threads import CallThreadPool
+from timewright.targets.call import threads
+from timewright.targets.call.threads import CallThreadPool, Deadlines
 
 TIMEOUT_S = 60.0
 
@@ -193,7 +192,7 @@ def test_each_time_limit_has_its_own_queue() -> None:
 
 
 def test_finished_calls_are_removed_from_the_queue_of_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadlines, "_CLEANUP_THRESHOLD", 10)
+    monkeypatch.setattr(threads, "_CLEANUP_THRESHOLD", 10)
     io_thread = ManualIoThread()
     time_limits = Deadlines(io_thread)  # type: ignore[arg-type]
     slow = timed_call(io_thread)

@@ -23,8 +23,8 @@ from timewright import Scheduler
 from timewright.core.alerts.channels import Message
 from timewright.core.moments import SECOND
 from timewright.settings import Settings
-from timewright.targets.deliver import target
-from timewright.targets.deliver.target import signing_key
+from timewright.targets import deliver as target
+from timewright.targets.deliver import signing_key
 from timewright.wiring import Watch
 
 SECRET = "whsec_" + base64.b64encode(b"a key of some length here").decode()

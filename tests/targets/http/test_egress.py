@@ -17,9 +17,8 @@ from tests.targets.http.scripted_server import ScriptedServer, redirect, respond
 from timewright.core.run.run import Failed, Succeeded
 from timewright.core.target import Http
 from timewright.errors import InvalidInput
-from timewright.targets.http.egress import DENIED_NETWORKS, AllowRule, EgressPolicy, is_denied
+from timewright.targets.http.egress import DENIED_NETWORKS, AllowRule, EgressPolicy, Url, is_denied, parse_url
 from timewright.targets.http.request import check_http
-from timewright.targets.http.urls import Url, parse_url
 
 CORPUS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "urls.json").read_text("utf-8"))
 AT_RUN = [case for case in CORPUS if case["class"] == "reject-at-run"]

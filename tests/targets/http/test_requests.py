@@ -16,7 +16,8 @@ from tests.targets.http.scripted_server import ReceivedRequest, ScriptedServer, 
 from timewright.core.run.run import Failed, Succeeded
 from timewright.core.target import Http, SecretDestination
 from timewright.errors import InvalidInput
-from timewright.targets.http.failure import RequestFailed
+from timewright.targets.http.connector import RequestFailed
+from timewright.targets.http.egress import parse_url
 from timewright.targets.http.request import (
     Redirect,
     RequestHop,
@@ -25,7 +26,6 @@ from timewright.targets.http.request import (
     next_hop,
     prepare_request,
 )
-from timewright.targets.http.urls import parse_url
 from timewright.targets.secret_references import RevealedSecrets
 
 DATA = Path(__file__).parent / "data"

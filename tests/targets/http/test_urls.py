@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timewright.errors import InvalidInput
-from timewright.targets.http.urls import MAX_URL_CHARS, Url, parse_url, redact_url
+from timewright.targets.http.egress import MAX_URL_CHARS, Url, parse_url, redact_url
 
 CORPUS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "urls.json").read_text("utf-8"))
 

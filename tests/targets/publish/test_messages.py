@@ -9,9 +9,9 @@ import pytest
 
 from tests.targets.kit import launch_of
 from timewright import Publish
-from timewright.targets.publish.brokers import celery, kubernetes, rabbitmq, rq, sqs, temporal
-from timewright.targets.publish.message import BrokerMessage
-from timewright.targets.publish.validation import prepare_publish
+from timewright.targets.publish.broker_types import prepare_publish
+from timewright.targets.publish.brokers import celery, messaging, redis, remote_jobs
+from timewright.targets.publish.protocol import BrokerMessage
 
 KEY = "5f" * 32
 URLS = {
@@ -31,7 +31,7 @@ def message(
 
 
 def test_a_rabbitmq_message_is_persistent_and_has_the_key() -> None:
-    made = rabbitmq.amqp_message(message("rabbitmq", "orders", payload={"n": 1}, priority=3, expires=60))
+    made = messaging.amqp_message(message("rabbitmq", "orders", payload={"n": 1}, priority=3, expires=60))
     assert made.body == b'{"n":1}'
     assert made.message_id == KEY
     assert made.delivery_mode == 2
@@ -41,16 +41,18 @@ def test_a_rabbitmq_message_is_persistent_and_has_the_key() -> None:
 
 
 def test_a_temporal_workflow_has_the_key_as_its_id() -> None:
-    starting = temporal.start_parameters(message("temporal", payload={"n": 1}, task_queue="reports"))
+    starting = remote_jobs.start_parameters(message("temporal", payload={"n": 1}, task_queue="reports"))
     assert starting["id"] == KEY
     assert starting["task_queue"] == "reports"
     assert starting["args"] == [{"n": 1}], "a mapping is one argument of a workflow"
     assert starting["memo"]["timewright-run"] == "run_1"
-    assert temporal.start_parameters(message("temporal", payload=[1, 2], task_queue="reports"))["args"] == [
+    assert remote_jobs.start_parameters(message("temporal", payload=[1, 2], task_queue="reports"))[
+        "args"
+    ] == [
         1,
         2,
     ]
-    assert temporal.start_parameters(message("temporal", task_queue="reports"))["args"] == []
+    assert remote_jobs.start_parameters(message("temporal", task_queue="reports"))["args"] == []
 
 
 def test_a_kubernetes_job_has_the_payload_and_the_key() -> None:
@@ -60,7 +62,7 @@ def test_a_kubernetes_job_has_the_payload_and_the_key() -> None:
         "args": ["hi"],
         "env": {"LEVEL": "info"},
     }
-    job = kubernetes.build_job(message("kubernetes", payload={"n": 1}, **options))
+    job = remote_jobs.build_job(message("kubernetes", payload={"n": 1}, **options))
     assert (job["apiVersion"], job["kind"]) == ("batch/v1", "Job")
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -74,24 +76,24 @@ def test_a_kubernetes_job_has_the_payload_and_the_key() -> None:
 
 def test_a_kubernetes_spec_is_used_unchanged() -> None:
     spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "b"}]}}}
-    assert kubernetes.build_job(message("kubernetes", spec=spec))["spec"] == spec
+    assert remote_jobs.build_job(message("kubernetes", spec=spec))["spec"] == spec
 
 
 @pytest.mark.parametrize("name", ["report", "Nightly Report!", "x" * 255, "é", "--", "a/b.c:d"])
 def test_a_kubernetes_job_name_is_valid_and_derived_from_the_key(name: str) -> None:
     names = [
-        kubernetes.job_name(message("kubernetes", name, key=key, image="b")) for key in ("k1", "k1", "k2")
+        remote_jobs.job_name(message("kubernetes", name, key=key, image="b")) for key in ("k1", "k1", "k2")
     ]
     assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", one) for one in names)
     assert names[0] == names[1] != names[2]
 
 
 def test_an_sqs_message_has_key_and_group_on_a_fifo_queue_only() -> None:
-    fifo = sqs.send_parameters(message("sqs", "orders.fifo", payload={"n": 1}))
+    fifo = messaging.send_parameters(message("sqs", "orders.fifo", payload={"n": 1}))
     assert (fifo["MessageDeduplicationId"], fifo["MessageGroupId"]) == (KEY, "sch_1")
     assert fifo["MessageBody"] == '{"n":1}'
-    assert sqs.send_parameters(message("sqs", "orders.fifo", group="a"))["MessageGroupId"] == "a"
-    plain = sqs.send_parameters(message("sqs", "orders", delay=5))
+    assert messaging.send_parameters(message("sqs", "orders.fifo", group="a"))["MessageGroupId"] == "a"
+    plain = messaging.send_parameters(message("sqs", "orders", delay=5))
     assert "MessageDeduplicationId" not in plain
     assert plain["DelaySeconds"] == 5
     assert plain["MessageAttributes"]["timewright-key"]["StringValue"] == KEY
@@ -111,5 +113,5 @@ def test_a_payload_becomes_keyword_or_positional_arguments() -> None:
 
 
 def test_an_rq_id_has_only_characters_that_rq_accepts() -> None:
-    assert rq.job_id(KEY) == KEY
-    assert re.fullmatch(r"[A-Za-z0-9_-]+", rq.job_id("test:trial_01K8/é"))
+    assert redis.job_id(KEY) == KEY
+    assert re.fullmatch(r"[A-Za-z0-9_-]+", redis.job_id("test:trial_01K8/é"))

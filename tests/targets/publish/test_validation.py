@@ -15,10 +15,9 @@ from timewright import Publish, Scheduler
 from timewright.core.run.run import Failed, Succeeded
 from timewright.errors import InvalidInput, MissingExtra, TimewrightError
 from timewright.targets.loop_thread import LoopThread
-from timewright.targets.publish.address import normalize_endpoint, parse_broker_url
-from timewright.targets.publish.broker_types import BROKER_TYPES
+from timewright.targets.publish.broker_types import BROKER_TYPES, check_publish
+from timewright.targets.publish.protocol import normalize_endpoint, parse_broker_url
 from timewright.targets.publish.target import PublishTarget
-from timewright.targets.publish.validation import check_publish
 
 REDIS = "redis://localhost:6379/0"
 GOOD: dict[str, dict[str, Any]] = {

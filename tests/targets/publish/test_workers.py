@@ -24,8 +24,8 @@ from timewright import Publish, Scheduler, Settings
 from timewright.core.run.run import Cancelled, Failed, Succeeded, TimedOut
 from timewright.engine import in_flight as engine
 from timewright.targets.publish import target as publishing
-from timewright.targets.publish.brokers import rq as rq_broker
-from timewright.targets.publish.message import BrokerMessage
+from timewright.targets.publish.brokers import redis as rq_broker
+from timewright.targets.publish.protocol import BrokerMessage
 from timewright.targets.publish.target import PublishTarget
 
 CELERY = ("celery", "-A", "tests.targets.publish.tasks", "worker", "--pool", "prefork", "--concurrency", "2")

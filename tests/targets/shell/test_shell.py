@@ -30,7 +30,6 @@ from tests.targets.kit import (
 from timewright.core.run.run import Cancelled, Failed, Lost, Released, Succeeded, TimedOut
 from timewright.core.target import Note, Shell
 from timewright.errors import InvalidInput
-from timewright.targets.head_tail_buffer import HeadTailBuffer
 from timewright.targets.processes import children, termination
 from timewright.targets.processes.child import ExitStatus
 from timewright.targets.processes.children import ChildProcesses
@@ -42,6 +41,7 @@ from timewright.targets.processes.table import (
     read_table,
     set_subreaper,
 )
+from timewright.targets.reports import HeadTailBuffer
 from timewright.targets.shell.target import CommandLimits, ShellTarget, check_shell
 
 SECOND = timedelta(seconds=1)

@@ -26,7 +26,7 @@ from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import context_for
 from timewright.operations.access.callers import require_scope
 from timewright.operations.alerts.pings import answer_inbound
-from timewright.operations.runs.artifacts import ListArtifacts, find_artifact_by_name, read_parts
+from timewright.operations.runs.logs import ListArtifacts, find_artifact_by_name, read_parts
 from timewright.operations.workflows.waits import PendingAnswer, give_answer, open_link
 from timewright.wiring.metrics_port import METRICS_CONTENT_TYPE, filter_metrics
 

@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from timewright.errors import Conflict, InvalidInput, TimewrightError
-from timewright.wiring.server_tls import server_tls_context
+from timewright.wiring.metrics_port import server_tls_context
 
 HEADER_TIMEOUT_S = 10.0
 MAX_HEADER_BYTES = 64 * 1024

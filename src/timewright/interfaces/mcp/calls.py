@@ -22,7 +22,7 @@ from timewright.interfaces.mcp.tools import (
 )
 from timewright.interfaces.mcp.toolsets import FIND_OPERATION, find_operations, toolset_of
 from timewright.operations import Operation, OperationContext
-from timewright.operations.health.known_functions import has_engine
+from timewright.operations.health.overdue import has_engine
 from timewright.operations.idempotency import IdempotencyCleanup
 from timewright.operations.text_safety import MAX_TEXT_CHARS, find_cut_mark, sanitize
 

@@ -19,23 +19,23 @@ from timewright.operations.alerts.pings import DeletedPings, PingAddress, PingLi
 from timewright.operations.budgets.budgets import BudgetDetail, BudgetList, BudgetSummary, BudgetUsageReport, DeletedBudget
 from timewright.operations.budgets.providers import ProviderList, ProviderSummary
 from timewright.operations.calendars.calendars import CalendarDetail, CalendarList, DeletedCalendar, RefreshedCalendar
-from timewright.operations.calendars.feed import ScheduleFeed
-from timewright.operations.definitions.put_many import PutManyResult
+from timewright.operations.calendars.ical_import import ScheduleFeed
+from timewright.operations.definitions.programs import PutManyResult
 from timewright.operations.explain.explain import Explanation
-from timewright.operations.health.health import InstanceList
+from timewright.operations.health.doctor import InstanceList
 from timewright.operations.health.overview import Grid, RecentOutcomes
 from timewright.operations.health.pauses import ClockAnswer, PauseState
 from timewright.operations.hints.analyses import AnalysisList, DueAnalysisList
 from timewright.operations.hints.hints import HintStatus
-from timewright.operations.queues.activity import PurgedQueue
-from timewright.operations.queues.import_file import ImportedQueue
+from timewright.operations.queues.leases import PurgedQueue
+from timewright.operations.queues.policies import ImportedQueue
 from timewright.operations.queues.lease_results import RenewedLease, ReportedRun
 from timewright.operations.queues.leases import DrainResult, LeasedEntries, ReclaimedRuns
 from timewright.operations.queues.limits import DeletedLimit, LimitDetail, LimitList, LimitSummary
 from timewright.operations.queues.policies import PolicyDifferenceList, QueuePolicyDetail
 from timewright.operations.queues.queues import AddedEntries, QueueDetail, QueueList, QueuePlan
-from timewright.operations.runs.artifacts import RunArtifacts
-from timewright.operations.runs.counts import RunCountSeries
+from timewright.operations.runs.logs import RunArtifacts
+from timewright.operations.runs.failures import RunCountSeries
 from timewright.operations.runs.failures import FailureCauses, RetriedFailures
 from timewright.operations.runs.logs import RunLogs
 from timewright.operations.runs.runs import RunList, Trends
@@ -46,8 +46,8 @@ from timewright.operations.schedules.notes import WrittenNote
 from timewright.operations.schedules.pause_archive import GroupList, ScheduleStateValue
 from timewright.operations.schedules.queries import NextOccurrences, ScheduleHealth, ScheduleList
 from timewright.operations.schedules.reminders import CancelledReminder, Reminder, ReminderList, SnoozedReminder
-from timewright.operations.schedules.revisions import RevisionList
-from timewright.operations.schedules.target_test import TargetTestResult
+from timewright.operations.schedules.pause_archive import RevisionList
+from timewright.operations.schedules.manual_runs import TargetTestResult
 from timewright.operations.schedules.writes import PutScheduleResult
 from timewright.operations.views import RunDetail, ScheduleDetail
 from timewright.operations.workflows.waits import AnswerLink, SignalResult

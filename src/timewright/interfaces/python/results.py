@@ -10,7 +10,7 @@ from timewright.clocks import SystemClock
 from timewright.core.moments import as_duration, check_duration, format_duration
 from timewright.core.run.run import RunState
 from timewright.errors import NotAllowed
-from timewright.operations.health.health import InstanceList
+from timewright.operations.health.doctor import InstanceList
 from timewright.operations.views import RunDetail
 
 DEFAULT_TIMEOUT = timedelta(minutes=5)

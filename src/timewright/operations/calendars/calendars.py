@@ -22,7 +22,7 @@ from timewright.ledger.queues.policies import delete_calendar as remove_calendar
 from timewright.ledger.queues.policies import put_calendar
 from timewright.operations.calendars.sources import ImportedDays, parse_years, read_holidays, read_ical
 from timewright.operations.context import OperationContext
-from timewright.operations.explain.upcoming import fully_excluded_warning
+from timewright.operations.explain.idle import fully_excluded_warning
 from timewright.operations.lookup import not_found
 from timewright.operations.pagination import paginate_rows
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations

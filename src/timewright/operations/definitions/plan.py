@@ -1,4 +1,4 @@
-"""Plans and applies definition files: what would change, and what follows from it."""
+"""Plans and applies definition files: what would change, and what follows; and the JSON Schema of files."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from timewright.core.definitions import read_definitions
-from timewright.core.definitions.file import MAX_TEXT_LENGTH, DefinitionFile
+from timewright.core.definitions.file import MAX_TEXT_LENGTH, SECTIONS, DefinitionFile, Kind
 from timewright.core.facts import Fact, OccurrencesDropped, RunAdmitted, RunSkipped
 from timewright.core.input.input_errors import input_error
 from timewright.errors import Conflict
@@ -22,6 +22,7 @@ from timewright.ledger.lookups import load_calendars
 from timewright.ledger.pauses.scoped import load_pauses
 from timewright.operations.context import OperationContext, check_may_block, dry_run
 from timewright.operations.definitions.apply import DefinitionChange, FileOptions, apply_files
+from timewright.operations.json_schemas import request_schema
 from timewright.operations.registry import OperationRequest, WriteRequest, operations
 from timewright.operations.views import build_schedule_detail
 from timewright.ports import Transaction
@@ -38,6 +39,18 @@ Names = Annotated[tuple[Annotated[str, Meta(max_length=255)], ...], Meta(max_len
 _EXAMPLE = {
     "files": {"ops/payments.yaml": "schedules: [{name: settle, cron: '30 3 * * *', note: settle accounts}]"}
 }
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_PUT: dict[Kind, str] = {
+    "calendar": "calendar put",
+    "limit": "limit set",
+    "queue": "queue policy set",
+    "workflow": "workflow put",
+    "schedule": "schedule put",
+}
+# Fields of requests that a definition does not have.
+_REQUEST_FIELDS = ("reason", "dry_run", "force", "revision", "queue", "limit", "ical")
+_MAX_RUNNING = {"type": "integer", "minimum": 1, "maximum": 100_000}
 
 
 class PlanFiles(OperationRequest, frozen=True, kw_only=True):
@@ -212,3 +225,64 @@ def _with_consequences(
         skips_now=skipped,
         notes=tuple(notes),
     )
+
+
+class GetFileSchema(OperationRequest, frozen=True, kw_only=True):
+    """Nothing to give."""
+
+
+class FileSchema(Struct, frozen=True, kw_only=True):
+    """The JSON Schema of definition files."""
+
+    json_schema: dict[str, Any]
+
+
+@operations.add("schema", scope="read", examples=({},))
+def get_file_schema(_context: OperationContext, _request: GetFileSchema) -> FileSchema:
+    """Show the JSON Schema of definition files; editors complete and check files with it."""
+    return FileSchema(json_schema=build_file_schema())
+
+
+def build_file_schema() -> dict[str, Any]:
+    """Build the schema from the requests that write each kind."""
+    shared: dict[str, Any] = {}
+    sections: dict[str, Any] = {}
+    for section, kind in SECTIONS.items():
+        shared[kind] = _definition(kind, shared)
+        sections[section] = {"type": ["array", "null"], "items": {"$ref": f"#/$defs/{kind}"}}
+    header = {
+        "owner": {"type": "string", "description": "who the definitions belong to; default: the file name"},
+        "zone": {"type": "string", "description": "the zone of schedules that name none; default: UTC"},
+    }
+    named = [_with_kind(shared[kind], kind) for kind in SECTIONS.values()]
+    return {
+        "$schema": DIALECT,
+        "title": "Timewright definition file",
+        "anyOf": [
+            {"type": "object", "properties": {**header, **sections}, "additionalProperties": False},
+            {"type": "array", "items": {"anyOf": named}},
+            *named,
+        ],
+        "$defs": dict(sorted(shared.items())),
+    }
+
+
+def _definition(kind: Kind, shared: dict[str, Any]) -> dict[str, Any]:
+    name = {"name": {"type": "string", "minLength": 1, "maxLength": 255}}
+    found = request_schema(operations[_PUT[kind]])
+    shared.update(found.get("$defs", {}))
+    properties = {key: value for key, value in found["properties"].items() if _is_field(key, kind)}
+    if kind == "queue":
+        properties["max_running"] = _MAX_RUNNING
+    # Short forms and the words of other schedulers are accepted too, so other fields are not refused here.
+    return {"type": "object", "properties": {**name, **properties}, "required": ["name"]}
+
+
+def _is_field(name: str, kind: Kind) -> bool:
+    return name not in _REQUEST_FIELDS or (kind == "schedule" and name == "queue")
+
+
+def _with_kind(definition: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    required = definition["required"] if kind == "schedule" else [*definition["required"], "kind"]
+    properties = {"kind": {"const": kind}, **definition["properties"]}
+    return {**definition, "properties": properties, "required": required}

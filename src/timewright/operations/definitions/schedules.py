@@ -29,11 +29,11 @@ from timewright.ledger.records.owners import (
 from timewright.ledger.replan import archive, create, revise
 from timewright.operations.access.agent_permissions import is_agent
 from timewright.operations.context import OperationContext
-from timewright.operations.definitions.edits import check_edit_by_hand
 from timewright.operations.queues.policies import register_queues
 from timewright.operations.schedules.agent_rules import (
     apply_agent_end,
     check_agent_edit,
+    check_edit_by_hand,
     hold_for_approval_if_required,
     keep_agent_end,
     reject_duplicate,

@@ -1,7 +1,8 @@
-"""Queue policies: show, set, and check a policy file; the default policy is a cautious one."""
+"""Queue policies (show, set, check a file), and the import of a queue that another program stored."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, ClassVar, Literal
@@ -9,11 +10,13 @@ from typing import Any, ClassVar, Literal
 from msgspec import Struct, field
 
 from timewright.core.input.decode import check_name, decode
+from timewright.core.input.queue_file import decode_queue_file
 from timewright.core.input.struct_decoder import check_size
 from timewright.core.policies.policies import QueuePolicy
 from timewright.errors import InvalidInput, NotAllowed
 from timewright.ledger.lookups import QUEUE, load_queue_policies, load_queue_policy
 from timewright.ledger.queues.policies import decode_policies, set_queue_policy
+from timewright.ledger.queues.queue_import import import_queue
 from timewright.operations.context import OperationContext
 from timewright.operations.registry import ObjectName, OperationRequest, WriteRequest, operations
 from timewright.ports import StoredObject, Transaction
@@ -186,4 +189,56 @@ def _policy(tx: Transaction, context: OperationContext, queue: str) -> QueuePoli
     is_from_file = file is not None and file.policies.get(queue) == policy
     return QueuePolicyDetail(
         queue=queue, source="file" if is_from_file else "set" if is_set else "default", policy=policy
+    )
+
+
+class ImportQueueFile(WriteRequest, frozen=True, kw_only=True):
+    """The queue, and the content of the file: a list of entries, or an object with `entries`."""
+
+    queue: ObjectName
+    file: Any
+
+
+class ImportedQueue(Struct, frozen=True, kw_only=True):
+    """How many entries were imported, by state; `known` were imported before and are not changed."""
+
+    queue: str
+    imported: int
+    known: int
+    states: dict[str, int]
+
+
+@operations.write(
+    "queue import",
+    scope="write",
+    examples=(
+        {
+            "queue": "mail",
+            "file": {"entries": [{"id": "a", "enqueuedAt": "2026-03-09T08:00:00Z", "status": "pending"}]},
+        },
+        {"queue": "mail", "file": [{"id": "c", "enqueuedAt": "2026-03-09T08:10:00Z"}], "dry_run": True},
+    ),
+)
+def import_entries(context: OperationContext, _tx: Transaction, request: ImportQueueFile) -> ImportedQueue:
+    """Import all entries of a queue file or none, with their order, attempts, leases and parked state."""
+    now = context.now()
+    queue = check_name(request.queue, field="queue")
+    entries = decode_queue_file(request.file, field="file")
+    register_queue(context, queue, now=now)
+    result = import_queue(
+        context.store,
+        entries,
+        namespace=context.namespace,
+        queue=queue,
+        ids=context.ids,
+        by=context.actor_with_reason(request.reason),
+        now=now,
+    )
+    context.notify(result.facts)
+    states = Counter(run.state.value for run in result.runs)
+    return ImportedQueue(
+        queue=queue,
+        imported=len(result.runs),
+        known=len(entries) - len(result.runs),
+        states=dict(sorted(states.items())),
     )

@@ -25,7 +25,7 @@ from timewright.ledger.pauses.scoped import load_pauses
 from timewright.ledger.settle import cancel
 from timewright.operations.context import OperationContext
 from timewright.operations.pagination import paginate, paginate_rows
-from timewright.operations.queues.activity import QueueActivity, read_activity, require_queue
+from timewright.operations.queues.leases import QueueActivity, read_activity, require_queue
 from timewright.operations.queues.policies import list_queue_names, register_queue
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
 from timewright.operations.views import RunSummary, schedule_names_of, summarize_run

@@ -1,4 +1,4 @@
-"""Rules for agents that write schedules: an end, no duplicates, and approval by a person."""
+"""Rules for who writes schedules: agents (an end, no duplicates, approval), and edits of what is owned."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from timewright.core.sensitive_keys import redact_text
 from timewright.errors import Conflict, NotAllowed, OverQuota
 from timewright.ledger.approvals import hold_for_approval
 from timewright.ledger.records.namespaces import Namespace, read_namespace
+from timewright.ledger.records.owners import read_owned
 from timewright.operations.access.agent_permissions import is_agent, needs_approval
 from timewright.operations.access.callers import AGENT_ORIGIN
 from timewright.operations.context import OperationContext
@@ -28,6 +29,12 @@ PAGE_ROWS = 1000
 MAX_PAGES = 10
 
 _ENDED_STATES = frozenset({ScheduleState.ARCHIVED, ScheduleState.FINISHED})
+
+_RESTORES = {
+    "app": "its next start restores the declaration",
+    "file": "the next apply of the file restores it",
+    "workflow": "the next version of the workflow restores it",
+}
 
 
 def apply_agent_end(context: OperationContext, schedule: Schedule, *, now: datetime) -> Schedule:
@@ -200,3 +207,24 @@ def _without_anchor(trigger: AnyTrigger) -> Any:
     if isinstance(trigger, AnyOf):
         return tuple(_without_anchor(one) for one in trigger.triggers)
     return trigger
+
+
+def check_edit_by_hand(context: OperationContext, schedule: Schedule) -> tuple[str, ...]:
+    """Return a warning for an edit of a schedule that has an owner; raises if the owner refuses edits."""
+    if not schedule.owner:
+        return ()
+    owned = context.store.read(
+        lambda tx: read_owned(tx, "schedule", schedule.namespace, [schedule.name])
+    ).get(schedule.name)
+    if owned is None:
+        return ()
+    if owned.edits == "refuse":
+        raise NotAllowed(
+            f"schedule {schedule.name} belongs to {owned.owner}, which refuses edits by hand",
+            field="schedule",
+            value=schedule.name,
+            rule="a definition is changed where its owner declares it",
+            fix=f"change the declaration in {owned.owner}; pause, resume, skip and move are allowed",
+        )
+    kind = owned.owner.partition(":")[0]
+    return (f"{schedule.name} belongs to {owned.owner}: {_RESTORES.get(kind, 'its owner restores it')}",)

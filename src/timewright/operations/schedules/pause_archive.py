@@ -1,18 +1,18 @@
-"""Pause, resume, finish, archive and delete schedules, set their state, and pause groups of them."""
+"""Pause, resume, finish, archive, delete and restore schedules, set their state, and pause groups of them."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
-from timewright.core.schedule.schedule import ScheduleState
+from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.ledger.records.schedule_states import change_state
-from timewright.ledger.replan import archive, pause, resume, schedule_audit_entry
+from timewright.ledger.replan import archive, pause, restore, resume, schedule_audit_entry
 from timewright.operations.access.callers import AGENT_ORIGIN
 from timewright.operations.context import OperationContext, check_may_block
-from timewright.operations.definitions.edits import check_edit_by_hand
 from timewright.operations.explain.reasons import last_audit_entry
 from timewright.operations.health.pauses import (
     PauseRequest,
@@ -22,14 +22,16 @@ from timewright.operations.health.pauses import (
     pause_scope,
     resume_scope,
 )
-from timewright.operations.lookup import find_schedule
+from timewright.operations.lookup import find_editable_schedule, find_schedule
 from timewright.operations.pagination import paginate
 from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
-from timewright.operations.schedules.agent_rules import remember_removal
+from timewright.operations.schedules.agent_rules import check_agent_edit, check_edit_by_hand, remember_removal
 from timewright.operations.schedules.writes import read_schedule_detail
 from timewright.operations.views import ScheduleDetail
 from timewright.ports import Page, Transaction
 from timewright.ports.overview import GroupCounts
+
+MAX_REVISIONS = 1000
 
 
 class PauseSchedule(WriteRequest, frozen=True, kw_only=True):
@@ -207,3 +209,84 @@ def resume_group(context: OperationContext, request: ResumeGroup) -> PauseState:
     """End the pauses of a group; its schedules that are paused or parked on their own stay so."""
     wanted = ResumeRequest(scope="group", name=request.group, reason=request.reason)
     return resume_scope(context, wanted)
+
+
+class ListRevisions(ListRequest, frozen=True, kw_only=True):
+    """Which schedule."""
+
+    schedule: ObjectName
+
+
+class RevisionSummary(Struct, frozen=True, kw_only=True):
+    """One revision of a schedule: who wrote it, when and why, and which fields it changed."""
+
+    revision: int
+    at: datetime
+    actor: str
+    reason: str
+    changed: tuple[str, ...]
+    schedule: Schedule
+
+
+class RevisionList(Struct, frozen=True, kw_only=True):
+    """A page of revisions, newest first."""
+
+    revisions: tuple[RevisionSummary, ...]
+    cursor: str = ""
+
+
+class RestoreRevision(WriteRequest, frozen=True, kw_only=True):
+    """Which revision to restore; it becomes the newest."""
+
+    schedule: ObjectName
+    to: Annotated[int, Meta(ge=1)]
+
+
+@operations.read("schedule revisions", scope="read", examples=({"schedule": "nightly-report"},))
+def schedule_revisions(context: OperationContext, tx: Transaction, request: ListRevisions) -> RevisionList:
+    """List the revisions of a schedule, newest first, with who changed what and why."""
+    record = find_schedule(tx, context.namespace, request.schedule)
+    rows = _revision_rows(tx, record.schedule.id)
+    found, cursor = paginate(context, request, lambda limit, place: _page(rows, limit, place))
+    return RevisionList(revisions=tuple(found), cursor=cursor)
+
+
+@operations.write("schedule restore", scope="write", examples=({"schedule": "nightly-report", "to": 1},))
+def restore_schedule(context: OperationContext, tx: Transaction, request: RestoreRevision) -> ScheduleDetail:
+    """Restore an earlier revision of a schedule, as a new revision."""
+    now = context.now()
+    record = find_editable_schedule(tx, context.namespace, request.schedule)
+    check_agent_edit(context, record)
+    warnings = check_edit_by_hand(context, record.schedule)
+    by = context.actor_with_reason(request.reason)
+    changed = restore(context.store, record.schedule.id, request.to, ids=context.ids, by=by, now=now)
+    context.notify(changed.facts)
+    return replace(read_schedule_detail(context, changed.schedule.id, now=now), warnings=warnings)
+
+
+def _revision_rows(tx: Transaction, schedule_id: str) -> list[RevisionSummary]:
+    found = tx.list_revisions(schedule_id, limit=MAX_REVISIONS)
+    older = [*(schedule for schedule, *_ in found[1:]), None]
+    return [
+        RevisionSummary(
+            revision=schedule.revision,
+            at=at,
+            actor=actor,
+            reason=reason,
+            changed=_changed_fields(before, schedule) if before is not None else (),
+            schedule=schedule,
+        )
+        for (schedule, at, actor, reason), before in zip(found, older, strict=True)
+    ]
+
+
+def _changed_fields(before: Schedule, after: Schedule) -> tuple[str, ...]:
+    fields = (name for name in Schedule.__struct_fields__ if name != "revision")
+    return tuple(name for name in fields if getattr(before, name) != getattr(after, name))
+
+
+def _page(rows: list[RevisionSummary], limit: int, place: str) -> Page:
+    """Return a page of revisions older than the last one shown."""
+    below = [row for row in rows if not place.isdigit() or row.revision < int(place)]
+    page = below[:limit]
+    return Page(tuple(page), str(page[-1].revision) if len(below) > limit else "")

@@ -31,7 +31,7 @@ from timewright.ledger.dependencies.links import upstream_names
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.pauses.scoped import load_pauses
 from timewright.operations.context import OperationContext, check_may_block
-from timewright.operations.explain.upcoming import (
+from timewright.operations.explain.idle import (
     add_manual_runs_and_notes,
     forecast_undecided,
     fully_excluded_warning,

@@ -24,14 +24,14 @@ from timewright.operations.access.agent_permissions import is_agent
 from timewright.operations.access.secret_checks import check_secret_use, reject_plain_secrets, secret_warnings
 from timewright.operations.calendars.calendars import check_schedule_zones
 from timewright.operations.context import OperationContext, in_transaction
-from timewright.operations.definitions.edits import check_edit_by_hand
-from timewright.operations.health.known_functions import function_warnings, run_warnings
+from timewright.operations.health.overdue import function_warnings, run_warnings
 from timewright.operations.lookup import find_editable_schedule
 from timewright.operations.queues.policies import register_queue
 from timewright.operations.registry import ObjectName, WriteRequest, operations
 from timewright.operations.schedules.agent_rules import (
     apply_agent_end,
     check_agent_edit,
+    check_edit_by_hand,
     hold_for_approval_if_required,
     keep_agent_end,
     reject_duplicate,

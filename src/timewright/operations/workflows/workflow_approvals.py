@@ -18,8 +18,12 @@ from timewright.ledger.workflow_runs.records import (
 from timewright.operations.access.agent_permissions import is_agent
 from timewright.operations.context import OperationContext
 from timewright.operations.registry import ObjectName, WriteRequest, operations
-from timewright.operations.workflows.workflow_records import header_row, require_version, require_workflow
-from timewright.operations.workflows.workflow_schedules import deploy_schedules
+from timewright.operations.workflows.workflow_schedules import (
+    deploy_schedules,
+    header_row,
+    require_version,
+    require_workflow,
+)
 from timewright.operations.workflows.workflows import DeployedWorkflow, Version, describe_deployment
 from timewright.ports import Transaction
 

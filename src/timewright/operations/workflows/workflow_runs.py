@@ -31,7 +31,7 @@ from timewright.operations.registry import (
     operations,
 )
 from timewright.operations.views import RunDetail, build_run_detail, first_starts_of
-from timewright.operations.workflows.workflow_records import require_version, require_workflow
+from timewright.operations.workflows.workflow_schedules import require_version, require_workflow
 from timewright.operations.workflows.workflows import Version
 from timewright.ports import Transaction
 from timewright.ports.workflow import StepRow

@@ -1,4 +1,4 @@
-"""The schedules of a workflow: created, updated and archived together with it."""
+"""Stored versions of workflows, and the schedules that a workflow declares."""
 
 from __future__ import annotations
 
@@ -6,14 +6,28 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from timewright.core.input.aliases import snake_case
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.core.workflow import WorkflowSpec
+from timewright.core.workflow.spec import each_limits
 from timewright.errors import Conflict, InvalidWorkflow, TimewrightError
 from timewright.ledger.replan import archive
+from timewright.ledger.workflow_runs.records import (
+    VERSION,
+    WORKFLOW,
+    StoredVersion,
+    WorkflowHeader,
+    find_header,
+    read_header,
+    read_spec,
+    version_name,
+)
 from timewright.operations.context import OperationContext
 from timewright.operations.definitions.schedules import DefinitionOwner, ScheduleDraft, apply_schedules
-from timewright.ports import Transaction
+from timewright.operations.lookup import not_found
+from timewright.ports import StoredObject, Transaction
 
 _HANDLED_FIELDS = {
     *("workflow", "workflow_id", "version", "user", "user_id", "input", "name", "schedule_id", "type")
@@ -129,3 +143,62 @@ def _reject_foreign(context: OperationContext, name: str, owned: Mapping[str, st
 
 def _error(where: str, message: str, *, rule: str, fix: str) -> InvalidWorkflow:
     return InvalidWorkflow(f"{where}: {message}", field=where, rule=rule, fix=fix)
+
+
+def require_workflow(tx: Transaction, namespace: str, name: str) -> WorkflowHeader:
+    """Return the header of a workflow; raises NotFound if it does not exist or was deleted."""
+    head = find_header(tx, namespace, name)
+    if head is None or head.deleted:
+        rows = tx.get_objects(WORKFLOW, namespace=namespace)
+        known = [row.name for row in rows if not read_header(row).deleted]
+        raise not_found("workflow", name, known, list_command="workflow list")
+    return head
+
+
+def require_version(tx: Transaction, namespace: str, name: str, version: int) -> WorkflowSpec:
+    """Return one version of a workflow; raises NotFound if it does not exist."""
+    spec = read_spec(tx, namespace, name, version)
+    if spec is None:
+        raise not_found(
+            "version", f"{name} {version}", (), list_command=f"workflow get {name}", field="version"
+        )
+    return spec
+
+
+def save_version(
+    tx: Transaction,
+    context: OperationContext,
+    spec: WorkflowSpec,
+    head: WorkflowHeader,
+    *,
+    reason: str,
+    now: datetime,
+) -> None:
+    """Write a new version and the header that points to it; a concurrent put raises Conflict."""
+    name, namespace = spec.name, context.namespace
+    text = StoredObject(
+        kind=VERSION,
+        namespace=namespace,
+        name=version_name(name, head.version),
+        body=msgspec.json.encode(StoredVersion(spec=spec, author=context.by.name, origin=context.by.origin)),
+        at=now,
+    )
+    tx.put_objects([text], replaces={text.name: 0})
+    tx.set_limits(each_limits(spec, namespace))
+    tx.put_objects([header_row(namespace, name, head, now=now)], replaces={name: head.version - 1})
+    entry = context.actor_with_reason(reason).audit_entry(
+        "workflow.put",
+        namespace=namespace,
+        subject=name,
+        now=now,
+        after=f"version {head.version} {head.digest}",
+    )
+    tx.add_audit([entry])
+
+
+def header_row(namespace: str, name: str, head: WorkflowHeader, *, now: datetime) -> StoredObject:
+    """Return the header of a workflow as a stored object."""
+    body = msgspec.json.encode(head)
+    return StoredObject(
+        kind=WORKFLOW, namespace=namespace, name=name, revision=head.version, body=body, at=now
+    )

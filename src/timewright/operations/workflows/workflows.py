@@ -31,13 +31,14 @@ from timewright.operations.context import OperationContext
 from timewright.operations.pagination import paginate_rows
 from timewright.operations.queues.policies import register_queue
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
-from timewright.operations.workflows.workflow_records import (
+from timewright.operations.workflows.workflow_schedules import (
+    archive_schedules,
+    deploy_schedules,
     header_row,
     require_version,
     require_workflow,
     save_version,
 )
-from timewright.operations.workflows.workflow_schedules import archive_schedules, deploy_schedules
 from timewright.ports import StoredObject, Transaction
 from timewright.settings import ScheduleDefaults
 

@@ -16,14 +16,10 @@ from timewright.core.run.run import Outcome
 from timewright.errors import NotAllowed
 from timewright.ports.attempt_output import OutputExcerpt, WorkReport
 from timewright.targets.artifacts.store import ArtifactStore, AttemptArtifacts
-from timewright.targets.call.calls_by_run import CALLS_BY_RUN, ForkCounter
-from timewright.targets.call.deadlines import Deadlines
 from timewright.targets.call.registry import RegisteredFunction
-from timewright.targets.call.threads import CallThreadPool, WorkItem
+from timewright.targets.call.threads import CALLS_BY_RUN, CallThreadPool, Deadlines, ForkCounter, WorkItem
 from timewright.targets.context import Cancellation, Context
-from timewright.targets.head_tail_buffer import HeadTailBuffer
 from timewright.targets.io_thread import IoThread, Timer
-from timewright.targets.log_capture import CURRENT_LOG, install_log_capture
 from timewright.targets.outcomes import (
     FirstResult,
     call_async_function,
@@ -37,6 +33,7 @@ from timewright.targets.outcomes import (
     timed_out,
     with_reports,
 )
+from timewright.targets.reports import CURRENT_LOG, HeadTailBuffer, install_log_capture
 from timewright.targets.secret_references import RunTokens
 
 OUTPUT_BYTES = 64 * 1024

@@ -23,8 +23,8 @@ from timewright.targets.outcomes import (
     failure_from_exception,
     released_on_close,
 )
+from timewright.targets.processes.child import function_environment
 from timewright.targets.processes.children import ChildProcesses
-from timewright.targets.processes.environment import function_environment
 from timewright.targets.secret_references import RunTokens
 
 if TYPE_CHECKING:

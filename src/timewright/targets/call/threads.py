@@ -2,23 +2,30 @@
 
 A thread cannot be killed. An abandoned thread does not count against the limit, takes no more work, and ends
 when its function returns. It is a daemon thread, so it does not keep the process from exiting.
+
+Calls with the same time limit share one queue and one timer, and two calls of one run never run side by side.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import select
 import threading
 from collections import deque
 from contextlib import suppress
 from time import monotonic
+from typing import Protocol
 
 from timewright.errors import OverQuota
-from timewright.targets.io_thread import run_safely
+from timewright.targets.io_thread import IoThread, run_safely
 
 # If a thread took an item within the last 1 ms, the queue is moving: a woken thread rechecks every 0.3 ms.
 QUEUE_MOVING_S = 0.001
 RECHECK_INTERVAL_S = 0.0003
+
+# Finished calls are removed from a queue when it reaches this length.
+_CLEANUP_THRESHOLD = 100
 
 
 class WorkItem:
@@ -213,3 +220,131 @@ class CallThreadPool:
 
     def _is_moving(self) -> bool:
         return bool(self._queue) and not self._closed and monotonic() - self._last_taken_at < QUEUE_MOVING_S
+
+
+class CallOfRun(Protocol):
+    """A call that belongs to a run."""
+
+    run_id: str
+
+    def start(self) -> None:
+        """Start the call after it waited."""
+        ...
+
+
+class CallsByRun:
+    """The calls of this process by run: a call waits until an earlier call of its run has returned.
+
+    A run may be leased again while its function still runs: its lease was lost, or its scheduler stopped.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._current: dict[str, CallOfRun] = {}
+        self._waiting: dict[str, list[CallOfRun]] = {}
+
+    def forget_all(self) -> None:
+        """Forget all calls, in a process without their threads."""
+        self._lock = threading.Lock()
+        self._current.clear()
+        self._waiting.clear()
+
+    def enter(self, call: CallOfRun) -> bool:
+        """Register a call; returns whether it may start now. Otherwise `start` is called later."""
+        with self._lock:
+            if self._current.setdefault(call.run_id, call) is call:
+                return True
+            self._waiting.setdefault(call.run_id, []).append(call)
+            return False
+
+    def withdraw(self, call: CallOfRun) -> bool:
+        """Remove a call that waits; returns whether it waited."""
+        with self._lock:
+            waiting = self._waiting.get(call.run_id, [])
+            if call not in waiting:
+                return False
+            waiting.remove(call)
+            return True
+
+    def leave(self, call: CallOfRun) -> None:
+        """Remove a call whose function has returned, and start the next one of its run."""
+        with self._lock:
+            if self._current.get(call.run_id) is not call:
+                return
+            del self._current[call.run_id]
+            waiting = self._waiting.pop(call.run_id, [])
+            following = waiting.pop(0) if waiting else None
+            if following is not None:
+                self._current[call.run_id] = following
+                self._waiting |= {call.run_id: waiting} if waiting else {}
+        if following is not None:
+            following.start()
+
+
+CALLS_BY_RUN = CallsByRun()
+
+
+class ForkCounter:
+    """How many forks separate this process from the one that imported this module."""
+
+    count = 0
+
+    @classmethod
+    def count_fork(cls) -> None:
+        """Runs in the child after a fork, which has none of the threads that run calls."""
+        cls.count += 1
+        CALLS_BY_RUN.forget_all()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=ForkCounter.count_fork)
+
+
+class TimeLimited(Protocol):
+    """Something with a time limit."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has ended."""
+        ...
+
+    def on_time_limit(self) -> None:
+        """Called on the I/O thread when the time limit is reached."""
+        ...
+
+
+class Deadlines:
+    """Calls `on_time_limit` of calls that run too long, without a timer for each call."""
+
+    def __init__(self, io_thread: IoThread) -> None:
+        self._io_thread = io_thread
+        self._lock = threading.Lock()
+        self._queues: dict[float, deque[tuple[float, TimeLimited]]] = {}
+        self._cleanup_at = _CLEANUP_THRESHOLD
+
+    def add(self, limited: TimeLimited, seconds: float) -> None:
+        """Start the time limit of a call now."""
+        at = self._io_thread.monotonic() + seconds
+        with self._lock:
+            queue = self._queues.get(seconds)
+            if queue is None:
+                self._io_thread.call_later(seconds, lambda: self._check_expired(seconds))
+                queue = self._queues[seconds] = deque()
+            if len(queue) >= self._cleanup_at:
+                queue = self._queues[seconds] = deque(entry for entry in queue if not entry[1].is_finished)
+                self._cleanup_at = max(_CLEANUP_THRESHOLD, 2 * len(queue))
+            queue.append((at, limited))
+
+    def _check_expired(self, seconds: float) -> None:
+        now, late = self._io_thread.monotonic(), list[TimeLimited]()
+        with self._lock:
+            queue = self._queues[seconds]
+            while queue and (queue[0][1].is_finished or queue[0][0] <= now):
+                late.append(queue.popleft()[1])
+            if queue:
+                self._io_thread.call_later(queue[0][0] - now, lambda: self._check_expired(seconds))
+            else:
+                del self._queues[seconds]
+        for limited in late:
+            if not limited.is_finished:
+                limited.on_time_limit()

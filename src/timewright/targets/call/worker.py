@@ -46,15 +46,15 @@ from timewright.targets.call.registry import (
     resolve_attribute,
 )
 from timewright.targets.context import Cancellation, Context
-from timewright.targets.log_capture import print_run_log
 from timewright.targets.outcomes import (
     MAX_ERROR_CHARS,
     call_function,
     failure_from_exception,
     to_storable_text,
 )
-from timewright.targets.processes.environment import run_environment
+from timewright.targets.processes.child import run_environment
 from timewright.targets.processes.table import set_subreaper
+from timewright.targets.reports import print_run_log
 
 TERMINATED_EXIT_CODE = 128 + signal.SIGTERM
 

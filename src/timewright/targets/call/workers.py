@@ -31,7 +31,6 @@ from timewright.targets.call.messages import (
     encode_frame,
 )
 from timewright.targets.context import RunInfo
-from timewright.targets.head_tail_buffer import HeadTailBuffer
 from timewright.targets.io_thread import Timer
 from timewright.targets.outcomes import (
     MAX_ERROR_CHARS,
@@ -45,10 +44,10 @@ from timewright.targets.outcomes import (
     to_storable_text,
     with_output,
 )
-from timewright.targets.processes.child import ChildProcess, ExitStatus, ProcessSpec
+from timewright.targets.processes.child import ChildProcess, ExitStatus, ProcessSpec, function_environment
 from timewright.targets.processes.children import ChildProcesses
-from timewright.targets.processes.environment import function_environment
 from timewright.targets.processes.termination import KILL_TIMEOUT_S
+from timewright.targets.reports import HeadTailBuffer
 
 # Time for a worker to start and import the function; the time limit of the run starts after that.
 START_TIMEOUT_S = 60.0

@@ -17,9 +17,8 @@ from timewright.core.run.run import Failed
 from timewright.core.target import SECRET_PREFIX, Http
 from timewright.errors import InvalidInput
 from timewright.ports import Launch
-from timewright.targets.http.egress import EgressPolicy, parse_ip
-from timewright.targets.http.failure import RequestFailed
-from timewright.targets.http.urls import Url, parse_url
+from timewright.targets.http.connector import RequestFailed
+from timewright.targets.http.egress import EgressPolicy, Url, parse_ip, parse_url
 from timewright.targets.secret_references import (
     RevealedSecrets,
     find_references,

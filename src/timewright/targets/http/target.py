@@ -21,10 +21,14 @@ from timewright.core.run.run import Failed, Outcome, Released, TimedOut
 from timewright.core.target import Http, SecretDestination
 from timewright.errors import InvalidInput, NotAllowed, NotFound
 from timewright.ports import Clock, Launch
-from timewright.targets.async_attempts import AsyncAttempt, AsyncAttempts
-from timewright.targets.http.connector import CURRENT_REQUEST, GuardedConnector, OutgoingRequest
+from timewright.targets.http.connector import (
+    CURRENT_REQUEST,
+    GuardedConnector,
+    OutgoingRequest,
+    RequestFailed,
+    failure_outcome,
+)
 from timewright.targets.http.egress import EgressPolicy
-from timewright.targets.http.failure import RequestFailed, failure_outcome
 from timewright.targets.http.request import (
     REDIRECT_STATUSES,
     BodySigner,
@@ -42,7 +46,7 @@ from timewright.targets.http.response import (
     response_outcome,
     with_response_cost,
 )
-from timewright.targets.loop_thread import CANCEL_GRACE, LoopThread
+from timewright.targets.loop_thread import CANCEL_GRACE, AsyncAttempt, AsyncAttempts, LoopThread
 from timewright.targets.secret_references import (
     RunTokens,
     SecretLookup,

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from timewright.targets.head_tail_buffer import HeadTailBuffer
 from timewright.targets.io_thread import IoThread, Timer
 from timewright.targets.processes.child import (
     LIVE_CHILDREN,
@@ -29,6 +28,7 @@ from timewright.targets.processes.table import (
     set_subreaper,
 )
 from timewright.targets.processes.termination import KILL_TIMEOUT_S, TreeTerminator
+from timewright.targets.reports import HeadTailBuffer
 
 # How long to read output after the first process ended, while a descendant holds the pipe open.
 OUTPUT_LINGER_S = 1.0

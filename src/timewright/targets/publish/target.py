@@ -14,13 +14,17 @@ from timewright.core.run.run import Failed, Outcome, Succeeded, TimedOut
 from timewright.core.target import Publish, secret_destination
 from timewright.errors import InvalidInput, MissingExtra, NotAllowed, NotFound
 from timewright.ports import Launch
-from timewright.targets.async_attempts import AsyncAttempt, AsyncAttempts
-from timewright.targets.loop_thread import CANCEL_GRACE, LoopThread
+from timewright.targets.loop_thread import CANCEL_GRACE, AsyncAttempt, AsyncAttempts, LoopThread
 from timewright.targets.outcomes import failed, released_on_close, with_result
-from timewright.targets.publish.address import BrokerAddress, normalize_endpoint
-from timewright.targets.publish.message import BrokerMessage
-from timewright.targets.publish.protocol import Broker, ResultBroker, poll_until
-from timewright.targets.publish.validation import PreparedPublish, is_allowed, prepare_publish
+from timewright.targets.publish.broker_types import PreparedPublish, is_allowed, prepare_publish
+from timewright.targets.publish.protocol import (
+    Broker,
+    BrokerAddress,
+    BrokerMessage,
+    ResultBroker,
+    normalize_endpoint,
+    poll_until,
+)
 from timewright.targets.secret_references import RevealedSecrets, SecretLookup, reveal_secrets_async
 
 # After these stop reasons the run continues elsewhere or later: the remote work is not cancelled, and the

@@ -32,9 +32,14 @@ from timewright.targets.outcomes import (
     timed_out,
     with_result,
 )
-from timewright.targets.processes.child import ChildProcess, ProcessSpec, signal_name
+from timewright.targets.processes.child import (
+    ChildProcess,
+    ProcessSpec,
+    clean_environment,
+    run_environment,
+    signal_name,
+)
 from timewright.targets.processes.children import ChildProcesses
-from timewright.targets.processes.environment import clean_environment, run_environment
 from timewright.targets.processes.termination import KILL_TIMEOUT_S
 from timewright.targets.secret_references import (
     RevealedSecrets,

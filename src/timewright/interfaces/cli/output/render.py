@@ -25,14 +25,14 @@ from timewright.interfaces.cli.output.summary_lines import change_line, run_line
 from timewright.interfaces.cli.output.table import Screen, escape_control, key_values, wrap
 from timewright.interfaces.cli.output.times import parse_instant_or_none, relative_time
 from timewright.operations import Operation, views
-from timewright.operations.calendars import calendars, feed
-from timewright.operations.definitions import export, plan, schema
+from timewright.operations.calendars import calendars, ical_import
+from timewright.operations.definitions import export, plan
 from timewright.operations.explain import explain
 from timewright.operations.health import doctor, lint, overdue, verify
 from timewright.operations.queues import lease_results, leases
 from timewright.operations.registry import ListRequest
 from timewright.operations.runs import logs, runs
-from timewright.operations.schedules import approvals, queries, target_test, writes
+from timewright.operations.schedules import approvals, manual_runs, queries, writes
 
 MARKS = {
     "created": "+",
@@ -129,13 +129,13 @@ _RENDERERS: dict[type, Renderer] = {
     doctor.DoctorReport: findings_page,
     lint.LintReport: findings_page,
     logs.RunLogs: logs_page,
-    feed.ScheduleFeed: feed_page,
-    target_test.TargetTestResult: target_test_page,
+    ical_import.ScheduleFeed: feed_page,
+    manual_runs.TargetTestResult: target_test_page,
     verify.VerificationResult: verification_page,
     plan.FilePlan: plan_page,
     export.DriftReport: drift_page,
     export.ExportedFile: export_page,
-    schema.FileSchema: schema_page,
+    plan.FileSchema: schema_page,
 }
 _EMPTY_TEXT: dict[type, str] = {
     approvals.ApprovalList: "nothing waits for a person",

@@ -25,13 +25,13 @@ from timewright.interfaces.cli.output.times import (
     shorten_duration,
     time_in_zone,
 )
-from timewright.operations.health.health import InstanceSummary
+from timewright.operations.health.doctor import InstanceSummary
 from timewright.operations.queues.leases import LeaseDetail
 from timewright.operations.queues.limits import LimitSummary
 from timewright.operations.queues.queues import QueueSummary
 from timewright.operations.runs.runs import TrendSeries
+from timewright.operations.schedules.pause_archive import RevisionSummary
 from timewright.operations.schedules.reminders import Reminder
-from timewright.operations.schedules.revisions import RevisionSummary
 from timewright.operations.views import RunSummary, ScheduleSummary
 from timewright.ports import AuditEntry
 

@@ -1,1 +1,1 @@
-"""One module per broker: its options and its client."""
+"""The clients of the brokers, each with its options."""

@@ -9,14 +9,17 @@ from msgspec import Meta
 from timewright.core.run.run import Failed, Outcome, Succeeded
 from timewright.core.target import SECRET_PREFIX
 from timewright.targets.outcomes import failed, to_json_value
-from timewright.targets.publish.address import BrokerAddress, parse_broker_url
-from timewright.targets.publish.brokers.sent_keys import SentKeys, redis_client
-from timewright.targets.publish.message import BrokerMessage, BrokerOptions, Receipt
+from timewright.targets.publish.brokers.redis import SentKeys, redis_client
 from timewright.targets.publish.protocol import (
     CONNECT_TIMEOUT_S,
     MAX_CONCURRENT_CALLS,
     RESPONSE_TIMEOUT_S,
     BlockingBroker,
+    BrokerAddress,
+    BrokerMessage,
+    BrokerOptions,
+    Receipt,
+    parse_broker_url,
 )
 
 REDIS_SCHEMES = ("redis", "rediss")

@@ -38,8 +38,7 @@ from timewright.core.run.run import Failed, Outcome, Released, Succeeded
 from timewright.core.target import Deliver, Http, SecretDestination, Shell
 from timewright.errors import NotAllowed, TimewrightError
 from timewright.ports import Clock, Launch, RunHandle, Target
-from timewright.targets.http.egress import EgressPolicy
-from timewright.targets.http.urls import Url
+from timewright.targets.http.egress import EgressPolicy, Url
 from timewright.targets.outcomes import FINISHED_WORK, FirstResult
 from timewright.targets.secret_references import (
     RevealedSecrets,

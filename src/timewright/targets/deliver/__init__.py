@@ -1,1 +1,0 @@
-"""Sends messages of channels."""
