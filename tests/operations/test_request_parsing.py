@@ -8,8 +8,9 @@ import pytest
 
 from timewright.errors import InvalidInput
 from timewright.operations import operations
+from timewright.operations.registry import GetSchedule
 from timewright.operations.request_parsing import _parse_fields, _parse_simple, parse_request
-from timewright.operations.schedules.queries import GetSchedule, ListSchedules
+from timewright.operations.schedules.queries import ListSchedules
 
 EXAMPLES = [(one.request_type, dict(example)) for one in operations for example in one.examples]
 

@@ -99,6 +99,34 @@ class ListRequest(OperationRequest, frozen=True, kw_only=True):
     cursor: Annotated[str, Meta(max_length=4000)] = ""
 
 
+class NoParameters(OperationRequest, frozen=True, kw_only=True):
+    """No parameters."""
+
+
+class GetSchedule(OperationRequest, frozen=True, kw_only=True):
+    """Which schedule, by name or id."""
+
+    schedule: ObjectName
+
+
+class ScheduleAction(WriteRequest, frozen=True, kw_only=True):
+    """Which schedule, by name or id."""
+
+    schedule: ObjectName
+
+
+class GetRun(OperationRequest, frozen=True, kw_only=True):
+    """Which run."""
+
+    run: ObjectName
+
+
+class RunAction(WriteRequest, frozen=True, kw_only=True):
+    """Which run."""
+
+    run: ObjectName
+
+
 class Operation(Struct, Generic[R], frozen=True, kw_only=True):
     """One operation: every interface derives its commands, routes and tools from this."""
 

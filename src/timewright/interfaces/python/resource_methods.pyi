@@ -27,27 +27,21 @@ from timewright.operations.health.overview import Grid, RecentOutcomes
 from timewright.operations.health.pauses import ClockAnswer, PauseState
 from timewright.operations.hints.analyses import AnalysisList, DueAnalysisList
 from timewright.operations.hints.hints import HintStatus
-from timewright.operations.queues.leases import PurgedQueue
-from timewright.operations.queues.policies import ImportedQueue
 from timewright.operations.queues.lease_results import RenewedLease, ReportedRun
-from timewright.operations.queues.leases import DrainResult, LeasedEntries, ReclaimedRuns
+from timewright.operations.queues.leases import DrainResult, LeasedEntries, PurgedQueue, ReclaimedRuns
 from timewright.operations.queues.limits import DeletedLimit, LimitDetail, LimitList, LimitSummary
-from timewright.operations.queues.policies import PolicyDifferenceList, QueuePolicyDetail
+from timewright.operations.queues.policies import ImportedQueue, PolicyDifferenceList, QueuePolicyDetail
 from timewright.operations.queues.queues import AddedEntries, QueueDetail, QueueList, QueuePlan
-from timewright.operations.runs.logs import RunArtifacts
-from timewright.operations.runs.failures import RunCountSeries
-from timewright.operations.runs.failures import FailureCauses, RetriedFailures
-from timewright.operations.runs.logs import RunLogs
+from timewright.operations.runs.failures import FailureCauses, RetriedFailures, RunCountSeries
+from timewright.operations.runs.logs import RunArtifacts, RunLogs
 from timewright.operations.runs.runs import RunList, Trends
 from timewright.operations.schedules.approvals import ApprovalList
 from timewright.operations.schedules.backfills import BackfillList, BackfillResult, BackfillSummary
-from timewright.operations.schedules.manual_runs import MovedOccurrence, NewRuns
+from timewright.operations.schedules.manual_runs import MovedOccurrence, NewRuns, TargetTestResult
 from timewright.operations.schedules.notes import WrittenNote
-from timewright.operations.schedules.pause_archive import GroupList, ScheduleStateValue
+from timewright.operations.schedules.pause_archive import GroupList, RevisionList, ScheduleStateValue
 from timewright.operations.schedules.queries import NextOccurrences, ScheduleHealth, ScheduleList
 from timewright.operations.schedules.reminders import CancelledReminder, Reminder, ReminderList, SnoozedReminder
-from timewright.operations.schedules.pause_archive import RevisionList
-from timewright.operations.schedules.manual_runs import TargetTestResult
 from timewright.operations.schedules.writes import PutScheduleResult
 from timewright.operations.views import RunDetail, ScheduleDetail
 from timewright.operations.workflows.waits import AnswerLink, SignalResult
@@ -218,7 +212,7 @@ class Runs:
         """Report the start or outcome of a run that an external worker executes; a lost lease is stale."""
     def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Reset the attempts of a parked run, so that it can start again."""
-    def retry(self, run: str, *, reason: str = ..., dry_run: bool = ..., from_step: bool = ...) -> RunDetail:
+    def retry(self, run: str, *, reason: str = ..., dry_run: bool = ..., from_step: bool = ..., input: Mapping[str, Any] = ...) -> RunDetail:
         """Retry a failed or cancelled run: the same run continues with a higher fence."""
     def retry_failures(self, *, reason: str = ..., dry_run: bool = ..., schedule: str = ..., queue: str = ..., cause: str = ..., since: datetime | str | None = ...) -> RetriedFailures:
         """Retry the failed runs of a cause, a schedule or a queue, and reset the parked ones."""
@@ -558,7 +552,7 @@ class AsyncRuns:
         """Report the start or outcome of a run that an external worker executes; a lost lease is stale."""
     async def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Reset the attempts of a parked run, so that it can start again."""
-    async def retry(self, run: str, *, reason: str = ..., dry_run: bool = ..., from_step: bool = ...) -> RunDetail:
+    async def retry(self, run: str, *, reason: str = ..., dry_run: bool = ..., from_step: bool = ..., input: Mapping[str, Any] = ...) -> RunDetail:
         """Retry a failed or cancelled run: the same run continues with a higher fence."""
     async def retry_failures(self, *, reason: str = ..., dry_run: bool = ..., schedule: str = ..., queue: str = ..., cause: str = ..., since: datetime | str | None = ...) -> RetriedFailures:
         """Retry the failed runs of a cause, a schedule or a queue, and reset the parked ones."""

@@ -23,7 +23,13 @@ from timewright.operations.access.auth_cache import RateLimit, RateLimiter
 from timewright.operations.access.callers import Caller
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.lookup import find_schedule
-from timewright.operations.registry import ObjectName, OperationRequest, WriteRequest, operations
+from timewright.operations.registry import (
+    ObjectName,
+    OperationRequest,
+    ScheduleAction,
+    WriteRequest,
+    operations,
+)
 from timewright.operations.views import RunSummary, summarize_run
 from timewright.ports import AuditEntry, Grant, RunFilter, StoredObject, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
@@ -49,12 +55,6 @@ class InboundAddress(Struct, frozen=True, kw_only=True):
     created_by: str = ""
 
 
-class CreatePing(WriteRequest, frozen=True, kw_only=True):
-    """The schedule, with the target `handoff`, whose work reports to the new address."""
-
-    schedule: ObjectName
-
-
 class PingAddress(Struct, frozen=True, kw_only=True):
     """An address to ping; `slug` is shown once. Call it with /start, /fail or /EXIT_CODE behind it."""
 
@@ -71,12 +71,6 @@ class PingList(Struct, frozen=True, kw_only=True):
     """The addresses of the namespace, without their slugs."""
 
     pings: tuple[InboundAddress, ...]
-
-
-class DeletePing(WriteRequest, frozen=True, kw_only=True):
-    """The schedule whose addresses end."""
-
-    schedule: ObjectName
 
 
 class DeletedPings(Struct, frozen=True, kw_only=True):
@@ -101,7 +95,7 @@ class PingResult(Struct, frozen=True, kw_only=True):
 
 
 @operations.write("ping create", scope="write", examples=({"schedule": "foreign-backup"},))
-def create_ping(context: OperationContext, tx: Transaction, request: CreatePing) -> PingAddress:
+def create_ping(context: OperationContext, tx: Transaction, request: ScheduleAction) -> PingAddress:
     """Make an address that a foreign job calls when it starts and ends."""
     now = context.now()
     random = context.auth_cache.random_bytes if context.auth_cache is not None else secrets.token_bytes
@@ -135,7 +129,7 @@ def list_pings(context: OperationContext, tx: Transaction, _request: ListPings) 
 
 
 @operations.write("ping delete", scope="write", examples=({"schedule": "foreign-backup"},))
-def delete_ping(context: OperationContext, tx: Transaction, request: DeletePing) -> DeletedPings:
+def delete_ping(context: OperationContext, tx: Transaction, request: ScheduleAction) -> DeletedPings:
     """End all addresses of a schedule."""
     now = context.now()
     schedule = find_schedule(tx, context.namespace, request.schedule).schedule

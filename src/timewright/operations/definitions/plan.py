@@ -23,7 +23,7 @@ from timewright.ledger.pauses.scoped import load_pauses
 from timewright.operations.context import OperationContext, check_may_block, dry_run
 from timewright.operations.definitions.apply import DefinitionChange, FileOptions, apply_files
 from timewright.operations.json_schemas import request_schema
-from timewright.operations.registry import OperationRequest, WriteRequest, operations
+from timewright.operations.registry import NoParameters, OperationRequest, WriteRequest, operations
 from timewright.operations.views import build_schedule_detail
 from timewright.ports import Transaction
 from timewright.ports.schedules import ScheduleSnapshot
@@ -227,10 +227,6 @@ def _with_consequences(
     )
 
 
-class GetFileSchema(OperationRequest, frozen=True, kw_only=True):
-    """Nothing to give."""
-
-
 class FileSchema(Struct, frozen=True, kw_only=True):
     """The JSON Schema of definition files."""
 
@@ -238,7 +234,7 @@ class FileSchema(Struct, frozen=True, kw_only=True):
 
 
 @operations.add("schema", scope="read", examples=({},))
-def get_file_schema(_context: OperationContext, _request: GetFileSchema) -> FileSchema:
+def get_file_schema(_context: OperationContext, _request: NoParameters) -> FileSchema:
     """Show the JSON Schema of definition files; editors complete and check files with it."""
     return FileSchema(json_schema=build_file_schema())
 

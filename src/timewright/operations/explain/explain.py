@@ -42,7 +42,7 @@ from timewright.operations.explain.reasons import (
 from timewright.operations.explain.run import explain_budget_ahead, explain_run_state
 from timewright.operations.health.overdue import is_due
 from timewright.operations.lookup import find_run, find_schedule
-from timewright.operations.registry import FAILED_RUN, ObjectName, OperationRequest, operations
+from timewright.operations.registry import FAILED_RUN, GetRun, ObjectName, OperationRequest, operations
 from timewright.operations.views import RunSummary, summarize_run
 from timewright.ports import RunFilter, ScheduleRecord, Transaction
 from timewright.ports.workflow import StepRow
@@ -67,12 +67,6 @@ class ExplainSchedule(OperationRequest, frozen=True, kw_only=True):
     schedule: ObjectName
     at: datetime | None = None
     last: bool = False
-
-
-class ExplainRun(OperationRequest, frozen=True, kw_only=True):
-    """Which run."""
-
-    run: ObjectName
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
@@ -128,7 +122,7 @@ def explain_schedule(context: OperationContext, tx: Transaction, request: Explai
 
 
 @operations.read("run explain", scope="read", examples=({"run": FAILED_RUN},))
-def explain_run(context: OperationContext, tx: Transaction, request: ExplainRun) -> Explanation:
+def explain_run(context: OperationContext, tx: Transaction, request: GetRun) -> Explanation:
     """Explain why a run was created, and why it ended, waits or never started."""
     now, policy_error = context.now(), _policy_file_error(context)
     run = find_run(tx, context.namespace, request.run)

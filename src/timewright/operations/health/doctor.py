@@ -20,7 +20,7 @@ from timewright.ledger.leader import current_leader
 from timewright.ledger.records.instances import MAX_INSTANCES, InstanceHeartbeat, is_alive, read_instances
 from timewright.operations.context import OperationContext
 from timewright.operations.health import doctor_checks, overdue
-from timewright.operations.registry import OperationRequest, operations
+from timewright.operations.registry import NoParameters, operations
 from timewright.ports import LiveCount, Page, ScheduleFilter, ScheduleRecord, Store, Transaction
 
 # Importing them registers their checks.
@@ -41,10 +41,6 @@ MAX_ROWS_SCANNED = 20_000
 SHOWN_FOR = DAY
 
 
-class RunDoctor(OperationRequest, frozen=True, kw_only=True):
-    """No parameters: all checks run."""
-
-
 class DoctorReport(Struct, frozen=True, kw_only=True):
     """All findings about now, and the overall severity: that of the worst finding."""
 
@@ -53,7 +49,7 @@ class DoctorReport(Struct, frozen=True, kw_only=True):
 
 
 @operations.add("doctor", scope="read", examples=({},))
-def doctor(context: OperationContext, _request: RunDoctor) -> DoctorReport:
+def doctor(context: OperationContext, _request: NoParameters) -> DoctorReport:
     """Check store, clock, time zone data, files and backlog; show each problem and its remedy."""
     scope = check_scope(context)
     found = context.store.read(lambda tx: checks.find(tx, scope))
@@ -245,10 +241,6 @@ def _format_span(length: timedelta) -> str:
     return format_duration(whole)
 
 
-class GetHealth(OperationRequest, frozen=True, kw_only=True):
-    """No parameters."""
-
-
 class SystemHealth(Struct, frozen=True, kw_only=True):
     """The health of the system. Counts are those of the namespace and stop at 1000.
 
@@ -272,7 +264,7 @@ class SystemHealth(Struct, frozen=True, kw_only=True):
 
 
 @operations.read("health", scope="read", examples=({},))
-def health(context: OperationContext, tx: Transaction, _request: GetHealth) -> SystemHealth:
+def health(context: OperationContext, tx: Transaction, _request: NoParameters) -> SystemHealth:
     """Show whether the store answers, how late the engine is, and how much waits for a person."""
     now = context.now()
     file = context.queue_policy_file()
@@ -297,10 +289,6 @@ def health(context: OperationContext, tx: Transaction, _request: GetHealth) -> S
         leader=current_leader(tx, now=now),
         policy_file=error.message if error is not None else "",
     )
-
-
-class ListInstances(OperationRequest, frozen=True, kw_only=True):
-    """List the instances that sent a heartbeat within a day."""
 
 
 class InstanceSummary(Struct, frozen=True, kw_only=True):
@@ -330,7 +318,7 @@ class InstanceList(Struct, frozen=True, kw_only=True):
 
 
 @operations.add("instance list", scope="read", examples=({},))
-def list_instances(context: OperationContext, _request: ListInstances) -> InstanceList:
+def list_instances(context: OperationContext, _request: NoParameters) -> InstanceList:
     """List the instances with their load and the time of their last heartbeat."""
     now = context.now()
     seen, leader = context.store.read(

@@ -36,7 +36,13 @@ from timewright.ledger.replan import clear_hints, hint
 from timewright.ledger.schedule_progress import HintRequest, check_adaptive
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_editable_schedule, find_schedule
-from timewright.operations.registry import ObjectName, OperationRequest, WriteRequest, operations
+from timewright.operations.registry import (
+    GetSchedule,
+    ObjectName,
+    ScheduleAction,
+    WriteRequest,
+    operations,
+)
 from timewright.operations.schedules.agent_rules import check_hint_interval
 from timewright.ports import ScheduleRecord, Transaction
 
@@ -67,18 +73,6 @@ class HintPause(WriteRequest, frozen=True, kw_only=True):
 
     schedule: ObjectName
     until: datetime
-
-
-class ClearHints(WriteRequest, frozen=True, kw_only=True):
-    """Which schedule."""
-
-    schedule: ObjectName
-
-
-class ListHints(OperationRequest, frozen=True, kw_only=True):
-    """Which schedule."""
-
-    schedule: ObjectName
 
 
 class HintStatus(Struct, frozen=True, kw_only=True):
@@ -165,7 +159,7 @@ def hint_pause(context: OperationContext, tx: Transaction, request: HintPause) -
 @operations.write(
     "hint clear", scope="hint", examples=({"schedule": "orders-poll", "reason": "steady again"},)
 )
-def clear_all_hints(context: OperationContext, tx: Transaction, request: ClearHints) -> HintStatus:
+def clear_all_hints(context: OperationContext, tx: Transaction, request: ScheduleAction) -> HintStatus:
     """Remove all hints; the next occurrence is decided again without them."""
     now = context.now()
     record = find_editable_schedule(tx, context.namespace, request.schedule)
@@ -175,7 +169,7 @@ def clear_all_hints(context: OperationContext, tx: Transaction, request: ClearHi
 
 
 @operations.read("hint list", scope="read", examples=({"schedule": "orders-poll"},))
-def list_hints(context: OperationContext, tx: Transaction, request: ListHints) -> HintStatus:
+def list_hints(context: OperationContext, tx: Transaction, request: GetSchedule) -> HintStatus:
     """Show the active hints, and when the schedule would run without them."""
     now = context.now()
     record = find_schedule(tx, context.namespace, request.schedule)

@@ -25,7 +25,7 @@ from timewright.operations.registry import (
     LEASE,
     LEASED_RUN,
     PARKED_RUN,
-    ObjectName,
+    RunAction,
     Text,
     WriteRequest,
     operations,
@@ -86,12 +86,6 @@ class ReportedRun(Struct, frozen=True, kw_only=True):
     """A run after a report about its lease."""
 
     run: RunSummary
-
-
-class ResetQueueEntry(WriteRequest, frozen=True, kw_only=True):
-    """Which parked run to reset."""
-
-    run: ObjectName
 
 
 @operations.write(
@@ -157,7 +151,7 @@ def release_lease(context: OperationContext, request: ReleaseLease) -> ReportedR
 
 
 @operations.write("queue reset", scope="trigger", examples=({"run": PARKED_RUN, "reason": "fixed"},))
-def reset_entry(context: OperationContext, tx: Transaction, request: ResetQueueEntry) -> ReportedRun:
+def reset_entry(context: OperationContext, tx: Transaction, request: RunAction) -> ReportedRun:
     """Reset the attempts of a parked entry, so that it can start again."""
     now = context.now()
     run = find_run(tx, context.namespace, request.run)

@@ -27,9 +27,11 @@ from timewright.operations.registry import (
     FAILED_RUN,
     LEASED_RUN,
     PARKED_RUN,
+    GetRun,
     ListRequest,
     ObjectName,
     OperationRequest,
+    RunAction,
     WriteRequest,
     operations,
 )
@@ -77,23 +79,11 @@ class RunList(Struct, frozen=True, kw_only=True):
     unreadable: tuple[Unreadable, ...] = ()
 
 
-class GetRun(OperationRequest, frozen=True, kw_only=True):
-    """Which run."""
-
-    run: ObjectName
-
-
 class WaitForRun(OperationRequest, frozen=True, kw_only=True):
     """Which run, and how long to wait for its end, at most five minutes."""
 
     run: ObjectName
     time_limit: timedelta = 30 * SECOND
-
-
-class RunAction(WriteRequest, frozen=True, kw_only=True):
-    """Which run."""
-
-    run: ObjectName
 
 
 class RetryRun(RunAction, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from timewright.operations.access.agent_permissions import is_agent
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_schedule
 from timewright.operations.pagination import paginate
-from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
+from timewright.operations.registry import ListRequest, ScheduleAction, operations
 from timewright.operations.schedules.writes import read_schedule_detail
 from timewright.operations.views import ScheduleDetail
 from timewright.operations.workflows.waits import PendingAnswer, pending_answers
@@ -30,12 +30,6 @@ SHOWN_OCCURRENCES = 5
 
 class ListApprovals(ListRequest, frozen=True, kw_only=True):
     """List the schedules of the namespace that wait for approval."""
-
-
-class DecideApproval(WriteRequest, frozen=True, kw_only=True):
-    """Which schedule, and the reason."""
-
-    schedule: ObjectName
 
 
 class PendingSchedule(Struct, frozen=True, kw_only=True):
@@ -89,7 +83,7 @@ def list_approvals(context: OperationContext, tx: Transaction, request: ListAppr
 @operations.write(
     "approval approve", scope="write", examples=({"schedule": "digest", "reason": "looks right"},)
 )
-def approve_schedule(context: OperationContext, tx: Transaction, request: DecideApproval) -> ScheduleDetail:
+def approve_schedule(context: OperationContext, tx: Transaction, request: ScheduleAction) -> ScheduleDetail:
     """Approve a schedule, so that it starts; agents cannot approve."""
     return _decide(context, tx, request, approve)
 
@@ -97,7 +91,7 @@ def approve_schedule(context: OperationContext, tx: Transaction, request: Decide
 @operations.write(
     "approval reject", scope="write", examples=({"schedule": "digest", "reason": "not needed"},)
 )
-def reject_schedule(context: OperationContext, tx: Transaction, request: DecideApproval) -> ScheduleDetail:
+def reject_schedule(context: OperationContext, tx: Transaction, request: ScheduleAction) -> ScheduleDetail:
     """Reject a schedule: it is archived with the reason; agents cannot reject."""
     return _decide(context, tx, request, reject)
 
@@ -105,7 +99,7 @@ def reject_schedule(context: OperationContext, tx: Transaction, request: DecideA
 def _decide(
     context: OperationContext,
     tx: Transaction,
-    request: DecideApproval,
+    request: ScheduleAction,
     change: Callable[..., ChangeResult],
 ) -> ScheduleDetail:
     now = context.now()

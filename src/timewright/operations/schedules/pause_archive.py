@@ -24,7 +24,7 @@ from timewright.operations.health.pauses import (
 )
 from timewright.operations.lookup import find_editable_schedule, find_schedule
 from timewright.operations.pagination import paginate
-from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
+from timewright.operations.registry import ListRequest, ObjectName, ScheduleAction, WriteRequest, operations
 from timewright.operations.schedules.agent_rules import check_agent_edit, check_edit_by_hand, remember_removal
 from timewright.operations.schedules.writes import read_schedule_detail
 from timewright.operations.views import ScheduleDetail
@@ -55,12 +55,6 @@ class ScheduleStateValue(Struct, frozen=True, kw_only=True):
     schedule: str
     state: Any
     version: int
-
-
-class ScheduleAction(WriteRequest, frozen=True, kw_only=True):
-    """Which schedule."""
-
-    schedule: ObjectName
 
 
 @operations.write(

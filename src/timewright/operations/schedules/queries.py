@@ -39,7 +39,7 @@ from timewright.operations.explain.idle import (
 from timewright.operations.identity_cache import cache_by_identity
 from timewright.operations.lookup import find_schedule, find_schedule_snapshot, readable_schedules
 from timewright.operations.pagination import paginate
-from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, operations
+from timewright.operations.registry import GetSchedule, ListRequest, OperationRequest, operations
 from timewright.operations.views import (
     ScheduleDetail,
     ScheduleSummary,
@@ -59,12 +59,6 @@ MAX_PAGES = 10
 # A window includes the current instant: a run that ends now belongs to it.
 _TICK = timedelta(microseconds=1)
 _UNFINISHED = frozenset({RunState.READY, RunState.HELD, RunState.LEASED})
-
-
-class GetSchedule(OperationRequest, frozen=True, kw_only=True):
-    """Which schedule, by name or id."""
-
-    schedule: ObjectName
 
 
 class ListSchedules(ListRequest, frozen=True, kw_only=True):

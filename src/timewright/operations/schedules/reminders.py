@@ -16,9 +16,9 @@ from timewright.operations.alerts.channels import find_channel
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_schedule, not_found
 from timewright.operations.pagination import paginate
-from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
+from timewright.operations.registry import ListRequest, ObjectName, ScheduleAction, WriteRequest, operations
 from timewright.operations.schedules.manual_runs import RunSchedule, run_schedule
-from timewright.operations.schedules.pause_archive import ScheduleAction, archive_schedule
+from timewright.operations.schedules.pause_archive import archive_schedule
 from timewright.operations.schedules.queries import has_metadata
 from timewright.operations.schedules.writes import CreateSchedule, create_schedule
 from timewright.ports import Page, ScheduleFilter, ScheduleRecord, Transaction

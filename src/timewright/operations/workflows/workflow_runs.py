@@ -27,6 +27,7 @@ from timewright.operations.registry import (
     WORKFLOW_RUN,
     ObjectName,
     OperationRequest,
+    RunAction,
     WriteRequest,
     operations,
 )
@@ -102,12 +103,6 @@ class WorkflowDrawing(Struct, frozen=True, kw_only=True):
     """Whether there are more step runs than are listed."""
 
 
-class WorkflowRunAction(WriteRequest, frozen=True, kw_only=True):
-    """Which workflow run."""
-
-    run: ObjectName
-
-
 @operations.write(
     "workflow run",
     scope="trigger",
@@ -157,7 +152,7 @@ def draw_workflow(context: OperationContext, tx: Transaction, request: DrawWorkf
 
 
 @operations.add("workflow pause", scope="trigger", examples=({"run": WORKFLOW_RUN},))
-def pause_workflow(context: OperationContext, request: WorkflowRunAction) -> RunDetail:
+def pause_workflow(context: OperationContext, request: RunAction) -> RunDetail:
     """Pause a workflow run: no further steps start, active ones continue, its time limit stops."""
 
     def act(nested: OperationContext, run: Run) -> None:
@@ -167,7 +162,7 @@ def pause_workflow(context: OperationContext, request: WorkflowRunAction) -> Run
 
 
 @operations.add("workflow resume", scope="trigger", examples=({"run": WORKFLOW_RUN},))
-def resume_workflow(context: OperationContext, request: WorkflowRunAction) -> RunDetail:
+def resume_workflow(context: OperationContext, request: RunAction) -> RunDetail:
     """Resume a paused workflow run; one that is not paused does not change."""
 
     def act(nested: OperationContext, run: Run) -> None:
@@ -181,7 +176,7 @@ def resume_workflow(context: OperationContext, request: WorkflowRunAction) -> Ru
 
 
 def _change_run(
-    context: OperationContext, request: WorkflowRunAction, act: Callable[[OperationContext, Run], None]
+    context: OperationContext, request: RunAction, act: Callable[[OperationContext, Run], None]
 ) -> RunDetail:
     def work(nested: OperationContext) -> RunDetail:
         run = nested.store.read(lambda tx: find_run(tx, nested.namespace, request.run))
