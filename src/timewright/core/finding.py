@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -27,6 +27,21 @@ class Finding(Struct, frozen=True, kw_only=True):
     remedy: str = ""
     schedule: str = ""
     run: str = ""
+
+    @classmethod
+    def ok(cls, kind: str, sentence: str) -> Finding:
+        """A check that passed."""
+        return cls(kind=kind, severity="ok", sentence=sentence)
+
+    @classmethod
+    def warn(cls, kind: str, sentence: str, *, remedy: str, **about: Any) -> Finding:
+        """A risk; `about` are the other fields: subject, since, schedule and run."""
+        return cls(kind=kind, severity="warn", sentence=sentence, remedy=remedy, **about)
+
+    @classmethod
+    def fail(cls, kind: str, sentence: str, *, remedy: str, **about: Any) -> Finding:
+        """Something that does not work; `about` are the other fields."""
+        return cls(kind=kind, severity="fail", sentence=sentence, remedy=remedy, **about)
 
 
 def worst_severity(findings: tuple[Finding, ...]) -> Severity:

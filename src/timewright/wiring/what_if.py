@@ -16,19 +16,12 @@ from timewright.engine.simulate import Simulation, VirtualClock
 from timewright.ids import TimedIds
 from timewright.ledger.snapshot import copy_fleet, read_fleet
 from timewright.operations import OperationContext, operations
+from timewright.operations.definitions.objects import OBJECT_KINDS
+from timewright.operations.definitions.schedules import SCHEDULE
 from timewright.ports import Store, Transaction
 from timewright.settings import Settings
 
 SAMPLED_RUNS = 20
-# The operation that writes a definition of each kind, and its field for the name.
-_WRITES = {
-    "calendar": ("calendar put", "name"),
-    "limit": ("limit set", "limit"),
-    "queue": ("queue policy set", "queue"),
-    "workflow": ("workflow put", "name"),
-    "schedule": ("schedule put", "name"),
-}
-_RENAMED = {"limit": {"max": "max_running"}, "queue": {"max_running": "max_concurrent"}}
 
 Change = Callable[[OperationContext], object]
 
@@ -92,11 +85,12 @@ def what_if(
 
 
 def put_definition(context: OperationContext, definition: Definition) -> None:
-    """Write one definition of a file."""
-    name, field = _WRITES[definition.kind]
-    renamed = _RENAMED.get(definition.kind, {})
-    fields = {renamed.get(key, key): value for key, value in definition.fields.items()}
-    operations[name](context, {field: definition.name, **fields})
+    """Write one definition of a file, as `apply` does."""
+    if definition.kind == SCHEDULE:
+        operations["schedule put"](context, {"name": definition.name, **definition.fields})
+    else:
+        put = OBJECT_KINDS[definition.kind].put
+        put(context, definition.name, definition.fields, "", context.now())
 
 
 def measured_durations(

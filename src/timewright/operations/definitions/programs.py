@@ -124,12 +124,11 @@ def check_undeclared(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
         if names:
             shown = ", ".join(names[:MAX_NAMES_SHOWN])
             more = f" and {len(names) - MAX_NAMES_SHOWN} more" if len(names) > MAX_NAMES_SHOWN else ""
-            yield Finding(
-                kind="undeclared",
-                subject=owner,
-                severity="warn",
-                sentence=f"{owner} no longer declares {shown}{more}",
+            yield Finding.warn(
+                "undeclared",
+                f"{owner} no longer declares {shown}{more}",
                 remedy=f"timewright schedule archive {names[0]}, or Scheduler(declares_all=True)",
+                subject=owner,
             )
 
 

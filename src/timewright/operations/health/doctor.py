@@ -96,11 +96,10 @@ def check_rows(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
 def _overdue(tx: Transaction, *, now: datetime) -> Finding:
     wake = tx.read_pending_work().wake_at
     if wake is None or now - wake < MAX_LATENESS:
-        return Finding(kind="due", severity="ok", sentence="nothing is overdue")
-    return Finding(
-        kind="due",
-        severity="fail",
-        sentence=f"a schedule has been due for {_format_span(now - wake)}: no engine runs, or none keeps up",
+        return Finding.ok("due", "nothing is overdue")
+    return Finding.fail(
+        "due",
+        f"a schedule has been due for {_format_span(now - wake)}: no engine runs, or none keeps up",
         remedy="timewright up, or start another timewright worker",
     )
 
@@ -109,11 +108,10 @@ def _leases(tx: Transaction, *, now: datetime) -> Finding:
     end = tx.read_pending_work(with_lease_end=True).lease_expires_at
     if end is None or now - end < MAX_UNRECLAIMED:
         soon = f"; the next one ends in {_format_span(end - now)}" if end is not None and end > now else ""
-        return Finding(kind="leases", severity="ok", sentence=f"no lease is expired{soon}")
-    return Finding(
-        kind="leases",
-        severity="warn",
-        sentence=f"a lease expired {_format_span(now - end)} ago and was not reclaimed",
+        return Finding.ok("leases", f"no lease is expired{soon}")
+    return Finding.warn(
+        "leases",
+        f"a lease expired {_format_span(now - end)} ago and was not reclaimed",
         remedy="timewright up reclaims it, or timewright queue reclaim QUEUE",
     )
 
@@ -124,11 +122,8 @@ def _waiting(counts: list[LiveCount], *, now: datetime) -> Iterator[Finding]:
             label = f"queue {one.queue}" if one.queue else "runs without a queue"
             fix = f"timewright queue plan {one.queue}" if one.queue else "timewright up, with more --capacity"
             waited = _format_span(now - one.oldest)
-            yield Finding(
-                kind="backlog",
-                severity="warn",
-                sentence=f"{label}: {_count(one.count, 'run')} ready, the longest for {waited}",
-                remedy=fix,
+            yield Finding.warn(
+                "backlog", f"{label}: {_count(one.count, 'run')} ready, the longest for {waited}", remedy=fix
             )
 
 
@@ -136,15 +131,14 @@ def _parked(counts: list[LiveCount]) -> Finding:
     runs = sum(one.count for one in counts if one.kind == "parked")
     schedules = sum(one.count for one in counts if one.kind == "parked_schedule")
     if not runs and not schedules:
-        return Finding(kind="parked", severity="ok", sentence="nothing is parked")
+        return Finding.ok("parked", "nothing is parked")
     parts = [_count(schedules, "schedule")] if schedules else []
     parts += [_count(runs, "run")] if runs else []
     noun = "schedule" if schedules else "run"
     command = "schedule resume" if schedules else "run reset"
-    return Finding(
-        kind="parked",
-        severity="warn",
-        sentence=f"parked, waiting for a person: {' and '.join(parts)}",
+    return Finding.warn(
+        "parked",
+        f"parked, waiting for a person: {' and '.join(parts)}",
         remedy=f"timewright {noun} list --state parked, then timewright {command}",
     )
 
@@ -152,15 +146,14 @@ def _parked(counts: list[LiveCount]) -> Finding:
 def _schedules(page: Page, wake: datetime | None, *, now: datetime) -> Finding:
     if page.unreadable:
         names = ", ".join(one.name or one.id for one in page.unreadable[:MAX_NAMES_SHOWN])
-        return Finding(
-            kind="schedules",
-            severity="fail",
-            sentence=f"{_count(len(page.unreadable), 'schedule')} cannot be read: {names}",
+        return Finding.fail(
+            "schedules",
+            f"{_count(len(page.unreadable), 'schedule')} cannot be read: {names}",
             remedy="timewright schedule put replaces it by name",
         )
     count = _count(MAX_ROWS_CHECKED if page.cursor else len(page.rows), "schedule")
     upcoming = f", next due in {_format_span(wake - now)}" if wake is not None and wake > now else ""
-    return Finding(kind="schedules", severity="ok", sentence=f"{count}{upcoming}")
+    return Finding.ok("schedules", f"{count}{upcoming}")
 
 
 def _stalled(page: Page) -> Iterator[Finding]:
@@ -168,10 +161,9 @@ def _stalled(page: Page) -> Iterator[Finding]:
     names = [record.schedule.name for record in page.rows if _is_stalled(record)]
     if names:
         more = f" and {len(names) - MAX_NAMES_SHOWN} more" if len(names) > MAX_NAMES_SHOWN else ""
-        yield Finding(
-            kind="stalled",
-            severity="warn",
-            sentence=f"active, but without a next occurrence: {', '.join(names[:MAX_NAMES_SHOWN])}{more}",
+        yield Finding.warn(
+            "stalled",
+            f"active, but without a next occurrence: {', '.join(names[:MAX_NAMES_SHOWN])}{more}",
             remedy=f"timewright explain {names[0]}",
         )
 
@@ -182,10 +174,9 @@ def _unresolved(page: Page, known: frozenset[str]) -> Iterator[Finding]:
     missing = sorted(called - known) if known else []
     if missing:
         more = f" and {len(missing) - MAX_NAMES_SHOWN} more" if len(missing) > MAX_NAMES_SHOWN else ""
-        yield Finding(
-            kind="functions",
-            severity="warn",
-            sentence=f"schedules call unregistered functions: {', '.join(missing[:MAX_NAMES_SHOWN])}{more}",
+        yield Finding.warn(
+            "functions",
+            f"schedules call unregistered functions: {', '.join(missing[:MAX_NAMES_SHOWN])}{more}",
             remedy="register them, or start with the --app that does",
         )
 
@@ -206,25 +197,20 @@ def _clock_changes(page: Page, *, now: datetime) -> Iterator[Finding]:
     for name, count in sorted(users.items()):
         tz = load_zone(name)
         if now.astimezone(tz).utcoffset() != (now + DST_LOOKAHEAD).astimezone(tz).utcoffset():
-            yield Finding(
-                kind="dst",
-                severity="ok",
-                sentence=f"the clocks of {name} change within 30 days, for {_count(count, 'schedule')}",
+            yield Finding.ok(
+                "dst", f"the clocks of {name} change within 30 days, for {_count(count, 'schedule')}"
             )
 
 
 def _backup(tx: Transaction, *, now: datetime) -> Finding:
     written = tx.get_meta(BACKUP_META_KEY)
     if written is None:
-        return Finding(kind="backup", severity="ok", sentence="no backup by `timewright backup` is recorded")
+        return Finding.ok("backup", "no backup by `timewright backup` is recorded")
     age = max(now - from_micros(int(written)), timedelta(0))
     if age <= doctor_checks.MAX_BACKUP_AGE:
-        return Finding(kind="backup", severity="ok", sentence=f"the last backup is {_format_span(age)} old")
-    return Finding(
-        kind="backup",
-        severity="warn",
-        sentence=f"the last backup is {_format_span(age)} old",
-        remedy="timewright backup FILE",
+        return Finding.ok("backup", f"the last backup is {_format_span(age)} old")
+    return Finding.warn(
+        "backup", f"the last backup is {_format_span(age)} old", remedy="timewright backup FILE"
     )
 
 

@@ -40,9 +40,7 @@ MIN_HOST_RUNS = 10
 
 def host_findings(host_info: HostInfo, settings: Settings, *, now: datetime) -> Iterator[Finding]:
     """Check everything that needs no rows of the store."""
-    yield Finding(
-        kind="version", severity="ok", sentence=f"timewright {host_info.version}, Python {host_info.python}"
-    )
+    yield Finding.ok("version", f"timewright {host_info.version}, Python {host_info.python}")
     yield from _store(host_info.store_status)
     yield from _schema(host_info.store_status)
     yield from _clock(host_info.store_status, now=now)
@@ -63,19 +61,17 @@ def check_host(_tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
 def setting_findings(settings: Settings) -> Iterator[Finding]:
     """Check the settings for risks."""
     if settings.shell:
-        yield Finding(
-            kind="shell",
-            severity="warn",
-            sentence="shell targets are on: everyone who may write schedules can run commands as this user",
+        yield Finding.warn(
+            "shell",
+            "shell targets are on: everyone who may write schedules can run commands as this user",
             remedy="set shell: false, unless you trust everyone who may write schedules",
         )
     else:
-        yield Finding(kind="shell", severity="ok", sentence="shell targets are off")
+        yield Finding.ok("shell", "shell targets are off")
     if settings.bind not in LOOPBACK_HOSTS and not settings.tls_cert and not settings.behind_proxy:
-        yield Finding(
-            kind="bind",
-            severity="warn",
-            sentence=f"the HTTP server listens on {settings.bind} without TLS: API keys can be intercepted",
+        yield Finding.warn(
+            "bind",
+            f"the HTTP server listens on {settings.bind} without TLS: API keys can be intercepted",
             remedy="set tls_cert and tls_key, or behind_proxy: true if a proxy terminates TLS",
         )
 
@@ -90,26 +86,24 @@ def _store(condition: StoreStatus) -> Iterator[Finding]:
     if wrong:
         name, value = next(iter(wrong.items()))
         wanted = condition.required_settings[name]
-        yield Finding(
-            kind="store",
-            severity="fail",
-            sentence=f"{condition.engine} runs with {name} = {value}: a power failure loses writes",
+        yield Finding.fail(
+            "store",
+            f"{condition.engine} runs with {name} = {value}: a power failure loses writes",
             remedy=f"set {name} to {wanted} and restart the database",
         )
     else:
         parts = [condition.engine, settings_text, condition.file_system]
         if condition.free_bytes is not None:
             parts.append(f"{format_bytes(condition.free_bytes)} free")
-        yield Finding(kind="store", severity="ok", sentence=", ".join(part for part in parts if part))
+        yield Finding.ok("store", ", ".join(part for part in parts if part))
     yield from _free_space(condition)
     yield from _server(condition)
     if "fsync" in condition.settings and not condition.pooled:
         yield _notify(condition.notified_after)
     if condition.pooled:
-        yield Finding(
-            kind="pooler",
-            severity="warn",
-            sentence="the connection goes through a pooler: NOTIFY does not work, so engines poll",
+        yield Finding.warn(
+            "pooler",
+            "the connection goes through a pooler: NOTIFY does not work, so engines poll",
             remedy="connect directly to the server; through it, changes are noticed within two seconds",
         )
 
@@ -119,32 +113,28 @@ def _server(condition: StoreStatus) -> Iterator[Finding]:
     for snapshot in condition.snapshots:
         if snapshot.seconds >= MAX_SNAPSHOT_AGE_S:
             age = format_duration(timedelta(seconds=round(snapshot.seconds)))
-            yield Finding(
-                kind="snapshot",
-                severity="warn",
-                sentence=f"{snapshot.session} has a transaction open for {age}: no dead row can be removed",
+            yield Finding.warn(
+                "snapshot",
+                f"{snapshot.session} has a transaction open for {age}: no dead row can be removed",
                 remedy=f"let it end, or {snapshot.end_with}",
             )
     for table in condition.tables:
         if table.dead >= MIN_DEAD_ROWS and table.dead > table.live:
-            yield Finding(
-                kind="bloat",
-                severity="warn",
-                sentence=f"table {table.name} has {table.dead:,} dead rows beside {table.live:,} live ones",
+            yield Finding.warn(
+                "bloat",
+                f"table {table.name} has {table.dead:,} dead rows beside {table.live:,} live ones",
                 remedy=f"end old transactions, then VACUUM {table.name}; is autovacuum on?",
             )
         if not table.has_statistics and table.live >= MIN_ROWS_WITH_STATISTICS:
-            yield Finding(
-                kind="statistics",
-                severity="warn",
-                sentence=f"table {table.name} has {table.live:,} rows and no statistics: plans may be slow",
+            yield Finding.warn(
+                "statistics",
+                f"table {table.name} has {table.live:,} rows and no statistics: plans may be slow",
                 remedy=f"ANALYZE {table.name}; is autovacuum on?",
             )
     if condition.settings.get("synchronous_commit") == "off":
-        yield Finding(
-            kind="synchronous_commit",
-            severity="warn",
-            sentence="synchronous_commit is off: Timewright turns it on for itself, others may lose commits",
+        yield Finding.warn(
+            "synchronous_commit",
+            "synchronous_commit is off: Timewright turns it on for itself, others may lose commits",
             remedy="set synchronous_commit = on in postgresql.conf",
         )
 
@@ -152,13 +142,10 @@ def _server(condition: StoreStatus) -> Iterator[Finding]:
 def _notify(seconds: float | None) -> Finding:
     """Check that NOTIFY works; without it engines poll, and notice changes later."""
     if seconds is not None:
-        return Finding(
-            kind="notify", severity="ok", sentence=f"NOTIFY arrives within {seconds * 1000:.0f} ms"
-        )
-    return Finding(
-        kind="notify",
-        severity="warn",
-        sentence="NOTIFY does not arrive, so engines poll",
+        return Finding.ok("notify", f"NOTIFY arrives within {seconds * 1000:.0f} ms")
+    return Finding.warn(
+        "notify",
+        "NOTIFY does not arrive, so engines poll",
         remedy="connect directly, without the pooler or proxy that drops it",
     )
 
@@ -175,10 +162,9 @@ def _free_space(condition: StoreStatus) -> Iterator[Finding]:
         )
     log = condition.wal_bytes or 0
     if log > LARGE_WAL_BYTES:
-        yield Finding(
-            kind="log",
-            severity="warn",
-            sentence=f"the write-ahead log has {format_bytes(log)}: a long read prevents its truncation",
+        yield Finding.warn(
+            "log",
+            f"the write-ahead log has {format_bytes(log)}: a long read prevents its truncation",
             remedy="end the process with the long read transaction",
         )
 
@@ -186,14 +172,13 @@ def _free_space(condition: StoreStatus) -> Iterator[Finding]:
 def _schema(condition: StoreStatus) -> Iterator[Finding]:
     missing = condition.pending_migrations
     if missing:
-        yield Finding(
-            kind="schema",
-            severity="fail",
-            sentence=f"{len(missing)} migrations are missing: {', '.join(missing)}",
+        yield Finding.fail(
+            "schema",
+            f"{len(missing)} migrations are missing: {', '.join(missing)}",
             remedy="timewright backup FILE, then timewright migrate",
         )
     else:
-        yield Finding(kind="schema", severity="ok", sentence=f"schema {condition.schema}, up to date")
+        yield Finding.ok("schema", f"schema {condition.schema}, up to date")
 
 
 def _clock(condition: StoreStatus, *, now: datetime) -> Iterator[Finding]:
@@ -210,37 +195,28 @@ def _clock(condition: StoreStatus, *, now: datetime) -> Iterator[Finding]:
             remedy="synchronise both with NTP, for example chrony or systemd-timesyncd",
         )
     else:
-        yield Finding(
-            kind="clock", severity="ok", sentence=f"the clocks of the store and this machine agree ({ahead})"
-        )
+        yield Finding.ok("clock", f"the clocks of the store and this machine agree ({ahead})")
 
 
 def zone_data_finding(used: str, bundled: str, *, now: datetime) -> Finding:
     """Check that the time zone data is recent: the system's if present, else the bundled."""
     name = used or bundled
     if not name:
-        return Finding(
-            kind="zones",
-            severity="fail",
-            sentence="there is no time zone data",
-            remedy="pip install --upgrade tzdata",
-        )
+        return Finding.fail("zones", "there is no time zone data", remedy="pip install --upgrade tzdata")
     if used and bundled and used < bundled:
-        return Finding(
-            kind="zones",
-            severity="warn",
-            sentence=f"the system's zone data {used} is older than the bundled {bundled}",
+        return Finding.warn(
+            "zones",
+            f"the system's zone data {used} is older than the bundled {bundled}",
             remedy='update the system\'s tzdata, or set PYTHONTZPATH="" to use the bundled data',
         )
     if now.year - int(name[:4]) > 1:
-        return Finding(
-            kind="zones",
-            severity="warn",
-            sentence=f"zone data {name} is outdated: rules have changed since {name[:4]}",
+        return Finding.warn(
+            "zones",
+            f"zone data {name} is outdated: rules have changed since {name[:4]}",
             remedy="pip install --upgrade tzdata, and update the system's tzdata",
         )
     where = "system" if used else "bundled"
-    return Finding(kind="zones", severity="ok", sentence=f"zone data {name} ({where})")
+    return Finding.ok("zones", f"zone data {name} ({where})")
 
 
 def file_finding(file: PrivateFile) -> Finding:
@@ -252,9 +228,7 @@ def file_finding(file: PrivateFile) -> Finding:
         message = "can be written by others" if shared & _WRITE_MASK else "can be read by others"
         fix = f"chmod {'go-w' if file.label == 'settings' else 'go-rwx'} {file.path}"
     else:
-        return Finding(
-            kind=file.label, severity="ok", sentence=f"{file.label} {file.path}: only its owner has access"
-        )
+        return Finding.ok(file.label, f"{file.label} {file.path}: only its owner has access")
     bad = not file.owned_by_us or shared & _WRITE_MASK or file.label == "key"
     return Finding(
         kind=file.label,
@@ -266,20 +240,15 @@ def file_finding(file: PrivateFile) -> Finding:
 
 def _extras(extras: dict[str, bool], settings: Settings) -> Finding:
     if settings.trace and not extras.get("otel", False):
-        return Finding(
-            kind="extras",
-            severity="fail",
-            sentence="trace is on, but the extra for tracing is not installed",
+        return Finding.fail(
+            "extras",
+            "trace is on, but the extra for tracing is not installed",
             remedy='pip install "timewright[otel]"',
         )
     installed = [name for name, has in extras.items() if has]
     missing = [name for name, has in extras.items() if not has]
     message = f"extras: {', '.join(installed) or 'none'}"
-    return Finding(
-        kind="extras",
-        severity="ok",
-        sentence=message + (f" (without {', '.join(missing)})" if missing else ""),
-    )
+    return Finding.ok("extras", message + (f" (without {', '.join(missing)})" if missing else ""))
 
 
 def format_bytes(count: int) -> str:
@@ -302,19 +271,17 @@ def check_admission(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
     if not alive or not uncovered_shards(served):
         return
     if not served:
-        yield Finding(
-            kind="leader",
-            severity="warn",
-            sentence="there is no leader: due schedules are admitted 10 s late until one is elected",
+        yield Finding.warn(
+            "leader",
+            "there is no leader: due schedules are admitted 10 s late until one is elected",
             remedy="check timewright instance list; a leader should be elected within 20 s",
         )
         return
     parts = [f"{which}/{of}" for which, of in uncovered_shards(served)]
     more = f" and {len(parts) - MAX_NAMES_SHOWN} more" if len(parts) > MAX_NAMES_SHOWN else ""
-    yield Finding(
-        kind="shards",
-        severity="warn",
-        sentence=f"no instance serves {', '.join(parts[:MAX_NAMES_SHOWN])}{more}: due runs are 10 s late",
+    yield Finding.warn(
+        "shards",
+        f"no instance serves {', '.join(parts[:MAX_NAMES_SHOWN])}{more}: due runs are 10 s late",
         remedy=f"start timewright worker --shard {parts[0]}, or one without a shard",
     )
 
@@ -332,13 +299,12 @@ def check_hosts(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
         if count < MIN_HOST_RUNS or 2 * count < capacity:
             continue
         since = min(run.leased_at or scope.now for run in leased if f"{HOST}{host}" in run.needs)
-        yield Finding(
-            kind="host",
+        yield Finding.warn(
+            "host",
+            f"requests to {host} take {count} of the {capacity} places of {holder}",
+            remedy="see whether the host answers; set a shorter timeout, or egress.per_host",
             subject=host,
             since=since,
-            severity="warn",
-            sentence=f"requests to {host} take {count} of the {capacity} places of {holder}",
-            remedy="see whether the host answers; set a shorter timeout, or egress.per_host",
         )
 
 
@@ -349,17 +315,15 @@ def check_policy_file(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
     if file is None:
         return
     if file.error is not None:
-        yield Finding(
-            kind="policy_file",
-            severity="fail",
-            sentence=f"no queue leases anything: {file.error.message}",
+        yield Finding.fail(
+            "policy_file",
+            f"no queue leases anything: {file.error.message}",
             remedy=file.error.fix or "correct the file",
         )
     elif file.absent:
-        yield Finding(
-            kind="policy_file",
-            severity="warn",
-            sentence=f"policy file {file.path} does not exist: queues use the default policy",
+        yield Finding.warn(
+            "policy_file",
+            f"policy file {file.path} does not exist: queues use the default policy",
             remedy="create it, or remove policy_file from the settings",
         )
     else:
@@ -372,11 +336,10 @@ def _in_force(tx: Transaction, file: PolicyFile, *, namespace: str) -> Finding:
         name for name, policy in file.policies.items() if stored.get((namespace, name)) != policy
     )
     if different:
-        return Finding(
-            kind="policy_file",
-            severity="warn",
-            sentence=f"{file.path} is not in force for {', '.join(different[:MAX_NAMES_SHOWN])}",
+        return Finding.warn(
+            "policy_file",
+            f"{file.path} is not in force for {', '.join(different[:MAX_NAMES_SHOWN])}",
             remedy="start an instance with this policy_file",
         )
     message = f"policy file {file.path}: {len(file.policies)} queues"
-    return Finding(kind="policy_file", severity="ok", sentence=message)
+    return Finding.ok("policy_file", message)

@@ -89,13 +89,12 @@ def check_clock_changes(tx: Transaction, scope: CheckScope) -> Iterator[Finding]
 
 def _touched(name: str, what: str, change: ClockChange) -> Finding:
     day = f"{change.local:%Y-%m-%d}"
-    return Finding(
-        kind="clock_change",
+    return Finding.warn(
+        "clock_change",
+        f"{name} {what}: the clocks of {change.zone} change on {day}",
+        remedy="set dst to vixie, match or skip_once, or choose another time of the day",
         subject=f"schedule {name}",
         since=change.at,
-        severity="warn",
-        sentence=f"{name} {what}: the clocks of {change.zone} change on {day}",
-        remedy="set dst to vixie, match or skip_once, or choose another time of the day",
         schedule=name,
     )
 
@@ -106,13 +105,12 @@ def check_herds(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
     for herd in find_herds(tx, scope.namespace, now=scope.now):
         count = len(herd.spreads)
         after = f"with jitter of up to {format_duration(herd.spread)}, {herd.after} would"
-        yield Finding(
-            kind="herd",
+        yield Finding.warn(
+            "herd",
+            f"{count} schedules start at {format_instant(herd.at)}; {after}",
+            remedy=herd.commands[0] + (f", and so for {count - 1} more" if count > 1 else ""),
             subject=f"schedule {herd.schedules[0]}",
             since=herd.at,
-            severity="warn",
-            sentence=f"{count} schedules start at {format_instant(herd.at)}; {after}",
-            remedy=herd.commands[0] + (f", and so for {count - 1} more" if count > 1 else ""),
             schedule=herd.schedules[0],
         )
 
@@ -126,12 +124,11 @@ def check_never_fires(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
         why = _never_fires(tx, record, states, scope)
         if why:
             name = record.schedule.name
-            yield Finding(
-                kind="never_fires",
-                subject=f"schedule {name}",
-                severity="warn",
-                sentence=f"{name} {why}",
+            yield Finding.warn(
+                "never_fires",
+                f"{name} {why}",
                 remedy=f"timewright explain {name}, then change or archive it",
+                subject=f"schedule {name}",
                 schedule=name,
             )
 
@@ -145,13 +142,12 @@ def check_expiring_keys(tx: Transaction, scope: CheckScope) -> Iterator[Finding]
             continue
         if key.expires_at <= scope.now + scope.lookahead:
             left = format_duration((key.expires_at - scope.now) // DAY * DAY)
-            yield Finding(
-                kind="key_expires",
+            yield Finding.warn(
+                "key_expires",
+                f"key {key.name} expires on {key.expires_at:%Y-%m-%d}, in {left}",
+                remedy="timewright key create makes a new one; then timewright key revoke the old one",
                 subject=f"key {key.name}",
                 since=key.expires_at,
-                severity="warn",
-                sentence=f"key {key.name} expires on {key.expires_at:%Y-%m-%d}, in {left}",
-                remedy="timewright key create makes a new one; then timewright key revoke the old one",
             )
 
 

@@ -79,13 +79,12 @@ def list_overdue(context: OperationContext, tx: Transaction, request: ListOverdu
 def _late_finding(schedule: str, run: str, since: datetime, *, why: str, now: datetime) -> Finding:
     late_by = format_duration(timedelta(seconds=round((now - since).total_seconds())))
     what = f"a run of {schedule} is ready and has not started" if run else f"{schedule} was not admitted"
-    return Finding(
-        kind="late",
+    return Finding.fail(
+        "late",
+        f"{what} for {late_by}{f': {why}' if why else ''}",
+        remedy=REMEDY if why else "timewright up, or start another timewright worker",
         subject=f"schedule {schedule}",
         since=since,
-        severity="fail",
-        sentence=f"{what} for {late_by}{f': {why}' if why else ''}",
-        remedy=REMEDY if why else "timewright up, or start another timewright worker",
         schedule=schedule,
         run=run,
     )
@@ -171,13 +170,12 @@ def check_unplaced(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
     """Find what waits because no live instance can run it."""
     for item in find_unplaced(tx, scope.namespace, now=scope.now):
         what = item.schedule or f"run {item.run}"
-        yield Finding(
-            kind="unplaced",
+        yield Finding.warn(
+            "unplaced",
+            f"{what} waits: {item.why}",
+            remedy=REMEDY,
             subject=f"schedule {item.schedule}" if item.schedule else f"run {item.run}",
             since=item.since,
-            severity="warn",
-            sentence=f"{what} waits: {item.why}",
-            remedy=REMEDY,
             schedule=item.schedule,
             run=item.run,
         )
@@ -248,10 +246,9 @@ def _guarded_address(settings: Settings, url: str) -> Iterator[str]:
 def check_broken_functions(_tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
     """Find functions of installed packages that cannot be used."""
     for name, why in sorted(scope.broken_functions.items()):
-        yield Finding(
-            kind="functions",
-            severity="warn",
-            sentence=f"the function {name!r} of an installed package cannot be used: {why}",
+        yield Finding.warn(
+            "functions",
+            f"the function {name!r} of an installed package cannot be used: {why}",
             remedy="fix or remove the package, or set entry_points: false",
         )
 
