@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, TypeVar
 from unicodedata import normalize
@@ -18,8 +18,9 @@ from timewright.core.input.decode import decode
 from timewright.core.input.input_errors import unknown_field
 from timewright.core.input.instant_text import DefaultZone, instant_fields, resolve_instants
 from timewright.core.input.struct_decoder import canonical_fields, check_size, is_field_name, type_info
+from timewright.core.moments import format_duration
 from timewright.core.schedule.schedule import Schedule
-from timewright.errors import TimewrightError, UnknownField
+from timewright.errors import InvalidInput, TimewrightError, UnknownField
 
 R = TypeVar("R", bound=Struct)
 
@@ -140,3 +141,16 @@ def _check_known(key: Any, own: set[str], model: type[Struct]) -> None:
         known = {*own, *written, *model.__struct_encode_fields__} - SYSTEM_FIELDS
         meant = REPLACEMENTS.get(model, {}).get(snake_case(key), "")
         raise unknown_field("", key, known, aliases=FIELD_ALIASES.get(model, {}), replacement=meant) from None
+
+
+def check_length(length: timedelta, field: str, least: timedelta, most: timedelta, *, fix: str) -> timedelta:
+    """Return a duration that is within its limits; raise InvalidInput otherwise."""
+    if least <= length <= most:
+        return length
+    raise InvalidInput(
+        f"{field} is out of range",
+        field=field,
+        value=format_duration(length),
+        rule=f"{format_duration(least)} to {format_duration(most)}",
+        fix=fix,
+    )

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from timewright.access.secret_records import read_secret_value
-from timewright.core.moments import DAY, MINUTE, ZERO, format_duration
+from timewright.core.moments import DAY, MINUTE, ZERO
 from timewright.core.recurrence.triggers import After, Every
 from timewright.core.schedule.hints import needs_analysis
 from timewright.core.schedule.schedule import ScheduleState
@@ -44,6 +44,7 @@ from timewright.operations.registry import (
     WriteRequest,
     operations,
 )
+from timewright.operations.request_parsing import check_length
 from timewright.ports import Page, ScheduleFilter, ScheduleRecord, Transaction
 
 MIN_LOOK_AGAIN = 5 * MINUTE
@@ -233,19 +234,10 @@ def submit_analysis(context: OperationContext, tx: Transaction, request: SubmitA
 
 
 def _check(request: SubmitAnalysis) -> None:
-    look_again_in = request.look_again_in
-    if look_again_in is not None and not MIN_LOOK_AGAIN <= look_again_in <= MAX_LOOK_AGAIN:
-        raise InvalidInput(
-            f"look_again_in {format_duration(look_again_in)} is out of range",
-            field="look_again_in",
-            value=format_duration(look_again_in),
-            rule=f"{format_duration(MIN_LOOK_AGAIN)} to {format_duration(MAX_LOOK_AGAIN)}",
-            fix="look_again_in: 30m",
-        )
-    if not ZERO <= request.took <= MAX_LOOK_AGAIN:
-        raise InvalidInput(
-            "took is out of range", field="took", value=str(request.took), rule="0s to 24h", fix="took: 2s"
-        )
+    if request.look_again_in is not None:
+        fix = "look_again_in: 30m"
+        check_length(request.look_again_in, "look_again_in", MIN_LOOK_AGAIN, MAX_LOOK_AGAIN, fix=fix)
+    check_length(request.took, "took", ZERO, MAX_LOOK_AGAIN, fix="took: 2s")
     size = len(msgspec.json.encode(request.tools))
     if size > MAX_TOOLS_BYTES:
         raise InvalidInput(

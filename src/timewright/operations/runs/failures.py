@@ -19,6 +19,7 @@ from timewright.ledger.settle import reopen, reset
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_schedule
 from timewright.operations.registry import OperationRequest, WriteRequest, operations
+from timewright.operations.request_parsing import check_length
 from timewright.operations.views import schedule_names_of
 from timewright.ports import RunFilter, Transaction
 from timewright.ports.overview import MinuteCounts
@@ -271,9 +272,9 @@ class RunCountSeries(Struct, frozen=True, kw_only=True):
 def count_runs_by_minute(context: OperationContext, tx: Transaction, request: CountRuns) -> RunCountSeries:
     """Count the ended runs of an hour, a day or a week by the minute they were planned in."""
     now = context.now()
-    period = _check(request.period, "period", MINUTE, MAX_PERIOD, fix="period: 1d")
+    period = check_length(request.period, "period", MINUTE, MAX_PERIOD, fix="period: 1d")
     step = _step(period) if request.step is None else request.step
-    _check(
+    check_length(
         step,
         "step",
         max(MINUTE, period / MAX_BINS),
@@ -311,18 +312,6 @@ def count_runs_by_minute(context: OperationContext, tx: Transaction, request: Co
 
 def _step(period: timedelta) -> timedelta:
     return MINUTE if period <= 2 * HOUR else 5 * MINUTE if period <= DAY else HOUR
-
-
-def _check(length: timedelta, field: str, least: timedelta, most: timedelta, *, fix: str) -> timedelta:
-    if least <= length <= most:
-        return length
-    raise InvalidInput(
-        f"{field} is out of range",
-        field=field,
-        value=format_duration(length),
-        rule=f"{format_duration(least)} to {format_duration(most)}",
-        fix=fix,
-    )
 
 
 def _bin(at: datetime, rows: Sequence[MinuteCounts]) -> CountBin:

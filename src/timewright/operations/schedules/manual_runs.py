@@ -12,12 +12,13 @@ from timewright.core.recurrence.triggers import ZONED_TRIGGERS
 from timewright.core.run.run import Outcome, Run, RunState
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import Handoff
-from timewright.errors import Conflict, InvalidInput, NotAllowed
+from timewright.errors import Conflict, NotAllowed
 from timewright.ledger.manual_runs import ManualRun, move_next, run_many, run_now, skip_next
 from timewright.ledger.records.notes import move_note
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_schedule
 from timewright.operations.registry import ObjectName, WriteRequest, operations
+from timewright.operations.request_parsing import check_length
 from timewright.operations.schedules.agent_rules import check_approved
 from timewright.operations.schedules.writes import read_schedule_detail
 from timewright.operations.views import RunDetail, RunSummary, ScheduleDetail, build_run_detail, summarize_run
@@ -27,7 +28,6 @@ MAX_SKIPPED = 100
 MAX_RUNS = 10_000
 
 MAX_TIME_LIMIT = timedelta(minutes=5)
-MIN_TIME_LIMIT = SECOND
 NO_TARGETS_HERE = "this process does not run targets; send the request to one that does"
 DRY_RUN_REASON = "this was a dry run"
 
@@ -241,14 +241,7 @@ class TargetTestResult(Struct, frozen=True, kw_only=True):
 @operations.add("schedule test", scope="trigger", examples=({"schedule": "nightly-report"},))
 def try_target(context: OperationContext, request: TryTarget) -> TargetTestResult:
     """Start a schedule's target once and show the result; nothing is recorded."""
-    if not MIN_TIME_LIMIT <= request.time_limit <= MAX_TIME_LIMIT:
-        raise InvalidInput(
-            "time_limit is out of range",
-            field="time_limit",
-            value=str(request.time_limit.total_seconds()),
-            rule="1s to 5m",
-            fix="time_limit: 30s",
-        )
+    check_length(request.time_limit, "time_limit", SECOND, MAX_TIME_LIMIT, fix="time_limit: 30s")
     record = context.store.read(lambda tx: find_schedule(tx, context.namespace, request.schedule))
     check_approved(record)
     schedule = record.schedule
