@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -43,27 +44,18 @@ def pass_minutes(bench: Bench, count: int) -> None:
         bench.advance(minutes=step)
 
 
-ALERT_STATEMENTS = (
-    "claim_alert_check",
-    "alert_rows",
-    "recent_runs",
-    "get_schedules",
-    "list_incidents",
-    "update_incidents",
-    "insert_incidents",
-    "find_runs",
-)
-
-
-def count_statements(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def count_statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of all statements from now on."""
     names: list[str] = []
     for cls in (PostgresExecutor, SqliteExecutor):
-        original = cls.query
-
-        def query(self: Any, name: str, parameters: Any, original: Any = original) -> Any:
-            names.append(name)
-            return original(self, name, parameters)
-
-        monkeypatch.setattr(cls, "query", query)
+        for method in ("query", "execute_many", "execute_columns"):
+            monkeypatch.setattr(cls, method, _counting(getattr(cls, method), names))
     return names
+
+
+def _counting(method: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
+    def counted(self: Any, name: str, parameters: Any) -> Any:
+        names.append(name)
+        return method(self, name, parameters)
+
+    return counted

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from tests.conformance.support.databases import Database
 from tests.ledger.alerts.alert_kit import (
-    ALERT_STATEMENTS,
     count_statements,
     deliveries,
     incidents,
@@ -25,6 +26,7 @@ from timewright.ledger.alerts.incidents import check_incidents
 from timewright.ledger.lease import lease_ready
 from timewright.ledger.pauses.clock import pause_for_clock
 from timewright.ports.store import ClockDoubt
+from timewright.stores.statements import POSTGRES, SQLITE, load_statements
 from timewright.testing.bench import Bench
 from timewright.testing.clock import ManualClock
 from timewright.testing.targets import fail, hang, succeed
@@ -222,17 +224,49 @@ def test_many_incidents_of_one_moment_are_one_message(bench: Bench) -> None:
     assert len(incidents(bench)) == 8
 
 
-def test_a_default_installation_asks_one_query_a_minute_however_many_schedules_there_are(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+def test_the_default_rules_cost_one_query_a_minute_with_10_and_with_1000_schedules(
+    database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number in range(20):
-        bench.schedule(f"job-{number}", "every 1d")
-    bench.tick()
-    counted = count_statements(bench, monkeypatch)
-    pass_minutes(bench, 10)
-    alerts = [name for name in counted if name in ALERT_STATEMENTS]
-    assert (alerts.count("claim_alert_check"), alerts.count("alert_rows")) == (10, 10)
-    assert len(alerts) == 20
+    bench = Bench(store=database.open(), clock=clock)
+    asked: list[Counter[str]] = []
+    for numbers in (range(10), range(10, 1000)):
+        schedules = [
+            {"name": f"job-{n}", "trigger": {"every": "1d"}, "target": {"call": "job"}} for n in numbers
+        ]
+        bench.call("schedule put-many", schedules=schedules)
+        pass_minutes(bench, 2)
+        with monkeypatch.context() as patched:
+            names = count_statements(patched)
+            pass_minutes(bench, 10)
+            asked.append(Counter(names))
+    few, many = asked
+    assert few == many
+    assert (few["claim_alert_check"], few["alert_rows"]) == (10, 10)
+    assert not few.keys() & {"recent_runs", "get_schedules", "find_runs", "list_incidents"}
+
+
+def test_the_query_for_incidents_reads_every_large_table_by_an_index(
+    database: Database, clock: ManualClock
+) -> None:
+    bench = Bench(store=database.open(), clock=clock)
+    schedules = [
+        {"name": f"job-{n}", "trigger": {"every": "1m"}, "target": {"call": "job"}} for n in range(1000)
+    ]
+    bench.call("schedule put-many", schedules=schedules)
+    pass_minutes(bench, 1)
+    if database.kind == "sqlite":
+        sql = re.sub(r":\w+", "5", load_statements(SQLITE)["alert_rows"].sql)
+        steps = [str(row[3]) for row in database.sql(f"EXPLAIN QUERY PLAN {sql}")]
+        read = [step for step in steps if re.search(r"\b(runs|schedules|incidents|objects|pauses)\b", step)]
+        unindexed = [step for step in read if "USING" not in step]
+    else:
+        database.sql("ANALYZE")
+        sql = re.sub(r"%\(\w+\)s", "5", load_statements(POSTGRES)["alert_rows"].sql)
+        steps = [str(row[0]) for row in database.sql(f"EXPLAIN {sql}")]
+        read = [step for step in steps if re.search(r"Scan.* on (runs|schedules)\b", step)]
+        unindexed = [step for step in read if "Seq Scan" in step]
+    assert len(read) >= 9
+    assert unindexed == []
 
 
 def test_a_foreign_job_is_handed_over_and_never_leased_by_an_engine(bench: Bench) -> None:
