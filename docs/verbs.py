@@ -40,7 +40,8 @@ NOT_IN_DECORATOR = frozenset({"name", "trigger", "dry_run", "revision", "force"}
 def text() -> str:
     """The whole file."""
     resources = (_resource(noun, is_async=flag) for flag in (False, True) for noun in PLURALS)
-    return "\n".join([HEAD + _answer_imports(), _schedule_fields(), *resources])
+    attributes = (_attributes(is_async=flag) for flag in (False, True))
+    return "\n".join([HEAD + _answer_imports(), _schedule_fields(), *resources, *attributes])
 
 
 def _answer_imports() -> str:
@@ -63,6 +64,13 @@ def _resource(noun: str, *, is_async: bool) -> str:
     name = f"{'Async' if is_async else ''}{PLURALS[noun].capitalize()}"
     methods = [one for one in operations if one.noun and one.name.split()[0] == noun]
     return f"class {name}:\n" + "".join(_method(one, is_async=is_async) for one in methods)
+
+
+def _attributes(*, is_async: bool) -> str:
+    """Write the class with one attribute per resource, from which schedulers inherit their types."""
+    prefix = "Async" if is_async else ""
+    lines = [f"    {plural}: {prefix}{plural.capitalize()}\n" for plural in PLURALS.values()]
+    return f"class {prefix}TypedResources:\n" + "".join(lines)
 
 
 def _method(operation: Operation[Any], *, is_async: bool) -> str:

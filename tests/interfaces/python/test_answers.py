@@ -55,6 +55,11 @@ app.schedules.update("a", every=5)  # wrong: every
 number: int = app.runs.list(schedule="a").runs[0].attempts
 app.runs.list(schedule="a").runs[0].stat  # wrong: stat
 app.schedules.get("a")["progress"]  # wrong: ScheduleDetail
+app.channels.create("ops", to="https://example.com/hook", evnts=["run-failed"])  # wrong: evnts
+sentences: list[str] = [one.sentence for one in app.incidents.list(closed=True).incidents]
+app.incidents.snooze("inc_1", lenght="2h")  # wrong: lenght
+app.alerts.set(faild=3)  # wrong: faild
+app.pings.create("a").adress  # wrong: adress
 
 
 async def main(other: AsyncScheduler) -> None:

@@ -808,3 +808,57 @@ class AsyncSessions:
         """End a browser session at once, in every process and for every copy of its cookie."""
     async def list(self, *, all: bool = ...) -> SessionList:
         """List the browser sessions that have not ended."""
+
+class TypedResources:
+    schedules: Schedules
+    runs: Runs
+    queues: Queues
+    hints: Hints
+    limits: Limits
+    backfills: Backfills
+    budgets: Budgets
+    providers: Providers
+    calendars: Calendars
+    groups: Groups
+    keys: Keys
+    secrets: Secrets
+    namespaces: Namespaces
+    workflows: Workflows
+    reminders: Reminders
+    approvals: Approvals
+    analyses: Analyses
+    instances: Instances
+    audit: Audit
+    incidents: Incidents
+    alerts: Alerts
+    channels: Channels
+    pings: Pings
+    clock: Clock
+    sessions: Sessions
+
+class AsyncTypedResources:
+    schedules: AsyncSchedules
+    runs: AsyncRuns
+    queues: AsyncQueues
+    hints: AsyncHints
+    limits: AsyncLimits
+    backfills: AsyncBackfills
+    budgets: AsyncBudgets
+    providers: AsyncProviders
+    calendars: AsyncCalendars
+    groups: AsyncGroups
+    keys: AsyncKeys
+    secrets: AsyncSecrets
+    namespaces: AsyncNamespaces
+    workflows: AsyncWorkflows
+    reminders: AsyncReminders
+    approvals: AsyncApprovals
+    analyses: AsyncAnalyses
+    instances: AsyncInstances
+    audit: AsyncAudit
+    incidents: AsyncIncidents
+    alerts: AsyncAlerts
+    channels: AsyncChannels
+    pings: AsyncPings
+    clock: AsyncClock
+    sessions: AsyncSessions

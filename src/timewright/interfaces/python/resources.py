@@ -16,7 +16,10 @@ from timewright.operations import operations
 from timewright.operations.registry import subject_of
 
 if TYPE_CHECKING:
-    from timewright.interfaces.python import resource_methods
+    from timewright.interfaces.python.resource_methods import AsyncTypedResources as _AsyncTyped
+    from timewright.interfaces.python.resource_methods import TypedResources as _Typed
+else:
+    _Typed = _AsyncTyped = object
 
 
 PLURALS = {
@@ -102,61 +105,15 @@ def _names_of_operations() -> dict[str, str]:
     return {one.name.replace("-", " "): one.name for one in operations}
 
 
-class Resources:
+class Resources(_Typed):
     """The resources of a scheduler."""
-
-    if TYPE_CHECKING:
-        schedules: resource_methods.Schedules
-        runs: resource_methods.Runs
-        queues: resource_methods.Queues
-        hints: resource_methods.Hints
-        limits: resource_methods.Limits
-        backfills: resource_methods.Backfills
-        budgets: resource_methods.Budgets
-        providers: resource_methods.Providers
-        calendars: resource_methods.Calendars
-        groups: resource_methods.Groups
-        keys: resource_methods.Keys
-        secrets: resource_methods.Secrets
-        namespaces: resource_methods.Namespaces
-        workflows: resource_methods.Workflows
-        reminders: resource_methods.Reminders
-        approvals: resource_methods.Approvals
-        analyses: resource_methods.Analyses
-        instances: resource_methods.Instances
-        audit: resource_methods.Audit
-        clock: resource_methods.Clock
-        sessions: resource_methods.Sessions
 
     def __init__(self, call: Callable[..., Any]) -> None:
         attach_resources(self, call)
 
 
-class AsyncResources:
+class AsyncResources(_AsyncTyped):
     """The resources of an async scheduler."""
-
-    if TYPE_CHECKING:
-        schedules: resource_methods.AsyncSchedules
-        runs: resource_methods.AsyncRuns
-        queues: resource_methods.AsyncQueues
-        hints: resource_methods.AsyncHints
-        limits: resource_methods.AsyncLimits
-        backfills: resource_methods.AsyncBackfills
-        budgets: resource_methods.AsyncBudgets
-        providers: resource_methods.AsyncProviders
-        calendars: resource_methods.AsyncCalendars
-        groups: resource_methods.AsyncGroups
-        keys: resource_methods.AsyncKeys
-        secrets: resource_methods.AsyncSecrets
-        namespaces: resource_methods.AsyncNamespaces
-        workflows: resource_methods.AsyncWorkflows
-        reminders: resource_methods.AsyncReminders
-        approvals: resource_methods.AsyncApprovals
-        analyses: resource_methods.AsyncAnalyses
-        instances: resource_methods.AsyncInstances
-        audit: resource_methods.AsyncAudit
-        clock: resource_methods.AsyncClock
-        sessions: resource_methods.AsyncSessions
 
     def __init__(self, call: Callable[..., Any]) -> None:
         attach_resources(self, call)
