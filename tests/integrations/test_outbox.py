@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sqlite3
@@ -233,6 +234,18 @@ def refusal(app: Scheduler, connection: sqlite3.Connection) -> str:
     with closing(connection), pytest.raises(NotAllowed) as refused, app.inside(connection):
         pass
     return refused.value.message
+
+
+class AsyncSqlite:
+    """A connection of aiosqlite, which is refused by its class."""
+
+    __module__ = "aiosqlite.core"
+
+
+def test_a_connection_of_aiosqlite_is_refused_with_the_remedy(app: Scheduler) -> None:
+    with pytest.raises(NotAllowed, match="aiosqlite connections cannot be used") as refused:
+        asyncio.run(app.inside_async(AsyncSqlite()))
+    assert "sqlite3 in a thread" in str(refused.value.fix)
 
 
 def test_a_connection_without_a_transaction_or_a_file_is_refused(

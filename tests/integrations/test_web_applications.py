@@ -256,6 +256,10 @@ if FULL:
             for server in servers:
                 server.wait(WAIT_S)
         with Scheduler(tmp_path / "timewright.db") as looked:
-            losses = {run.planned_at.isoformat(): run.losses for run in looked.runs.list(limit=500).runs}
+            runs = looked.runs.list(limit=500).runs
+        # Exact, also for the tick of the killed worker: one run.
+        ticked = Counter(int(run.planned_at.timestamp()) for run in runs)
+        assert [ticked[second] for second in range(first, first + 20)] == [1] * 20
         # A tick is repeated only where its worker was killed before it could say that it had ended.
+        losses = {run.planned_at.isoformat(): run.losses for run in runs}
         assert all(count <= 1 + losses[at] for at, count in Counter(row[0] for row in rows()).items())

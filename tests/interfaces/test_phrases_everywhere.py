@@ -46,7 +46,7 @@ def ways(interfaces: Interfaces) -> list[Callable[..., Any]]:
         ),
         (
             {"every": "day at 9:15am and 5:30pm"},
-            "at 09:15 every day, UTC or at 17:30 every day, UTC",
+            "at 09:15 and 17:30 every day, UTC",
             "every day at 09:15 and 17:30, UTC",
         ),
         ({"every": "five minutes"}, "every 5m", "every 5 minutes"),

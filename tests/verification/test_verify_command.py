@@ -40,7 +40,7 @@ def test_verify_exits_with_0_without_violations(harness: OperationsHarness) -> N
     assert said.code == 0
     assert "✔ I1" in said.out
     assert "6 occurrences, 6 runs, 6 ended leases of 1 schedules" in said.lines[-1]
-    assert "not checked here: needs" in said.out
+    assert "needs the events of a simulation" in said.out
 
 
 def test_a_violation_is_printed_with_its_rows_and_exits_with_1(broken: OperationsHarness) -> None:

@@ -89,7 +89,9 @@ def not_found(
         field=field or noun,
         value=wanted[:255],
         rule=f"a {noun} of this namespace",
-        fix=f"did you mean {' or '.join(near)}?" if near else f"{list_command} shows the names",
+        fix=f"did you mean {' or '.join(near)}?"
+        if near
+        else f"{list_command} shows the {'ids' if noun == 'run' else 'names'}",
     )
 
 

@@ -47,6 +47,7 @@ WORDS = [
     ("0 9 L-3 * *", "at 09:00 on the 3rd day before the last day of the month"),
     ("0 9 L-1 2 *", "at 09:00 on the day before the last day of February"),
     ("0 9 LW * *", "at 09:00 on the last weekday of the month"),
+    ("0 9 1W * *", "at 09:00 on the first weekday of the month"),
     ("0 9 15W * *", "at 09:00 on the weekday nearest to day 15 of the month"),
     ("0 9 1,L * *", "at 09:00 on day 1 and the last day of the month"),
     ("0 9 * * MON#1", "at 09:00 on the first Monday of the month"),

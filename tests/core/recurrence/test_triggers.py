@@ -134,6 +134,30 @@ def test_of_several_triggers_the_nearest_counts_and_a_tie_is_one_instant() -> No
     assert several.previous_before(NOON + 10 * MINUTE) == NOON + 3 * MINUTE
 
 
+@pytest.mark.parametrize(
+    ("triggers", "words"),
+    [
+        (
+            (Cron("30 15 * * 1-5"), Cron("0 9,12 * * 1-5")),
+            "at 09:00, 12:00 and 15:30 on Monday through Friday, UTC",
+        ),
+        (
+            (Cron("0 9 * * 1", "Europe/Berlin"), Cron("0 8 * * 2", "Europe/Berlin")),
+            "at 09:00 on Monday or at 08:00 on Tuesday, Europe/Berlin time",
+        ),
+        (
+            (Cron("0 9 * * 1", "Europe/Berlin"), Cron("0 9 * * 1")),
+            "at 09:00 on Monday, Europe/Berlin time or at 09:00 on Monday, UTC",
+        ),
+        ((Cron("0 9 * * *"), Every(HOUR)), "at 09:00 every day, UTC or every 1h"),
+    ],
+)
+def test_several_triggers_are_described_with_the_times_of_the_same_days_together(
+    triggers: tuple[Cron | Every, ...], words: str
+) -> None:
+    assert AnyOf(triggers).describe() == words
+
+
 def test_a_list_of_triggers_is_neither_empty_nor_endless() -> None:
     for count in (0, 21):
         with pytest.raises(InvalidInput) as refusal:

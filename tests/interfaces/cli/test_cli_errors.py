@@ -79,6 +79,16 @@ def test_an_error_is_printed_like_its_explain_text(harness: OperationsHarness) -
             "error: --target is missing",
             "--http POST https://example.com/hook, or --call reports.nightly",
         ),
+        (
+            ["--every", "5m", "--note", "x", "--zone", "Europe/Berlin"],
+            "error: unknown field 'zone' in trigger",
+            "leave it out: an interval has no time zone",
+        ),
+        (
+            ["--trigger", "every 6 hours starting at 02:00", "--note", "x"],
+            "error: --trigger 'every 6 hours starting at 02:00' has a start or an end (starting …)",
+            "the phrase without it, and --start-at, --end-at or --max-runs",
+        ),
     ],
 )
 def test_an_error_names_the_options_of_the_command(
@@ -103,10 +113,30 @@ def test_a_server_that_is_no_url_and_a_folder_as_the_store_are_refused(tmp_path:
     )
 
 
+@pytest.mark.parametrize("to", ["hello", "mailto:ops@example.com"])
+def test_a_channel_without_a_receiver_is_refused_with_the_forms_it_can_have(
+    harness: OperationsHarness, to: str
+) -> None:
+    lines = invoke(harness, "channel", "create", "ops", "--to", to).err.splitlines()
+    assert lines[0] == f"error: --to {to!r} names no receiver"
+    assert "mailto:ADDRESS?host=SERVER" in lines[1]
+
+
+def test_a_setting_out_of_range_names_its_option() -> None:
+    lines = invoke(None, "serve", "--port", "99999").err.splitlines()
+    assert lines[:2] == ["error: --port 99999 is out of range", "  rule    a whole number from 0 to 65535"]
+
+
+def test_a_schedule_without_a_name_gets_an_example_of_a_name(harness: OperationsHarness) -> None:
+    lines = invoke(harness, "schedule", "create", "--every", "5m", "--note", "x").err.splitlines()
+    assert (lines[0], lines[-1]) == ("error: NAME is missing", "  try     nightly-report")
+
+
 def test_every_command_is_listed_under_a_task_of_the_help() -> None:
     ctx = click.Context(cli)
-    named = [name for _, names in cli._by_task(ctx) for name in names]
-    assert sorted(named) == sorted(cli.list_commands(ctx))
+    listed = dict(cli._by_task(ctx))
+    assert sorted(name for names in listed.values() for name in names) == sorted(cli.list_commands(ctx))
+    assert listed["Other"] == ["completion"]
 
 
 @pytest.mark.parametrize(
@@ -118,9 +148,10 @@ def test_every_command_is_listed_under_a_task_of_the_help() -> None:
         (["queue", "policy", "sho", "x"], "timewright queue policy show"),
         (["list"], "timewright schedule list or timewright analysis list or timewright approval list"),
         (["reclaim"], "timewright queue reclaim"),
-        (["explian", "x"], "timewright explain or timewright plan or timewright replay"),
+        (["explian", "x"], "timewright explain or timewright plan"),
         (["xyzzy"], "timewright --help"),
         (["schedule", "xyzzy"], "timewright schedule --help"),
+        (["frobnicate"], "timewright --help"),
     ],
 )
 def test_an_unknown_command_gets_suggestions(words: list[str], tries: str) -> None:
@@ -137,6 +168,7 @@ def test_an_unknown_command_gets_suggestions(words: list[str], tries: str) -> No
         (["limit", "set"], "missing argument 'LIMIT'"),
         (["-o", "xml", "schedule", "list"], "invalid value for '-o' / '--output'"),
         (["schedule", "get", "a", "b"], "got unexpected extra argument (b)"),
+        (["schedule", "create", "x", "--every", "5m", "--shell"], "--shell needs a command after --"),
         (["schedule", "create", "x", "--http", "GET"], "--http takes METHOD URL or URL, not 'GET' alone"),
     ],
 )

@@ -137,6 +137,7 @@ def test_every_help_text_is_used_and_every_noun_has_one() -> None:
     used = {option.help for one in operations for option in options_of(one)}
     used |= {option.help for option in setting_fields(Settings())}
     assert set(OPTION_HELP.values()) - used == set()
+    assert [option.flag for option in setting_fields(Settings()) if not option.help] == []
 
 
 def test_every_suggested_command_is_valid(harness: OperationsHarness) -> None:

@@ -177,7 +177,7 @@ def test_an_invalid_value_names_its_source(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(TimewrightError, match="the environment: capacity"):
         load()
     monkeypatch.delenv("TIMEWRIGHT_CAPACITY")
-    with pytest.raises(TimewrightError, match="the arguments: capacity"):
+    with pytest.raises(TimewrightError, match="--capacity 0 is out of range"):
         load(capacity=0)
 
 

@@ -177,7 +177,7 @@ def test_measured_durations_are_shortened_and_configured_ones_are_not() -> None:
 
 def test_a_missing_file_gets_an_example(harness: OperationsHarness) -> None:
     said = invoke(harness, "schedule", "create", "--file", "nowhere.yaml")
-    assert said.err.splitlines()[-1] == "  try     a readable file, or - for standard input"
+    assert said.err.splitlines()[-1] == "  try     its path, or - for standard input"
     config = invoke(None, "--config", "nowhere.toml", "schedule", "list")
     assert config.err.splitlines()[-1] == "  try     --config with a readable file"
 

@@ -129,10 +129,14 @@ def parse_sender(raw: Any, *, secret: str = "") -> Any:
         address, _, query = rest.partition("?")
         options: dict[str, Any] = dict(parse_qsl(query))
         host, _, port = options.pop("host", "").partition(":")
+        if not host:
+            return raw
         if "from" in options:
             options["sender"] = options.pop("from")
         ports = {"port": int(port)} if port.isdigit() else {}
         return {"kind": "email", "to": address.split(","), "host": host, **ports, **options}
+    if "://" not in raw:
+        return raw
     return {"kind": "webhook", "url": raw, **({"secret": secret} if secret else {})}
 
 
@@ -141,10 +145,10 @@ def expand_sender(raw: Any, path: str) -> dict[str, Any]:
     found = parse_sender(raw)
     if not isinstance(found, dict) or "kind" not in found:
         raise InvalidInput(
-            f"{path} is not a sender",
+            f"{path} {str(raw)[:60]!r} names no receiver",
             field=path,
             value=str(raw)[:60],
-            rule="a URL, slack:URL, ntfy:URL, mailto:ADDRESS, command:…, poll, or a mapping with kind",
+            rule="a URL, slack:URL, ntfy:URL, mailto:ADDRESS?host=SERVER, command:…, poll, or a mapping",
             fix="https://example.com/hook",
         )
     return found

@@ -245,7 +245,8 @@ REPLACEMENTS: dict[type, dict[str, str]] = {
         "tag": "tags: [finance]",
         **dict.fromkeys(("seconds", "minutes", "hours", "days", "weeks", "run_every", "period"), _EVERY),
         **dict.fromkeys(("second", "minute", "hour", "day", "month", "day_of_week", "day_of_month"), _CRON),
-    }
+    },
+    Every: {"zone": "leave it out: an interval has no time zone"},
 }
 
 

@@ -55,6 +55,7 @@ def input_error(
 
 # The rule and an example for fields that a schedule needs.
 _NEEDED = {
+    "steps": ("the steps of the workflow, as a list", "steps: [{name: load, call: etl.load}]"),
     "name": ("a name is needed", "name: nightly-report"),
     "trigger": (
         "when it runs: one of every, cron, at, after, rrule and manual",

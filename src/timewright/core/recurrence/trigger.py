@@ -44,7 +44,7 @@ class ZonedTrigger(Trigger, frozen=True, dict=True):
         return not self.__dict__.get("zone_is_default", False)
 
     @property
-    def _zone_words(self) -> str:
+    def zone_words(self) -> str:
         zone: str = getattr(self, "zone")  # noqa: B009 - a field of the subclasses
         return zone if zone == "UTC" else f"{zone} time"
 

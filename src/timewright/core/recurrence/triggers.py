@@ -5,6 +5,7 @@ All have the methods of `Trigger`, and none reads a clock.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar, overload
 from zoneinfo import ZoneInfo
@@ -22,6 +23,7 @@ from timewright.core.moments import (
     parse_duration,
 )
 from timewright.core.recurrence.cron import Cron
+from timewright.core.recurrence.cron.description import join_words
 from timewright.core.recurrence.offset_periods import DstPolicy
 from timewright.core.recurrence.rrule import Rrule
 from timewright.core.recurrence.trigger import Trigger, ZonedTrigger
@@ -190,6 +192,9 @@ class Manual(Trigger, frozen=True, tag="manual"):
         return "only on request"
 
 
+_TIMES_OF_DAYS = re.compile(r"at ((?:\d\d:\d\d(?:, | and )?)+) (\D.*)")
+
+
 class AnyOf(Trigger, frozen=True, tag="any_of"):
     """Several triggers of one schedule; instants that coincide are one occurrence."""
 
@@ -219,8 +224,21 @@ class AnyOf(Trigger, frozen=True, tag="any_of"):
         return tuple(i for i, t in enumerate(self.triggers) if t.next_after(before) == planned_at)
 
     def describe(self) -> str:
-        """Return words: each trigger, joined by `or`."""
-        return " or ".join(trigger.describe() for trigger in self.triggers)
+        """Return words: each trigger, joined by `or`; times of the same days together, one zone once."""
+        words = [trigger.describe() for trigger in self.triggers]
+        zones = {one.zone_words if isinstance(one, ZonedTrigger) else "" for one in self.triggers}
+        zone = f", {zones.pop()}" if len(zones) == 1 else ""
+        if not zone or not all(one.endswith(zone) for one in words):
+            return " or ".join(words)
+        times: dict[str, list[str]] = {}
+        for one in words:
+            found = _TIMES_OF_DAYS.fullmatch(one.removesuffix(zone))
+            days, clocks = (found[2], found[1]) if found else (one.removesuffix(zone), "")
+            times.setdefault(days, []).extend(re.findall(r"[\d:]+", clocks))
+        parts = [
+            f"at {join_words(sorted(clocks))} {days}" if clocks else days for days, clocks in times.items()
+        ]
+        return " or ".join(parts) + zone
 
 
 OneTrigger = TypeVar("OneTrigger", bound=Trigger)

@@ -229,6 +229,8 @@ def _callback_of(operation: Operation[Any]) -> Callable[..., int]:
 
 def _perform(operation: Operation[Any], session: Session, /, **values: Any) -> int:
     """Build the request from the options, perform it and print the answer; return the exit code."""
+    if values.get("shell") and not values.get("command"):
+        raise click.UsageError("--shell needs a command after --, such as: --shell -- ls -l")
     if values.get("command") and not values.get("shell"):
         raise click.UsageError(f"{values['command'][0]!r} is an unexpected argument; a command needs --shell")
     if values.get("text_argument") is not None:

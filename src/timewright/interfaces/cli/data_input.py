@@ -87,7 +87,9 @@ def read_text(name: str, field: str, *, max_bytes: int = MAX_TEXT_BYTES) -> str:
                 raw = file.read(max_bytes + 1)
     except OSError as error:
         why = f"{name} cannot be read: {error.strerror or error}"
-        raise _input_error(field, why, fix="a readable file, or - for standard input") from None
+        raise InvalidInput(
+            f"{field} {why}", field=field, rule="a readable file", fix="its path, or - for standard input"
+        ) from None
     if len(raw) > max_bytes:
         raise _input_error(field, f"{name} is larger than {max_bytes // 1024} KiB", fix="a smaller file")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any, Literal
 
@@ -144,7 +145,7 @@ def _field(field: mi.Field, default: Any, operation: str, section: str) -> Optio
     kind, choices, nullable = _kind_of(field.type)
     key = field.encode_name
     # A repeatable option has a singular name: --tag a --tag b.
-    flag = key.removesuffix("s") if kind == "words" else key
+    flag = re.sub("ies$", "y", key).removesuffix("s") if kind == "words" else key
     return OptionField(
         key=key,
         flag=f"--{flag.replace('_', '-')}",

@@ -35,7 +35,17 @@ FREQUENT_COMMANDS = {
 }
 # Every command under the task that a reader has in mind.
 TASKS: dict[str, tuple[str, ...]] = {
-    "Schedules and runs": ("schedule", "run", "explain", "backfill", "reminder", "group", "calendar", "now"),
+    "Schedules and runs": (
+        "schedule",
+        "run",
+        "explain",
+        "backfill",
+        "reminder",
+        "group",
+        "calendar",
+        "now",
+        "search",
+    ),
     "Processes": (
         "up",
         "worker",
@@ -54,11 +64,11 @@ TASKS: dict[str, tuple[str, ...]] = {
     "Limits and spending": ("limit", "budget", "provider"),
     "When something is wrong": (
         *("doctor", "incident", "alert", "channel", "ping", "overdue"),
-        *("pause", "resume", "verify", "audit", "clock"),
+        *("pause", "resume", "verify", "audit", "clock", "health"),
     ),
-    "Agents and the planner": ("approval", "request", "hint", "analysis"),
-    "Keys and tenants": ("key", "secret", "namespace"),
-    "Stores": ("backup", "restore", "move", "adopt", "migrate"),
+    "Agents and the planner": ("approval", "hint", "analysis"),
+    "Keys and tenants": ("key", "secret", "namespace", "session"),
+    "Stores": ("backup", "restore", "move", "migrate"),
 }
 
 
@@ -211,7 +221,7 @@ def _unknown_command(group: NounGroup, ctx: click.Context, word: str) -> Unknown
 
 
 def _similar(word: str, names: Iterable[str]) -> list[str]:
-    return get_close_matches(word[:64], list(names), n=MAX_SUGGESTIONS, cutoff=0.6)
+    return get_close_matches(word[:64], list(names), n=MAX_SUGGESTIONS, cutoff=0.65)
 
 
 def _similarity(word: str, name: str) -> float:

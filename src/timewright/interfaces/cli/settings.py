@@ -22,6 +22,7 @@ MAX_CONFIG_BYTES = 64 * 1024
 # TIMEWRIGHT_ variables that are not settings: global options, and the environment of a run.
 NON_SETTINGS = ("STORE", "NAMESPACE", "CONFIG", "INPUT", "CHILD", "HOSTED", "SECRET_KEY", "SERVER", "KEY")
 RUN_PREFIX = "RUN_"
+ARGUMENTS = "the arguments"
 SERVER_DEFAULTS = Settings(log="text", log_level="warning", metrics=True)
 
 
@@ -36,7 +37,7 @@ def load_settings(
     for source, values in (
         (str(path), from_file),
         ("the environment", from_environment),
-        ("the arguments", given),
+        (ARGUMENTS, given),
     ):
         _check(values, source)
     return decode({**from_file, **from_environment, **given}, Settings, base=base)
@@ -68,9 +69,12 @@ def _check(values: Mapping[str, Any], source: str) -> None:
     try:
         decode(dict(values), Settings)
     except TimewrightError as error:
-        raise type(error)(
-            f"{source}: {error.message}", field=error.field, value=error.value, rule=error.rule, fix=error.fix
-        ) from None
+        flags = {one.key: one.flag for one in setting_fields(SERVER_DEFAULTS)}
+        field, message = error.field or "", f"{source}: {error.message}"
+        if source == ARGUMENTS and field in flags and error.message.startswith(f"{field} "):
+            message = flags[field] + error.message.removeprefix(field)
+            field = flags[field]
+        raise type(error)(message, field=field, value=error.value, rule=error.rule, fix=error.fix) from None
 
 
 def _from_file(path: Path) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from timewright.wiring.outbox import Outbox
 OFFERED = ("schedule run", "schedule create", "queue add", "workflow run")
 
 _DRIVER_URL = "postgresql+psycopg://… (pip install 'psycopg[binary]')"
+_SYNC_SQLITE = "open the transaction with sqlite3 in a thread: await asyncio.to_thread(work)"
 
 
 class InsideTransaction(Resources):
@@ -188,7 +189,8 @@ def _psycopg_connection(connection: Any) -> Any:
     if "psycopg.BaseConnection" in kinds or "sqlite3.Connection" in kinds:
         return connection
     name = next(iter(type(connection).__module__.split(".")), "")
-    raise _wrong_kind(connection, f"{name} connections cannot be used", _DRIVER_URL)
+    fix = _SYNC_SQLITE if name == "aiosqlite" else _DRIVER_URL
+    raise _wrong_kind(connection, f"{name} connections cannot be used", fix)
 
 
 def _kinds(connection: Any) -> set[str]:

@@ -106,7 +106,7 @@ def create_channel(context: OperationContext, tx: Transaction, request: CreateCh
         **{one: getattr(request, one) for one in ("events", "kinds", "severities", "schedules", "groups")},
         "link": request.link,
     }
-    channel = decode(fields, Channel, field="channel")
+    channel = decode(fields, Channel)
     _check(context, channel)
     if isinstance(channel.to, Poll):
         register_queue(context, f"{QUEUE_PREFIX}{name}", now=now)

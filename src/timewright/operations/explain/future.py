@@ -336,7 +336,7 @@ def _in_force(tx: Transaction, record: ScheduleRecord, at: datetime) -> Schedule
 
 
 def _with_neighbours(found: UnrecordedOccurrence, instant: _Instant) -> UnrecordedOccurrence:
-    """Add the previous and the next instant of the trigger."""
+    """Add the next instant of the trigger, and the previous one unless it was before the schedule existed."""
     rule, trigger = instant.schedule.calendar, instant.schedule.trigger
     if isinstance(trigger, After):
         # The next time depends on when another run ends, which is unknown here.
@@ -345,6 +345,6 @@ def _with_neighbours(found: UnrecordedOccurrence, instant: _Instant) -> Unrecord
     after = occurrence_after(trigger, instant.at, rule=rule, calendars=instant.calendars)
     return replace(
         found,
-        previous_at=before.at if before is not None else None,
+        previous_at=before.at if before is not None and before.at >= instant.schedule.created_at else None,
         next_at=after.at if after is not None else None,
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from heapq import merge
 from itertools import groupby, islice
 from operator import itemgetter
+
+import msgspec
 
 from timewright.core.moments import to_micros
 from timewright.core.policies.limits import is_grouped_key
@@ -139,7 +140,7 @@ class SqlReadyQueries(SqlQueries):
 
     def _list_parameter(self, values: list[str]) -> list[str] | str:
         """A list for `{each:…}`: SQLite reads it as JSON."""
-        return values if self._executor.is_remote else json.dumps(values)
+        return values if self._executor.is_remote else msgspec.json.encode(values).decode()
 
     def _ready_for_offer(self, offer: LeaseOffer, *, now: datetime, limit: int) -> list[Run]:
         """The best runs of each group of buckets that share their limits and their slot."""

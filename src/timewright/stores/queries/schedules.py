@@ -211,7 +211,7 @@ class SqlScheduleQueries(SqlQueries):
                     field="name",
                     value=row.schedule.name,
                     rule="names are unique per namespace",
-                    fix=f"use another name, or change {taken} with schedule put",
+                    fix=f"use another name, or schedule update {row.schedule.name}",
                 )
 
     def _check_revised(self, edits: Sequence[ScheduleWrite], changed: set[str]) -> None:

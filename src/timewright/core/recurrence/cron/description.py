@@ -139,7 +139,11 @@ def _month_days(field: MonthDays, months: str) -> str:
         step = _step(DAY, field.days)
         unit = "day" if field.days.bit_count() == 1 else "days"
         found.append(f"every {_ordinal(step)}day" if step else f"{unit} {_spans(field.days, str)}")
-    found += [f"the weekday nearest to day {day}" for day in bit_values(field.nearest)]
+    # The nearest weekday is in the same month, so that of day 1 is the first.
+    found += [
+        "the first weekday" if day == 1 else f"the weekday nearest to day {day}"
+        for day in bit_values(field.nearest)
+    ]
     for back in bit_values(field.before_last):
         found.append(f"the {_ordinal(back)}day before the last day" if back else "the last day")
     if field.last_working:

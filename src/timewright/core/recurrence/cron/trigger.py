@@ -73,7 +73,7 @@ class Cron(ZonedTrigger, frozen=True, tag="cron", dict=True):
         """Return words: `at 09:00 on Monday through Friday, Europe/Berlin time`."""
         parsed = parse(self.expression, self.key)
         words = describe_cron(parsed)
-        return words if self.zone == "UTC" and not parsed.is_wall_clock else f"{words}, {self._zone_words}"
+        return words if self.zone == "UTC" and not parsed.is_wall_clock else f"{words}, {self.zone_words}"
 
     def warnings(self) -> tuple[str, ...]:
         """Return warnings about parts of the expression that are probably not intended."""

@@ -263,7 +263,7 @@ def fixed_length(length: Length) -> timedelta:
         if length.iso:
             found = parse_duration(length.iso, field="every")
         if not found:
-            raise PhraseProblem("is no time at all", rule="a length is longer than zero", fix="a longer time")
+            raise PhraseProblem("has the length zero", rule="a length of time longer than zero", fix="15m")
         return found
     except OverflowError:
         raise PhraseProblem("is too long", rule="at most 100 years", fix="a shorter time") from None

@@ -47,9 +47,9 @@ _EXPECTED = {
 }
 
 
-# Words with two readings are not proposed.
+# Words with two readings are not proposed, nor numbers for other words ("seven" for "even").
 _SUGGESTED = sorted(
-    {*(word for word, kinds in VOCABULARY.items() if "BI_ADVERB" not in kinds), *GRAMMAR.words}
+    {*(word for word, kinds in VOCABULARY.items() if not {"BI_ADVERB", "NUMBER"} & {*kinds}), *GRAMMAR.words}
 )
 
 
@@ -87,7 +87,9 @@ def unread(tokens: Sequence[Token], parsed: Parsed, example: str) -> Unread:
             word = tokens[-1].text
             if word.strip("0.") == "":
                 return Unread("is not longer than zero", rule="a length of time with its unit", fix="15m")
-            return Unread(f"has no unit after {word}", rule=rule, fix=f"write the unit after {word}")
+            return Unread(
+                f"has no unit after {word}", rule=rule, fix=f"{word}m for minutes, {word}h for hours"
+            )
         if [len(tokens), "NUMBER" in tokens[0].kinds] == [2, True] and len(tokens[1].text) <= 2:
             number, unit = tokens[0].text, tokens[1].text
             units = "a number and one of the units s, m, h, d and w"

@@ -99,7 +99,7 @@ class Rrule(ZonedTrigger, frozen=True, tag="rrule", dict=True):
         """Return words: `every 2 weeks on Monday at 09:00, Europe/Berlin time`."""
         local = None if self.anchor is None else self.anchor.astimezone(load_zone(self.zone))
         rule_text = describe_rule(parse_rule(self.rule), anchor=local)
-        return f"{rule_text}, {self._zone_words}"
+        return f"{rule_text}, {self.zone_words}"
 
     @cached_property
     def _search(self) -> RruleSearch:

@@ -9,7 +9,7 @@ from timewright.core.alerts.incidents import Incident
 from timewright.core.schedule.pauses import Pause
 from timewright.interfaces.cli.output.errors import EXIT_PENDING
 from timewright.interfaces.cli.output.rows import MIN_ID_WIDTH, ROWS, Row, format_instant, inline_data
-from timewright.interfaces.cli.output.table import Column, Screen, escape_control, table, wrap
+from timewright.interfaces.cli.output.table import NBSP, Column, Screen, escape_control, table, wrap
 from timewright.interfaces.cli.output.times import clock_time, parse_instant_or_none
 from timewright.interfaces.cli.session import Session, inspect_store, store_path
 from timewright.interfaces.program import with_program
@@ -26,8 +26,9 @@ def findings_page(answer: JsonObject, screen: Screen) -> list[str]:
     """Return a line per finding, with its remedy."""
     lines: list[str] = []
     for one in answer["findings"]:
-        remedy = f"   fix: {with_program(one['remedy'])}" if one["remedy"] else ""
-        lines += wrap(screen, f"{one['severity']:<4}  {one['sentence']}{remedy}")
+        remedy = f"{NBSP * 3}fix: {with_program(one['remedy'])}" if one["remedy"] else ""
+        severity = f"{one['severity']:<6}".replace(" ", NBSP)
+        lines += wrap(screen, f"{severity}{one['sentence']}{remedy}", hang=6)
     return lines or ["ok    nothing was found"]
 
 
@@ -154,7 +155,7 @@ def verification_page(answer: JsonObject, screen: Screen) -> list[str]:
 
 def _row(one: JsonObject) -> list[str]:
     if one["not_checked"]:
-        return [f"· {one['promise']}", one["name"], "", one["not_checked"]]
+        return [f"· {one['promise']}", one["name"], one["not_checked"].partition(": ")[2], ""]
     mark = "✘" if one["broken"] else "✔" if one["checked"] else "·"
     found = f"{one['broken']} broken" if one["broken"] else ""
     return [f"{mark} {one['promise']}", one["name"], f"{one['checked']} {one['unit']}", found]

@@ -167,6 +167,9 @@ def _spell_as_options(problem: dict[str, Any], operation: Operation[Any]) -> dic
         spelled["fix"] = "".join(
             part if _ALTERNATIVE.fullmatch(part) else _spell_fix(part, option, options) for part in parts
         )
+        if subject is not None:
+            # The subject is an argument, not an option.
+            spelled["fix"] = spelled["fix"].removeprefix(f"{subject.key}: ")
     return spelled
 
 
@@ -186,7 +189,11 @@ def _spell_fix(text: str, option: OptionField | None, options: dict[str, OptionF
         return _with_value(options[pair[1]], pair[2])
     if option is not None and re.fullmatch(r"[\w./:@+-]+", text) and not text.startswith("-"):
         return _with_value(option, text)
-    return text
+    return re.sub(r"\b\w+_\w+\b", lambda found: _flag_of(found[0], options), text)
+
+
+def _flag_of(name: str, options: dict[str, OptionField]) -> str:
+    return options[name].flag if name in options else name
 
 
 def _with_value(option: OptionField, value: str) -> str:

@@ -75,7 +75,7 @@ def service(_: click.Group) -> click.Command:
         invoke_without_command=True,
     )
     options = [
-        Option(["--user"], is_flag=True, help="For the current user."),
+        Option(["--user"], is_flag=True, help="Install it for the current user."),
         Option(["--app"], metavar="MODULE:NAME", help="The app with the functions, as for `up`."),
         Option(["--force"], is_flag=True, help="Replace an existing unit."),
     ]

@@ -39,27 +39,40 @@ def simulate(_: click.Group) -> click.Command:
     text = str(simulate.__doc__)
     params: list[click.Parameter] = [
         click.Argument(["files"], nargs=-1, metavar="[FILE]..."),
-        Option(["--for", "span"], default="1d", metavar="DURATION", help="How long: 1h, 7d, 1y.  [1d]"),
-        Option(["--since"], metavar="INSTANT", help="Where it begins.  [now, with the present state]"),
+        Option(
+            ["--for", "span"],
+            default="1d",
+            metavar="DURATION",
+            help="Length of the simulated time: 1h, 7d, 1y.  [1d]",
+        ),
+        Option(
+            ["--since"], metavar="INSTANT", help="Start of the simulated time.  [now, with the present state]"
+        ),
         Option(
             ["--outage"],
             multiple=True,
             metavar="RANGE",
-            help="Nothing runs: 08:55-09:20, or INSTANT/INSTANT.",
+            help="A time in which no instance runs: 08:55-09:20, or INSTANT/INSTANT.",
         ),
         Option(["--add"], multiple=True, metavar="FILE", help="Add or replace the definitions of a file."),
-        Option(["--without"], multiple=True, metavar="NAME", help="Leave a schedule out."),
+        Option(["--without"], multiple=True, metavar="NAME", help="Leave out this schedule."),
         Option(
             ["--duration"],
             multiple=True,
             metavar="[NAME=]DURATION",
-            help="How long runs take.  [as their last runs, else 1s]",
+            help="Duration of every run.  [as in its last runs, else 1s]",
         ),
         Option(
-            ["--workers"], type=click.IntRange(1, 100_000), default=10, help="Runs at the same time.  [10]"
+            ["--workers"],
+            type=click.IntRange(1, 100_000),
+            default=10,
+            help="Maximum number of runs at once.  [10]",
         ),
         Option(
-            ["--runs"], type=click.IntRange(0, MAX_ROWS), default=0, help="List this many decisions.  [0]"
+            ["--runs"],
+            type=click.IntRange(0, MAX_ROWS),
+            default=0,
+            help="Also list this many decisions.  [0]",
         ),
         Option(["--html"], metavar="FILE", help="Write a report with pictures to this file."),
     ]
@@ -116,12 +129,30 @@ def replay(_: click.Group) -> click.Command:
     params: list[click.Parameter] = [
         click.Argument(["schedules"], nargs=-1, metavar="[SCHEDULE]..."),
         Option(
-            ["--since"], default="24 hours ago", metavar="INSTANT", help="Where it begins.  [24 hours ago]"
+            ["--since"],
+            default="24 hours ago",
+            metavar="INSTANT",
+            help="Decide occurrences from this instant on.  [24 hours ago]",
         ),
-        Option(["--until"], metavar="INSTANT", help="Where it ends.  [now]"),
-        Option(["--file"], multiple=True, metavar="FILE", help="Use the definitions of a file instead."),
-        Option(["--set"], multiple=True, metavar="FIELD=VALUE", help="Change a field of every schedule."),
-        Option(["--without-hint"], multiple=True, metavar="ID", help="Leave a hint out; the list names it."),
+        Option(["--until"], metavar="INSTANT", help="Decide occurrences up to this instant.  [now]"),
+        Option(
+            ["--file"],
+            multiple=True,
+            metavar="FILE",
+            help="Use the definitions of this file instead of the recorded ones.",
+        ),
+        Option(
+            ["--set"],
+            multiple=True,
+            metavar="FIELD=VALUE",
+            help="Use this value for a field of every schedule: overlap=queue.",
+        ),
+        Option(
+            ["--without-hint"],
+            multiple=True,
+            metavar="ID",
+            help="Decide as if this hint had not been given; `hint list` shows ids.",
+        ),
     ]
     return SectionedCommand(
         "replay",

@@ -86,7 +86,10 @@ def restore(_: click.Group) -> click.Command:
             answer = encode(copier.restore(Path(path), url, reason=reason))
         _print(session, answer, [*_format_restored(answer, session.command("resume"))])
 
-    options = [click.Argument(["path"]), Option(["--reason"], default="", metavar="TEXT", help="Why.")]
+    options = [
+        click.Argument(["path"]),
+        Option(["--reason"], default="", metavar="TEXT", help="Why you restore it; stored with the pause."),
+    ]
     return _command("restore", fill, options, help=str(restore.__doc__))
 
 
@@ -120,8 +123,13 @@ def move(_: click.Group) -> click.Command:
 
     params = [
         click.Argument(["to"]),
-        Option(["--wait"], default="10m", metavar="DURATION", help="Wait this long for runs to end.  [10m]"),
-        Option(["--cancel"], is_flag=True, help="Resume the old store of a move that is not complete."),
+        Option(
+            ["--wait"],
+            default="10m",
+            metavar="DURATION",
+            help="How long to wait until all runs have ended.  [10m]",
+        ),
+        Option(["--cancel"], is_flag=True, help="Give up an unfinished move: resume the old store."),
     ]
     return _command("move", carry, params, help=str(move.__doc__))
 
