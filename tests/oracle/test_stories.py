@@ -120,13 +120,13 @@ def test_verify_finds_nothing_wrong_after_any_requests() -> None:
         assert alarms(tell_bench(make_batch(seed, SIZE))) == [], f"make_batch({seed}, {SIZE})"
 
 
-def test_verify_finds_every_row_that_was_never_written() -> None:
-    """One row is left out of each store, as if the product had lost it, with what points at it.
+def test_verify_finds_rows_that_were_never_written(record_property: Callable[[str, object], None]) -> None:
+    """One row is left out of each schedule, as if the product had lost it, with what points at it.
 
-    Only of schedules that follow their trigger all the time: what a hint, a cadence or an edit replaced
-    can not always be told from what was lost.
+    All are found of schedules that follow one trigger. What a hint, a cadence or an edit decided can not
+    always be told from what was lost, because nothing else may show when it was due.
     """
-    checked = 0
+    found: Counter[str] = Counter()
     for seed in range(FIRST_VERIFIED, FIRST_VERIFIED + VERIFIED_BATCHES):
         batch = make_batch(seed, SIZE)
         bench = tell_bench(batch)
@@ -134,16 +134,19 @@ def test_verify_finds_every_row_that_was_never_written() -> None:
         ids = {schedule.name: schedule.id for schedule in history.schedules}
         for story in batch.stories:
             terms, names = terms_of(story.create), {name for asked in story.requests for name, _ in asked}
-            if terms.adaptive or terms.ladder or terms.stretch or "edit" in names:
-                continue
+            is_governed = terms.adaptive or terms.ladder or terms.stretch or "edit" in names
+            kind = "governed" if is_governed else "plain"
             rows = [run for run in history.runs if run.schedule_id == ids[f"s{story.seed}"]]
             rows = [run for run in rows if not run.dedupe_scope]
             if rows:
                 lost = random.Random(story.seed).choice(rows)
                 report = check(without_row(history, lost), now=to_time(bench.clock.now()))
-                assert {found.invariant for found in report.violations} & {"I3", "I7"}, (seed, lost)
-                checked += 1
-    assert checked >= VERIFIED_BATCHES
+                is_found = {one.invariant for one in report.violations} & {"I2", "I3", "I7"}
+                assert is_found or kind == "governed", (seed, lost)
+                found.update((f"{kind} rows left out", *[f"{kind} rows left out and found"] * bool(is_found)))
+    record_property(PROPERTY, json.dumps(found))
+    assert found["plain rows left out"] >= VERIFIED_BATCHES
+    assert found["governed rows left out and found"] >= 0.9 * found["governed rows left out"]
 
 
 def without_row(history: History, lost: RunRow) -> History:

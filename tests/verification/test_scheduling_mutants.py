@@ -54,6 +54,16 @@ def _streak_ends_from_now() -> Patches:
     return [(schedule_end, "_decide_at_settle", decide)]
 
 
+def _second_failure_replaces_backlog() -> Patches:
+    """From the second failure on, a cadence also replaces what was due before the first."""
+    real = original(due, "replaced_at")
+
+    def replaced(schedule: Any, progress: Any) -> Any:
+        return real(schedule, progress) if progress.failures < 2 else None
+
+    return [(due, "replaced_at", replaced), (admission, "replaced_at", replaced)]
+
+
 def _replaced_while_catching_up() -> Patches:
     real = original(due_verdicts, "apply_overlap")
 
@@ -160,6 +170,14 @@ def _streak(bench: Bench) -> None:
     bench.advance("5m")
 
 
+def _failing_catch_up(bench: Bench) -> None:
+    policies: dict[str, Any] = {"catch_up": "all", "catch_up_limit": 2, "cadence": {"kind": "stretch"}}
+    bench.call("schedule create", name="j", call="x", every="1m", **policies)
+    bench.target.script("j", *[fail(after="1s")] * 5, succeed())
+    bench.clock.advance("10m30s")
+    bench.advance("1h")
+
+
 def _replacing(bench: Bench) -> None:
     policies: dict[str, Any] = {"catch_up": "all", "overlap": "replace"}
     bench.call("schedule create", name="j", note="x", every="60s", **policies)
@@ -222,6 +240,7 @@ CASES: dict[str, tuple[str, Callable[[], Patches], Callable[[Bench], None]]] = {
         _paused,
     ),
     "the end of a streak hides instants": ("I3", _streak_ends_from_now, _streak),
+    "a second failure hides missed instants": ("I3", _second_failure_replaces_backlog, _failing_catch_up),
     "missed occurrences are superseded": ("I22", _replaced_while_catching_up, _replacing),
     "a manual run moves the next time": ("I24", _manual_run_moves_next_time, _run_by_hand),
     "a run of exactly one interval counts as too long": (

@@ -200,11 +200,11 @@ class HistoryView:
         Parking leaves no audit entry, but the next entry records the state before it.
         """
         steps = [line for line in self.audit.get(schedule_id, ()) if line.action in STATE_CHANGING_ACTIONS]
-        before = [line.action for line in steps if line.at <= at]
         after = [line.before for line in steps if line.at > at]
         row = self.schedules.get(schedule_id)
         then = after[0] if after else row.state if row is not None else ""
-        return before[-1:] == ["schedule.pause"] or then in ("paused", "parked")
+        is_paused = any(row.at <= at <= ended for row, ended in self.pauses.get(schedule_id, ()))
+        return is_paused or then in ("paused", "parked")
 
     def calendars_at(self, namespace: str, rule: JsonObject, at: int) -> dict[str, JsonObject] | None:
         """The calendars of a rule as they were at an instant, or None if one is unknown."""

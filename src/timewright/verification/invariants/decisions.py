@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from timewright.verification.checker import Coverage, Violations, invariant
 from timewright.verification.oracle.calendars import is_open
+from timewright.verification.oracle.decision_times import DecisionTimes
 from timewright.verification.oracle.instant_sets import MAX_INSTANTS, MAX_LOOKAHEAD_US
 from timewright.verification.oracle.revision_spans import last_instant, missing_instants, revision_spans
 from timewright.verification.oracle.schedule_policy import SchedulePolicy
@@ -35,14 +36,18 @@ def one_row_for_one_instant(view: HistoryView, coverage: Coverage) -> Violations
 @invariant("I2", "planned by the trigger", unit="occurrences")
 def every_row_was_planned(view: HistoryView, coverage: Coverage) -> Violations:
     """The instant of every occurrence is planned by the revision it was decided under."""
-    for run in _occurrences(view):
-        policy = view.policy(run)
-        if policy is None:
-            continue
-        coverage.count += 1
-        error = _planning_error(view, run, policy)
-        if error:
-            yield f"{_name(view, run.schedule_id)}: {format_instant(run.planned_at)} {error}", (run,)
+    for schedule_id, rows in view.occurrences.items():
+        times = _decision_times(view, schedule_id)
+        for run in rows:
+            policy = view.policy(run)
+            if policy is None:
+                continue
+            coverage.count += 1
+            error = _planning_error(view, run, policy)
+            if not error and times is not None and not times.explains(run, policy):
+                error = "follows from nothing that is recorded"
+            if error:
+                yield f"{_name(view, schedule_id)}: {format_instant(run.planned_at)} {error}", (run,)
 
 
 @invariant("I3", "nothing left out", unit="instants")
@@ -58,6 +63,10 @@ def every_instant_is_decided(view: HistoryView, coverage: Coverage) -> Violation
             coverage.count += covered + len(missing)
             for instant in missing:
                 yield f"{schedule.name}: nothing is recorded for {format_instant(instant)}", (schedule,)
+        times = _decision_times(view, schedule.id)
+        for before, after in times.long_gaps() if times is not None else ():
+            gap = f"between {format_instant(before)} and {format_instant(after)}"
+            yield f"{schedule.name}: nothing is recorded {gap}, though something was due", (schedule,)
 
 
 @invariant("I4", "gap rows count right", unit="gap rows")
@@ -127,6 +136,10 @@ def the_cursor_marks_the_last_decision(view: HistoryView, coverage: Coverage) ->
             if last_instant(row) > schedule.cursor and not _was_skipped_ahead(view, row):
                 at = format_instant(last_instant(row))
                 yield f"{schedule.name}: {at} is decided, but its cursor is before it", (schedule, row)
+        times = _decision_times(view, schedule.id)
+        for cursor in times.stray_cursors() if times is not None else ():
+            at = format_instant(cursor)
+            yield f"{schedule.name}: its cursor was at {at}, but nothing was decided there", (schedule,)
         last = max((last_instant(row) for row in rows), default=0)
         for stretch in revision_spans(view, schedule):
             for instant in missing_instants(
@@ -201,6 +214,13 @@ def previews_match_decisions(view: HistoryView, coverage: Coverage) -> Violation
         both = list(zip(event.values, decided, strict=False))
         if not gaps and any(shown != at for shown, at in both):
             yield f"{event.subject}: the previewed instants differ from the decided ones", (event,)
+
+
+def _decision_times(view: HistoryView, schedule_id: str) -> DecisionTimes | None:
+    """What a schedule was decided from; None if its trigger has no instants of its own."""
+    schedule = view.schedules.get(schedule_id)
+    times = DecisionTimes(view, schedule) if schedule is not None else None
+    return times if times is not None and times.is_complete else None
 
 
 def _was_skipped_ahead(view: HistoryView, row: RunRow) -> bool:

@@ -78,6 +78,8 @@ class SchedulePolicy(Struct, frozen=True, kw_only=True):
     early_jitter: int = 0
     stable_offset: bool = False
     cadence: str = "none"
+    cadence_steps: tuple[int, ...] = (0,)
+    cadence_doublings: int = 0
     adaptive: bool = False
     clamp_min: int = 0
     clamp_max: int = 0
@@ -166,13 +168,21 @@ def _policy(schedule_id: str, body: JsonObject) -> SchedulePolicy:
         jitter=jitter,
         early_jitter=jitter if body.get("jitter_side") == "both" else 0,
         stable_offset=body.get("offset") == "stable",
-        cadence=body.get("cadence", {}).get("kind", "none"),
+        **_cadence(body.get("cadence", {})),
         adaptive=bool(body.get("adaptive", False)),
         clamp_min=parse_duration(clamp.get("min")),
         clamp_max=parse_duration(clamp.get("max")),
         target=body.get("target", {}),
         retry_budget=_budget(body),
     )
+
+
+def _cadence(body: JsonObject) -> dict[str, Any]:
+    kind, backoff = body.get("kind", "none"), parse_backoff(body)
+    if kind == "ladder":
+        steps = tuple(int(step * (1 + backoff.jitter)) for step in backoff.steps)
+        return {"cadence": kind, "cadence_steps": steps}
+    return {"cadence": kind, "cadence_doublings": body.get("doublings", 5) if kind == "stretch" else 0}
 
 
 def _budget(body: JsonObject) -> RetryBudget:

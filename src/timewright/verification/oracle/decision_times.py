@@ -1,0 +1,194 @@
+"""Which instants may follow from what is recorded, where the trigger alone does not say so.
+
+A hint, a cadence and an interval from the last run all count from something that has a row. So the next
+occurrence is at most one interval, hint or step later, and lies exactly there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+
+from timewright.verification.oracle.instant_sets import MAX_LOOKAHEAD_US
+from timewright.verification.oracle.revision_spans import history_starts_at, last_instant
+from timewright.verification.oracle.schedule_policy import SchedulePolicy
+from timewright.verification.oracle.times import parse_duration
+from timewright.verification.rows import RunRow, ScheduleRow
+from timewright.verification.view import NEVER, HistoryView
+
+# Requests that decide nothing: a run by hand never moves the next time.
+_BY_HAND = ("schedule.run", "schedule.backfill")
+
+
+class DecisionTimes:
+    """When a schedule was decided, and which instants may follow from that."""
+
+    def __init__(self, view: HistoryView, schedule: ScheduleRow) -> None:
+        self._view, self._schedule = view, schedule
+        self._floor = history_starts_at(view, schedule)
+        self._rows = view.occurrences.get(schedule.id, [])
+        self._runs = view.runs_by_schedule.get(schedule.id, [])
+        self._adjustments = view.adjustments.get(schedule.id, [])
+        revisions = view.revisions.get(schedule.id, [])
+        policies = [(row.at, view.policies[schedule.id, row.revision]) for row in revisions]
+        self._policies = [(at, policy) for at, policy in policies if policy is not None and _is_known(policy)]
+        self.is_complete = bool(policies) and len(self._policies) == len(policies)
+        # A run that was reset no longer has the times from which the next one was decided.
+        self._was_reset = any(map(view.resets, self._runs))
+        hints = [row for row in self._adjustments if row.kind == "interval"]
+        ends = [ended for _, ended in view.interval_hints.get(schedule.id, ())]
+        self._hints = [(row.at, ended, row.interval or 0) for row, ended in zip(hints, ends, strict=True)]
+        pauses = [(row.at, ended) for row, ended in view.pauses.get(schedule.id, ())]
+        pauses += [
+            (pause.at, pause.ended_at or pause.until or NEVER)
+            for pause in view.history.pauses
+            if pause.scope == "installation" or pause.namespace == schedule.namespace
+        ]
+        # Nothing is decided while a schedule is parked, from its cursor to the resume.
+        pauses += [(row.cursor, row.at) for row in self._adjustments if row.kind == "resume"]
+        self._pauses = sorted(pauses, key=lambda pause: pause[1])
+
+    @cached_property
+    def _changes(self) -> list[int]:
+        """When anything but a run decided the schedule again."""
+        times = [
+            line.at for line in self._view.audit.get(self._schedule.id, ()) if line.action not in _BY_HAND
+        ]
+        times += [at for at, _ in self._policies]
+        # A success by hand ends a streak of failures, but what the cadence decided stands.
+        times += [max(row.at, row.cursor) if row.kind == "recovered" else row.at for row in self._adjustments]
+        return sorted([*times, *(end for _, end, _ in self._hints), *(end for _, end in self._pauses)])
+
+    @cached_property
+    def _run_times(self) -> list[int]:
+        """When occurrences were admitted and ended."""
+        return sorted(at for row in self._rows for at in (row.created_at, row.finished_at) if at is not None)
+
+    @cached_property
+    def _known(self) -> set[int]:
+        """Every instant from which another may count."""
+        known = {*self._run_times, *self._changes}
+        known.update(at for row in self._rows for at in (row.planned_at, row.started_at, row.last_of) if at)
+        known.update(one.leased_at for row in self._rows for one in self._view.attempts.get(row.id, ()))
+        known.update(row.until for row in self._adjustments if row.until is not None)
+        return known.union(
+            at for _, policy in self._policies for at in (policy.created_at, policy.start_at) if at
+        )
+
+    @cached_property
+    def _streaks(self) -> tuple[list[int], list[int]]:
+        """When runs ended, by hand or not, and how many had failed in a row by then."""
+        results = [
+            (row.finished_at, row.state != "succeeded")
+            for row in self._runs
+            if row.finished_at is not None and row.state not in ("skipped", "cancelled")
+        ]
+        counts, count = [], 0
+        for _, failed in sorted(results):
+            count = count + 1 if failed else 0
+            counts.append(count)
+        return sorted(at for at, _ in results), counts
+
+    def long_gaps(self) -> Iterator[tuple[int, int]]:
+        """Gaps that no decision explains: the last occurrence before, or the creation, and the next one."""
+        if self._was_reset or not any(_is_governed(policy) for _, policy in self._policies):
+            return
+        before = self._policies[0][1].created_at
+        for row in self._rows:
+            # What is admitted early was decided before its instant; a hint may precede what was skipped.
+            until = min(row.planned_at, row.created_at)
+            is_checked = before > self._floor and row.reason != "by_hand"
+            if is_checked and row.planned_at > self._latest_after(before, until=until):
+                yield before, row.planned_at
+            before = max(before, last_instant(row))
+        schedule, now = self._schedule, self._view.now
+        is_decided = schedule.state == "active" and schedule.source != "paused" and before > self._floor
+        if schedule.next_at is None or not is_decided or (schedule.wake_at or 0) <= now:
+            return
+        if schedule.next_at > self._latest_after(before, until=min(schedule.next_at, now + 1)):
+            yield before, schedule.next_at
+
+    def stray_cursors(self) -> Iterator[int]:
+        """Cursors, now or at an adjustment, at which nothing was decided."""
+        # A clamp also moves what is carried to the next pass, and has no row for it yet.
+        if self._floor or any(policy.clamp_min or policy.clamp_max for _, policy in self._policies):
+            return
+        schedule = self._schedule
+        known = self._known | ({schedule.next_at} if schedule.next_at is not None else set())
+        # A pause moves the cursor up to an instant that is decided only at its end.
+        is_paused = "paused" in (schedule.state, schedule.source)
+        last = max(map(last_instant, self._rows), default=0) if is_paused else NEVER
+        plans = [self._view.planned_instants(one) for _, one in self._policies if not one.aligned_to_now]
+        for cursor in sorted({schedule.cursor, *(row.cursor for row in self._adjustments)}):
+            is_carried = cursor > last or any(plan is not None and plan.has(cursor + 1) for plan in plans)
+            if not is_carried and not known.intersection((cursor - 1, cursor, cursor + 1)):
+                yield cursor
+
+    def explains(self, run: RunRow, policy: SchedulePolicy) -> bool:
+        """Whether an instant lies an interval, a hint or no time at all after something that is recorded."""
+        at = run.planned_at
+        if self._floor or self._was_reset or at == policy.start_at:
+            return True
+        if run.source == "paused":
+            return at in self._known
+        if run.source == "ai-interval":
+            # From an instant that was skipped by hand, a hint counts ahead.
+            skipped = self._view.skipped_by_hand.get(self._schedule.id, set())
+            wishes = ((began, ended, at - wish) for began, ended, wish in self._hints)
+            known = ((began, ended, base) for began, ended, base in wishes if base in self._known)
+            return any(began <= base and (base <= ended or base in skipped) for began, ended, base in known)
+        if run.source != "baseline-interval" or not policy.aligned_to_now:
+            return True
+        interval = parse_duration(policy.trigger["interval"])
+        bases = ((count, at - (interval << count)) for count in range(policy.cadence_doublings + 1))
+        return any(base in self._known and count <= self._failures(base, at) for count, base in bases)
+
+    def _latest_after(self, before: int, *, until: int) -> int:
+        """The latest instant that may follow `before`, given what happened up to `until`."""
+        change, run = bisect_right(self._changes, until), bisect_left(self._run_times, until)
+        happened = self._changes[max(change - 1, 0) : change] + self._run_times[max(run - 1, 0) : run]
+        since = max(before, *happened)
+        latest = self._latest_decided(since)
+        for began, ended in self._pauses:
+            if began <= latest and ended > since:
+                since, latest = ended, max(latest, self._latest_decided(ended))
+        return latest + self._view.skew
+
+    def _latest_decided(self, since: int) -> int:
+        """The latest instant that may be decided at `since`."""
+        if since >= NEVER:
+            return NEVER
+        policy = [policy for at, policy in self._policies if at <= since or policy is self._policies[0][1]][
+            -1
+        ]
+        wished = [wish for began, ended, wish in self._hints if began <= since < ended and policy.adaptive]
+        if wished:
+            return since + max(*wished, policy.clamp_min)
+        failures = self._failures(since, since)
+        step = policy.cadence_steps[min(failures, len(policy.cadence_steps)) - 1] if failures else 0
+        stretched = interval = 0
+        if policy.trigger["kind"] == "every":
+            interval = parse_duration(policy.trigger["interval"])
+            stretched = (interval << min(failures, policy.cadence_doublings)) - interval
+        start = policy.start_at or 0
+        if policy.aligned_to_now:
+            return max(since + max(interval + stretched, step, policy.clamp_min), start)
+        plan, first = self._view.planned_instants(policy), max(since + stretched, start - 1)
+        at = plan.first_after(first, until=first + MAX_LOOKAHEAD_US) if plan is not None else None
+        return NEVER if at is None else max(at, since + max(step, policy.clamp_min))
+
+    def _failures(self, since: int, until: int) -> int:
+        """The most failures in a row from about `since` to about `until`."""
+        times, counts = self._streaks
+        first = bisect_right(times, since - self._view.skew)
+        last = bisect_right(times, until + self._view.skew)
+        return max(counts[max(first - 1, 0) : last], default=0)
+
+
+def _is_known(policy: SchedulePolicy) -> bool:
+    return policy.trigger.get("kind") in ("every", "cron", "rrule") and not policy.rolls_by_calendar
+
+
+def _is_governed(policy: SchedulePolicy) -> bool:
+    return policy.aligned_to_now or policy.adaptive or policy.cadence != "none"
