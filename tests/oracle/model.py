@@ -349,7 +349,7 @@ class Life:
         chosen = [*chosen, newest] if late else chosen
         skipped = [at for at in due if at not in set(chosen)]
         self._skip(skipped, "missed")
-        catching_up = len(due) > 1 or not late
+        catching_up = any(at != newest or not late for at in chosen)
         fires = {at: at for at in chosen}
         if terms.catch_up == "spread":
             missed = [at for at in chosen if at != newest or not late]
@@ -492,7 +492,8 @@ class Life:
             counted = bool(self.pauses) and (bool(terms.ladder) or terms.stretch)
             return not (again or backlog or counted or (streak and terms.disable_after))
         if request in ("pause", "pause_hint"):
-            busy = bool(self.works) and (bool(terms.ladder) or terms.from_now)
+            live = any(row.state in LIVE for row in self.rows)
+            busy = live and (bool(terms.ladder) or terms.from_now)
             return not (busy or self.pauses or (ahead and (hinted or terms.from_now)))
         return {
             "skip": not ((streak or hinted) and any(row.state in LIVE for row in self.rows)),

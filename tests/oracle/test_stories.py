@@ -92,6 +92,41 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
             ([("clear", {})], "live", 60),
         ],
     ),
+    "asking again does not put off an interval that an edit made shorter (ruling 3)": (
+        {"preset": "adaptive", "every": "3600s"},
+        [(True, 0)],
+        [([], "live", 300), ([("edit", {"every": "300s"})], "live", 90), ([("clear", {})], "live", 5)],
+    ),
+    "behind a backlog that is too old, a late occurrence overlaps what is spread (ruling 6)": (
+        {"preset": "desktop", "every": "120s", "catch_up": "spread", "catch_up_window": "130s"},
+        [(True, 0)],
+        [([], "live", 90), ([], "outage", 240), ([], "outage", 300)],
+    ),
+    "a hint for one instant stands beside an interval hint during an outage": (
+        {"every": "120s", "adaptive": True},
+        [(True, 0)],
+        [
+            (
+                [("once", {"at": 400, "ttl": 1800}), ("interval", {"interval": 30, "ttl": 600})],
+                "outage",
+                1200,
+            )
+        ],
+    ),
+    "a run by hand that ends a streak leaves the next time after a skip": (
+        {"preset": "adaptive", "every": "420s"},
+        [(False, 0), (False, 0), (True, 0)],
+        [([], "live", 1800), ([("skip", {}), ("run", {})], "live", 60)],
+    ),
+    "an interval hint counts from the start of a run that began before it": (
+        {"preset": "adaptive", "every": "300s"},
+        [(True, 300)],
+        [
+            ([("interval", {"interval": 130, "ttl": 600})], "live", 240),
+            ([("interval", {"interval": 1000, "ttl": 3600})], "live", 785),
+            ([], "live", 1800),
+        ],
+    ),
     "a decision after the end of a hint stands": (
         {"preset": "adaptive", "every": "90s"},
         [(True, 90)],

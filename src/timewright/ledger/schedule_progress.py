@@ -15,6 +15,7 @@ from timewright.core.schedule.adjustments import AdjustmentKind
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.due import replaced_at
 from timewright.core.schedule.governor import (
+    count_to,
     is_trigger_only,
     last_base,
     max_early,
@@ -281,7 +282,7 @@ def _plan(
 ) -> ScheduleProgress:
     base = last_base(schedule, progress)
     decision = plan_next(schedule, progress, now=now, base=base, calendars=calendars.for_schedule(schedule))
-    return apply_decision(schedule, progress, decision)
+    return apply_decision(schedule, count_to(schedule, progress, decision), decision)
 
 
 def _is_due(progress: ScheduleProgress, *, now: datetime) -> bool:

@@ -23,6 +23,7 @@ __all__ = [
     "Source",
     "baseline",
     "baseline_source",
+    "count_to",
     "counts_from_last_start",
     "follows_trigger",
     "has_used_max_runs",
@@ -121,6 +122,17 @@ def restart_interval(
         return progress
     is_past = now is not None and at + _stretch_interval(schedule, progress, schedule.trigger.interval) < now
     return replace(progress, last_started_at=now if is_past else at)
+
+
+def count_to(schedule: Schedule, progress: ScheduleProgress, decision: Decision) -> ScheduleProgress:
+    """Return the progress whose interval ends at the decided instant: deciding again must not put it off."""
+    trigger = schedule.trigger
+    if not counts_from_last_start(schedule) or not isinstance(trigger, Every) or decision.at is None:
+        return progress
+    if decision.source is not Source.BASELINE_INTERVAL:
+        return progress
+    step = _stretch_interval(schedule, progress, trigger.interval)
+    return replace(progress, last_started_at=decision.at - step)
 
 
 def counts_from_last_start(schedule: Schedule) -> bool:

@@ -56,8 +56,7 @@ class DecisionTimes:
             line.at for line in self._view.audit.get(self._schedule.id, ()) if line.action not in _BY_HAND
         ]
         times += [at for at, _ in self._policies]
-        # A success by hand ends a streak of failures, but what the cadence decided stands.
-        times += [max(row.at, row.cursor) if row.kind == "recovered" else row.at for row in self._adjustments]
+        times += [row.at for row in self._adjustments]
         return sorted([*times, *(end for _, end, _ in self._hints), *(end for _, end in self._pauses)])
 
     @cached_property
@@ -96,9 +95,11 @@ class DecisionTimes:
             return
         before = self._policies[0][1].created_at
         for row in self._rows:
-            # What is admitted early was decided before its instant; a hint may precede what was skipped.
+            # What is admitted early was decided before its instant. A hint may precede what was skipped, and
+            # one for a single instant stands beside what else was decided.
             until = min(row.planned_at, row.created_at)
-            is_checked = before > self._floor and row.reason != "by_hand"
+            is_bound = row.reason != "by_hand" and row.source != "ai-oneshot"
+            is_checked = before > self._floor and is_bound
             if is_checked and row.planned_at > self._latest_after(before, until=until):
                 yield before, row.planned_at
             before = max(before, last_instant(row))
@@ -133,11 +134,11 @@ class DecisionTimes:
         if run.source == "paused":
             return at in self._known
         if run.source == "ai-interval":
-            # From an instant that was skipped by hand, a hint counts ahead.
+            # It counts from the start of a run that began before it, or ahead from what was skipped by hand.
             skipped = self._view.skipped_by_hand.get(self._schedule.id, set())
             wishes = ((began, ended, at - wish) for began, ended, wish in self._hints)
             known = ((began, ended, base) for began, ended, base in wishes if base in self._known)
-            return any(began <= base and (base <= ended or base in skipped) for began, ended, base in known)
+            return any(began <= at and (base <= ended or base in skipped) for began, ended, base in known)
         if run.source != "baseline-interval" or not policy.aligned_to_now:
             return True
         interval = parse_duration(policy.trigger["interval"])
@@ -148,7 +149,9 @@ class DecisionTimes:
         """The latest instant that may follow `before`, given what happened up to `until`."""
         change, run = bisect_right(self._changes, until), bisect_left(self._run_times, until)
         happened = self._changes[max(change - 1, 0) : change] + self._run_times[max(run - 1, 0) : run]
-        since = max(before, *happened)
+        # A success by hand ends a streak of failures, but what the cadence decided stands.
+        ended = [row for row in self._adjustments if row.kind == "recovered" and row.at <= until]
+        since = max(before, *happened, *(row.cursor for row in ended))
         latest = self._latest_decided(since)
         for began, ended in self._pauses:
             if began <= latest and ended > since:
