@@ -218,7 +218,11 @@ def _refuse_system_fields(given: Mapping[str, Any], *, id: str) -> None:  # noqa
             )
     if given.get("id", id) != id:
         raise input_error(
-            "id", given["id"], "is the id of another schedule", rule=f"the id is {id}", fix="leave it out"
+            "id",
+            given["id"],
+            "is the id of another schedule",
+            rule=f"the id of this schedule is {id}",
+            fix="leave it out",
         )
 
 

@@ -285,9 +285,9 @@ def _check_no_references(
             if is_template or is_reference(leaf):
                 raise _error(
                     at,
-                    "a reference, or a template in a field that decides what is called",
+                    "a reference or a template is not allowed here",
                     value=str(leaf)[:64],
-                    rule="references belong in a step's input; templates in url, headers, body, command, env",
+                    rule="references go into a step's input, templates into url, headers, body, command, env",
                     fix=f"a fixed {name}, and the value in input",
                 )
 

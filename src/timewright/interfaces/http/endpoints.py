@@ -170,7 +170,9 @@ def read_answer(asked: PendingAnswer, body: str, content_type: str) -> Any:
         try:
             return msgspec.json.decode(body)
         except msgspec.DecodeError as error:
-            raise InvalidInput(f"the body is not JSON: {error}", field="body", rule="JSON") from None
+            raise InvalidInput(
+                f"the body is not JSON: {error}", field="body", rule="a JSON value", fix='{"approved": true}'
+            ) from None
     try:
         given = dict(parse_qsl(body, max_num_fields=MAX_FIELDS))
     except ValueError:

@@ -222,6 +222,6 @@ def _unknown_budget(name: str, existing: Iterable[str]) -> NotFound:
         f"no budget {name!r}",
         field="budgets",
         value=name,
-        rule="a budget exists in the namespace of the schedule",
+        rule="the name of a budget in the namespace of the schedule",
         fix=f"use one of {listed}" if listed else f"create it first: budget set {name}",
     )

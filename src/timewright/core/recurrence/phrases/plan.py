@@ -229,7 +229,7 @@ def _one_unit(units: list[tuple[int, str]]) -> tuple[int, str] | None:
             f"every {count} {unit}s" if count > 1 else f"every {unit}" for count, unit in found
         )
         raise PhraseProblem(
-            f"repeats twice: {shown}", rule="one phrase has one period", fix="only one of them"
+            f"repeats twice: {shown}", rule="a phrase repeats in one way", fix="leave out one of them"
         )
     return found[0] if found else None
 
@@ -257,7 +257,7 @@ def _with_interval(plan: Plan, written: Written, every: timedelta, unit: tuple[i
     if written.times is not None or written.part is not None:
         raise PhraseProblem(
             "has an interval and a time of day",
-            rule="an interval has no time of day; a window has two",
+            rule="an interval may have a window of two times, not one time of day",
             fix="the interval with a window (between 08:00 and 18:00), or days with a time",
         )
     bound = (
@@ -267,7 +267,9 @@ def _with_interval(plan: Plan, written: Written, every: timedelta, unit: tuple[i
         return plan._replace(interval=every)
     if unit is not None and unit != (1, "day") and not plan.has_days:
         raise PhraseProblem(
-            "has an interval and a calendar period", rule="one phrase has one period", fix="only one of them"
+            "has an interval and a calendar period",
+            rule="a phrase repeats in one way",
+            fix="leave out one of them",
         )
     seconds = every // timedelta(seconds=1)
     if every % timedelta(seconds=1) or not 0 < seconds < DAY_S:
@@ -371,7 +373,9 @@ def _checked(plan: Plan) -> Plan:
     days = set(plan.weekdays or range(7)) - set(plan.except_weekdays)
     months = set(plan.months or range(1, 13)) - set(plan.except_months)
     if not days or not months or set(plan.excluded) & set(plan.only):
-        raise PhraseProblem("excludes everything", rule="something must be left", fix="fewer exceptions")
+        raise PhraseProblem(
+            "excludes every day", rule="the exceptions leave at least one day", fix="fewer exceptions"
+        )
     if plan.months and any(
         day > max(MONTH_LENGTHS[month - 1] for month in plan.months) for day in plan.month_days
     ):

@@ -150,7 +150,7 @@ def _with_steps(
     if written.times is not None or written.part is not None:
         raise PhraseProblem(
             "has an interval and a time of day",
-            rule="an interval has no time of day; a window has two",
+            rule="an interval may have a window of two times, not one time of day",
             fix="the interval with a window (between 08:00 and 18:00), or days with a time",
         )
     if minutes and (step % 3600 or any(not 0 <= minute <= 59 for minute in minutes)):
@@ -161,7 +161,9 @@ def _with_steps(
         )
     if plan.every_n > 1:
         raise PhraseProblem(
-            "has an interval in every second period", rule="one phrase has one period", fix="only one of them"
+            "has an interval in every second period",
+            rule="a phrase repeats in one way",
+            fix="leave out one of them",
         )
     if window is None and DAY_S % step:
         longer = next(size for size in range(step, DAY_S + 1) if DAY_S % size == 0)
