@@ -104,7 +104,7 @@ class HttpServer:
         if not is_local:
             check_remote_key(context, field="bind")
         api = f"  api         {self.url}/api/v1      (OpenAPI: /openapi.json)"
-        note = "only this machine can connect; to allow others, create a key and start with --bind"
+        note = "only this machine can connect; to allow others: key create, then up --bind"
         front = "dashboard" if DASHBOARD_FOLDER.is_dir() else "reference"
         path = f"/?key={link}"
         agents = f"  mcp         {self._session.command('mcp')}               (or {self.url}/mcp)"
