@@ -134,3 +134,20 @@ def test_a_retry_counts_as_duration_and_not_as_delay(page: Page, site: Site) -> 
     go(page, f"/runs/{newest_run(site, name)}")
     start = page.get_by_label("Details").locator("dt", has_text="start delay").locator("+ dd")
     expect(start).to_contain_text("ms")
+
+
+def test_runs_that_wait_for_a_worker_process_do_not_count_as_running(page: Page, site: Site) -> None:
+    site.hold()
+    name = manual(site, "slow", overlap="allow")
+    before = site.api("GET", "now")["numbers"]
+    for _ in range(7):
+        site.api("POST", f"schedules/{name}/run", {})
+    go(page, "/overview")
+    figures = page.locator(".numbers li")
+    expect(figures.filter(has_text="Running").locator("strong")).to_have_text("2")
+    waiting = figures.filter(has_text="Waiting").locator("strong")
+    expect(waiting).to_have_text(str(before["waiting"] + 5))
+    expect(page.get_by_label("Running").locator("li", has_text=name)).to_have_count(2)
+    site.release()
+    expect(figures.filter(has_text="Running").locator("strong")).to_have_text("0")
+    site.hold()

@@ -20,7 +20,7 @@ def test_the_form_previews_the_next_occurrences_of_a_new_schedule(page: Page, si
     page.locator("select[name=when]").select_option("cron")
     page.locator("input[name=cron]").fill("0 9 * * mon-fri")
     page.locator("input[name=zone]").fill("Europe/Berlin")
-    page.locator("input[name=note]").fill("good morning")
+    page.locator("[name='target.text']").fill("good morning")
     expect(page.get_by_text("at 09:00 on Monday through Friday")).to_be_visible()
     coming = page.get_by_role("table", name="Next occurrences")
     expect(coming.locator("tbody tr")).to_have_count(10)
@@ -49,7 +49,7 @@ def test_a_phrase_is_read_while_it_is_typed_and_shows_both_sides_of_a_clock_chan
     expect(page.get_by_text("at 09:00 on Monday through Friday")).to_be_visible()
     expect(page.locator("input[aria-invalid]")).to_have_count(0)
     expect(page.get_by_role("table", name="Occurrences around the clock change")).to_contain_text("before")
-    page.locator("input[name=note]").fill("good morning")
+    page.locator("[name='target.text']").fill("good morning")
     page.get_by_role("button", name="create", exact=True).click()
     expect(page.locator("h1")).to_have_text(name)
     assert site.api("GET", f"schedules/{name}")["schedule"]["trigger"]["zone"] == "Europe/Berlin"

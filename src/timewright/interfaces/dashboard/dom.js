@@ -82,7 +82,8 @@ function attributes(old, fresh) {
   for (const { name } of [...old.attributes])
     if (!fresh.hasAttribute(name) && name !== "open" && name !== "style") old.removeAttribute(name);
   for (const { name, value } of fresh.attributes)
-    if (name !== "style" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    if (name !== "style" && name !== "open" && old.getAttribute(name) !== value)
+      old.setAttribute(name, value);
   if (fresh.style && fresh.hasAttribute("data-style"))
     Object.assign(old.style, JSON.parse(fresh.getAttribute("data-style")));
   // Keep what the user is typing; only take over a value that the page itself has changed.

@@ -2,9 +2,28 @@
 
 import { get, patchJson, post, query } from "../api.js";
 import { h } from "../dom.js";
-import { refresh } from "../main.js";
+import { paint, refresh } from "../main.js";
+import {
+  POLICIES,
+  TARGETS,
+  draftFields,
+  fieldsRequest,
+  isShown,
+  jsonOr,
+  shownFields,
+} from "../schedule_fields.js";
 import { clock, day, localZone, nextClockChange } from "../times.js";
-import { tryAction, commandBlock, problemBox, panel, routeTo, shellQuote, table, time } from "../widgets.js";
+import {
+  commandBlock,
+  problemBox,
+  problemLines,
+  panel,
+  routeTo,
+  shellQuote,
+  table,
+  time,
+  toast,
+} from "../widgets.js";
 
 const EXAMPLES = [
   ["*/5 * * * *", "every 5 minutes"],
@@ -13,38 +32,32 @@ const EXAMPLES = [
   ["0 3 * * sun#1", "3:00 on the first Sunday"],
   ["0 18 L * *", "18:00 on the last day of the month"],
 ];
-const blank = () => ({
-  name: "",
+const TRIGGER = {
   when: "words",
   words: "every 5 minutes",
   every: "5m",
   cron: "0 9 * * mon-fri",
+  rrule: "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=18;BYMINUTE=0;BYSECOND=0",
   once: "",
   delay: "15m",
   after: "",
+  on: "success",
+  triggers: '[{"cron": "0 9 * * *"}, {"every": "6h"}]',
+};
+const blank = () => ({
+  ...draftFields({ catch_up_window: "1d" }),
+  ...TRIGGER,
+  name: "",
   zone: localZone(),
   what: "note",
-  note: "",
-  http: "POST https://",
-  call: "",
-  workflow: "",
-  shell: "",
-  target: '{"kind": "publish", "to": "redis", "name": "events"}',
-  handoff: "",
-  overlap: "skip",
-  catch_up: "last",
-  max_attempts: "1",
-  jitter: "",
-  group: "",
-  tags: "",
-  description: "",
   reason: "",
 });
 
 let draft = blank();
 let editing = null; // the name of the schedule that is edited
-let stored = { schedule: null, request: {} }; // the schedule as it was loaded, and the request that would create it
+let before = { ...blank(), what: "" }; // the draft without any change; a new schedule has no target yet
 let preview = { next: [], problem: null, change: null };
+let refusal = null; // why the server did not take the form; it is shown at its field
 let requestNumber = 0;
 
 export default {
@@ -52,12 +65,9 @@ export default {
   async load([name]) {
     if ((name || null) !== editing) {
       editing = name || null;
-      draft = blank();
-      if (editing) {
-        const { schedule } = await get(["schedules", editing]);
-        draft = draftOf(schedule);
-        stored = { schedule, request: request() };
-      }
+      draft = editing ? draftOf((await get(["schedules", editing])).schedule) : blank();
+      before = { ...draft, ...(editing ? {} : { what: "" }) };
+      refusal = null;
     }
     await updatePreview(false);
     return {};
@@ -67,6 +77,7 @@ export default {
       "form",
       {
         class: "screen columns",
+        novalidate: true,
         onsubmit: (e) => {
           e.preventDefault();
           save();
@@ -75,32 +86,18 @@ export default {
       h(
         "div",
         null,
-        editing
-          ? null
-          : panel(
-              "Name",
-              h(
-                "div",
-                { class: "fields" },
-                field("name", "Name", {
-                  required: true,
-                  maxlength: 255,
-                  autofocus: true,
-                  placeholder: "nightly-report",
-                }),
-                field("description", "Description"),
-              ),
-            ),
+        editing ? null : panel("Name", h("div", { class: "fields" }, textInput(NAME_FIELD))),
         panel("Trigger", triggerFields()),
         panel("Target", targetFields()),
-        panel("Policies", policyFields()),
-        panel("Organization", organizationFields()),
+        POLICIES.map(policyPanel),
       ),
       h(
         "div",
         { class: "stay" },
         panel("Preview", previewPanel()),
         panel("Equivalent command", commandBlock(command())),
+        refusal && !fieldOf(refusal) ? problemBox(refusal) : null,
+        editing ? h("div", { class: "fields" }, textInput(REASON_FIELD)) : null,
         h(
           "div",
           { class: "buttons" },
@@ -116,65 +113,123 @@ export default {
   },
 };
 
+const NAME_FIELD = { path: "name", label: "Name", placeholder: "nightly-report" };
+const REASON_FIELD = { path: "reason", label: "Reason (stored with the change)" };
+
+// The draft of a stored schedule. A trigger of several parts is edited as JSON.
 function draftOf(schedule) {
-  const { trigger, target } = schedule;
-  const made = {
+  const { trigger } = schedule;
+  const { kind, zone, ...rest } = trigger;
+  const fields = {
+    cron: { when: "cron", cron: rest.expression },
+    every: { when: "every", every: rest.interval },
+    once: { when: "once", once: rest.at },
+    rrule: { when: "rrule", rrule: rest.rule },
+    manual: { when: "manual" },
+    after: rest.schedule
+      ? { when: "after", after: rest.schedule, on: rest.on }
+      : { when: "delay", delay: rest.delay },
+  };
+  return {
     ...blank(),
+    ...draftFields(schedule),
+    ...(fields[kind] || { when: "triggers", triggers: JSON.stringify(rest.triggers) }),
     name: schedule.name,
-    zone: trigger.zone || localZone(),
-    overlap: schedule.overlap,
-    catch_up: schedule.catch_up,
-    max_attempts: String(schedule.retry.max_attempts),
-    jitter: schedule.jitter === "0s" ? "" : schedule.jitter,
-    group: schedule.group || "",
-    tags: schedule.tags.join(", "),
-    description: schedule.description,
+    zone: zone || localZone(),
+    what: schedule.target.kind,
   };
-  Object.assign(
-    made,
-    trigger.kind === "cron"
-      ? { when: "cron", cron: trigger.expression }
-      : trigger.kind === "every"
-        ? { when: "every", every: trigger.interval }
-        : trigger.kind === "once"
-          ? { when: "once", once: trigger.at }
-          : trigger.kind === "manual"
-            ? { when: "manual" }
-            : { when: "" },
-  );
-  const values = {
-    note: () => target.text,
-    http: () => `${target.method} ${target.url}`,
-    call: () => target.function || target.name,
-    handoff: () => "",
-  };
-  if (values[target.kind])
-    Object.assign(made, { what: target.kind, [target.kind]: values[target.kind]() || "" });
-  else made.what = "";
-  return made;
 }
 
-const field = (name, label, props = {}) =>
-  h(
+// The field that a refusal is about: the one with its path, or the last one on the way to it.
+function fieldOf(problem) {
+  const path = String((problem && problem.field) || "").replace(/\[\d+\]/g, "");
+  const names = [...shownFields(draft).map((one) => one.path), "name", draft.when, "zone", "reason"];
+  const parents = path.split(".").map((_, n, parts) => parts.slice(0, parts.length - n).join("."));
+  if (path.startsWith("trigger")) return draft.when;
+  return path === "target" ? "what" : parents.find((one) => names.includes(one)) || "";
+}
+
+const problemAt = (path) => [refusal, preview.problem].find((one) => one && fieldOf(one) === path);
+
+// A label, its input and what is wrong with it.
+function labelled({ path, label }, input) {
+  const problem = problemAt(path);
+  if (problem) input.setAttribute("aria-invalid", "true");
+  return h(
     "label",
-    { class: "field" },
+    { class: "field", key: path },
     h("span", null, label),
-    h("input", { name, value: draft[name], ...props, oninput: (e) => change(name, e.target.value) }),
+    input,
+    problem
+      ? h(
+          "span",
+          { class: "field-problem", role: "alert" },
+          problem.message,
+          problem.fix ? `. Try: ${problem.fix}` : "",
+        )
+      : null,
   );
-const choice = (name, label, options) =>
-  h(
-    "label",
-    { class: "field" },
-    h("span", null, label),
+}
+
+/** @param {import("../schedule_fields.js").Field} field @param {Record<string, any>} [props] */
+function textInput(field, props = {}) {
+  const isLong = ["lines", "json"].includes(field.kind);
+  return labelled(
+    field,
+    h(isLong ? "textarea" : "input", {
+      name: field.path,
+      value: draft[field.path],
+      placeholder: field.placeholder,
+      rows: isLong ? "2" : null,
+      inputmode: field.kind === "number" ? "numeric" : null,
+      spellcheck: "false",
+      ...props,
+      oninput: (e) => change(field.path, e.target.value),
+    }),
+  );
+}
+
+/** @param {import("../schedule_fields.js").Field} field */
+const selectInput = (field) =>
+  labelled(
+    field,
     h(
       "select",
-      { name, value: draft[name], onchange: (e) => change(name, e.target.value) },
-      options.map(([value, text]) => h("option", { value, selected: draft[name] === value }, text)),
+      { name: field.path, value: draft[field.path], onchange: (e) => change(field.path, e.target.value) },
+      field.options.map(([value, text]) =>
+        h("option", { value, selected: draft[field.path] === value }, text),
+      ),
     ),
   );
 
+// An instant as text, and a picker in the zone of this browser that fills it in.
+/** @param {import("../schedule_fields.js").Field} field */
+const instantInput = (field) => [
+  textInput({ ...field, placeholder: "2026-12-24T18:00:00+01:00" }),
+  h(
+    "label",
+    { class: "field", key: `${field.path}-picker` },
+    h("span", null, `Choose (${localZone()})`),
+    h("input", {
+      type: "datetime-local",
+      name: `${field.path}-picker`,
+      onchange: (event) => {
+        if (event.target.value) change(field.path, new Date(event.target.value).toISOString());
+      },
+    }),
+  ),
+];
+
+const inputOf = (field) =>
+  field.kind === "choice"
+    ? selectInput(field)
+    : field.kind === "instant"
+      ? instantInput(field)
+      : textInput(field);
+
 function change(name, value) {
   draft[name] = value;
+  if (refusal && fieldOf(refusal) === name) refusal = null;
   updatePreview(true);
 }
 
@@ -184,77 +239,70 @@ const KINDS = [
   ["cron", "cron expression"],
   ["once", "once"],
   ["delay", "delay after its last run"],
-  ["after", "after another schedule succeeds"],
+  ["after", "after another schedule"],
   ["manual", "manual only"],
+  ["rrule", "recurrence rule (RFC 5545)"],
+  ["triggers", "several triggers, as JSON"],
+];
+const UPSTREAM_RESULTS = [
+  ["success", "succeeds"],
+  ["failure", "fails"],
+  ["end", "ends"],
 ];
 
 function triggerFields() {
-  if (!draft.when) return h("p", { class: "mute" }, "the trigger stays as it is");
+  const inputs = {
+    words: () =>
+      textInput({
+        path: "words",
+        label: "When",
+        placeholder: "weekdays at 9am, every 15 minutes, last friday of the month at 18:00",
+      }),
+    every: () => textInput({ path: "every", label: "Interval", placeholder: "90s, 15m, 1h30m, 7d" }),
+    cron: () => h("div", { key: "cron" }, cronInput()),
+    rrule: () => textInput({ path: "rrule", label: "Rule of RFC 5545" }, { class: "mono" }),
+    delay: () => textInput({ path: "delay", label: "Delay", placeholder: "90s, 15m, 1h30m, 7d" }),
+    after: () => [
+      textInput({ path: "after", label: "Upstream schedule", placeholder: "nightly-report" }),
+      selectInput({ path: "on", label: "When it", options: UPSTREAM_RESULTS }),
+    ],
+    once: () =>
+      h(
+        "div",
+        { class: "fields two", key: "once" },
+        instantInput({ path: "once", label: "Time, with UTC offset" }),
+      ),
+    triggers: () => textInput({ path: "triggers", label: "Triggers, as JSON", kind: "json" }),
+    manual: () => null,
+  };
   return h(
     "div",
     { class: "fields" },
-    choice("when", "Type", KINDS),
-    draft.when === "words"
-      ? field("words", "When", {
-          placeholder: "weekdays at 9am, every 15 minutes, last friday of the month at 18:00",
-          spellcheck: "false",
-        })
+    selectInput({ path: "when", label: "Type", options: KINDS }),
+    inputs[draft.when](),
+    ["cron", "words", "rrule"].includes(draft.when)
+      ? textInput({ path: "zone", label: "Time zone" }, { list: "zones" })
       : null,
-    draft.when === "every" ? field("every", "Interval", { placeholder: "90s, 15m, 1h30m, 7d" }) : null,
-    draft.when === "cron"
-      ? h(
-          "div",
-          null,
-          field("cron", "Cron expression", { class: "mono", spellcheck: "false" }),
-          cronParts(),
-          h(
-            "p",
-            { class: "examples" },
-            EXAMPLES.map(([text, label]) =>
-              h(
-                "button",
-                {
-                  type: "button",
-                  class: "quiet",
-                  onclick: () => {
-                    change("cron", text);
-                    refresh();
-                  },
-                },
-                text,
-                h("span", null, label),
-              ),
-            ),
-          ),
-        )
-      : null,
-    draft.when === "delay" ? field("delay", "Delay", { placeholder: "90s, 15m, 1h30m, 7d" }) : null,
-    draft.when === "after" ? field("after", "Upstream schedule", { placeholder: "nightly-report" }) : null,
-    draft.when === "once" ? onceFields() : null,
-    ["cron", "words"].includes(draft.when) ? field("zone", "Time zone", { list: "zones" }) : null,
     zones(),
   );
 }
 
-// The instant as text, and a picker in the zone of this browser that fills it in.
-const onceFields = () =>
+const cronInput = () => [
+  textInput({ path: "cron", label: "Cron expression" }, { class: "mono" }),
+  cronParts(),
   h(
-    "div",
-    { class: "fields two" },
-    field("once", "Time, with UTC offset", { placeholder: "2026-12-24T18:00:00+01:00" }),
-    h(
-      "label",
-      { class: "field" },
-      h("span", null, `Choose (${localZone()})`),
-      h("input", {
-        type: "datetime-local",
-        name: "once-picker",
-        onchange: (event) => {
-          if (event.target.value) change("once", new Date(event.target.value).toISOString());
-        },
-      }),
+    "p",
+    { class: "examples" },
+    EXAMPLES.map(([text, label]) =>
+      h(
+        "button",
+        { type: "button", class: "quiet", onclick: () => change("cron", text) },
+        text,
+        h("span", null, label),
+      ),
     ),
-  );
+  ),
+];
 
 // The five or six fields of the expression, each with its name.
 function cronParts() {
@@ -279,137 +327,59 @@ function zones() {
   );
 }
 
-const TARGET_LABELS = {
-  note: "Text",
-  http: "Method and URL",
-  call: "Function name",
-  workflow: "Workflow name",
-  shell: "Command and arguments",
-  target: "Target",
-};
-
-function targetFields() {
-  const kinds = [
-    ["note", "note: the text is the result"],
-    ["http", "HTTP request"],
-    ["call", "function of the app"],
-    ["handoff", "external worker (queue lease)"],
-    ["workflow", "workflow"],
-    ["shell", "command, if commands are on"],
-    ["target", "any target, as JSON"],
-  ];
-  if (editing && !draft.what) return h("p", { class: "mute" }, "the target stays as it is");
-  return h(
+const TARGET_KINDS = Object.entries(TARGETS).map(([kind, { label }]) => [kind, label]);
+const targetFields = () =>
+  h(
     "div",
     { class: "fields" },
-    choice("what", "Type", kinds),
-    draft.what === "handoff" ? null : field(draft.what, TARGET_LABELS[draft.what], { spellcheck: "false" }),
+    selectInput({ path: "what", label: "Type", options: TARGET_KINDS }),
+    TARGETS[draft.what].fields.map(inputOf),
   );
-}
 
-function policyFields() {
+// A group of policies; one with a value other than the default is open at first.
+function policyPanel({ title, fields }, number) {
+  const standard = blank();
+  const shown = fields.filter((one) => isShown(one, draft));
+  const isOpen = number === 0 || shown.some((one) => before[one.path] !== standard[one.path]);
   return h(
-    "div",
-    { class: "fields two" },
-    choice("overlap", "Overlap: if the previous run is still in progress", [
-      ["skip", "skip"],
-      ["queue", "queue"],
-      ["replace", "cancel the previous run"],
-      ["allow", "run in parallel"],
-    ]),
-    choice("catch_up", "Catch-up after an outage", [
-      ["none", "none"],
-      ["last", "run the last one"],
-      ["all", "run all"],
-      ["spread", "run all, spread out"],
-    ]),
-    field("max_attempts", "Maximum attempts", { type: "number", min: 1, max: 100 }),
-    field("jitter", "Jitter", { placeholder: "30s" }),
+    "details",
+    {
+      class: "panel",
+      key: title,
+      "aria-label": title,
+      open: isOpen,
+    },
+    h("summary", null, h("h2", null, title)),
+    h("div", { class: "fields two" }, shown.map(inputOf)),
   );
 }
 
-function organizationFields() {
-  return h(
-    "div",
-    { class: "fields two" },
-    field("group", "Group"),
-    field("tags", "Tags, separated by commas"),
-    editing ? field("description", "Description") : null,
-    editing ? field("reason", "Reason (stored with the change)") : null,
-  );
+// The fields of the trigger, as the API takes them.
+function trigger() {
+  const { when } = draft;
+  if (when === "words") return { trigger: phrase() };
+  if (when === "triggers") return { trigger: jsonOr(draft.triggers) };
+  if (when === "manual") return { manual: true };
+  if (when === "delay") return { after: draft.delay };
+  if (when === "after") return { after: draft.after, ...(draft.on === "success" ? {} : { on: draft.on }) };
+  return { [when]: draft[when], ...(["cron", "rrule"].includes(when) ? { zone: draft.zone } : {}) };
 }
 
+/** An edit sends only what differs. @returns {Record<string, any>} */
 function request() {
-  /** @type {Record<string, any>} */
-  const made = {
-    overlap: draft.overlap,
-    catch_up: draft.catch_up,
-    max_attempts: Number(draft.max_attempts) || 1,
-    description: draft.description,
-    tags: draft.tags
-      .split(",")
-      .map((tag) => tag.trim())
-      .filter(Boolean),
-  };
-  if (draft.when === "words") made.trigger = phrase();
-  else if (draft.when === "cron") Object.assign(made, { cron: draft.cron, zone: draft.zone });
-  else if (draft.when === "every") made.every = draft.every;
-  else if (draft.when === "once") made.once = draft.once;
-  else if (draft.when === "delay") made.after = draft.delay;
-  else if (draft.when === "after") made.after = draft.after;
-  else if (draft.when === "manual") made.manual = true;
-  if (draft.what === "handoff") made.handoff = {};
-  else if (draft.what === "target") made.target = jsonOr(draft.target);
-  else if (draft.what === "workflow") made.target = { kind: "workflow", workflow: draft.workflow };
-  else if (draft.what === "shell") made.shell = draft.shell.trim().split(/\s+/);
-  else if (draft.what) made[draft.what] = draft[draft.what];
-  if (draft.jitter || editing) made.jitter = draft.jitter || "0s";
-  if (draft.group || editing) made.group = draft.group || null;
-  return made;
+  const isSame = editing && [...Object.keys(TRIGGER), "zone"].every((name) => draft[name] === before[name]);
+  return { ...(isSame ? {} : trigger()), ...fieldsRequest(draft, before) };
 }
 
 // The phrase with the zone of the form, unless it names one itself.
 const phrase = () =>
   /\b(UTC|[A-Z][a-z]+\/\w+)\b/.test(draft.words) ? draft.words : `${draft.words} in ${draft.zone}`;
 
-// Text that is not JSON yet is sent as it is, and the server says what is wrong with it.
-function jsonOr(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
-}
-
-// An edit sends only the fields that differ; a target keeps the fields that the form does not show, such as headers.
-function changes() {
-  const made = request();
-  if (!editing) return made;
-  const differs = (name) => JSON.stringify(made[name]) !== JSON.stringify(stored.request[name]);
-  const changed = Object.fromEntries(Object.entries(made).filter(([name]) => differs(name)));
-  if (changed.cron || changed.zone) Object.assign(changed, { cron: made.cron, zone: made.zone });
-  const { kind, ...target } = stored.schedule.target;
-  const [method, url] = draft.http.trim().split(/\s+/);
-  if (changed.http && kind === "http") changed.http = { ...target, method, url };
-  if (changed.call && kind === "call") changed.call = { ...target, name: draft.call };
-  return changed;
-}
-
-function trigger() {
-  const { trigger: words, cron, zone, every, once, manual } = request();
-  return Object.fromEntries(
-    Object.entries({ trigger: words, cron, zone, every, once, manual }).filter(
-      ([, value]) => value !== undefined,
-    ),
-  );
-}
-
 async function updatePreview(redraw) {
   const mine = ++requestNumber;
   const description = {
     delay: `${draft.delay} after its last run ends`,
-    after: `each time ${draft.after || "the upstream schedule"} succeeds`,
-    "": "unchanged",
+    after: `each time ${draft.after || "the upstream schedule"} ${Object.fromEntries(UPSTREAM_RESULTS)[draft.on]}`,
   }[draft.when];
   if (description) {
     // These times depend on when other runs end, so there is nothing to preview.
@@ -486,20 +456,11 @@ const localTime = (local) =>
         .replace(/([+-]\d\d):00$/, "$1")
     : "";
 
-// A refused field is marked, with what is wrong beside it.
-const FIELD_INPUTS = { trigger: "words", max_attempts: "max_attempts" };
-function markProblem() {
-  const name = preview.problem && String(preview.problem.field || "").split(".")[0];
-  const wanted = FIELD_INPUTS[name] && draft.when === "words" ? FIELD_INPUTS[name] : name;
-  for (const input of document.querySelectorAll("form .field input, form .field select")) {
-    const bad = Boolean(wanted) && input.getAttribute("name") === wanted;
-    input.toggleAttribute("aria-invalid", bad);
-  }
-}
-
 function previewPanel() {
-  requestAnimationFrame(markProblem);
-  if (preview.problem) return problemBox(preview.problem);
+  if (preview.problem)
+    return fieldOf(preview.problem)
+      ? h("p", { class: "mute" }, "The trigger is not valid yet.")
+      : problemBox(preview.problem);
   return h(
     "div",
     null,
@@ -523,39 +484,53 @@ function previewPanel() {
   );
 }
 
+// The options of a target of which only the main field is set; others are given as data.
+const TARGET_OPTIONS = {
+  note: ({ text, ...rest }) => [rest, "--note", text],
+  call: ({ name, ...rest }) => [rest, "--call", name],
+  http: ({ method = "GET", url, ...rest }) => [rest, "--http", method, url],
+  handoff: (rest) => [rest, "--handoff"],
+};
+function targetOptions({ kind, ...fields }) {
+  const [rest, ...words] = (TARGET_OPTIONS[kind] || ((all) => [all]))(fields);
+  const isShort = words.length && !Object.keys(rest).length && words.every((word) => word !== undefined);
+  return isShort ? words : ["--target", JSON.stringify({ kind, ...fields })];
+}
+
 function command() {
-  const made = changes();
+  const { target, ...made } = request();
   const words = [
-    editing
-      ? `timewright schedule update ${shellQuote(editing)}`
-      : `timewright schedule create ${shellQuote(draft.name || "NAME")}`,
+    ...(editing ? ["update", editing] : ["create", draft.name || "NAME"]),
+    ...(target ? targetOptions(target) : []),
   ];
   for (const [name, value] of Object.entries(made)) {
-    if (!editing && (value === "" || (Array.isArray(value) && !value.length))) continue;
-    const flag = `--${name.replaceAll("_", "-")}`;
-    if (value === null) words.push(flag, "null");
-    else if (name === "http" && typeof value === "string")
-      words.push(flag, ...String(value).split(/\s+/).map(shellQuote));
-    else if (value === true) words.push(flag);
-    else if (Array.isArray(value))
-      words.push(...value.map((one) => `${flag.replace(/s$/, "")} ${shellQuote(one)}`));
-    else if (typeof value === "object") words.push(flag, shellQuote(JSON.stringify(value)));
-    else words.push(flag, shellQuote(String(value)));
+    const option = `--${name.replaceAll("_", "-")}`;
+    const isTexts = Array.isArray(value) && value.length > 0 && value.every((one) => typeof one === "string");
+    if (value === true) words.push(option);
+    else if (isTexts) words.push(...value.flatMap((one) => [option.replace(/s$/, ""), one]));
+    else words.push(option, typeof value === "string" ? value : JSON.stringify(value));
   }
-  return words.join(" ");
+  return `timewright schedule ${words.map(shellQuote).join(" ")}`;
 }
 
 async function save() {
-  const made = changes();
+  const made = { ...request(), ...(draft.reason ? { reason: draft.reason } : {}) };
   if (editing && !Object.keys(made).length) return void (location.hash = `#${routeTo("schedules", editing)}`);
-  if (draft.reason) made.reason = draft.reason;
-  const work = editing
-    ? () => patchJson(["schedules", editing], made)
-    : () => post(["schedules"], { ...made, name: draft.name });
-  const answer = await tryAction(work, editing ? "saved" : "created");
-  if (!answer) return;
+  try {
+    if (editing) await patchJson(["schedules", editing], made);
+    else await post(["schedules"], { ...made, name: draft.name });
+  } catch (problem) {
+    refusal = problem;
+    paint();
+    /** @type {HTMLElement | null} */
+    const input = document.querySelector("form [aria-invalid=true]");
+    if (input) input.closest("details")?.setAttribute("open", "");
+    if (input) input.focus();
+    else toast(problemLines(problem).join(" · "), "bad");
+    return;
+  }
+  toast(editing ? "saved" : "created");
   const name = editing || draft.name;
   editing = undefined;
-  draft = blank();
   location.hash = `#${routeTo("schedules", name)}`;
 }

@@ -77,7 +77,7 @@ function gridTable(data, slot) {
       "div",
       { class: "grid-row head", role: "row" },
       h("span", { role: "columnheader" }, "Schedule"),
-      h("span", { role: "columnheader", "aria-label": "Runs over time" }, timeAxis(data)),
+      h("span", { role: "columnheader" }, h("span", { class: "hidden" }, "Runs over time"), timeAxis(data)),
     ),
     data.rows.map((row) =>
       h(

@@ -137,7 +137,7 @@ export default {
       incidents.length ? panel("Open incidents", incidentList(), { more: link("/incidents", "all") }) : null,
       counters([
         ["Running", capped(n.running), "/runs?state=leased", n.running ? "busy" : ""],
-        ["Ready", capped(n.waiting), "/runs?state=ready", ""],
+        ["Waiting to start", capped(n.waiting), "/runs?state=ready", ""],
         ["Due within 1 hour", capped(n.due), "/schedules?state=active", ""],
         ["Failed in 24 hours", capped(n.failed), "/runs?state=failed", n.failed ? "bad" : ""],
         ["Parked", capped(n.parked), "/runs?state=parked", n.parked ? "warn" : ""],
