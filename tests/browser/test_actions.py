@@ -41,7 +41,7 @@ def test_a_workflow_run_shows_its_items_times_and_is_retried_from_a_step(page: P
     name = new_name("nightly")
     each = {"each": {"$from": "input.files"}, "retry": {"max_attempts": 1}}
     steps = [
-        call("fetch", "counted"),
+        call("fetch", "dated", input={"day": "sunday"}),
         call("load", "counted", "fetch", **each),
         call("check", "flaky_step", "fetch", retry={"max_attempts": 1}),
         call("mail", "counted", "check", "fetch"),
@@ -65,8 +65,14 @@ def test_a_workflow_run_shows_its_items_times_and_is_retried_from_a_step(page: P
     assert wider["width"] > width["width"]
     times.locator("li", has_text="fetch").get_by_role("button", name="retry from here").click()
     expect(page.locator("dialog")).to_contain_text("--from-step")
+    expect(page.get_by_label("Input of the step")).to_have_value(re.compile("sunday"))
+    page.get_by_label("Input of the step").fill('{"day": "monday"}')
+    expect(page.locator("dialog code")).to_contain_text("--from-step --input day=monday")
     confirm(page, "retry")
     expect(graph.locator(".lead .badge")).to_contain_text("succeeded")
+    steps_now = site.api("GET", f"workflows/{name}/graph?run={made['run']['id']}")["steps"]
+    fetched = next(step["run"] for step in steps_now if step["step"] == "fetch")
+    assert site.api("GET", f"runs/{fetched}")["payload"]["input"]["day"] == "monday"
     times.get_by_role("link", name="fetch").click()
     expect(page.locator("h1")).to_have_text(f"{name} › fetch · succeeded")
     page.locator(".lead").get_by_role("link", name=f"{name} › fetch").click()

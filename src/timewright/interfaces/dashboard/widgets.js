@@ -165,7 +165,8 @@ async function copy(text) {
 /**
  * @typedef {{name: string, label?: string, kind?: string, sort?: {order: "" | "ascending" | "descending",
  *   run: () => void}}} Column `label` names a column without a visible name
- * @typedef {{key: any, cells: Child[], to?: string | null, tone?: string, label?: string}} Row
+ * @typedef {{key: any, cells: Child[], to?: string | null, tone?: string, label?: string, place?: number}} Row
+ *   `place` identifies the row across paints instead of `key`, so that new rows on top move no other row
  *
  * @param {string} caption @param {Column[]} columns @param {Row[]} rows
  * @param {{selected?: Map<any, any>, onSelect?: (key: any) => void,
@@ -207,7 +208,7 @@ export function table(caption, columns, rows, { selected, onSelect, onSelectAll 
   const body = rows.map((row) =>
     h(
       "tr",
-      { key: row.key, class: "row", "data-to": row.to || null, "data-tone": row.tone || null },
+      { key: row.place ?? row.key, class: "row", "data-to": row.to || null, "data-tone": row.tone || null },
       onSelect
         ? h(
             "td",
@@ -332,8 +333,10 @@ export function confirmDialog({
           : []),
       );
     };
-    const input = (name, props) =>
-      h("input", {
+    const input = (name, { type, ...props }) =>
+      h(type === "textarea" ? "textarea" : "input", {
+        type: type === "textarea" ? null : type,
+        rows: type === "textarea" ? "4" : null,
         ...props,
         name,
         oninput: (e) => {
@@ -390,7 +393,7 @@ export function confirmDialog({
     };
     document.body.append(dialog);
     dialog.showModal();
-    const first = dialog.querySelector("input, button.main, button.danger");
+    const first = dialog.querySelector("input, textarea, button.main, button.danger");
     if (first) first.focus();
   });
 }

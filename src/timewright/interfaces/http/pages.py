@@ -313,7 +313,8 @@ def html_page(text: str, *, status: int, has_form: bool = False) -> Response:
     """A small page without scripts; `text` is HTML, `has_form` if it has a form to send."""
     page = (
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='color-scheme' content='light dark'>"
-        f"<title>{escape('Timewright')}</title><style>{_PAGE_STYLE}</style><h1>Timewright</h1><div>{text}</div></html>"
+        f"<title>{escape('Timewright')}</title><style>{_PAGE_STYLE}</style><main><h1>Timewright</h1>"
+        f"<div>{text}</div></main></html>"
     )
     headers = {"content-security-policy": _PAGE_POLICY}
     if has_form:

@@ -72,12 +72,16 @@ const filters = (params) => ({
 const FIRST_ROWS = 20;
 let showAll = false;
 
-// A held list keeps its rows and counts the new ones: after *pause*, and while the page is scrolled down or rows are
-// selected, because rows that move under the pointer are clicked by mistake.
+// A held list keeps its rows and counts the new ones: after *pause*, and while the page is scrolled down, rows are
+// selected, or the pointer or the focus is on a row, because a row that changes then is opened by mistake.
 const SCROLLED_PX = 240;
 let paused = false;
 let held = { key: "", page: null };
-const isHeld = () => paused || scrollY > SCROLLED_PX || bulk.rows.size > 0;
+const isHeld = () =>
+  paused ||
+  scrollY > SCROLLED_PX ||
+  bulk.rows.size > 0 ||
+  document.querySelector("main tbody:hover, main tbody:focus-within") !== null;
 
 function hold(page, key) {
   if (held.key !== key || !held.page || !isHeld()) {
@@ -274,7 +278,8 @@ function result(run) {
   return h("span", { class: "ellipsis", title: text }, text);
 }
 
-const runRow = (run) => ({
+const runRow = (run, place) => ({
+  place,
   key: run.id,
   label: run.id,
   to: routeTo("runs", run.id),

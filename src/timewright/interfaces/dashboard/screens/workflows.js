@@ -5,12 +5,14 @@ import { get, can } from "../api.js";
 import { h } from "../dom.js";
 import { dependencyGraph, itemCounts } from "../graph.js";
 import { paint } from "../main.js";
+import { jsonOr } from "../schedule_fields.js";
 import { badge, stateSign, stateText, stateTone } from "../states.js";
 import { secondsBetween, now, formatDuration, formatTime } from "../times.js";
 import { waterfall } from "../waterfall.js";
 import {
   button,
   commandBlock,
+  differences,
   emptyState,
   definitionList,
   jsonBlock,
@@ -271,21 +273,47 @@ function groupRow(workflow, step, own, items, open) {
 function retryFrom(one, run) {
   if (!can("trigger") || !run || !["failed", "cancelled"].includes(run.state) || one.item > 0) return null;
   if (one.state === "skipped") return null;
-  return button(
-    "retry from here",
-    () =>
-      perform({
-        title: `Retry from ${one.step}?`,
-        text: `${one.step} and all steps behind it run again, also those that succeeded. Other steps stay as they are.`,
-        act: "retry",
-        done: "retry: started",
-        command: `timewright run retry ${one.run} --from-step`,
-        path: ["runs", one.run, "retry"],
-        request: { from_step: true },
-      }),
-    { kind: "quiet" },
-  );
+  return button("retry from here", () => retryStep(one), { kind: "quiet" });
 }
+
+// The input of the step can be changed; only its changed fields are sent.
+async function retryStep(one) {
+  const { payload } = await get(["runs", one.run]).catch(() => ({ payload: null }));
+  const given = (payload || {}).input || {};
+  const text = JSON.stringify(given, null, 2);
+  const changed = (values) => {
+    const wanted = values.input === text ? given : jsonOr(values.input || "{}");
+    return isMapping(wanted)
+      ? Object.fromEntries(differences(given, wanted).map(([path]) => topLevel(path, wanted)))
+      : wanted;
+  };
+  await perform({
+    title: `Retry from ${one.step}?`,
+    text: `${one.step} and all steps behind it run again, also those that succeeded. Other steps stay as they are.`,
+    act: "retry",
+    done: "retry: started",
+    fields: [
+      { name: "input", label: "Input of the step, to change for this retry", type: "textarea", value: text },
+    ],
+    command: (values) => `timewright run retry ${one.run} --from-step${inputOptions(changed(values))}`,
+    path: ["runs", one.run, "retry"],
+    toBody: ({ input, ...rest }) => ({
+      from_step: true,
+      input: changed({ input }),
+      ...rest,
+    }),
+  });
+}
+
+const inputOptions = (input) =>
+  Object.entries(input)
+    .map(
+      ([name, value]) =>
+        ` --input ${shellQuote(`${name}=${isMapping(value) ? JSON.stringify(value) : value}`)}`,
+    )
+    .join("");
+const isMapping = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+const topLevel = (path, wanted) => [path.split(".")[0], wanted[path.split(".")[0]]];
 
 function runTable(runs, shown, show) {
   if (!runs.length) return h("p", { class: "mute" }, "no runs yet");
