@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent / "screens"
-WIDE: Any = {"width": 1280, "height": 800}
+WIDE: Any = {"width": 1440, "height": 900}
 PHONE: Any = {"width": 390, "height": 844}
 ARGUMENTS = [
     "--no-sandbox",

@@ -56,7 +56,8 @@ COLOURS = """() => {
     }
 }"""
 # The result of axe without what it does not decide, because that is large.
-AXE = """async rules => (await axe.run(document, {resultTypes: ['violations'], preload: false, ...rules})).violations
+AXE = """async rules =>
+    (await axe.run(document, {resultTypes: ['violations'], preload: false, ...rules})).violations
     .map(one => `${one.id}: ${one.nodes[0].html.slice(0, 160)} ${one.nodes[0].failureSummary}`)"""
 COLOUR_RULES = {"runOnly": ["color-contrast", "link-in-text-block"]}
 
