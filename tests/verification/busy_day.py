@@ -7,12 +7,15 @@ from typing import Any
 
 from tests.conformance.support.databases import Database
 from tests.operations.harness import OperationsHarness
+from timewright.access.run_tokens import new_run_token
 from timewright.core.moments import to_micros
 from timewright.engine.maintenance import Heartbeat
 from timewright.ids import TimedIds
-from timewright.operations import OperationContext
+from timewright.operations import OperationContext, operations
+from timewright.operations.access.authentication import authenticate, context_for
 from timewright.operations.health.verify import read_history
 from timewright.ports import PruneRequest, Store
+from timewright.ports.attempt_output import RunProgress
 from timewright.testing.clock import ManualClock
 from timewright.testing.targets import fail, succeed, vanish
 from timewright.verification import History, Report, check
@@ -102,6 +105,7 @@ def busy_day(store: Store, clock: ManualClock) -> OperationsHarness:
     harness.advance(minutes=31)
     _people(harness)
     _workflow(harness)
+    _running_job(harness)
     harness.ask("pause", scope="queue", name="mail", reason="maintenance")
     harness.advance(minutes=14)
     harness.ask("resume", scope="queue", name="mail")
@@ -165,6 +169,21 @@ def _workflow(harness: OperationsHarness) -> None:
     harness.advance(seconds=1)
     [asked] = harness.ask("approval list")["answers"]
     harness.ask("run answer", run=asked["run"], answer="yes")
+
+
+def _running_job(harness: OperationsHarness) -> None:
+    """A run reports how far it is, and pauses its own schedule with its token."""
+    harness.advance(minutes=10)
+    [running] = harness.ask("run list", schedule="slow", state="leased")["runs"]
+    run = harness.store.read(lambda tx: tx.get_runs([running["id"]]))[running["id"]]
+    reported = RunProgress(run_id=run.id, fence=run.fence, at=harness.bench.now, fraction=0.5, note="half")
+    harness.store.write(lambda tx: tx.put_run_progress([reported]))
+    cache = harness.context.auth_cache
+    assert cache is not None
+    token = new_run_token(cache.keyring, run.id, run.fence, now=harness.bench.now)
+    caller = authenticate(harness.context, token)
+    until = (harness.bench.now + 20 * MINUTES).isoformat()
+    operations["schedule pause"](context_for(harness.context, caller), {"schedule": "slow", "until": until})
 
 
 def _people(harness: OperationsHarness) -> None:

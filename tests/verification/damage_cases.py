@@ -331,6 +331,22 @@ DAMAGE: dict[str, tuple[str, str, tuple[str, ...]]] = {
             ),
         ),
     ),
+    "a token that changed another schedule": (
+        "I65",
+        "changed sch_other",
+        ("UPDATE audit SET subject = 'sch_other' WHERE origin = 'run'",),
+    ),
+    "a token that was used after its run": (
+        "I65",
+        "while it was not leased",
+        (f"UPDATE audit SET at = at + {9 * HOUR} WHERE origin = 'run'",),
+    ),
+    "progress of no attempt": ("I66", "of no attempt", ("UPDATE run_progress SET fence = fence + 1",)),
+    "progress after its attempt": (
+        "I66",
+        "was not running",
+        (f"UPDATE run_progress SET at = at + {9 * HOUR}",),
+    ),
     "a client key with another run": (
         "I39",
         "of another schedule",

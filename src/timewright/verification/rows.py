@@ -123,6 +123,14 @@ class ArtifactRow(Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
+class ProgressRow(Struct, frozen=True, kw_only=True):
+    """The last progress or checkpoint that an attempt reported."""
+
+    run_id: str
+    fence: int
+    at: int
+
+
 class LimitRow(Struct, frozen=True, kw_only=True):
     """How many live leases a limit allows now."""
 
@@ -285,6 +293,7 @@ class History(Struct, frozen=True, kw_only=True):
     runs: tuple[RunRow, ...] = ()
     attempts: tuple[AttemptRow, ...] = ()
     artifacts: tuple[ArtifactRow, ...] = ()
+    progress: tuple[ProgressRow, ...] = ()
     limits: tuple[LimitRow, ...] = ()
     limit_holds: tuple[LimitHoldRow, ...] = ()
     objects: tuple[ObjectRow, ...] = ()

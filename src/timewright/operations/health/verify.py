@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -29,6 +29,7 @@ from timewright.verification.rows import (
     LimitRow,
     ObjectRow,
     PauseRow,
+    ProgressRow,
     RevisionRow,
     RunRow,
     ScheduleRow,
@@ -166,6 +167,7 @@ class _HistoryReader:
             revisions=tuple(self._all(RevisionRow)),
             runs=tuple(runs),
             attempts=tuple(attempts),
+            progress=tuple(self._progress(runs)),
             limits=tuple(row for row in self._all(LimitRow) if self._is_own_limit(row.limit_key)),
             limit_holds=tuple(row for row in self._all(LimitHoldRow) if self._is_own_limit(row.limit_key)),
             objects=tuple(self._all(ObjectRow)),
@@ -193,6 +195,11 @@ class _HistoryReader:
             if len(runs) >= MAX_RUNS:
                 return runs, attempts, True
             last = page[-1]
+
+    def _progress(self, runs: Sequence[RunRow]) -> Iterator[ProgressRow]:
+        ids = [run.id for run in runs if run.fence]
+        for start in range(0, len(ids), PAGE_ROWS):
+            yield from self._tx.list_rows(ProgressRow, run_ids=ids[start : start + PAGE_ROWS])
 
     def _unfinished(self, before: datetime) -> Iterator[list[RunRow]]:
         last: RunRow | None = None

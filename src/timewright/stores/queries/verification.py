@@ -27,6 +27,7 @@ from timewright.verification.rows import (
     LimitRow,
     ObjectRow,
     PauseRow,
+    ProgressRow,
     RevisionRow,
     RunRow,
     ScheduleRow,
@@ -53,8 +54,8 @@ class SqlVerificationQueries(SqlQueries):
     ) -> list[T]:
         """Return a page of raw rows after the row `after`; runs and audit entries newest first."""
         if run_ids is not None:
-            rows = self._query("verify_attempts", {"ids": list(run_ids)})
-            return cast("list[T]", [_attempt(row) for row in rows])
+            statement, read = _OF_RUNS[kind]
+            return [read(row) for row in self._query(statement, {"ids": list(run_ids)})]
         if unfinished_before is not None:
             parameters = {
                 "first": first_id("run", at=unfinished_before),
@@ -305,6 +306,11 @@ _TABLES: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     BudgetChargeRow: ("verify_charges", _charge),
     IncidentRow: ("verify_incidents", _incident),
     PauseRow: ("verify_pauses", _pause),
+}
+
+_OF_RUNS: dict[Any, tuple[str, Callable[[Row], Any]]] = {
+    AttemptRow: ("verify_attempts", _attempt),
+    ProgressRow: ("get_run_progress", lambda row: ProgressRow(run_id=row[0], fence=row[1], at=row[2])),
 }
 
 _PARAMETERS: dict[Any, tuple[str, ...]] = {

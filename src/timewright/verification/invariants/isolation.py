@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from timewright.verification.checker import Coverage, Violations, invariant
 from timewright.verification.rows import JsonObject
-from timewright.verification.view import HistoryView
+from timewright.verification.view import HistoryView, Lease
 
 
 @invariant("I32", "namespaces are isolated", unit="runs")
@@ -112,6 +112,44 @@ def runs_are_leased_where_they_can_run(view: HistoryView, coverage: Coverage) ->
                 missing.append("no queue")
             if missing:
                 yield f"instance {holder} leased run {run.id} without {', '.join(missing)}", (run,)
+
+
+@invariant("I65", "a run's token is its own", unit="acts of runs")
+def a_token_acts_for_its_own_schedule(view: HistoryView, coverage: Coverage) -> Violations:
+    """What the token of a run changed is the schedule of that run, while the run was leased."""
+    for line in view.history.audit:
+        run = view.runs.get(line.actor.removeprefix("run ")) if line.origin == "run" else None
+        if run is None:
+            continue
+        coverage.count += 1
+        if line.subject != run.schedule_id:
+            yield f"the token of run {run.id} changed {line.subject}", (line, run)
+        elif not any(_covers(view, lease, line.at) for lease in view.leases(run)):
+            yield f"the token of run {run.id} was used while it was not leased", (line, run)
+
+
+@invariant("I66", "progress is of the attempt", unit="reports")
+def progress_has_the_fence_of_its_attempt(view: HistoryView, coverage: Coverage) -> Violations:
+    """Progress and checkpoints carry the fence of an attempt of the run, and were reported during it."""
+    for one in view.history.progress:
+        run = view.runs.get(one.run_id)
+        if run is None:
+            continue
+        coverage.count += 1
+        lease = next((lease for lease in view.leases(run) if lease[0] == one.fence), None)
+        if lease is None:
+            yield f"progress of run {run.id} has the fence {one.fence} of no attempt", (one, run)
+        elif not _covers(view, lease, one.at):
+            yield (
+                f"progress of run {run.id} was reported when attempt {one.fence} was not running",
+                (one, run),
+            )
+
+
+def _covers(view: HistoryView, lease: Lease, at: int) -> bool:
+    """Whether a lease held at an instant, as far as two clock readings may differ."""
+    _, began, ended, _ = lease
+    return began - view.skew <= at and (ended is None or at <= ended + view.skew)
 
 
 def _is_offered(need: str, offer: JsonObject) -> bool:
