@@ -53,7 +53,7 @@ from timewright.core.workflow import WorkflowSpec
 from timewright.interfaces.http.routing import routes_of
 from timewright.ledger.records.namespaces import Namespace
 from timewright.operations import Operation, OperationRequest, operations
-from timewright.operations.access.agent_permissions import AGENT_RULES, AgentRule
+from timewright.operations.access.permissions import AGENT_RULES, AgentRule
 from timewright.operations.definitions.plan import build_file_schema
 from timewright.settings import Settings
 

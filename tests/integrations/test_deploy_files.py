@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.project import ROOT
-from timewright.interfaces.cli.process.service_command import unit_text
+from timewright.interfaces.cli.process.setup_commands import unit_text
 from timewright.interfaces.cli.root import cli
 from timewright.interfaces.cli.session import Session
 

@@ -14,8 +14,8 @@ from timewright import Scheduler
 from timewright.core.run.run import RunState
 from timewright.errors import Forbidden, NotAllowed, TimewrightError
 from timewright.operations import operations
-from timewright.operations.access.agent_permissions import AGENT_RULES, AgentRule
 from timewright.operations.access.authentication import ALL_SCOPES, Caller, context_for
+from timewright.operations.access.permissions import AGENT_RULES, AgentRule
 from timewright.ports import RunFilter
 
 UNAPPROVED = "written by an agent, approved by nobody"

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.conformance.support.databases import Database
 from tests.operations.harness import OperationsHarness
-from timewright.access.run_tokens import new_run_token
+from timewright.access.credentials import new_run_token
 from timewright.core.moments import to_micros
 from timewright.engine.maintenance import Heartbeat
 from timewright.ids import TimedIds

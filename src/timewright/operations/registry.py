@@ -14,9 +14,8 @@ from msgspec import inspect as mi
 
 from timewright.core.input.encoding import encode
 from timewright.errors import NotFound
-from timewright.operations.access.agent_permissions import check_agent_permission
 from timewright.operations.access.callers import Scope, require_scope
-from timewright.operations.access.run_permissions import check_run_permission
+from timewright.operations.access.permissions import check_agent_permission, check_run_permission
 from timewright.operations.context import OperationContext, dry_run, in_transaction
 from timewright.operations.quotas import (
     EXTERNAL_OPERATIONS,

@@ -31,7 +31,7 @@ from timewright.ledger.queues.policy_file_watcher import PolicyFileWatcher
 from timewright.ledger.records.offers import FleetOffers
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.context import OnStart, OperationContext
-from timewright.operations.redaction import SecretRedactor
+from timewright.operations.text_safety import SecretRedactor
 from timewright.ports import ChangeListener, Clock, Launch, Observer, Store, Target
 from timewright.ports.host_info import HostInfo
 from timewright.ports.store import SessionLocks

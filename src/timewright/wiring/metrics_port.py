@@ -9,7 +9,7 @@ from collections.abc import Callable
 from timewright.errors import InvalidInput, NotAllowed
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import authenticate, require_scope
-from timewright.operations.access.local_key import LOCAL_KEY_NAME
+from timewright.operations.access.keys import LOCAL_KEY_NAME
 from timewright.settings import Settings, is_loopback
 from timewright.telemetry.metrics_server import CONTENT_TYPE
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from timewright.access.keyring import ENV_SECRET_KEY, KEYRING_META
-from timewright.access.private_file import read_private, write_private
+from timewright.access.keyring import ENV_SECRET_KEY, KEYRING_META, read_private, write_private
 from timewright.clocks import SystemClock
 from timewright.core.moments import MINUTE, format_duration, to_micros
 from timewright.core.run.simulation import SimulatedRun

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from timewright.access.run_tokens import new_answer_slug, new_run_token
+from timewright.access.credentials import new_answer_slug, new_run_token
 from timewright.access.secret_records import read_secret_value
 from timewright.core.run.run import Failed, Outcome, TimedOut
 from timewright.core.target import AnyTarget, Call, Http, Publish, SecretDestination, Shell, Workflow
 from timewright.errors import InvalidInput, NotFound
 from timewright.operations.access.auth_cache import AuthCache
-from timewright.operations.redaction import SecretRedactor
+from timewright.operations.text_safety import SecretRedactor
 from timewright.ports import Clock, Launch, RunHandle, Store, Target
 from timewright.settings import Settings
 

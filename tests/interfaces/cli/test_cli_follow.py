@@ -9,7 +9,7 @@ import pytest
 
 from tests.operations.harness import OperationsHarness
 from timewright.core.moments import SECOND
-from timewright.interfaces.cli.output.follow_runs import (
+from timewright.interfaces.cli.output.follow import (
     MAX_WATCHED_RUNS,
     PAGE_ROWS,
     RunFollower,

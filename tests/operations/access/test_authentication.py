@@ -34,7 +34,7 @@ from timewright.operations.access.authentication import (
     context_for,
     save_key_uses,
 )
-from timewright.operations.access.local_key import ensure_local_key, read_local_key
+from timewright.operations.access.keys import ensure_local_key, read_local_key
 from timewright.settings import Settings
 from timewright.wiring import build_auth_cache, open_store, private_file
 

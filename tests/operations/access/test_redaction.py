@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timewright.core.run.run import Failed, Outcome, Succeeded
-from timewright.operations.redaction import SecretRedactor
+from timewright.operations.text_safety import SecretRedactor
 from timewright.targets.redacting import RedactingTarget
 
 VALUE = 'pa"ss/wörd 1'

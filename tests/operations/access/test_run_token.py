@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from tests.targets.call import functions
 from timewright import Context, Scheduler, Settings
-from timewright.access.run_tokens import LIFETIME, new_run_token, read_run_token
+from timewright.access.credentials import LIFETIME, new_run_token, read_run_token
 from timewright.errors import Conflict, Forbidden, InvalidInput, Unauthorized
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import authenticate, context_for, require_auth_cache
-from timewright.operations.access.run_permissions import RUN_TOKEN_OPERATIONS
+from timewright.operations.access.permissions import RUN_TOKEN_OPERATIONS
 
 
 class RunningJob:

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from tests.interfaces.terminal import invoke
 from tests.operations.harness import OLD_TOKEN, OperationsHarness, as_json, dump, sample_harness
-from timewright.access.encryption import decrypt, encrypt
 from timewright.access.keyring import Keyring, derive_keyring
-from timewright.access.secret_records import SECRET, read_secret_value
+from timewright.access.secret_records import SECRET, decrypt, encrypt, read_secret_value
 from timewright.core.target import SecretDestination
 from timewright.errors import (
     Forbidden,

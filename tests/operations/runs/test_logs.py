@@ -18,7 +18,7 @@ from timewright.core.moments import SECOND
 from timewright.core.target import Isolation
 from timewright.engine.in_flight import InFlightRun
 from timewright.errors import InvalidInput, NotFound
-from timewright.interfaces.cli.output.attempt_output import OutputFollower
+from timewright.interfaces.cli.output.follow import OutputFollower
 from timewright.ports.attempt_output import read_output
 from timewright.targets.call.registry import FunctionRegistry
 from timewright.targets.call.target import CallTarget

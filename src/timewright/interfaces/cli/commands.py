@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -187,6 +187,19 @@ def command_for(operation: Operation[Any], *, name: str = "") -> click.Command:
     return command
 
 
+def process_command(
+    name: str,
+    callback: Callable[..., Any],
+    params: Sequence[click.Parameter] = (),
+    *,
+    help: str,  # noqa: A002 - as click names it
+) -> click.Command:
+    """Return a command that is not an operation; the first line of its help is the short help."""
+    every = [*params, *global_options()]
+    short = help.splitlines()[0]
+    return SectionedCommand(name, params=every, callback=callback, help=help, short_help=short)
+
+
 def print_answer(
     session: Session, operation: Operation[Any], answer: Mapping[str, Any], context: OperationContext
 ) -> None:
@@ -242,7 +255,7 @@ def _perform(operation: Operation[Any], session: Session, /, **values: Any) -> i
         request["files"] = {**request.get("files", {}), **read_texts(values["paths"])}
     request |= _prompt_for_secrets(operation, request)
     if operation.name == "doctor" and (findings := pending_migrations(session)) is not None:
-        session.print(_format_findings(session, findings))
+        session.print_data(findings, findings_page(findings, current_screen(SystemClock().now())))
         return exit_code_for(operation.name, findings)
     # A file means the same on every machine, so it does not use this machine's zone.
     session.file_zone = "UTC" if values.get("file") else ""
@@ -275,17 +288,10 @@ def write_artifact(operation: Operation[Any], context: OperationContext, request
     out.flush()
 
 
-def _format_findings(session: Session, answer: Mapping[str, Any]) -> list[str]:
-    if session.output != "table":
-        return [serialize(answer, session.output)]
-    return findings_page(answer, current_screen(SystemClock().now()))
-
-
 def _follow(
     session: Session, operation: Operation[Any], context: OperationContext, request: Mapping[str, Any]
 ) -> None:
-    from timewright.interfaces.cli.output.attempt_output import follow_output
-    from timewright.interfaces.cli.output.follow_runs import follow_runs
+    from timewright.interfaces.cli.output.follow import follow_output, follow_runs
 
     with _until_interrupted():
         (follow_output if operation.name == "run logs" else follow_runs)(session, context, request)

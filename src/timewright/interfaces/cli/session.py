@@ -127,6 +127,10 @@ class Session:
         for line in lines:
             click.echo(line)
 
+    def print_data(self, data: Any, lines: Sequence[str]) -> None:
+        """Print lines for a person, or the data itself with -o json and -o yaml."""
+        self.print(lines if self.output == "table" else [serialize(data, self.output)])
+
     def print_note(self, *sentences: str) -> None:
         """Print notes to standard error, unless --quiet."""
         # A closed stream must not stop the command.
@@ -211,7 +215,7 @@ def key_for(session: Session, server: str) -> str:
     The administrator's key is only for the running server of the store; any other server could steal it.
     """
     from timewright.interfaces.cli.process.server_file import is_same_server, read_server_file
-    from timewright.operations.access.local_key import read_local_key
+    from timewright.operations.access.keys import read_local_key
     from timewright.wiring import private_file
 
     given = os.environ.get("TIMEWRIGHT_KEY", "")

@@ -11,8 +11,8 @@ from typing import Any
 
 from timewright.errors import InvalidInput
 from timewright.operations import Operation, operations
-from timewright.operations.access.agent_permissions import AGENT_RULES, AgentRule
 from timewright.operations.access.callers import Caller
+from timewright.operations.access.permissions import AGENT_RULES, AgentRule
 
 CORE = "core"
 TOOLSETS: Mapping[str, str] = MappingProxyType(

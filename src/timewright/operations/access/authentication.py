@@ -6,10 +6,20 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from timewright.access.key_records import MAX_TOKEN_CHARS, Key, find_key, record_uses, token_prefix
+from timewright.access.credentials import (
+    MAX_TOKEN_CHARS,
+    RUN_TOKEN_PREFIX,
+    SESSION_USE,
+    BrowserSession,
+    Identity,
+    Key,
+    find_key,
+    read_run_token,
+    read_sessions,
+    record_uses,
+    token_prefix,
+)
 from timewright.access.keyring import check_keyring
-from timewright.access.run_tokens import RUN_TOKEN_PREFIX, read_run_token
-from timewright.access.session_records import SESSION_USE, BrowserSession, Identity, read_sessions
 from timewright.core.input.names import check_name
 from timewright.errors import Forbidden, NotAllowed, Unauthorized
 from timewright.ledger.records.namespaces import Namespace, read_namespace

@@ -1,20 +1,29 @@
-"""API keys: create, list, revoke and rotate."""
+"""API keys: create, list, revoke and rotate; and the key of the local administrator."""
 
 from __future__ import annotations
 
+import platform
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from timewright.access.key_records import Key, last_uses, new_token, put_key, read_keys
-from timewright.access.keyring import record_keyring
+from timewright.access.credentials import Key, last_uses, new_token, put_key, read_keys
+from timewright.access.keyring import read_private, record_keyring, write_private
 from timewright.core.input.names import check_name
 from timewright.core.zones import check_zone
-from timewright.errors import InvalidInput
-from timewright.operations.access.authentication import ROLES, Role, Scope, require_auth_cache
+from timewright.errors import InvalidInput, Unauthorized
+from timewright.operations.access.authentication import (
+    ALL_SCOPES,
+    ROLES,
+    Role,
+    Scope,
+    authenticate,
+    require_auth_cache,
+)
 from timewright.operations.access.key_records import (
     DEFAULT_LIFETIME,
     MAX_LIFETIME,
@@ -265,3 +274,66 @@ def _add_audit_entry(
         after=msgspec.json.encode(summary).decode(),
     )
     tx.add_audit([entry])
+
+
+LOCAL_KEY_NAME = "local-admin"
+
+
+def ensure_local_key(context: OperationContext, path: Path) -> str:
+    """Return the token in the file, or create a new key if that token is missing or invalid."""
+    token = read_private(path)
+    if token and _is_valid(context, token):
+        return token
+    token = _create(context, where=f"{platform.node()}:{path.resolve()}"[:1000], now=context.now())
+    write_private(path, token, replace=True)
+    return token
+
+
+def read_local_key(path: Path) -> str | None:
+    """Return the token in the file, for a command line on this machine; None if there is no file."""
+    return read_private(path)
+
+
+def _is_valid(context: OperationContext, token: str) -> bool:
+    try:
+        return authenticate(context, token).local
+    except Unauthorized:
+        return False
+
+
+def _create(context: OperationContext, *, where: str, now: datetime) -> str:
+    """Create an admin key without expiry; revoke the one whose file was lost."""
+    auth = require_auth_cache(context)
+    keyring = auth.keyring
+    prefix, token = new_token(auth.random_bytes)
+    key = Key(
+        prefix=prefix,
+        name=LOCAL_KEY_NAME,
+        secret_key_id=keyring.current.id,
+        digest=keyring.current.digest(token),
+        scopes=tuple(sorted(ALL_SCOPES)),
+        role="admin",
+        local=True,
+        token_file=where,
+        created_at=now,
+        created_by=context.by.name,
+    )
+
+    def work(tx: Transaction) -> None:
+        record_keyring(tx, keyring)
+        for old in read_keys(tx):
+            # Another machine on the same database has its own file and key.
+            if old.local and old.token_file == where and old.revoked_at is None:
+                lost = replace(old, revoked_at=now, revision=old.revision + 1)
+                put_key(tx, lost, replaces=old.revision, now=now)
+        put_key(tx, key, replaces=0, now=now)
+        tx.add_audit(
+            [
+                context.actor_with_reason("first start, or the key file was lost").audit_entry(
+                    "key.create", namespace=context.namespace, subject=f"tw_{prefix}", now=now
+                )
+            ]
+        )
+
+    context.store.write(work)
+    return token

@@ -11,11 +11,11 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from timewright.access.encryption import encrypt
 from timewright.access.keyring import record_keyring
 from timewright.access.secret_records import (
     SECRET,
     Secret,
+    encrypt,
     encryption_context,
     find_secrets,
     put_secret,

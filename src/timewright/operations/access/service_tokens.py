@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from timewright.access.private_file import read_private
+from timewright.access.keyring import read_private
 from timewright.errors import InvalidInput, MissingExtra
 from timewright.operations.access.callers import ALL_SCOPES, Caller
 from timewright.settings import Settings

@@ -9,12 +9,12 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from timewright.access.key_records import read_keys
-from timewright.access.session_records import (
+from timewright.access.credentials import (
     MAX_LIFETIME,
     BrowserSession,
     Identity,
     put_session,
+    read_keys,
     read_sessions,
 )
 from timewright.operations.context import OperationContext

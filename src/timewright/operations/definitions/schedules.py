@@ -27,7 +27,7 @@ from timewright.ledger.records.owners import (
     save_owned,
 )
 from timewright.ledger.replan import archive, create, revise
-from timewright.operations.access.agent_permissions import is_agent
+from timewright.operations.access.permissions import is_agent
 from timewright.operations.context import OperationContext
 from timewright.operations.queues.policies import register_queues
 from timewright.operations.schedules.agent_rules import (

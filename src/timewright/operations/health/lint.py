@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from timewright.access.key_records import read_keys
+from timewright.access.credentials import read_keys
 from timewright.core.calendars import allowed_after
 from timewright.core.finding import Finding, Severity, worst_severity
 from timewright.core.moments import DAY, format_duration, format_instant

@@ -18,8 +18,8 @@ from timewright.errors import Conflict, NotAllowed, OverQuota
 from timewright.ledger.approvals import hold_for_approval
 from timewright.ledger.records.namespaces import Namespace, read_namespace
 from timewright.ledger.records.owners import read_owned
-from timewright.operations.access.agent_permissions import is_agent, needs_approval
 from timewright.operations.access.callers import AGENT_ORIGIN
+from timewright.operations.access.permissions import is_agent, needs_approval
 from timewright.operations.context import OperationContext
 from timewright.ports import ScheduleFilter, ScheduleRecord, StoredObject, Transaction
 

@@ -14,7 +14,7 @@ from timewright.errors import Forbidden
 from timewright.ledger.approvals import approve, progress_after_approval, reject
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.replan import ChangeResult
-from timewright.operations.access.agent_permissions import is_agent
+from timewright.operations.access.permissions import is_agent
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_schedule
 from timewright.operations.pagination import paginate

@@ -20,7 +20,7 @@ from timewright.core.target import Handoff
 from timewright.errors import Conflict, InvalidInput
 from timewright.ledger.dependencies.links import upstream_names
 from timewright.ledger.replan import create, revise
-from timewright.operations.access.agent_permissions import is_agent
+from timewright.operations.access.permissions import is_agent
 from timewright.operations.access.secret_checks import check_secret_use, reject_plain_secrets, secret_warnings
 from timewright.operations.calendars.calendars import check_schedule_zones
 from timewright.operations.context import OperationContext, in_transaction

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from timewright.access.run_tokens import new_answer_slug, read_answer_slug
+from timewright.access.credentials import new_answer_slug, read_answer_slug
 from timewright.core.run.run import Run, Succeeded
 from timewright.core.workflow.waits import FormField, check_answer, matches_event
 from timewright.errors import Forbidden, NotAllowed
@@ -20,9 +20,9 @@ from timewright.ledger.workflow_runs.waits import (
     find_waiting_step,
     list_waiting_steps,
 )
-from timewright.operations.access.agent_permissions import is_agent
 from timewright.operations.access.authentication import require_auth_cache
 from timewright.operations.access.callers import Caller
+from timewright.operations.access.permissions import is_agent
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.lookup import find_run
 from timewright.operations.registry import WAITING_RUN, ObjectName, WriteRequest, operations

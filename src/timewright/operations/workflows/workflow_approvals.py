@@ -15,7 +15,7 @@ from timewright.ledger.workflow_runs.records import (
     WorkflowHeader,
     read_header,
 )
-from timewright.operations.access.agent_permissions import is_agent
+from timewright.operations.access.permissions import is_agent
 from timewright.operations.context import OperationContext
 from timewright.operations.registry import ObjectName, WriteRequest, operations
 from timewright.operations.workflows.workflow_schedules import (

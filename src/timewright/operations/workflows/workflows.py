@@ -25,7 +25,7 @@ from timewright.ledger.workflow_runs.records import (
     spec_digest,
     version_name,
 )
-from timewright.operations.access.agent_permissions import needs_approval
+from timewright.operations.access.permissions import needs_approval
 from timewright.operations.access.secret_checks import check_secret_use, reject_plain_secrets
 from timewright.operations.context import OperationContext
 from timewright.operations.pagination import paginate_rows

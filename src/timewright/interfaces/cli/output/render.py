@@ -9,19 +9,21 @@ from typing import Any, get_args, get_origin
 from msgspec import Struct
 from msgspec.structs import fields
 
-from timewright.interfaces.cli.output.attempt_output import feed_page, logs_page, target_test_page
 from timewright.interfaces.cli.output.doctor import findings_page, verification_page
+from timewright.interfaces.cli.output.follow import feed_page, logs_page, target_test_page
 from timewright.interfaces.cli.output.pages import (
     calendar_page,
+    change_line,
     explanation_page,
     health_page,
     next_page,
     row_table,
+    run_line,
     run_page,
+    schedule_line,
     schedule_page,
 )
 from timewright.interfaces.cli.output.rows import ROWS, format_value
-from timewright.interfaces.cli.output.summary_lines import change_line, run_line, schedule_line
 from timewright.interfaces.cli.output.table import Screen, escape_control, key_values, wrap
 from timewright.interfaces.cli.output.times import parse_instant_or_none, relative_time
 from timewright.operations import Operation, views

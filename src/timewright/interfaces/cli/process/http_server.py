@@ -29,7 +29,7 @@ from timewright.interfaces.http.server import ServerThread
 from timewright.interfaces.program import NAME, program
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import authenticate, require_auth_cache
-from timewright.operations.access.local_key import ensure_local_key
+from timewright.operations.access.keys import ensure_local_key
 from timewright.settings import OpenIdTerms, Settings, is_loopback
 from timewright.wiring import Instance, check_remote_key, private_file
 

@@ -1,9 +1,12 @@
-"""Commands that run a process: up, serve, worker, watch, planner; and the list of all of them."""
+"""Commands that run a process: up, serve, worker, watch, planner, mcp; and the list of all of them."""
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, Literal
 
 import click
@@ -11,20 +14,86 @@ from msgspec.structs import replace
 
 from timewright.clocks import SystemClock
 from timewright.core.moments import format_duration
-from timewright.interfaces.cli.commands import Option, SectionedCommand, global_options, option_for
+from timewright.errors import MissingExtra, TimewrightError
+from timewright.interfaces.cli.commands import Option, option_for, process_command
 from timewright.interfaces.cli.fields import OptionField, setting_fields
 from timewright.interfaces.cli.options import read_field
-from timewright.interfaces.cli.process.demo import demo
-from timewright.interfaces.cli.process.import_command import import_files_command
-from timewright.interfaces.cli.process.mcp_command import mcp
 from timewright.interfaces.cli.process.server_file import dashboard
-from timewright.interfaces.cli.process.service_command import service
+from timewright.interfaces.cli.process.setup_commands import demo, import_files_command, service
 from timewright.interfaces.cli.process.simulate_command import replay, simulate
 from timewright.interfaces.cli.process.store_commands import backup, migrate, move, restore
-from timewright.interfaces.cli.session import Session, serialize
+from timewright.interfaces.cli.session import Session
 from timewright.interfaces.cli.settings import SERVER_DEFAULTS
 from timewright.interfaces.python.stop_signal import StopSignal
-from timewright.operations import operations
+from timewright.operations import OperationContext, operations
+from timewright.operations.access.authentication import ROLES, Caller, authenticate, context_for
+
+
+def mcp(_: click.Group) -> click.Command:
+    """Serve MCP over standard input and output; read-only without --write."""
+    option = Option(
+        ["--write"],
+        is_flag=True,
+        help="Allow writes, with the scopes of TIMEWRIGHT_KEY, or as editor without a key.",
+    )
+    tools = Option(
+        ["--tools"],
+        default="core",
+        show_default=True,
+        help="Toolsets the client sees: core, operate, plan, admin, or all; several with commas.",
+    )
+    return process_command("mcp", _serve, [option, tools], help=str(mcp.__doc__))
+
+
+@click.pass_obj
+def _serve(session: Session, /, write: bool, tools: str) -> None:
+    serve = _load_server()
+    with ExitStack() as stack:
+        opened: list[OperationContext] = []
+        opening = threading.Lock()
+
+        def context(_: Any) -> OperationContext:
+            """Open the store with the first request that finds one; until then each says what to start."""
+            with opening:
+                if not opened:
+                    found = stack.enter_context(session.context(operations["health"], {}))
+                    opened.append(as_agent(found, write=write, key=os.environ.get("TIMEWRIGHT_KEY", "")))
+                return opened[0]
+
+        try:
+            context(None)
+        except TimewrightError as error:
+            session.print_note(error.explain())
+        serve(context, tools=tools, caller=Caller(actor="agent", scopes=ROLES[_role(write)], origin="agent"))
+
+
+def _role(write: bool) -> Literal["viewer", "editor"]:
+    return "editor" if write else "viewer"
+
+
+def as_agent(context: OperationContext, *, write: bool, key: str) -> OperationContext:
+    """Return the context of an agent: a viewer, or with `write` the scopes of its key or an editor."""
+    if write and key and context.remote is None:
+        caller = authenticate(context, key)
+    else:
+        caller = Caller(actor=context.by.name or "agent", scopes=ROLES[_role(write)])
+    return context_for(context, replace(caller, origin="agent"))
+
+
+def _load_server() -> Any:
+    try:
+        from timewright.interfaces.mcp import serve_stdio
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio"):
+            raise
+        raise MissingExtra(
+            "the MCP server is not installed",
+            field="mcp",
+            rule="requires the extra mcp",
+            fix="pip install 'timewright[mcp]'",
+        ) from None
+    return serve_stdio
+
 
 PLANNER_SETTINGS = frozenset({"planner", "planner_every", "advisor"})
 
@@ -39,9 +108,8 @@ def planner(_: click.Group) -> click.Command:
         given = {name: read_field(fields[name], value) for name, value in values.items() if value is not None}
         return _run(session, given, once=once)
 
-    params = [once, *(option_for(field) for field in fields.values()), *global_options()]
-    text = str(planner.__doc__)
-    return SectionedCommand("planner", params=params, callback=run_planner, help=text, short_help=text)
+    params = [once, *(option_for(field) for field in fields.values())]
+    return process_command("planner", run_planner, params, help=str(planner.__doc__))
 
 
 def _run(session: Session, given: dict[str, Any], *, once: bool) -> int:
@@ -54,11 +122,7 @@ def _run(session: Session, given: dict[str, Any], *, once: bool) -> int:
         planner_loop = build_planner(context, settings, clock=SystemClock(), on_error=session.print_note)
         if once:
             analyses = planner_loop.run_once()
-            session.print(
-                _format_analyses(analyses)
-                if session.output == "table"
-                else [serialize(analyses, session.output)]
-            )
+            session.print_data(analyses, _format_analyses(analyses))
             return 0
         stop_signal = StopSignal()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -122,7 +186,9 @@ def watch(_: click.Group) -> click.Command:
 
         return run_watch(session, given=_settings_in(fields, values), once=once)
 
-    return _command("watch", start, [once, *(option_for(field) for field in fields)], help=str(watch.__doc__))
+    return process_command(
+        "watch", start, [once, *(option_for(field) for field in fields)], help=str(watch.__doc__)
+    )
 
 
 def completion(root: click.Group) -> click.Command:
@@ -138,7 +204,7 @@ def completion(root: click.Group) -> click.Command:
 
     text = f'{completion.__doc__}\n\n\b\n  eval "$(timewright completion bash)"'
     argument = click.Argument(["shell"], type=click.Choice(SHELLS))
-    return _command("completion", print_script, [argument], help=text)
+    return process_command("completion", print_script, [argument], help=text)
 
 
 PROCESS_COMMANDS: dict[str, Callable[[click.Group], click.Command]] = {
@@ -162,16 +228,6 @@ PROCESS_COMMANDS: dict[str, Callable[[click.Group], click.Command]] = {
 }
 
 
-def _command(name: str, callback: Callable[..., Any], params: list[Any], *, help: str) -> click.Command:  # noqa: A002
-    return SectionedCommand(
-        name,
-        params=[*params, *global_options()],
-        callback=callback,
-        help=help,
-        short_help=help.splitlines()[0],
-    )
-
-
 def _process_command(name: Literal["up", "serve", "worker"], *, help: str) -> click.Command:  # noqa: A002
     fields = tuple(
         one for one in setting_fields(SERVER_DEFAULTS) if name != "worker" or one.key not in HTTP_SETTINGS
@@ -185,7 +241,7 @@ def _process_command(name: Literal["up", "serve", "worker"], *, help: str) -> cl
 
     text = "The app with the functions: module:name of a scheduler or registry."
     app_option = [] if name == "serve" else [Option(["--app"], metavar="MODULE:NAME", help=text)]
-    return _command(name, start, [*app_option, *(option_for(field) for field in fields)], help=help)
+    return process_command(name, start, [*app_option, *(option_for(field) for field in fields)], help=help)
 
 
 def _settings_in(fields: tuple[OptionField, ...], values: dict[str, Any]) -> dict[str, Any]:

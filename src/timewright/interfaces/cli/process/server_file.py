@@ -12,8 +12,8 @@ import click
 from msgspec import Struct
 
 from timewright.errors import NotFound
-from timewright.interfaces.cli.commands import SectionedCommand, global_options
-from timewright.interfaces.cli.session import Session, key_for, serialize
+from timewright.interfaces.cli.commands import process_command
+from timewright.interfaces.cli.session import Session, key_for
 from timewright.wiring import private_file
 
 MAX_FILE_BYTES = 4096
@@ -95,10 +95,7 @@ def _is_alive(pid: int) -> bool:
 
 def dashboard(_: click.Group) -> click.Command:
     """Print a one-time login link to the dashboard of a running server."""
-    text = str(dashboard.__doc__)
-    return SectionedCommand(
-        "dashboard", params=global_options(), callback=_print_link, help=text, short_help=text
-    )
+    return process_command("dashboard", _print_link, help=str(dashboard.__doc__))
 
 
 @click.pass_obj
@@ -111,11 +108,10 @@ def _print_link(session: Session, /) -> None:
     if not isinstance(path, str):
         raise client.unexpected_answer("link is missing")
     link = f"{url.rstrip('/')}{path}"
-    session.print([link] if session.output == "table" else [serialize({"link": link}, session.output)])
+    session.print_data({"link": link}, [link])
 
 
 def _running_server_url(session: Session) -> str:
-
     found = read_server_file(session.store_url)
     if found is None:
         raise NotFound(

@@ -16,7 +16,7 @@ from timewright.core.input.encoding import encode
 from timewright.core.input.input_errors import input_error
 from timewright.core.input.instant_text import read_instant_text
 from timewright.core.moments import as_duration, parse_instant
-from timewright.interfaces.cli.commands import Option, SectionedCommand, global_options
+from timewright.interfaces.cli.commands import Option, process_command
 from timewright.interfaces.cli.data_input import MAX_FILE_BYTES, read_data_or_text, read_text
 from timewright.interfaces.cli.output.errors import EXIT_PENDING
 from timewright.interfaces.cli.output.simulation import html_report, replay_lines, report_lines
@@ -36,7 +36,6 @@ _CLOCK_RANGE = re.compile(r"(\d{1,2}:\d{2}(?::\d{2})?)\s*-\s*(\d{1,2}:\d{2}(?::\
 
 def simulate(_: click.Group) -> click.Command:
     """Show what a fleet would do: what starts, waits and is skipped, decided by the real engine."""
-    text = str(simulate.__doc__)
     params: list[click.Parameter] = [
         click.Argument(["files"], nargs=-1, metavar="[FILE]..."),
         Option(
@@ -76,9 +75,7 @@ def simulate(_: click.Group) -> click.Command:
         ),
         Option(["--html"], metavar="FILE", help="Write a report with pictures to this file."),
     ]
-    return SectionedCommand(
-        "simulate", params=[*params, *global_options()], callback=_simulate, help=text, short_help=text
-    )
+    return process_command("simulate", _simulate, params, help=str(simulate.__doc__))
 
 
 @click.pass_obj
@@ -125,7 +122,6 @@ def replay(_: click.Group) -> click.Command:
 
     Edits, hints, pauses, outages, durations and outcomes are as recorded. Nothing in the store changes.
     """
-    text = str(replay.__doc__)
     params: list[click.Parameter] = [
         click.Argument(["schedules"], nargs=-1, metavar="[SCHEDULE]..."),
         Option(
@@ -154,13 +150,7 @@ def replay(_: click.Group) -> click.Command:
             help="Decide as if this hint had not been given; `hint list` shows ids.",
         ),
     ]
-    return SectionedCommand(
-        "replay",
-        params=[*params, *global_options()],
-        callback=_replay,
-        help=text,
-        short_help=text.splitlines()[0],
-    )
+    return process_command("replay", _replay, params, help=str(replay.__doc__))
 
 
 @click.pass_obj
@@ -186,10 +176,7 @@ def _replay(session: Session, /, schedules: tuple[str, ...], **values: Any) -> i
         with progress_bar() as progress:
             report = decide_again(question, source=store, namespace=session.namespace, progress=progress)
     answer = encode(report)
-    screen = current_screen(now)
-    session.print(
-        replay_lines(answer, screen) if session.output == "table" else [serialize(answer, session.output)]
-    )
+    session.print_data(answer, replay_lines(answer, current_screen(now)))
     return EXIT_PENDING if report.differences else 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,10 @@ import click
 from timewright.core.input.encoding import encode
 from timewright.core.moments import as_duration
 from timewright.core.sensitive_keys import redact_store_url
-from timewright.interfaces.cli.commands import Option, SectionedCommand, global_options
+from timewright.interfaces.cli.commands import Option, process_command
 from timewright.interfaces.cli.output.errors import EXIT_PENDING
 from timewright.interfaces.cli.output.table import progress_bar
-from timewright.interfaces.cli.session import Session, current_user, inspect_store, serialize, store_path
+from timewright.interfaces.cli.session import Session, current_user, inspect_store, store_path
 
 MAX_LISTED = 20
 _MEBIBYTE = 1024 * 1024
@@ -37,11 +37,11 @@ def migrate(_: click.Group) -> click.Command:
             "pending": list(before.pending_migrations) if check else [],
             "migrated": [] if check else list(before.pending_migrations),
         }
-        _print(session, answer, _format_migrations(answer))
+        session.print_data(answer, _format_migrations(answer))
         return EXIT_PENDING if check and before.pending_migrations else 0
 
     option = Option(["--check"], is_flag=True, help="Only check; exit code 3 if migrations are pending.")
-    return _command("migrate", run_migrations, [option], help=str(migrate.__doc__))
+    return process_command("migrate", run_migrations, [option], help=str(migrate.__doc__))
 
 
 def backup(_: click.Group) -> click.Command:
@@ -62,9 +62,9 @@ def backup(_: click.Group) -> click.Command:
             ).back_up(url, Path(path))
         _record_backup(url)
         line = f"{path}   {size / _MEBIBYTE:.1f} MiB   copy of {shown}"
-        _print(session, {"store": shown, "path": path, "bytes": size}, [line])
+        session.print_data({"store": shown, "path": path, "bytes": size}, [line])
 
-    return _command("backup", copy, [click.Argument(["path"])], help=str(backup.__doc__))
+    return process_command("backup", copy, [click.Argument(["path"])], help=str(backup.__doc__))
 
 
 def restore(_: click.Group) -> click.Command:
@@ -84,13 +84,13 @@ def restore(_: click.Group) -> click.Command:
                 user=current_user(), progress=progress, artifacts=session.settings().artifacts
             )
             answer = encode(copier.restore(Path(path), url, reason=reason))
-        _print(session, answer, [*_format_restored(answer, session.command("resume"))])
+        session.print_data(answer, [*_format_restored(answer, session.command("resume"))])
 
     options = [
         click.Argument(["path"]),
         Option(["--reason"], default="", metavar="TEXT", help="Why you restore it; stored with the pause."),
     ]
-    return _command("restore", fill, options, help=str(restore.__doc__))
+    return process_command("restore", fill, options, help=str(restore.__doc__))
 
 
 def move(_: click.Group) -> click.Command:
@@ -110,7 +110,7 @@ def move(_: click.Group) -> click.Command:
         old, new = redact_store_url(url), redact_store_url(to)
         if cancel:
             StoreCopier(user=user).cancel_move(url, to)
-            _print(session, {"store": old, "cancelled": True}, [f"{old} is resumed; {new} stays paused"])
+            session.print_data({"store": old, "cancelled": True}, [f"{old} is resumed; {new} stays paused"])
             return
         with progress_bar() as progress:
             copier = StoreCopier(user=user, progress=progress, artifacts=session.settings().artifacts)
@@ -119,7 +119,7 @@ def move(_: click.Group) -> click.Command:
             f"{moved.rows:,} rows moved to {new} and verified; it is resumed",
             f"{old} is paused and refuses writes; start your workers with --store {new}",
         ]
-        _print(session, {"store": old, "to": new, "rows": moved.rows}, lines)
+        session.print_data({"store": old, "to": new, "rows": moved.rows}, lines)
 
     params = [
         click.Argument(["to"]),
@@ -131,21 +131,7 @@ def move(_: click.Group) -> click.Command:
         ),
         Option(["--cancel"], is_flag=True, help="Give up an unfinished move: resume the old store."),
     ]
-    return _command("move", carry, params, help=str(move.__doc__))
-
-
-def _command(name: str, callback: Callable[..., Any], params: list[Any], *, help: str) -> click.Command:  # noqa: A002
-    return SectionedCommand(
-        name,
-        params=[*params, *global_options()],
-        callback=callback,
-        help=help,
-        short_help=help.splitlines()[0],
-    )
-
-
-def _print(session: Session, answer: Mapping[str, Any], lines: list[str]) -> None:
-    session.print(lines if session.output == "table" else [serialize(answer, session.output)])
+    return process_command("move", carry, params, help=str(move.__doc__))
 
 
 def _record_backup(url: str) -> None:
