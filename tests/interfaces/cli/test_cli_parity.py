@@ -124,6 +124,7 @@ def test_every_help_page_has_summary_examples_and_options(
         assert option.help, f"{option.flag} says nothing about itself"
         assert option.flag in text
         assert option.help in text
+        assert not option.default.startswith("[")
 
 
 def test_option_names_are_unique_per_command() -> None:

@@ -207,6 +207,8 @@ def _metavar(info: mi.Type, kind: Kind) -> str:
 def _default(value: Any) -> str:
     if value is NODEFAULT or value in (None, "", (), False) or isinstance(value, Struct):
         return ""
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
     return "on" if value is True else str(to_json_value(value))
 
 

@@ -193,7 +193,7 @@ OPTION_HELP: dict[str, str] = {
     "incident snooze length": "How long no message about it is sent again.",
     "channel create to": "A URL, slack:URL, ntfy:URL, mailto:ADDRESS?host=…, command:…, poll, or a mapping.",
     "sign_with": "The secret that signs webhook messages: secret://NAME.",
-    "events": "What to send: incident, or the names of events such as run-failed.",
+    "events": "What to send: incident, run-failed or other events.",
     "channel create kinds": "Only incidents of these kinds, such as failed or late.",
     "severities": "Only these severities: warn, fail.",
     "channel create schedules": "Only schedules whose name matches, such as billing-*.",
