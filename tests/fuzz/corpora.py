@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from timewright.core.input.names import check_name, check_secret_name
+from timewright.core.input.input_errors import check_name, check_secret_name
 from timewright.core.input.queue_file import decode_queue_file
 from timewright.core.moments import parse_duration, parse_instant
 from timewright.core.recurrence.cron import Cron

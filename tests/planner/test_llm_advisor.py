@@ -11,12 +11,10 @@ from tests.operations.harness import OperationsHarness
 from tests.planner.model_endpoint import SUBMIT, ModelEndpoint, ToolCallSpec, model_reply
 from timewright.errors import InvalidInput, NotFound
 from timewright.operations.hints.analyses import read_advisor_key
-from timewright.planner.api_dialects import parse_tool_call
-from timewright.planner.factory import build_advisor, build_planner
+from timewright.planner.api_dialects import ModelClient, parse_tool_call
 from timewright.planner.llm_advisor import LlmAdvisor
-from timewright.planner.model_client import ModelClient
-from timewright.planner.planner_loop import Planner
-from timewright.planner.tools import TOOLS
+from timewright.planner.planner_loop import Planner, build_advisor, build_planner
+from timewright.planner.tool_session import TOOLS
 from timewright.settings import AdvisorTerms, Settings
 from timewright.testing.targets import succeed
 

@@ -15,10 +15,9 @@ from timewright.errors import Forbidden
 from timewright.operations import operations
 from timewright.operations.access.authentication import context_for
 from timewright.planner.heuristic_advisor import HeuristicAdvisor
+from timewright.planner.llm_advisor import SYSTEM_PROMPT
 from timewright.planner.planner_loop import MONTH_IS_SPENT, PLANNER_CALLER, Planner
-from timewright.planner.prompts import SYSTEM_PROMPT
-from timewright.planner.tool_session import MAX_TOOL_CALLS, ToolSession
-from timewright.planner.tools import TOOLS, tool_description, tool_schema
+from timewright.planner.tool_session import MAX_TOOL_CALLS, TOOLS, ToolSession, tool_description, tool_schema
 from timewright.ports import AdvisorReport, CallTool
 from timewright.testing.targets import fail, succeed
 

@@ -24,7 +24,7 @@ from tests.promises.parser_steps import MAX_STEPS, CountedText, count_steps
 from timewright.core.input.decode import decode_schedule
 from timewright.core.moments import EPOCH
 from timewright.core.policies.policies import QueuePolicy
-from timewright.core.workflow.waits import FormField
+from timewright.core.workflow.spec import FormField
 from timewright.errors import InvalidInput
 from timewright.interfaces.cli.fields import OptionField
 from timewright.interfaces.http.routing import routes_of
@@ -245,7 +245,7 @@ PARSERS: dict[str, Text | Data] = {
     "planner.response_metrics:parse_fields": Text(
         ('{"cpu": 1.5, "a": {"b": "x"}, "ok": true, "t": "', '"a": 1, ')
     ),
-    "planner.tools:decode_arguments": Data(
+    "planner.tool_session:decode_arguments": Data(
         (
             lambda n: {f"key-{i}": i for i in range(n)},
             lambda n: {"reasoning": "a", "actions_taken": ["a"] * n},
@@ -390,10 +390,10 @@ PARSERS: dict[str, Text | Data] = {
         ("120", "Wed, 21 Oct 2026 07:28:00 GMT"), lambda parse: lambda text: parse(text, now=NOW), limit=64
     ),
     # Calendars
-    "core.calendars.phrases:parse_rule_phrase": Text(
+    "core.calendars.occurrences:parse_rule_phrase": Text(
         ("except holidays, quiet days",), lambda parse: lambda text: parse(text, "calendar"), limit=1_024
     ),
-    "core.calendars.phrases:parse_hours_phrase": Text(
+    "core.calendars.occurrences:parse_hours_phrase": Text(
         ("mon-fri, sun 09:00 - 17:00",), lambda parse: lambda text: parse(text, "hours"), limit=200
     ),
     "operations.calendars.sources:read_ical": Text(
@@ -418,9 +418,10 @@ PARSERS: dict[str, Text | Data] = {
     ),
     # Expressions
     "core.workflow.grammar:parse_condition": Text(CONDITIONS, limit=500),
-    "core.workflow.templates:parse_template": Text(("run.planned_at", *CONDITIONS), limit=500),
+    "core.workflow.step_input:parse_template": Text(("run.planned_at", *CONDITIONS), limit=500),
     "core.workflow.step_input:parse_reference": Text(('steps.fetch.result["a b"][0].c',), limit=500),
-    "core.workflow.waits:expand_wait": Data(
+    "core.workflow.spec:parse_match": Text(('event.region == "eu" and event.count > 1',), limit=500),
+    "core.workflow.spec:expand_wait": Data(
         (
             lambda n: {"wait": {"answer": {"form": {key(i): "boolean" for i in range(n)}}}},
             lambda n: {"wait": {"answer": {"form": {"a": [key(i) for i in range(n)]}}}},
@@ -477,7 +478,7 @@ EXEMPT = {
     "access.credentials:read_sessions": "rows of the store",
     "core.policies.limits:decode_limit": "rows of the store",
     "core.alerts.channels:expand_sender": "calls parse_sender once",
-    "core.imports.celery_schedules:read_expression": "a syntax tree that `ast` made of a bounded file",
+    "core.imports.celery:read_expression": "a syntax tree that `ast` made of a bounded file",
     "interfaces.cli.data_input:read_texts": "reads bounded files",
     "interfaces.cli.options:read_schedules": "reads a bounded file with read_data",
     "wiring.process_identity:read_own_identity": "/proc",
@@ -530,8 +531,7 @@ LIBRARY_PARSERS = re.compile(
 )
 LIBRARY_PARSER_MODULES = {
     "core.imports.apscheduler": "JSON that our export script wrote, in a bounded file",
-    "core.imports.celery_beat": "a bounded file",
-    "core.imports.celery_django": "a bounded file",
+    "core.imports.celery": "a bounded file",
     "core.input.strict_json": "read_json",
     "core.input.strict_yaml": "read_yaml",
     "interfaces.cli.process.server_file": "a private file that we wrote",
@@ -541,8 +541,7 @@ LIBRARY_PARSER_MODULES = {
     "interfaces.mcp.server": "JSON that we wrote",
     "ledger.queues.policies": "rows of the store",
     "operations.access.service_tokens": "the operator's key file",
-    "planner.api_dialects": "parse_tool_call",
-    "planner.model_client": "answers of the operator's model endpoint, at most 2 MB",
+    "planner.api_dialects": "parse_tool_call; answers of the operator's model endpoint, at most 2 MB",
     "targets.shell.target": "arguments that we wrote",
 }
 

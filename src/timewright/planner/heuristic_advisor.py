@@ -11,7 +11,7 @@ from timewright.core.moments import DAY, MINUTE, parse_duration, parse_instant
 from timewright.core.schedule.hints import MIN_INTERVAL
 from timewright.planner.heuristic_rules import MIN_FAILURES, AdviceInput, apply_rules, sort_by_time
 from timewright.planner.response_metrics import ParsedResponse, parse_fields
-from timewright.planner.tools import SUBMIT_TOOL
+from timewright.planner.tool_session import SUBMIT_TOOL
 from timewright.ports import AdvisorReport, CallTool
 
 # Enough for a trend that one outlier does not turn, and few enough to see a rise that has just begun.

@@ -14,7 +14,7 @@ from urllib.parse import quote, quote_plus
 
 from msgspec import Struct
 
-from timewright.core.input.names import SECRET_NAME_PATTERN
+from timewright.core.input.input_errors import SECRET_NAME_PATTERN
 from timewright.core.moments import to_micros
 from timewright.core.target import RUN_TOKEN, SECRET_PREFIX, SecretDestination
 from timewright.errors import InvalidInput, NotAllowed, NotFound

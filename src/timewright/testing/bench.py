@@ -12,7 +12,7 @@ from timewright.core.input.decode import decode_schedule
 from timewright.core.input.encoding import encode
 from timewright.core.input.input_errors import input_error
 from timewright.core.moments import ZERO
-from timewright.core.recurrence.trigger import Trigger
+from timewright.core.recurrence import Trigger
 from timewright.core.recurrence.triggers import AnyTrigger, with_anchor
 from timewright.core.run.run import Attempt, Run
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress

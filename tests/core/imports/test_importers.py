@@ -10,7 +10,7 @@ import pytest
 
 from timewright.core.definitions import Definition, read_definitions, write_definitions
 from timewright.core.imports import IMPORTERS, Fidelity, Imported, ImportOptions, import_files
-from timewright.core.imports.systemd_calendar import NotTranslatable, calendar_to_cron, span_seconds
+from timewright.core.imports.cron_text import NotTranslatable, calendar_to_cron, span_seconds
 from timewright.core.input.decode import decode_schedule
 from timewright.core.recurrence.triggers import Cron
 from timewright.errors import TimewrightError

@@ -13,7 +13,7 @@ from functools import cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from timewright.core.recurrence.trigger import Trigger
+from timewright.core.recurrence import Trigger
 
 MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from timewright.core.recurrence import Trigger
 from timewright.core.recurrence.cron import Cron
 from timewright.core.recurrence.cron.grammar import needs_key
-from timewright.core.recurrence.trigger import Trigger
 from timewright.errors import InvalidCron, InvalidInput, InvalidInstant, InvalidZone
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)

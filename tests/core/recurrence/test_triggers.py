@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.core.schedule_simulation import NOON, TICK
 from timewright.core.moments import DAY, HOUR, MINUTE, SECOND
-from timewright.core.recurrence.trigger import Trigger
+from timewright.core.recurrence import Trigger
 from timewright.core.recurrence.triggers import (
     After,
     AnyOf,

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.support.databases import Database
 from tests.ledger.alerts.alert_kit import incidents, pass_minutes, told
-from timewright.core.alerts.rules import AlertRules, CheckIn, Expect
+from timewright.core.alerts.incidents import AlertRules, CheckIn, Expect
 from timewright.core.moments import HOUR, MINUTE
 from timewright.core.target import Handoff
 from timewright.errors import InvalidInput

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from timewright.core.alerts.rules import CheckIn
+from timewright.core.alerts.incidents import CheckIn
 from timewright.core.finding import Severity
 from timewright.core.moments import format_instant
 from timewright.errors import InvalidInput

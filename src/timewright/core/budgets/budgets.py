@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo
 
 from msgspec import Meta, Struct
 
 from timewright.core.budgets.costs import MAX_TOKENS, NO_COST, Cost, Currency, format_money, to_millionths
+from timewright.core.calendars.calendar import day_start
 from timewright.core.moments import (
     DAY,
     EPOCH,
     HOUR,
     MINUTE,
-    SECOND,
     format_duration,
     format_instant,
     parse_duration,
 )
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import Call, Deliver, Http, RunTarget, Workflow
-from timewright.core.zones import check_zone
-from timewright.core.zones import load_zone as zone_of
+from timewright.core.zones import check_zone, load_zone
 from timewright.errors import InvalidDuration, TimewrightError
 
 SCOPE_FIELDS = ("owner", "host", "function", "queue", "provider")
@@ -248,17 +246,17 @@ class Period(Struct, frozen=True):
     end: datetime
 
 
-def check_period(text: str, *, field: str = "period") -> str:
+def check_period(text: str) -> str:
     """Return a period in canonical form, or raise InvalidDuration."""
     word = text.strip().lower()
     if word in CALENDAR_PERIODS:
         return word
     try:
-        length = parse_duration(text, field=field)
+        length = parse_duration(text, field="period")
     except TimewrightError:
-        raise _period_error(text, "is not a period", field=field) from None
+        raise _period_error(text, "is not a period") from None
     if not MINUTE <= length <= MAX_PERIOD:
-        raise _period_error(text, "is too short or too long", field=field)
+        raise _period_error(text, "is too short or too long")
     return format_duration(length)
 
 
@@ -269,17 +267,16 @@ def period_at(text: str, zone: str, now: datetime) -> Period:
         length = parse_duration(text, field="period")
         start = EPOCH + (now - EPOCH) // length * length
         return Period(start, start + length)
-    tz = zone_of(zone)
-    local = now.astimezone(tz)
+    local = now.astimezone(load_zone(zone))
     if text == "hour":
         # Counted by the local clock: where it jumps by half an hour, so do the periods.
         start = now - timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
         return Period(start, start + HOUR)
     first, following = _period_days(text, local.date())
-    start, end = _first_instant(first, tz), _first_instant(following, tz)
+    start, end = day_start(first, zone), day_start(following, zone)
     if end <= now:
         # Clocks went back over midnight: the repeated hour belongs to the new day.
-        start, end = end, _first_instant(_period_days(text, following)[1], tz)
+        start, end = end, day_start(_period_days(text, following)[1], zone)
     return Period(start, end)
 
 
@@ -294,29 +291,11 @@ def _period_days(text: str, day: date) -> tuple[date, date]:
     return first, (first + 31 * DAY).replace(day=1)
 
 
-def _first_instant(day: date, tz: ZoneInfo) -> datetime:
-    """Return when a day begins in a time zone; if midnight is skipped, the instant of the clock change."""
-    midnight = datetime.combine(day, time(), tz)
-    early, late = midnight.replace(fold=1).astimezone(UTC), midnight.astimezone(UTC)
-    if late <= early:
-        return late
-    offset = late.astimezone(tz).utcoffset()
-    while late - early > SECOND:
-        middle = early + (late - early) // SECOND // 2 * SECOND
-        if middle in (early, late):
-            break
-        if middle.astimezone(tz).utcoffset() == offset:
-            late = middle
-        else:
-            early = middle
-    return late
-
-
-def _period_error(text: str, why: str, *, field: str) -> InvalidDuration:
+def _period_error(text: str, why: str) -> InvalidDuration:
     return InvalidDuration(
-        f"{field} {text[:40]!r} {why}",
-        field=field,
+        f"period {text[:40]!r} {why}",
+        field="period",
         value=text[:40],
         rule=f"hour, day, week or month, or a length from 1m to {format_duration(MAX_PERIOD)}",
-        fix=f"{field}: day, or {field}: 15m",
+        fix="period: day, or period: 15m",
     )

@@ -10,7 +10,7 @@ from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields, replace
 
 from timewright.core.calendars import Calendar
-from timewright.core.input.decode import decode_schedule
+from timewright.core.input.decode import FIELDS_WE_SET, decode_schedule
 from timewright.core.input.encoding import encode, to_json_value
 from timewright.core.policies.policies import Floor, FloorAction, QueuePolicy
 from timewright.core.recurrence.triggers import After, AnyTrigger, Cron, Every, Manual, Once, Rrule
@@ -19,36 +19,23 @@ from timewright.core.target import AnyTarget, Call, Handoff, Http, Note, Shell, 
 from timewright.core.workflow import WorkflowSpec
 from timewright.errors import TimewrightError
 
-# Fields that Timewright writes, or that the name and the file give.
-SYSTEM_FIELDS = frozenset(
-    {
-        "id",
-        "name",
-        "namespace",
-        "revision",
-        "created_at",
-        "created_by",
-        "origin",
-        "owner",
-        "trigger",
-        "target",
-    }
-)
-_NO_FLOOR = Floor(action=FloorAction.RAISE)
+# Fields that Timewright sets, that the file gives, or that are written in their short form.
+WRITTEN_FIELDS = frozenset({*FIELDS_WE_SET, "id", "name", "namespace", "trigger", "target"})
+_NEVER_REFUSING_FLOOR = Floor(action=FloorAction.RAISE)
 
 
 def schedule_fields(schedule: Schedule, *, always: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Return the fields of a schedule that differ from their defaults, and those in `always`."""
     written = {**_trigger_fields(schedule.trigger), **_target_fields(schedule.target)}
-    for name in always - SYSTEM_FIELDS:
+    for name in always - WRITTEN_FIELDS:
         written[name] = to_json_value(getattr(schedule, name))
     if schedule.preset is not None:
         written["preset"] = schedule.preset
-    written |= _fields_that_differ(schedule, _decoded(schedule, written))
-    if _decoded(schedule, written) is None:
+    written |= _fields_that_differ(schedule, _decode_again(schedule, written))
+    if _decode_again(schedule, written) is None:
         # A schedule that ended before it was made was accepted because its `catch_up` was given.
         written["catch_up"] = schedule.catch_up.value
-    if _decoded(schedule, written) != schedule:
+    if _decode_again(schedule, written) != schedule:
         # A short form lost something: write the trigger and the target in full.
         rest = {key: value for key, value in written.items() if key in Schedule.__struct_fields__}
         written = {"trigger": encode(schedule.trigger), "target": encode(schedule.target), **rest}
@@ -136,7 +123,7 @@ def _target_fields(target: AnyTarget) -> dict[str, Any]:
             return {str(config.tag): struct_fields(target)}
 
 
-def _decoded(schedule: Schedule, written: Mapping[str, Any]) -> Schedule | None:
+def _decode_again(schedule: Schedule, written: Mapping[str, Any]) -> Schedule | None:
     """Return the schedule that a file with these fields would make; None if it would be refused."""
     created: datetime = schedule.created_at
     try:
@@ -144,7 +131,7 @@ def _decoded(schedule: Schedule, written: Mapping[str, Any]) -> Schedule | None:
             {"name": schedule.name, **written},
             id=schedule.id,
             now=created,
-            floor=_NO_FLOOR,
+            floor=_NEVER_REFUSING_FLOOR,
             namespace=schedule.namespace,
             revision=schedule.revision,
             created_by=schedule.created_by,
@@ -157,7 +144,7 @@ def _decoded(schedule: Schedule, written: Mapping[str, Any]) -> Schedule | None:
 
 def _fields_that_differ(schedule: Schedule, made: Schedule | None) -> dict[str, Any]:
     """Return the fields that a file has to name, because their default is another value."""
-    names = (field for field in fields(schedule) if field.name not in SYSTEM_FIELDS)
+    names = (field for field in fields(schedule) if field.name not in WRITTEN_FIELDS)
     # A preset also gives values to the parts of a field, so these are written in full.
     write = _plain if schedule.preset is None else to_json_value
     return {

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from msgspec import Struct
 
-from timewright.core.input.input_errors import input_error, missing_field, show_value, unknown_field
-from timewright.core.input.names import check_name
+from timewright.core.input.input_errors import (
+    check_name,
+    input_error,
+    missing_field,
+    show_value,
+    unknown_field,
+)
 from timewright.core.input.strict_yaml import InvalidYaml, YamlItem, dump_yaml, read_yaml_documents
 from timewright.core.zones import check_zone
 from timewright.errors import InvalidInput, TimewrightError
@@ -112,10 +118,11 @@ class _FileReader:
         if document.is_list:
             self._add_all(document.items(), "", None)
         elif not document.is_mapping:
-            if document.value is not None:
-                value = document.value
-                error = input_error("document", value, "is not a file", rule=_FILE_RULE, fix=_FILE_FIX)
-                raise self._error(document, "", error)
+            with self._located(document):
+                if document.value is not None:
+                    raise input_error(
+                        "document", document.value, "is not a file", rule=_FILE_RULE, fix=_FILE_FIX
+                    )
         elif {"kind", "name"} & {key for key, _ in document.pairs()}:
             self._add(document, "", None)
         else:
@@ -124,27 +131,24 @@ class _FileReader:
     def _read_sections(self, document: YamlItem) -> None:
         sections: dict[Any, YamlItem] = {}
         for word, part in document.pairs():
-            if word not in SECTIONS and word not in _HEADER:
-                raise self._error(part, "", unknown_field("", str(word), [*_HEADER, *SECTIONS]))
-            if word in sections:
-                rule = "each section once a document"
-                error = input_error(word, word, "is given twice", rule=rule, fix="join them")
-                raise self._error(part, "", error)
+            with self._located(part):
+                if word not in SECTIONS and word not in _HEADER:
+                    raise unknown_field("", str(word), [*_HEADER, *SECTIONS])
+                if word in sections:
+                    rule = "each section once a document"
+                    raise input_error(word, word, "is given twice", rule=rule, fix="join them")
             sections[word] = part
-        with self._located(document, ""):
+        with self._located(document):
             self._read_header({word: sections[word].value for word in _HEADER if word in sections})
         for word, kind in SECTIONS.items():
             section = sections.get(word)
-            if section is None:
+            if section is None or (not section.is_list and section.value is None):
                 continue
-            if not section.is_list and section.value is None:
-                continue
-            if not section.is_list:
-                fix = f"{word}: [{{name: …}}]"
-                error = input_error(
-                    word, section.value, "is not a list", rule="a list of definitions", fix=fix
-                )
-                raise self._error(section, "", error)
+            with self._located(section):
+                if not section.is_list:
+                    fix = f"{word}: [{{name: …}}]"
+                    rule = "a list of definitions"
+                    raise input_error(word, section.value, "is not a list", rule=rule, fix=fix)
             self._add_all(section.items(), word, kind)
 
     def _read_header(self, header: Mapping[str, Any]) -> None:
@@ -203,25 +207,13 @@ class _FileReader:
     def _place(self, item: YamlItem, path: str) -> str:
         return f"{self.name} line {item.line}" + (f", {path}" if path else "")
 
-    def _located(self, item: YamlItem, path: str) -> _ErrorLocation:
-        return _ErrorLocation(self._place(item, path))
-
-    def _error(self, item: YamlItem, path: str, error: TimewrightError) -> TimewrightError:
-        return locate_error(error, self._place(item, path))
-
-
-class _ErrorLocation:
-    """Adds the place in the file to the errors that are raised inside."""
-
-    def __init__(self, where: str) -> None:
-        self._where = where
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, TimewrightError):
-            raise locate_error(error, self._where) from None
+    @contextmanager
+    def _located(self, item: YamlItem, path: str = "") -> Iterator[None]:
+        """Add the place in the file to the errors that are raised inside."""
+        try:
+            yield
+        except TimewrightError as error:
+            raise locate_error(error, self._place(item, path)) from None
 
 
 def locate_error(error: TimewrightError, where: str) -> TimewrightError:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from timewright.core.imports.apscheduler import import_apscheduler
-from timewright.core.imports.celery_beat import import_celery
+from timewright.core.imports.celery import import_celery
 from timewright.core.imports.crontab import import_crontab, import_system_crontab
 from timewright.core.imports.github_actions import import_github_actions
 from timewright.core.imports.kubernetes import import_kubernetes

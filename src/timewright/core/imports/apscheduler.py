@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from timewright.core.imports.cron_text import cron_problem, weekday_names
+from timewright.core.imports.cron_text import WEEKDAYS, cron_problem, weekday_names
 from timewright.core.imports.report import (
     Entry,
     Imported,
@@ -15,13 +15,12 @@ from timewright.core.imports.report import (
     clean_name,
     collect,
     duration_text,
-    source_error,
 )
+from timewright.core.input.input_errors import input_error
 
 FORMAT = "timewright-apscheduler"
 _RULE = "the JSON of the export script: timewright import apscheduler --script > apscheduler_export.py"
 _FIX = "python apscheduler_export.py myapp.jobs:scheduler > jobs.json"
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _NTH_DAY = re.compile(r"(1st|2nd|3rd|4th|5th|last) (\w{3})")
 _WEEKDAY_PART = re.compile(r"(\*|\d|[a-z]{3})(?:-(\d|[a-z]{3}))?(?:/(\d+))?")
 _BOUNDS = {"start_date": "start_at", "start_time": "start_at", "end_date": "end_at", "end_time": "end_at"}
@@ -39,14 +38,14 @@ def import_apscheduler(files: Mapping[str, str], options: ImportOptions) -> Impo
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise source_error(file, text, f"is not JSON: {error}", rule=_RULE, fix=_FIX) from None
+            raise input_error(file, text, f"is not JSON: {error}", rule=_RULE, fix=_FIX) from None
         jobs = data.get("jobs") if isinstance(data, Mapping) and data.get("format") == FORMAT else None
         if not isinstance(jobs, list) or not all(
             isinstance(job, Mapping) and isinstance(job.get("trigger"), Mapping) for job in jobs
         ):
-            raise source_error(file, text, "is not an export of APScheduler", rule=_RULE, fix=_FIX)
+            raise input_error(file, text, "is not an export of APScheduler", rule=_RULE, fix=_FIX)
         if data.get("version") != 1:
-            raise source_error(
+            raise input_error(
                 f"{file} version", data.get("version"), "is not known", rule="version 1", fix=_FIX
             )
         entries += [_entry(job, f"{file} jobs[{number}]", options) for number, job in enumerate(jobs)]
@@ -71,8 +70,7 @@ def _entry(job: Mapping[str, Any], place: str, options: ImportOptions) -> Entry:
     if job.get("metadata"):
         entry.kept("metadata", job["metadata"], metadata=dict(job["metadata"]))
     if job.get("paused"):
-        fix = f"pause it after `apply`: timewright schedule pause {entry.name}"
-        entry.lost("paused", True, f"a pause is not part of a definition; {fix}")
+        entry.lose_pause("paused", True)
     if job.get("executor") not in (None, "default", "threadpool"):
         entry.lost("executor", job["executor"], "set isolation of the function: thread, loop or process")
     known = (
@@ -147,8 +145,8 @@ def _weekday(text: str) -> str:
 def _day_number(text: str) -> int:
     if text.isdigit() and int(text) < 7:
         return int(text)
-    if text in _DAYS:
-        return _DAYS.index(text)
+    if text in WEEKDAYS:
+        return WEEKDAYS.index(text)
     raise _Untranslatable(f"{text} is not a weekday")
 
 

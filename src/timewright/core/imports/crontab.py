@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from timewright.core.imports.cron_text import NEVER_FIRES, cron_problem, normalize_fields
+from timewright.core.imports.cron_text import NEVER_FIRES, add_cron, cron_problem
 from timewright.core.imports.report import (
     Entry,
     Imported,
     ImportOptions,
     clean_name,
     collect,
-    source_error,
 )
+from timewright.core.input.input_errors import input_error
 
 SHORTHANDS = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
 _ASSIGNMENT = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z_][A-Za-z0-9_]*))\s*=\s*(.*?)\s*""")
@@ -121,7 +121,7 @@ class _Crontab:
     def _check_zone(self, zone: str, place: str) -> None:
         if problem := cron_problem("0 0 * * *", zone=zone):
             rule, fix = "an IANA zone such as Europe/Berlin", "correct CRON_TZ"
-            raise source_error(f"{place} CRON_TZ", zone, f"is not a zone: {problem}", rule=rule, fix=fix)
+            raise input_error(f"{place} CRON_TZ", zone, f"is not a zone: {problem}", rule=rule, fix=fix)
 
     def _entry(self, line: str, place: str) -> Entry:
         when, quiet, command = _split(line, place)
@@ -131,7 +131,7 @@ class _Crontab:
             if named is None:
                 rule = "a time, a user and a command"
                 fix = "without a user column, import it as crontab"
-                raise source_error(place, line, "has no user", rule=rule, fix=fix)
+                raise input_error(place, line, "has no user", rule=rule, fix=fix)
             user, command = named[1], named[2]
         text, stdin = _split_input(command)
         entry = Entry(_name_of(text), place=place)
@@ -163,24 +163,16 @@ class _Crontab:
         if word.startswith("@every "):
             entry.kept("time", when, trigger={"kind": "every", "interval": when.split()[1]})
             return
-        notes: list[str] = []
-        expression = word
-        if word not in SHORTHANDS:
-            fields = when.split()
-            starred = fields[2].startswith("*") or fields[4].startswith("*")
-            expression, notes = normalize_fields(fields, and_days=starred)
-        if problem := cron_problem(expression):
+        text = word if word in SHORTHANDS else when
+        # Vixie's rule: where a day field begins with `*`, both day fields must match.
+        starred = any(day.startswith("*") for day in text.split()[2::2])
+        if problem := add_cron(entry, "time", text, zone=self.zone, and_days=starred):
             if problem.endswith(NEVER_FIRES):
                 entry.lose_entry("time", when, problem)
                 return
-            raise source_error(
+            raise input_error(
                 place, line, f"is not a crontab line: {problem}", rule=_RULE, fix="correct the line"
             )
-        trigger = {"kind": "cron", "expression": expression, "zone": self.zone}
-        if notes:
-            entry.translated("time", when, "; ".join(notes), trigger=trigger)
-        else:
-            entry.kept("time", when, trigger=trigger)
 
     def _add_command(self, entry: Entry, text: str, stdin: str | None, raw: str) -> None:
         script = text
@@ -210,7 +202,7 @@ def _split(line: str, place: str) -> tuple[str, str, str]:
             return word, match[1], match[3].strip()
     match = _FIELDS.fullmatch(line)
     if match is None:
-        raise source_error(
+        raise input_error(
             place, line.strip(), "is not a crontab line", rule=_RULE, fix="0 3 * * * /usr/bin/backup"
         )
     return " ".join(match[2].split()), match[1], match[3].strip()

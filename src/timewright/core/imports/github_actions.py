@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from timewright.core.imports.cron_text import cron_problem, normalize_fields
+from timewright.core.imports.cron_text import add_cron
 from timewright.core.imports.report import (
     Entry,
     Imported,
@@ -14,8 +14,8 @@ from timewright.core.imports.report import (
     clean_name,
     collect,
     read_documents,
-    source_error,
 )
+from timewright.core.input.input_errors import input_error
 
 _RULE = "a workflow file with on.schedule"
 _STAYS = ("run-name", "permissions", "env", "defaults", "concurrency", "jobs")
@@ -27,14 +27,14 @@ def import_github_actions(files: Mapping[str, str], options: ImportOptions) -> I
     if not _REPOSITORY.fullmatch(options.repository):
         rule = "owner/name of the repository: a workflow file does not name it"
         fix = "--repository acme/shop"
-        raise source_error(
+        raise input_error(
             "repository", options.repository, "is missing or not owner/name", rule=rule, fix=fix
         )
     entries: list[Entry] = []
     for file, text in files.items():
         documents = read_documents(file, text, rule=_RULE)
         if len(documents) != 1 or not isinstance(documents[0][1], Mapping):
-            raise source_error(
+            raise input_error(
                 file, text, "is not a workflow", rule=_RULE, fix="one file of .github/workflows"
             )
         entries += _workflow(file, documents[0][1], options)
@@ -47,7 +47,7 @@ def _workflow(file: str, document: Mapping[Any, Any], options: ImportOptions) ->
     events = document.get("on", document.get(True))
     crons = events.get("schedule") if isinstance(events, Mapping) else None
     if not isinstance(crons, list) or not crons:
-        raise source_error(
+        raise input_error(
             f"{file} on.schedule",
             crons,
             "is missing",
@@ -67,14 +67,10 @@ def _workflow(file: str, document: Mapping[Any, Any], options: ImportOptions) ->
 
 def _add_time(entry: Entry, row: Mapping[str, Any]) -> None:
     text, zone = str(row.get("cron", "")), str(row.get("timezone") or "UTC")
-    fields = text.split()
-    expression, notes = normalize_fields(fields, and_days=False) if len(fields) == 5 else (text, [])
-    if problem := cron_problem(expression, zone=zone):
-        raise source_error(
+    if problem := add_cron(entry, "on.schedule.cron", text, zone=zone, and_days=False):
+        raise input_error(
             f"{entry.place}.cron", text, problem, rule="a cron expression of five fields", fix="0 3 * * *"
         )
-    trigger = {"kind": "cron", "expression": expression, "zone": zone}
-    (entry.translated if notes else entry.kept)("on.schedule.cron", text, "; ".join(notes), trigger=trigger)
     if "timezone" in row:
         entry.kept("on.schedule.timezone", zone)
     else:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from timewright.core.imports.cron_text import NEVER_FIRES, cron_problem, normalize_fields
+from timewright.core.imports.cron_text import NEVER_FIRES, add_cron
 from timewright.core.imports.report import (
     Entry,
     Imported,
@@ -15,8 +15,8 @@ from timewright.core.imports.report import (
     collect,
     duration_text,
     read_documents,
-    source_error,
 )
+from timewright.core.input.input_errors import input_error
 
 _RULE = "CronJob manifests of batch/v1 as YAML or JSON"
 _FIX = "kubectl get cronjobs -o yaml"
@@ -41,14 +41,14 @@ def import_kubernetes(files: Mapping[str, str], _options: ImportOptions) -> Impo
             entries += [_entry(one, place) for one in _objects(document, place)]
     if not any(one.definition for one in entries):
         found = ", ".join(files) or "no file"
-        raise source_error("file", found, "has no CronJob", rule=_RULE, fix=_FIX)
+        raise input_error("file", found, "has no CronJob", rule=_RULE, fix=_FIX)
     return collect(entries)
 
 
 def _objects(document: Any, place: str) -> Iterator[Mapping[str, Any]]:
     """The objects of a document; a List has several."""
     if not isinstance(document, Mapping) or "kind" not in document:
-        raise source_error(place, document, "is not a Kubernetes object", rule=_RULE, fix=_FIX)
+        raise input_error(place, document, "is not a Kubernetes object", rule=_RULE, fix=_FIX)
     if str(document["kind"]).endswith("List"):
         for one in document.get("items") or ():
             yield from _objects(one, place)
@@ -64,7 +64,7 @@ def _entry(document: Mapping[str, Any], place: str) -> Entry:
         return entry
     if not isinstance(spec.get("schedule"), str) or not isinstance(spec.get("jobTemplate"), Mapping):
         rule = "spec.schedule and spec.jobTemplate"
-        raise source_error(f"{place} spec", spec, "is not the spec of a CronJob", rule=rule, fix=_FIX)
+        raise input_error(f"{place} spec", spec, "is not the spec of a CronJob", rule=rule, fix=_FIX)
     _add_time(entry, spec, place)
     _add_metadata(entry, metadata)
     _add_policies(entry, spec)
@@ -87,18 +87,12 @@ def _add_time(entry: Entry, spec: Mapping[str, Any], place: str) -> None:
         note = "every; Kubernetes counts from the start of its controller, Timewright from creation"
         entry.translated("spec.schedule", text, note, trigger={"kind": "every", "interval": text[6:].strip()})
         return
-    fields, notes, expression = text.split(), list[str](), text
-    if len(fields) == 5:
-        expression, notes = normalize_fields(fields, and_days=False)
-    problem = cron_problem(expression, zone=zone or "UTC")
+    problem = add_cron(entry, "spec.schedule", text, zone=zone or "UTC", and_days=False, dst="match")
     if problem.endswith(NEVER_FIRES):
         entry.lose_entry("spec.schedule", text, problem)
         return
     if problem:
-        raise source_error(f"{place} spec.schedule", text, problem, rule="a cron expression", fix="0 3 * * *")
-    trigger = {"kind": "cron", "expression": expression, "zone": zone or "UTC", "dst": "match"}
-    report = entry.translated if notes else entry.kept
-    report("spec.schedule", text, "; ".join(notes), trigger=trigger)
+        raise input_error(f"{place} spec.schedule", text, problem, rule="a cron expression", fix="0 3 * * *")
     if zone:
         entry.kept("spec.timeZone", zone, "a local time that occurs twice runs twice, as in Kubernetes")
     else:
@@ -141,8 +135,7 @@ def _add_policies(entry: Entry, spec: Mapping[str, Any]) -> None:
         note = "after downtime Kubernetes starts the last missed Job, however late: catch_up: last"
         entry.translated("spec.startingDeadlineSeconds", "not set", note)
     if spec.get("suspend"):
-        fix = f"pause it after `apply`: timewright schedule pause {entry.name}"
-        entry.lost("spec.suspend", True, f"a pause is not part of a definition; {fix}")
+        entry.lose_pause("spec.suspend", True)
     elif "suspend" in spec:
         entry.kept("spec.suspend", False)
     for key in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
@@ -178,5 +171,5 @@ def _add_job(entry: Entry, metadata: Mapping[str, Any], template: Mapping[str, A
 def _mapping(document: Mapping[str, Any], key: str, place: str) -> Mapping[str, Any]:
     found = document.get(key) or {}
     if not isinstance(found, Mapping):
-        raise source_error(f"{place} {key}", found, "is not a mapping", rule=_RULE, fix=_FIX)
+        raise input_error(f"{place} {key}", found, "is not a mapping", rule=_RULE, fix=_FIX)
     return found

@@ -14,9 +14,7 @@ from msgspec.structs import replace
 from timewright.core.input.input_errors import input_error, show_value
 from timewright.core.input.strict_yaml import InvalidYaml, YamlItem, read_yaml_documents
 from timewright.core.moments import format_duration
-from timewright.errors import TimewrightError
 
-MAX_SOURCE_CHARS = 4_000_000
 MAX_ENTRIES = 10_000
 MAX_NAME_CHARS = 100
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9._-]+")
@@ -91,6 +89,11 @@ class Entry:
         self.is_lost = True
         self.lost(field, "not set", note)
 
+    def lose_pause(self, field: str, value: bool) -> None:
+        """Report that the source has paused this entry."""
+        fix = f"pause it after `apply`: timewright schedule pause {self.name}"
+        self.lost(field, value, f"a pause is not part of a definition; {fix}")
+
     def lose_unknown(self, given: Mapping[str, Any], known: Iterable[str], *, prefix: str = "") -> None:
         """Report the fields that this importer does not know."""
         for name in given:
@@ -107,10 +110,10 @@ class Entry:
         )
 
 
-def collect(entries: Iterable[Entry], *, reports: Iterable[FieldReport] = ()) -> Imported:
+def collect(entries: Iterable[Entry]) -> Imported:
     """Return the import of several entries; names that occur twice get a number."""
     schedules: list[dict[str, Any]] = []
-    fields = list(reports)
+    fields: list[FieldReport] = []
     used: set[str] = set()
     for entry in entries:
         name = entry.name if entry.is_lost else _unique(entry.name, used)
@@ -140,7 +143,7 @@ def read_documents(file: str, text: str, *, rule: str) -> list[tuple[str, Any]]:
         read_yaml_documents(text, add)
     except InvalidYaml as error:
         place = f"{file}:{error.line}"
-        raise source_error(place, text, str(error), rule=rule, fix=f"correct line {error.line}") from None
+        raise input_error(place, text, str(error), rule=rule, fix=f"correct line {error.line}") from None
     return found
 
 
@@ -152,11 +155,6 @@ def clean_name(text: str, *, fallback: str) -> str:
 def duration_text(seconds: float) -> str:
     """Return a number of seconds as a duration: `1h30m`."""
     return format_duration(timedelta(seconds=seconds))
-
-
-def source_error(place: str, value: Any, why: str, *, rule: str, fix: str) -> TimewrightError:
-    """Return the error for a source that cannot be read."""
-    return input_error(place, value, why, rule=rule, fix=fix)
 
 
 def _unique(name: str, used: set[str]) -> str:

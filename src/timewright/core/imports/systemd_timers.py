@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from timewright.core.imports.cron_text import NotTranslatable, calendar_to_cron, span_seconds
 from timewright.core.imports.report import (
     Entry,
     Imported,
@@ -14,9 +15,8 @@ from timewright.core.imports.report import (
     clean_name,
     collect,
     duration_text,
-    source_error,
 )
-from timewright.core.imports.systemd_calendar import NotTranslatable, calendar_to_cron, span_seconds
+from timewright.core.input.input_errors import input_error
 
 Unit = dict[str, dict[str, list[str]]]
 
@@ -49,7 +49,7 @@ def import_systemd(files: Mapping[str, str], options: ImportOptions) -> Imported
     timers = [name for name, unit in units.items() if "Timer" in unit]
     if not timers:
         found = ", ".join(units) or "no file"
-        raise source_error("file", found, "has no [Timer] section", rule=_RULE, fix="give the .timer file")
+        raise input_error("file", found, "has no [Timer] section", rule=_RULE, fix="give the .timer file")
     return collect([_timer(name, units, options) for name in timers])
 
 
@@ -68,7 +68,7 @@ def _read_unit(name: str, text: str) -> Unit:
             continue
         key, sign, value = stripped.partition("=")
         if not sign or section is None or not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", key.strip()):
-            raise source_error(
+            raise input_error(
                 f"{name}:{number}", stripped, "is not a line of a unit", rule=_RULE, fix="Key=value"
             )
         values = section.setdefault(key.strip(), [])

@@ -57,48 +57,51 @@ CHOICE_ALIASES: dict[type[StrEnum], dict[str, str]] = {
     ScheduleState: {"idle": "active", "running": "active", "enabled": "active", "disabled": "parked"},
 }
 
+# The words that name a trigger: its kind, and the field of that kind that has the value.
+TRIGGER_WORDS: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(
+        ("cron", "cron_expr", "cron_expression", "baseline_cron", "expression"), ("cron", "expression")
+    ),
+    **dict.fromkeys(("every", "interval", "baseline_interval"), ("every", "interval")),
+    **dict.fromkeys(("once", "at"), ("once", "at")),
+    **dict.fromkeys(("triggers", "any_of"), ("any_of", "triggers")),
+    "after": ("after", "delay"),
+    "manual": ("manual", ""),
+    "rrule": ("rrule", "rule"),
+}
+# These are fields of a trigger only, because a schedule has other meanings for them.
+_ONLY_IN_TRIGGER = frozenset({"expression", "triggers", "any_of"})
+_ZONE: dict[str, FieldPath] = {"timezone": ("zone",), "tz": ("zone",)}
 _TRIGGER = {
-    "cron": "cron",
-    "cron_expr": "cron",
-    "cron_expression": "cron",
-    "baseline_cron": "cron",
-    "every": "every",
-    "interval": "every",
-    "baseline_interval": "every",
-    "after": "after",
-    "on": "on",
-    "delay": "delay",
-    "once": "once",
-    "at": "once",
-    "manual": "manual",
-    "rrule": "rrule",
-    "zone": "zone",
-    "timezone": "zone",
-    "tz": "zone",
-    "anchor": "anchor",
-    "dst": "dst",
-    "key": "key",
+    **{word: kind for word, (kind, _) in TRIGGER_WORDS.items() if word not in _ONLY_IN_TRIGGER},
+    **{word: word for word in ("on", "delay", "zone", "anchor", "dst", "key")},
+    **dict.fromkeys(_ZONE, "zone"),
+}
+# The field that a single value after the kind sets: `call: name`, `note: text`.
+TARGET_VALUE_FIELDS = {
+    "call": "name",
+    "http": "url",
+    "shell": "command",
+    "workflow": "workflow",
+    "handoff": "payload",
+    "publish": "name",
+    "note": "text",
 }
 _TARGET = {
-    "http": "http",
-    "call": "call",
-    "shell": "shell",
-    "workflow": "workflow",
-    "handoff": "handoff",
-    "publish": "publish",
-    "note": "note",
-    "url": "url",
-    "method": "method",
-    "headers": "headers",
+    **{kind: kind for kind in TARGET_VALUE_FIELDS},
+    **{word: word for word in ("url", "method", "headers", "body", "version")},
     "headers_json": "headers",
-    "body": "body",
     "body_json": "body",
     "max_response_size_kb": "max_response_kb",
     "http_timeout": "timeout",
     "handler": "call",
     "workflow_id": "workflow",
-    "version": "version",
     "user_id": "user",
+}
+_BACKOFF: dict[str, FieldPath] = {
+    "backoff_base": ("backoff", "base"),
+    "backoff_factor": ("backoff", "factor"),
+    "backoff_cap": ("backoff", "cap"),
 }
 _SCHEDULE: dict[str, FieldPath] = {
     "schedule_id": ("id",),
@@ -114,9 +117,7 @@ _SCHEDULE: dict[str, FieldPath] = {
     "max_attempts": ("retry", "max_attempts"),
     "retry_delay": ("retry", "backoff", "delay"),
     "backoff": ("retry", "backoff"),
-    "backoff_base": ("retry", "backoff", "base"),
-    "backoff_factor": ("retry", "backoff", "factor"),
-    "backoff_cap": ("retry", "backoff", "cap"),
+    **{word: ("retry", *path) for word, path in _BACKOFF.items()},
     "exhausted": ("retry", "exhausted"),
     "timeout": ("lease", "time_limit"),
     "time_limit": ("lease", "time_limit"),
@@ -132,6 +133,14 @@ SHORT_FIELDS = (
     *("after", "at", "call", "cron", "every", "handoff", "http", "manual", "note", "publish", "rrule"),
     *("shell", "workflow", "zone", "backoff", "max_attempts", "time_limit"),
 )
+
+
+def _words_of(kind: str) -> dict[str, FieldPath]:
+    """Return the words for the value of a trigger, as aliases of its field."""
+    return {
+        word: (field,) for word, (found, field) in TRIGGER_WORDS.items() if found == kind and word != field
+    }
+
 
 FIELD_ALIASES: dict[type, dict[str, FieldPath]] = {
     Schedule: {
@@ -150,33 +159,22 @@ FIELD_ALIASES: dict[type, dict[str, FieldPath]] = {
         "max_retries": ("max_attempts",),
         "delay": ("backoff", "delay"),
         "retry_delay": ("backoff", "delay"),
-        "backoff_base": ("backoff", "base"),
-        "backoff_factor": ("backoff", "factor"),
-        "backoff_cap": ("backoff", "cap"),
+        **_BACKOFF,
     },
     LeaseTerms: {"ttl": ("length",), "lease_ttl": ("length",), "timeout": ("time_limit",)},
     QueuePolicy: {
         "concurrency": ("max_concurrent",),
         "max_retries": ("max_attempts",),
         "lease_ttl": ("lease",),
-        "backoff_base": ("backoff", "base"),
-        "backoff_factor": ("backoff", "factor"),
-        "backoff_cap": ("backoff", "cap"),
+        **_BACKOFF,
     },
     CalendarRule: {"without": ("except_",)},
-    Cron: {
-        "cron": ("expression",),
-        "cron_expr": ("expression",),
-        "cron_expression": ("expression",),
-        "baseline_cron": ("expression",),
-        "timezone": ("zone",),
-        "tz": ("zone",),
-    },
-    Every: {"every": ("interval",), "baseline_interval": ("interval",)},
-    Rrule: {"rrule": ("rule",), "timezone": ("zone",), "tz": ("zone",), "dtstart": ("anchor",)},
-    After: {"after": ("delay",)},
-    Once: {"once": ("at",)},
-    AnyOf: {"any_of": ("triggers",)},
+    Cron: {**_words_of("cron"), **_ZONE},
+    Every: _words_of("every"),
+    Rrule: {**_words_of("rrule"), **_ZONE, "dtstart": ("anchor",)},
+    After: _words_of("after"),
+    Once: _words_of("once"),
+    AnyOf: _words_of("any_of"),
     Http: {
         "headers_json": ("headers",),
         "body_json": ("body",),

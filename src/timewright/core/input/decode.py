@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from timewright.core.input.aliases import FIELD_ALIASES, snake_case
 from timewright.core.input.encoding import encode, to_json_value
-from timewright.core.input.input_errors import input_error, raise_at_path
+from timewright.core.input.input_errors import check_name, input_error, raise_at_path
 from timewright.core.input.instant_text import DefaultZone, resolve_schedule_instants, resolve_zone, zone_in
-from timewright.core.input.names import check_name
 from timewright.core.input.queue_file import QueueEntry, decode_queue_file
 from timewright.core.input.shorthand import expand_trigger, names_trigger, with_hash_key
 from timewright.core.input.struct_decoder import (
@@ -28,7 +27,7 @@ from timewright.core.input.struct_decoder import (
 )
 from timewright.core.moments import SECOND, as_instant, check_storable
 from timewright.core.policies.policies import FLOORS, OUTSIDE_LEASE, PRESETS, Floor, LeaseTerms, QueuePolicy
-from timewright.core.recurrence.trigger import ZonedTrigger
+from timewright.core.recurrence import ZonedTrigger
 from timewright.core.recurrence.triggers import (
     After,
     AnyOf,
@@ -66,7 +65,8 @@ T = TypeVar("T")
 
 POLICY_VERSIONS = (1,)
 
-_SYSTEM_FIELDS = ("revision", "created_at", "created_by", "origin", "owner")
+# Fields that a request may not set.
+FIELDS_WE_SET = ("revision", "created_at", "created_by", "origin", "owner")
 _NAME_LENGTHS = {"name": 255, "namespace": 64, "group": 255, "queue": 255, "provider": 255}
 _NAME_LIST_LENGTHS = {"tags": 64, "limits": 255, "budgets": 255, "runs_on": 64}
 
@@ -122,11 +122,7 @@ def decode_schedule(
         "revision": revision,
     }
     schedule = cast("Schedule", read_struct(fields, Schedule, "", base))
-    floors = (FLOORS[preset], floor) if preset in FLOORS else (floor,)
-    trigger = _with_anchor(
-        _apply_floors(with_default_zone(schedule.trigger, zone), floors), schedule.created_at
-    )
-    _check_anchor(trigger)
+    trigger = _complete_trigger(schedule, zone=zone, floor=floor)
     schedule = replace(schedule, trigger=trigger, lease=_lease_terms(schedule, given))
     check_new_schedule(schedule, now=schedule.created_at, catch_up_given="catch_up" in given)
     return schedule
@@ -162,15 +158,7 @@ def decode_changes(
     )
     schedule = cast("Schedule", read_struct(_check_names(given), Schedule, "", base))
     if "trigger" in given:
-        own = FLOORS.get(schedule.preset or "")
-        floors = (own, floor) if own is not None else (floor,)
-        schedule = replace(
-            schedule,
-            trigger=_with_anchor(
-                _apply_floors(with_default_zone(schedule.trigger, zone), floors), of.created_at
-            ),
-        )
-        _check_anchor(schedule.trigger)
+        schedule = replace(schedule, trigger=_complete_trigger(schedule, zone=zone, floor=floor))
     if "target" in given:
         schedule = replace(schedule, lease=_lease_terms(schedule, given))
     if {"trigger", "start_at", "end_at", "deadline"} & set(given):
@@ -211,7 +199,7 @@ def _http_timeout(raw: Any) -> Any:
 
 
 def _refuse_system_fields(given: Mapping[str, Any], *, id: str) -> None:  # noqa: A002
-    for name in _SYSTEM_FIELDS:
+    for name in FIELDS_WE_SET:
         if name in given:
             raise input_error(
                 name, given[name], "cannot be set", rule="Timewright sets it", fix="leave it out"
@@ -318,19 +306,33 @@ def _check_names(given: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def _apply_floors(trigger: AnyTrigger, floors: tuple[Floor, ...]) -> AnyTrigger:
-    """Apply each minimum interval to the trigger; one may raise an interval that the next would refuse."""
-    for floor in floors:
-        try:
-            if isinstance(trigger, Every):
-                trigger = replace(trigger, interval=floor.apply(trigger.interval))
-            elif isinstance(trigger, After) and not trigger.schedule:
-                trigger = replace(trigger, delay=floor.apply(trigger.delay, field="after"))
-            elif isinstance(trigger, AnyOf):
-                parts = (_apply_floors(part, (floor,)) for part in trigger.triggers)
-                trigger = AnyOf(tuple(cast("tuple[Every, ...]", tuple(parts))))
-        except TimewrightError as error:
-            raise_at_path("trigger", error)
+def _complete_trigger(schedule: Schedule, *, zone: DefaultZone, floor: Floor) -> AnyTrigger:
+    """Return the trigger with its zone and its anchor, and with intervals of at least the minimum.
+
+    The minimum of the preset comes first, because it may raise an interval that `floor` would refuse.
+    """
+    trigger = with_default_zone(schedule.trigger, zone)
+    own = FLOORS.get(schedule.preset or "")
+    try:
+        for minimum in (own, floor) if own is not None else (floor,):
+            trigger = _apply_floor(trigger, minimum)
+        trigger = with_anchor(trigger, schedule.created_at)
+    except TimewrightError as error:
+        raise_at_path("trigger", error)
+    for part in trigger.triggers if isinstance(trigger, AnyOf) else (trigger,):
+        if isinstance(part, Every | Rrule) and part.anchor is not None:
+            check_storable(part.anchor, field="trigger.anchor")
+    return trigger
+
+
+def _apply_floor(trigger: AnyTrigger, floor: Floor) -> AnyTrigger:
+    if isinstance(trigger, Every):
+        return replace(trigger, interval=floor.apply(trigger.interval))
+    if isinstance(trigger, After) and not trigger.schedule:
+        return replace(trigger, delay=floor.apply(trigger.delay, field="after"))
+    if isinstance(trigger, AnyOf):
+        parts = tuple(_apply_floor(part, floor) for part in trigger.triggers)
+        return AnyOf(cast("tuple[Every, ...]", parts))
     return trigger
 
 
@@ -340,19 +342,6 @@ def with_default_zone(trigger: AnyTrigger, zone: DefaultZone) -> AnyTrigger:
     if all(part.names_zone for part in parts if isinstance(part, ZonedTrigger)):
         return trigger
     return with_zone(trigger, resolve_zone(zone))
-
-
-def _with_anchor(trigger: AnyTrigger, at: datetime) -> AnyTrigger:
-    try:
-        return with_anchor(trigger, at)
-    except TimewrightError as error:
-        raise_at_path("trigger", error)
-
-
-def _check_anchor(trigger: AnyTrigger) -> None:
-    for part in trigger.triggers if isinstance(trigger, AnyOf) else (trigger,):
-        if isinstance(part, Every | Rrule) and part.anchor is not None:
-            check_storable(part.anchor, field="trigger.anchor")
 
 
 def _lease_terms(schedule: Schedule, given: Mapping[str, Any]) -> Any:

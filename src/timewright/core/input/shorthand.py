@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from timewright.core.input.aliases import normalize_choice, snake_case
+from timewright.core.input.aliases import (
+    TARGET_VALUE_FIELDS,
+    TRIGGER_WORDS,
+    normalize_choice,
+    snake_case,
+)
 from timewright.core.input.input_errors import input_error, raise_at_path, show_value
 from timewright.core.input.instant_text import ZONE_FIELDS
 from timewright.core.moments import parse_duration
@@ -35,44 +40,9 @@ _TRIGGER_FIX = "cron: '0 9 * * 1-5', or every: 15m"
 _TARGET_RULE = "exactly one of call, http, shell, workflow, handoff, publish and note"
 _TARGET_FIX = "http: POST https://example.com/hook, or call: reports.nightly"
 
-_TRIGGER_KINDS = {
-    "cron": "cron",
-    "every": "every",
-    "interval": "every",
-    "after": "after",
-    "once": "once",
-    "one_shot": "once",
-    "manual": "manual",
-    "rrule": "rrule",
-    "any_of": "any_of",
-}
-_TRIGGER_KEYS = {
-    "cron": "cron",
-    "cron_expr": "cron",
-    "cron_expression": "cron",
-    "baseline_cron": "cron",
-    "expression": "cron",
-    "every": "every",
-    "interval": "every",
-    "baseline_interval": "every",
-    "after": "after",
-    "once": "once",
-    "at": "once",
-    "manual": "manual",
-    "rrule": "rrule",
-    "triggers": "any_of",
-    "any_of": "any_of",
-}
-# The field that a single value after the kind sets: `call: name`, `note: text`.
-_TARGET_VALUE_FIELDS = {
-    "call": "name",
-    "http": "url",
-    "shell": "command",
-    "workflow": "workflow",
-    "handoff": "payload",
-    "publish": "name",
-    "note": "text",
-}
+_TRIGGER_KEYS = {word: kind for word, (kind, _) in TRIGGER_WORDS.items()}
+# The words after `kind:`.
+_TRIGGER_KINDS = {**{kind: kind for kind in _TRIGGER_KEYS.values()}, "interval": "every", "one_shot": "once"}
 _TARGET_KIND_BY_FIELD = {
     "url": "http",
     "command": "shell",
@@ -159,7 +129,7 @@ def expand_target(raw: Any, path: str) -> Any:
     if "kind" in raw:
         return {**raw, "kind": _normalize_kind(raw["kind"], path, rule=_TARGET_RULE, fix=_TARGET_FIX)}
     words = {snake_case(str(key)): value for key, value in raw.items() if value is not None}
-    kinds = [word for word in words if word in _TARGET_VALUE_FIELDS]
+    kinds = [word for word in words if word in TARGET_VALUE_FIELDS]
     if len(kinds) == 1:
         rest = {key: value for key, value in raw.items() if snake_case(str(key)) != kinds[0]}
         return {**_expand_target_value(kinds[0], words[kinds[0]], path), **rest}
@@ -211,7 +181,7 @@ def _phrase_of(kind: str, words: Mapping[str, Any]) -> str | None:
     )
     if not isinstance(text, str) or kind not in ("every", "cron"):
         return None
-    plain = _is_length(text) if kind == "every" else is_valid(text, "any")
+    plain = _is_duration(text) if kind == "every" else is_valid(text, "any")
     return None if plain else text
 
 
@@ -275,19 +245,12 @@ def _expand_phrase(
     return parts[0] if len(parts) == 1 else {"kind": "any_of", "triggers": parts}
 
 
-def _is_length(text: str) -> bool:
-    try:
-        parse_duration(text)
-    except TimewrightError:
-        return False
-    return True
-
-
 def _expand_after(value: Any, given: Mapping[str, Any]) -> TaggedFields:
     """Return the fields of an `after`: another schedule by name or as a mapping, or else a delay."""
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, str) and not _is_duration(value):
+    # A schedule name that begins with a digit needs the long form.
+    if isinstance(value, str) and not (_is_duration(value) or value.strip()[:1] in "0123456789.+-"):
         return {"schedule": value}
     return {
         key: value for key, value in given.items() if snake_case(str(key)).removesuffix("_ms") == "after"
@@ -295,11 +258,10 @@ def _expand_after(value: Any, given: Mapping[str, Any]) -> TaggedFields:
 
 
 def _is_duration(text: str) -> bool:
-    """Whether a text is meant as a duration. A schedule name that begins with a digit needs the long form."""
     try:
         parse_duration(text)
     except TimewrightError:
-        return text.strip()[:1] in "0123456789.+-"
+        return False
     return True
 
 
@@ -353,7 +315,7 @@ def _expand_target_value(kind: str, value: Any, path: str) -> TaggedFields:
         raise input_error(
             path, value, "is a shell command line", rule="a command is a list of arguments", fix=fix
         )
-    return {"kind": kind, _TARGET_VALUE_FIELDS[kind]: value}
+    return {"kind": kind, TARGET_VALUE_FIELDS[kind]: value}
 
 
 def _expand_http(text: str, path: str) -> TaggedFields:

@@ -16,9 +16,9 @@ from msgspec import Struct
 from msgspec import inspect as mi
 
 from timewright.core.alerts.channels import AnySender, expand_sender
-from timewright.core.alerts.rules import AlertRules, CheckIn, Expect
+from timewright.core.alerts.incidents import AlertRules, CheckIn, Expect
 from timewright.core.calendars import CalendarRule, WeeklyHours
-from timewright.core.calendars.phrases import parse_hours_phrase, parse_rule_phrase
+from timewright.core.calendars.occurrences import parse_hours_phrase, parse_rule_phrase
 from timewright.core.input.aliases import FIELD_ALIASES, REPLACEMENTS, FieldPath, normalize_choice, snake_case
 from timewright.core.input.input_errors import (
     input_error,
@@ -53,7 +53,7 @@ from timewright.core.recurrence.triggers import After, AnyOf, Cron, Every, Manua
 from timewright.core.run.run import Cancelled, Failed, Lost, Released, Started, Succeeded, TimedOut
 from timewright.core.schedule.upstream import Need
 from timewright.core.target import Call, Handoff, Http, Note, Publish, Shell, Workflow
-from timewright.errors import TimewrightError, UnknownField
+from timewright.errors import InvalidInput, TimewrightError, UnknownField
 
 _NEED = re.compile(
     r"(?P<schedule>.+?)(?:\s*:\s*|\s+within\s+)(?P<within>[^\s:]+)"
@@ -133,7 +133,14 @@ def type_info(into: Any) -> mi.Type:
     return mi.type_info(into)
 
 
-def check_size(raw: Any, path: str = "") -> None:
+def check_size(
+    raw: Any,
+    path: str = "",
+    *,
+    max_depth: int = MAX_DEPTH,
+    max_parts: int = MAX_PARTS,
+    error_type: type[TimewrightError] = InvalidInput,
+) -> None:
     """Refuse data that is nested too deep, has too many values or too much text, or contains itself."""
     pending: list[tuple[Any, int]] = [(raw, 0)]
     parts = text = 0
@@ -142,9 +149,11 @@ def check_size(raw: Any, path: str = "") -> None:
         parts += 1
         kind = type(value)
         text += len(value) if kind is str or isinstance(value, str | bytes) else 0
-        if depth > MAX_DEPTH or parts > MAX_PARTS or text > MAX_TEXT_LENGTH:
-            rule = f"at most {MAX_DEPTH} levels, {MAX_PARTS} parts and {MAX_TEXT_LENGTH} characters"
-            raise input_error(path, raw, "is too deep or too large", rule=rule, fix="split it")
+        if depth > max_depth or parts > max_parts or text > MAX_TEXT_LENGTH:
+            rule = f"at most {max_depth} levels, {max_parts} parts and {MAX_TEXT_LENGTH} characters"
+            raise input_error(
+                path, raw, "is too deep or too large", rule=rule, fix="split it", kind=error_type
+            )
         if kind in _SCALAR_TYPES:
             continue
         if kind is dict or isinstance(value, Mapping):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 
 from timewright.core.run.run import Failed, Outcome, Succeeded
 from timewright.core.target import AnyTarget, Call, Handoff, Http, Shell, Workflow
-from timewright.errors import InvalidInput, InvalidWorkflow
+from timewright.errors import InvalidInput
 
 if TYPE_CHECKING:
     from timewright.core.workflow.expression import Expression
@@ -188,14 +187,8 @@ def _holds(condition: str, scope: Mapping[str, Any]) -> bool:
     return evaluate_condition(_parse(condition), scope)
 
 
-@lru_cache(maxsize=1024)
 def _parse(condition: str, *, name: str = "rules.if") -> Expression:
     # Imported late: the workflow package reads schedules, which have these rules.
     from timewright.core.workflow.grammar import parse_condition
 
-    try:
-        return parse_condition(condition, field=name, roots=ROOTS)
-    except InvalidWorkflow as error:
-        raise InvalidInput(
-            error.message, field=error.field, value=error.value, rule=error.rule, fix=error.fix
-        ) from None
+    return parse_condition(condition, field=name, roots=ROOTS, error_type=InvalidInput)

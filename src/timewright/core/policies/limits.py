@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 
 from timewright.core.moments import DAY, HOUR, MINUTE, SECOND
 from timewright.core.target import AnyTarget, Call, Handoff, Http, Publish, Workflow
-from timewright.errors import InvalidInput, InvalidWorkflow
+from timewright.errors import InvalidInput
 
 if TYPE_CHECKING:
     from timewright.core.run.run import Run
@@ -224,12 +224,7 @@ def parse_rate(text: str) -> Rate:
 def _parse_key(text: str) -> Any:
     from timewright.core.workflow.grammar import parse_condition
 
-    try:
-        return parse_condition(text, field="key", roots=KEY_ROOTS)
-    except InvalidWorkflow as error:
-        raise InvalidInput(
-            error.message, field=error.field, value=error.value, rule=error.rule, fix=error.fix
-        ) from None
+    return parse_condition(text, field="key", roots=KEY_ROOTS, error_type=InvalidInput)
 
 
 def _evaluate(text: str, scope: Mapping[str, Any]) -> Any:

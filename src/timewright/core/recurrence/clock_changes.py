@@ -10,12 +10,11 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 from msgspec.structs import replace
 
+from timewright.core.moments import EPOCH, SECOND
 from timewright.core.recurrence.cron import Cron
-from timewright.core.recurrence.offset_periods import DstPolicy
+from timewright.core.recurrence.offset_periods import DstPolicy, offset_periods
 from timewright.core.recurrence.rrule import Rrule
 
-DAY = timedelta(days=1)
-SECOND = timedelta(seconds=1)
 # Longer than any gap or overlap, so that every moved occurrence is inside.
 NEARBY = timedelta(hours=6)
 MAX_COMPARED = 1000
@@ -36,17 +35,15 @@ class ClockChange(Struct, frozen=True, kw_only=True):
 
 def clock_changes(zone: str, *, since: datetime, until: datetime) -> Iterator[ClockChange]:
     """Find the changes of a zone's offset in a span, to the second."""
-    tz = ZoneInfo(zone)
-    day = since
-    while day < until:
-        low, high = day, min(day + DAY, until)
-        before, after = low.astimezone(tz).utcoffset(), high.astimezone(tz).utcoffset()
-        if before is not None and after is not None and before != after:
-            while high - low > SECOND:
-                middle = low + (high - low) / 2
-                low, high = (low, middle) if middle.astimezone(tz).utcoffset() == after else (middle, high)
-            yield ClockChange(zone=zone, at=high.replace(microsecond=0), by=after - before)
-        day += DAY
+    periods = offset_periods(zone, "match")
+    before = periods.at((since - EPOCH) // SECOND)
+    while before.end <= (until - EPOCH) // SECOND:
+        after = periods.at(before.end)
+        # A period may end early, with its page.
+        if after.offset != before.offset:
+            by = timedelta(seconds=after.offset - before.offset)
+            yield ClockChange(zone=zone, at=EPOCH + after.start * SECOND, by=by)
+        before = after
 
 
 def moved_by(change: ClockChange, trigger: Cron | Rrule) -> str:

@@ -22,11 +22,11 @@ from timewright.core.moments import (
     format_instant,
     parse_duration,
 )
+from timewright.core.recurrence import Trigger, ZonedTrigger
 from timewright.core.recurrence.cron import Cron
-from timewright.core.recurrence.cron.description import join_words
 from timewright.core.recurrence.offset_periods import DstPolicy
 from timewright.core.recurrence.rrule import Rrule
-from timewright.core.recurrence.trigger import Trigger, ZonedTrigger
+from timewright.core.recurrence.words import join_words
 from timewright.core.schedule.upstream import EndKind, end_verb
 from timewright.core.zones import DEFAULT_ZONE, name_of_zone
 from timewright.errors import InvalidDuration, InvalidInput
@@ -34,6 +34,7 @@ from timewright.errors import InvalidDuration, InvalidInput
 if TYPE_CHECKING:
     # The grammar is loaded when a phrase is read, so that `import timewright` stays light.
     from timewright.core.recurrence.phrases import TriggerSpec
+
 
 __all__ = [
     "After",
@@ -52,6 +53,9 @@ __all__ = [
 ]
 
 MAX_TRIGGERS = 20
+OneTrigger = TypeVar("OneTrigger", bound=Trigger)
+# Triggers with a time zone.
+ZONED_TRIGGERS = (Cron, Rrule)
 
 
 class Every(Trigger, frozen=True, tag="every"):
@@ -241,11 +245,8 @@ class AnyOf(Trigger, frozen=True, tag="any_of"):
         return " or ".join(parts) + zone
 
 
-OneTrigger = TypeVar("OneTrigger", bound=Trigger)
 AnyTrigger = Cron | Every | After | Once | Manual | Rrule | AnyOf
 
-# Triggers with a time zone.
-ZONED_TRIGGERS = (Cron, Rrule)
 _ANCHORED = (Every, Rrule)
 
 

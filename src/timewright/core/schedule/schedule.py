@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from timewright.core.alerts.rules import AlertRules, CheckIn, Expect
+from timewright.core.alerts.incidents import AlertRules, CheckIn, Expect
 from timewright.core.budgets.costs import NO_COST, Cost
 from timewright.core.calendars import CalendarRule
 from timewright.core.moments import (

@@ -1,18 +1,8 @@
-"""Workflows (DAGs): definition, validation, conditions, step input and progress."""
+"""Workflows (DAGs): definition, validation, conditions, and the input of steps."""
 
 from __future__ import annotations
 
 from timewright.core.workflow.checks import decode_workflow, validate
-from timewright.core.workflow.progress import (
-    SkippedStep,
-    StepChanges,
-    WorkflowProgress,
-    WorkflowStatus,
-    ready_steps,
-    render_graph,
-    skip_reason,
-    workflow_status,
-)
 from timewright.core.workflow.spec import (
     MAX_EDGES,
     MAX_STEPS,
@@ -21,6 +11,8 @@ from timewright.core.workflow.spec import (
     Step,
     WorkflowSpec,
     layers,
+    render_graph,
+    skip_reason,
     successors,
 )
 from timewright.core.workflow.step_input import add_input, each_items, resolve_input
@@ -30,21 +22,15 @@ __all__ = [
     "MAX_STEPS",
     "Each",
     "RunIf",
-    "SkippedStep",
     "Step",
-    "StepChanges",
-    "WorkflowProgress",
     "WorkflowSpec",
-    "WorkflowStatus",
     "add_input",
     "decode_workflow",
     "each_items",
     "layers",
-    "ready_steps",
     "render_graph",
     "resolve_input",
     "skip_reason",
     "successors",
     "validate",
-    "workflow_status",
 ]

@@ -10,14 +10,14 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from timewright.core.input.aliases import FIELD_ALIASES
-from timewright.core.input.scalars import check_json
-from timewright.core.input.struct_decoder import read_value, type_info
+from timewright.core.input.struct_decoder import check_size, read_value, type_info
 from timewright.core.moments import ZERO, check_duration, format_duration
 from timewright.core.target import AnyTarget, Http, Note, Workflow
 from timewright.core.workflow.expression import ValuePath, iter_paths
 from timewright.core.workflow.grammar import parse_condition, parse_path
 from timewright.core.workflow.spec import (
     DEFAULT_KEY,
+    FAIL,
     MAX_EDGES,
     MAX_INPUT_DEPTH,
     MAX_SCHEDULES,
@@ -26,17 +26,24 @@ from timewright.core.workflow.spec import (
     STEP_FIELDS,
     RunIf,
     Step,
+    Wait,
     WorkflowSpec,
+    expand_wait,
     is_reference,
     iter_leaves,
     layers,
+    parse_match,
 )
-from timewright.core.workflow.step_input import parse_reference, with_implied_needs
-from timewright.core.workflow.templates import find_templates, may_have_templates, parse_template
-from timewright.core.workflow.waits import check_wait, expand_wait
+from timewright.core.workflow.step_input import (
+    find_templates,
+    may_have_templates,
+    parse_reference,
+    parse_template,
+    with_implied_needs,
+)
 from timewright.errors import InvalidWorkflow, TimewrightError
 
-MAX_VALUES = 500_000
+MAX_PARTS = 500_000
 MAX_WORKFLOW_DEPTH = MAX_INPUT_DEPTH + 6
 MAX_CYCLE_SHOWN = 10
 MAX_COMPARED = 1_000
@@ -63,11 +70,10 @@ def decode_workflow(raw: Any) -> WorkflowSpec:
         )
     steps = raw.get("steps")
     if isinstance(steps, list | tuple):
-        _check_counts(
-            len(steps), edges=sum(_length(step, "needs") for step in steps if isinstance(step, dict))
-        )
+        needs = [step.get("needs") for step in steps if isinstance(step, dict)]
+        _check_counts(len(steps), edges=sum(len(one) for one in needs if isinstance(one, list | tuple)))
         raw = {**raw, "steps": [_with_target_or_wait(step, n) for n, step in enumerate(steps)]}
-    check_json(raw, max_depth=MAX_WORKFLOW_DEPTH, max_values=MAX_VALUES, error_type=InvalidWorkflow)
+    check_size(raw, "workflow", max_depth=MAX_WORKFLOW_DEPTH, max_parts=MAX_PARTS, error_type=InvalidWorkflow)
     try:
         spec: WorkflowSpec = read_value(raw, type_info(WorkflowSpec), "")
     except TimewrightError:
@@ -98,14 +104,13 @@ def validate(spec: WorkflowSpec) -> None:
     _check_counts(len(spec.steps), edges=sum(len(step.needs) for step in spec.steps))
     _check_workflow(spec)
     known = _check_names(spec)
-    remaining = MAX_VALUES
     for n, step in enumerate(spec.steps):
         where = f"steps[{n}]"
-        remaining -= _check_data(step, where, remaining)
+        _check_data(step, where)
         _check_needs(step, where, known)
         _check_limits(step, where, spec.time_limit)
         if step.wait is not None:
-            check_wait(step.wait, f"{where}.wait")
+            _check_wait(step.wait, f"{where}.wait")
         _check_references(step, where, known)
     _check_no_cycle(spec)
 
@@ -125,13 +130,6 @@ def _check_counts(steps: int, *, edges: int) -> None:
 
 
 def _check_workflow(spec: WorkflowSpec) -> None:
-    check_json(
-        spec.input,
-        where="input",
-        max_depth=MAX_INPUT_DEPTH,
-        max_values=MAX_VALUES,
-        error_type=InvalidWorkflow,
-    )
     for value, where in iter_leaves(spec.input, "input"):
         if is_reference(value):
             rule = "references may point to the workflow's input, so it cannot contain any"
@@ -222,18 +220,34 @@ def _check_time(where: str, limit: timedelta) -> None:
         raise _error(where, "0s is too short", value="0s", rule="longer than zero", fix="5m")
 
 
-def _check_data(step: Step, where: str, remaining: int) -> int:
-    """Check the data of a step, and return the number of its values."""
-    used = _count_values(step.input, f"{where}.input", remaining)
-    for name, value in _fields(step.target):
-        if name in _DATA:
-            used += _count_values(value, f"{where}.target.{name}", remaining - used)
+def _check_wait(wait: Wait, where: str) -> None:
+    """Refuse a wait that nothing can end, and a form or an expression that cannot work."""
+    if wait.answer is None and wait.event is None and wait.until is None:
+        raise _error(where, "it waits for nothing", rule="answer, event or until", fix="answer: {to: ops}")
+    if wait.until is not None and wait.until <= timedelta(0):
+        raise _error(f"{where}.until", "0s is too short", rule="longer than zero", fix="until: 2d")
+    if wait.otherwise != FAIL and not isinstance(wait.otherwise, dict):
+        at = f"{where}.else"
+        raise _error(at, "not a result", rule="fail, or an object that becomes the result", fix="else: fail")
+    for name, field in wait.answer.form.items() if wait.answer is not None else ():
+        if (field.type == "choice") != bool(field.choices):
+            raise _error(
+                f"{where}.answer.form.{name}",
+                f"a {field.type} {'without' if field.type == 'choice' else 'with'} choices",
+                rule="choices belong to the type choice",
+                fix=f"{name}: [yes, no]",
+            )
+    if wait.event is not None and wait.event.match is not None:
+        _at_path(f"{where}.event.match", parse_match, wait.event.match)
+
+
+def _check_data(step: Step, where: str) -> None:
+    """Check the data of a step."""
     fields = _fields(step.target)
     templated = {name for name, _ in fields if may_have_templates(step.target, name)}
     _check_no_references(fields, f"{where}.target", templated=templated)
     if step.input:
         _check_input_fits(step, where)
-    return used
 
 
 def _check_input_fits(step: Step, where: str) -> None:
@@ -256,12 +270,6 @@ def _check_input_fits(step: Step, where: str) -> None:
             rule=rule,
             fix="remove one of them",
         )
-
-
-def _count_values(value: Any, where: str, remaining: int) -> int:
-    return check_json(
-        value, where=where, max_depth=MAX_INPUT_DEPTH, max_values=remaining, error_type=InvalidWorkflow
-    )
 
 
 def _check_raw_targets(steps: Sequence[Any]) -> None:
@@ -391,8 +399,3 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 def _fields(struct: AnyTarget) -> list[tuple[str, Any]]:
     return [(name, getattr(struct, name)) for name in struct.__struct_fields__]
-
-
-def _length(step: dict[Any, Any], name: str) -> int:
-    value = step.get(name)
-    return len(value) if isinstance(value, list | tuple) else 0

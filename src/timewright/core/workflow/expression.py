@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -46,7 +46,11 @@ class ValuePath(Struct, frozen=True):
         return str(self.segments[1]) if self.root == "steps" and len(self.segments) > 1 else None
 
     def __str__(self) -> str:
-        return _format_path(self.segments)
+        words = [self.root]
+        for segment in self.segments[1:]:
+            plain = isinstance(segment, str) and _IDENTIFIER.fullmatch(segment)
+            words.append(f".{segment}" if plain else f"[{segment!r}]")
+        return "".join(words)
 
 
 class LiteralValue(Struct, frozen=True):
@@ -94,14 +98,9 @@ Expression: TypeAlias = (
 )
 
 
-def evaluate(expression: Expression, scope: Mapping[str, Any]) -> Any:
-    """Return the value of an expression; a path that finds nothing is None."""
-    return _value(expression, scope)
-
-
 def evaluate_condition(condition: Expression, scope: Mapping[str, Any]) -> bool:
     """Whether a condition is true; `false`, `null`, 0 and empty values are false."""
-    return bool(_value(condition, scope))
+    return bool(evaluate(condition, scope))
 
 
 def resolve_path(path: ValuePath, scope: Mapping[str, Any]) -> Any:
@@ -151,7 +150,8 @@ def _parts(expression: Expression) -> tuple[Expression, ...]:
             return ()
 
 
-def _value(expression: Expression, scope: Mapping[str, Any]) -> Any:
+def evaluate(expression: Expression, scope: Mapping[str, Any]) -> Any:
+    """Return the value of an expression; a path that finds nothing is None."""
     match expression:
         case ValuePath():
             found = resolve_path(expression, scope)
@@ -159,21 +159,21 @@ def _value(expression: Expression, scope: Mapping[str, Any]) -> Any:
         case LiteralValue(value):
             return value
         case ListExpression(items):
-            return [_value(item, scope) for item in items]
+            return [evaluate(item, scope) for item in items]
         case NotExpression(inner):
-            return not _value(inner, scope)
+            return not evaluate(inner, scope)
         case BooleanExpression(parts, needs_all):
-            results = (bool(_value(part, scope)) for part in parts)
+            results = (bool(evaluate(part, scope)) for part in parts)
             return all(results) if needs_all else any(results)
         case Comparison(sign, left, right):
-            return _OPERATORS[sign](_value(left, scope), _value(right, scope))
+            return _OPERATORS[sign](evaluate(left, scope), evaluate(right, scope))
         case FunctionCall("changed", argument):
             seen = scope.get(SEEN, {})
             # The first value is only remembered: there is nothing that it differs from.
             is_first = str(argument) not in seen
-            return not is_first and not _equals(fingerprint(_value(argument, scope)), seen[str(argument)])
+            return not is_first and not _equals(fingerprint(evaluate(argument, scope)), seen[str(argument)])
         case FunctionCall(name, argument):
-            return FUNCTIONS[name](_value(argument, scope))
+            return FUNCTIONS[name](evaluate(argument, scope))
 
 
 def _json_type(value: Any) -> str:
@@ -243,12 +243,3 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "empty": lambda value: value is None or _length(value) == 0,
     "lower": lambda value: value.lower() if isinstance(value, str) else value,
 }
-
-
-def _format_path(segments: Sequence[Segment]) -> str:
-    """Return the path as text."""
-    words = [str(segments[0])]
-    for segment in segments[1:]:
-        plain = isinstance(segment, str) and _IDENTIFIER.fullmatch(segment)
-        words.append(f".{segment}" if plain else f"[{segment!r}]")
-    return "".join(words)

@@ -21,7 +21,7 @@ from timewright.core.workflow.expression import (
     Segment,
     ValuePath,
 )
-from timewright.errors import InvalidWorkflow
+from timewright.errors import InvalidInput, InvalidWorkflow
 
 MAX_EXPRESSION_LENGTH = 500
 MAX_EXPRESSION_DEPTH = 50
@@ -48,12 +48,18 @@ class _Token(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def parse_condition(text: str, *, field: str = "when", roots: tuple[str, ...] = ROOTS) -> Expression:
-    """Parse a condition, or raise InvalidWorkflow with the position of the error.
+def parse_condition(
+    text: str,
+    *,
+    field: str = "when",
+    roots: tuple[str, ...] = ROOTS,
+    error_type: type[InvalidInput] = InvalidWorkflow,
+) -> Expression:
+    """Parse a condition, or raise an error with its position.
 
     `roots` are the names with which a path may begin; `changed` needs `seen` among them.
     """
-    parser = _Parser(text, field=field, roots=roots)
+    parser = _Parser(text, field=field, roots=roots, error_type=error_type)
     found = parser.parse_or(1)
     parser.expect_end()
     return found
@@ -71,8 +77,15 @@ def parse_path(text: str, *, field: str = "$from", roots: tuple[str, ...] = ROOT
 class _Parser:
     """A recursive-descent parser without backtracking; `depth` limits nesting."""
 
-    def __init__(self, text: str, *, field: str, roots: tuple[str, ...]) -> None:
-        self.text, self.field, self.roots = text, field, roots
+    def __init__(
+        self,
+        text: str,
+        *,
+        field: str,
+        roots: tuple[str, ...],
+        error_type: type[InvalidInput] = InvalidWorkflow,
+    ) -> None:
+        self.text, self.field, self.roots, self.error_type = text, field, roots, error_type
         self.example = "steps.fetch.result" if "steps" in roots else f"{roots[0]}.status"
         if not isinstance(text, str) or not text.strip():
             raise self.error(0, "the expression is empty", fix=f"{self.example}.count > 0")
@@ -101,8 +114,8 @@ class _Parser:
             position = token.end()
         return [*found, _Token("end", "", len(self.text))]
 
-    def error(self, position: int, why: str, *, fix: str) -> InvalidWorkflow:
-        return InvalidWorkflow(
+    def error(self, position: int, why: str, *, fix: str) -> InvalidInput:
+        return self.error_type(
             f"{why}, at position {position + 1} of {str(self.text)[:80]!r}",
             field=self.field,
             value=str(self.text)[:80],

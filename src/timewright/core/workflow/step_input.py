@@ -1,16 +1,40 @@
-"""Resolves the input of a step, and adds it to the data of its target."""
+"""The input of a step: references in its `input`, and templates in its target.
+
+A template is `{{ steps.fetch.result.id }}` in a URL, header, body, argument, variable or note. What is called
+is fixed: the host of a URL, the program of a command and the name of a function take none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from msgspec.structs import replace
 
 from timewright.core.input.input_errors import join_path
-from timewright.core.target import AnyTarget, Call, Http, Note, Shell, Workflow
-from timewright.core.workflow.expression import MISSING, ValuePath, iter_paths, resolve_path
+from timewright.core.target import (
+    SECRET_PREFIX,
+    AnyTarget,
+    Call,
+    Handoff,
+    Http,
+    Note,
+    Publish,
+    Shell,
+    Workflow,
+)
+from timewright.core.workflow.expression import (
+    MISSING,
+    ROOTS,
+    Expression,
+    ValuePath,
+    evaluate,
+    iter_paths,
+    resolve_path,
+)
 from timewright.core.workflow.grammar import parse_condition, parse_path
 from timewright.core.workflow.spec import (
     DEFAULT_KEY,
@@ -20,49 +44,47 @@ from timewright.core.workflow.spec import (
     is_reference,
     iter_leaves,
 )
-from timewright.core.workflow.templates import TEMPLATE_ROOTS, find_templates, parse_template
 from timewright.errors import InvalidWorkflow
 
 # A command reads its input from the environment, as JSON; Linux limits one variable to 128 KiB.
 INPUT_VARIABLE = "TIMEWRIGHT_INPUT"
 MAX_VARIABLE_BYTES = 100_000
 
-NO_VALUES: Mapping[str, Any] = {}
+TEMPLATE_ROOTS = (*ROOTS, "run", "schedule")
+# Braces around anything else are text, for example a template that the receiver of a body fills in.
+_TEMPLATE = re.compile(r"\{\{\s*((?:steps|input|item|run|schedule)\b[^{}]*?)\s*\}\}", re.ASCII)
+# The next argument is code for an interpreter; and variables that decide which code a program loads.
+_CODE_OPTION = re.compile(r"-[a-zA-Z]*[ce]|--(?:command|eval|exec)")
+_LOADER_VARIABLE = re.compile(
+    r"\b(?:LD_\w*|DYLD_\w*|PATH|IFS|ENV|BASH_ENV|SHELL|PYTHON\w*|PERL\w*|RUBY\w*|NODE_\w*|GIT_\w*)$"
+)
+_FIELDS: dict[type, tuple[str, ...]] = {
+    Http: ("url", "headers", "body"),
+    Shell: ("command", "env"),
+    Note: ("text",),
+    Call: ("args",),
+    Publish: ("payload",),
+    Handoff: ("payload",),
+    Workflow: ("input",),
+}
 
 
-def resolve_input(
-    step: Step,
-    results: Mapping[str, Any],
-    *,
-    given: Mapping[str, Any] = NO_VALUES,
-    item: Any = MISSING,
-    scope: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Return the step's input with every reference resolved; `given` is the workflow's input.
+def resolve_input(step: Step, scope: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the step's input with every reference resolved.
 
-    A reference that finds no value and has no default is refused. `scope` is used instead of the results,
-    if the caller knows more than these.
+    A reference that finds no value and has no default is refused.
     """
-    scope = _scope(step, results, given) if scope is None else dict(scope)
-    if item is not MISSING:
-        scope["item"] = item
     return {
         name: _resolve_value(value, scope, join_path(f"{step.name}.input", name))
         for name, value in step.input.items()
     }
 
 
-def each_items(
-    step: Step,
-    results: Mapping[str, Any],
-    *,
-    given: Mapping[str, Any] = NO_VALUES,
-    scope: Mapping[str, Any] | None = None,
-) -> tuple[Any, ...]:
+def each_items(step: Step, scope: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the items of a step with `each`; an empty list is valid, a list over the limit is refused."""
     if step.each is None:
         return ()
-    found = resolve_path(parse_path(step.each.source), scope or _scope(step, results, given))
+    found = resolve_path(parse_path(step.each.source), scope)
     if not isinstance(found, list | tuple) or len(found) > step.each.limit:
         what = f"{len(found)} items" if isinstance(found, list | tuple) else "no list"
         raise InvalidWorkflow(
@@ -143,11 +165,6 @@ def _encode_input(values: Mapping[str, Any]) -> str:
     return text.decode()
 
 
-def _scope(step: Step, results: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    steps = {need: {"result": results[need]} for need in step.needs if need in results}
-    return {"steps": steps, "input": given}
-
-
 def _resolve_value(value: Any, scope: Mapping[str, Any], where: str) -> Any:
     if is_reference(value):
         found = resolve_path(parse_reference(value[REFERENCE_KEY]), scope)
@@ -165,3 +182,128 @@ def _resolve_value(value: Any, scope: Mapping[str, Any], where: str) -> Any:
     if isinstance(value, list | tuple):
         return [_resolve_value(inner, scope, f"{where}[{n}]") for n, inner in enumerate(value)]
     return value
+
+
+def may_have_templates(target: AnyTarget, field: str) -> bool:
+    """Whether a field of a target may contain templates."""
+    return field in _FIELDS[type(target)]
+
+
+def find_templates(target: AnyTarget, where: str = "target") -> Iterator[tuple[str, str]]:
+    """Yield the expression of every template of a target, with its path; none decides what is called."""
+    for name in _FIELDS[type(target)]:
+        for text, at in _strings(getattr(target, name), f"{where}.{name}"):
+            found = _TEMPLATE.findall(text)
+            fixed = _fixed_part(target, name, text, at)
+            if found and _TEMPLATE.search(fixed):
+                raise InvalidWorkflow(
+                    f"{at}: a template decides what is called",
+                    field=at,
+                    value=text[:64],
+                    rule="no template in the host of a URL, the program of a command, or code for it (-c)",
+                    fix="a fixed host or program, and the template in a path, an argument or a variable",
+                )
+            yield from ((expression, at) for expression in found)
+
+
+def parse_template(expression: str) -> Expression:
+    """Parse the expression of a template."""
+    return parse_condition(expression, field="template", roots=TEMPLATE_ROOTS)
+
+
+def template_values(expressions: Iterable[str], scope: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The values of templates; one that finds no value is refused."""
+    values = {text: evaluate(parse_template(text), scope) for text in expressions}
+    for text, value in values.items():
+        if value is None:
+            raise InvalidWorkflow(
+                f"{where}: {{{{ {text} }}}} finds no value",
+                field=where,
+                value=text,
+                rule="a template finds a value",
+                fix="give the value, or leave the step out with `when`",
+            )
+    return values
+
+
+def render_target(target: AnyTarget, values: Mapping[str, Any]) -> AnyTarget:
+    """Return the target with its templates replaced by values.
+
+    Text that is only a template keeps the type of its value in a body, payload or argument. A value is never
+    read as a reference to a secret.
+    """
+    changes = {name: _render(getattr(target, name), values, name) for name in _FIELDS[type(target)]}
+    return replace(target, **changes)
+
+
+def _render(value: Any, values: Mapping[str, Any], field: str) -> Any:
+    if isinstance(value, str):
+        return _render_text(value, values, field)
+    if isinstance(value, dict):
+        return {name: _render(inner, values, field) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_render(inner, values, field) for inner in value)
+    return value
+
+
+def _render_text(text: str, values: Mapping[str, Any], field: str) -> Any:
+    whole = _TEMPLATE.fullmatch(text)
+    if whole is not None and field in ("body", "payload", "args", "input"):
+        found = values[whole[1]]
+        return _refuse_secret(found, field) if isinstance(found, str) else found
+    if _TEMPLATE.search(text) is None:
+        return text
+    as_text: Callable[[Any], str] = _url_text if field == "url" else _plain_text
+    rendered = _TEMPLATE.sub(lambda match: as_text(values[match[1]]), text)
+    if field == "headers" and ("\n" in rendered or "\r" in rendered):
+        raise InvalidWorkflow(
+            "a value puts a line feed into a header",
+            field=field,
+            rule="a header is one line",
+            fix="send the value in the body",
+        )
+    return rendered if SECRET_PREFIX in text else _refuse_secret(rendered, field)
+
+
+def _refuse_secret(text: str, field: str) -> str:
+    if SECRET_PREFIX in text:
+        raise InvalidWorkflow(
+            f"a value in {field} names a secret",
+            field=field,
+            rule="only the definition of a workflow names secrets",
+            fix=f"write {SECRET_PREFIX}NAME in the target",
+        )
+    return text
+
+
+def _plain_text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _url_text(value: Any) -> str:
+    return quote(_plain_text(value), safe="")
+
+
+def _fixed_part(target: AnyTarget, field: str, text: str, at: str) -> str:
+    """The part of a text that decides what is called: a host, a program, its code, or what it loads."""
+    if isinstance(target, Http) and field == "url":
+        # Templates contain no slash, so the first three parts are the scheme and the host.
+        return "/".join(text.split("/", 3)[:3])
+    if not isinstance(target, Shell):
+        return ""
+    if field == "env":
+        return text if _LOADER_VARIABLE.search(at) else ""
+    number = int(at[at.rindex("[") + 1 : -1])
+    return text if number == 0 or _CODE_OPTION.fullmatch(target.command[number - 1]) else ""
+
+
+def _strings(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    pending = [(value, where)]
+    while pending:
+        one, at = pending.pop()
+        if isinstance(one, str):
+            yield one, at
+        elif isinstance(one, dict):
+            pending.extend((inner, join_path(at, str(name))) for name, inner in one.items())
+        elif isinstance(one, list | tuple):
+            pending.extend((inner, f"{at}[{n}]") for n, inner in enumerate(one))

@@ -16,7 +16,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from timewright.core.input.names import check_name
+from timewright.core.input.input_errors import check_name
 from timewright.core.sensitive_keys import redact_store_url
 from timewright.errors import InvalidInput, NotFound, Unauthorized
 from timewright.interfaces.cli.output.table import escape_control

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from timewright.core.input.names import check_name
+from timewright.core.input.input_errors import check_name
 from timewright.core.input.strict_json import read_json
 from timewright.errors import InvalidInput, TimewrightError
 from timewright.interfaces.mcp.calls import ToolCalls

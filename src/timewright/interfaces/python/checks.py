@@ -12,8 +12,7 @@ from msgspec.structs import asdict
 from timewright.core.calendars import Calendar
 from timewright.core.definitions.file import MAX_OWNER_LENGTH
 from timewright.core.input.decode import decode
-from timewright.core.input.input_errors import input_error
-from timewright.core.input.names import check_name
+from timewright.core.input.input_errors import check_name, input_error
 from timewright.core.zones import name_of_zone
 from timewright.errors import Conflict, InvalidInput, NotAllowed, NotFound, TimewrightError
 from timewright.interfaces.python.resources import UnknownMethod

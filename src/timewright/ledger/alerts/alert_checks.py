@@ -9,8 +9,15 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec import Struct
 
-from timewright.core.alerts.incidents import Alert, Incident, IncidentKey
-from timewright.core.alerts.rules import DEFAULT_RULES, MIN_LATE, AlertRules, CheckIn
+from timewright.core.alerts.incidents import (
+    DEFAULT_RULES,
+    MIN_LATE,
+    Alert,
+    AlertRules,
+    CheckIn,
+    Incident,
+    IncidentKey,
+)
 from timewright.core.moments import DAY, HOUR, SECOND, format_duration
 from timewright.core.run.needs import needs_of_schedule
 from timewright.core.schedule.pauses import Pause, PauseScope

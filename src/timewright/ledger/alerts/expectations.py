@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from statistics import median
 
-from timewright.core.alerts.incidents import Alert
-from timewright.core.alerts.rules import MIN_SAMPLE, Expect
+from timewright.core.alerts.incidents import MIN_SAMPLE, Alert, Expect
 from timewright.core.moments import HOUR, format_instant
 from timewright.core.recurrence.triggers import ZONED_TRIGGERS, AnyOf
 from timewright.core.schedule.schedule import Schedule, ScheduleState

@@ -15,7 +15,7 @@ from msgspec import Struct
 from timewright.core.calendars import Calendar
 from timewright.core.input.aliases import snake_case
 from timewright.core.input.decode import decode_policy
-from timewright.core.input.names import check_name
+from timewright.core.input.input_errors import check_name
 from timewright.core.input.strict_json import read_json
 from timewright.core.policies.limits import Limit
 from timewright.core.policies.policies import QueuePolicy

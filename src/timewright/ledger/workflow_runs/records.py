@@ -19,8 +19,7 @@ from timewright.core.run.run import ExecutionTerms, Run, RunState
 from timewright.core.target import Handoff, Http, Workflow
 from timewright.core.workflow import Step, WorkflowSpec, add_input, successors
 from timewright.core.workflow.spec import each_limit_key
-from timewright.core.workflow.step_input import referenced_paths
-from timewright.core.workflow.templates import find_templates, render_target
+from timewright.core.workflow.step_input import find_templates, referenced_paths, render_target
 from timewright.errors import TimewrightError, UnreadableRow
 from timewright.ids import TimedIds
 from timewright.ports import StoredObject, Transaction

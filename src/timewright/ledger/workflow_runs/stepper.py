@@ -14,7 +14,7 @@ from timewright.core.facts import Fact, RunFailed
 from timewright.core.moments import format_instant
 from timewright.core.run.run import Run, RunState
 from timewright.core.workflow import Step, each_items, resolve_input, skip_reason
-from timewright.core.workflow.templates import render_target, template_values
+from timewright.core.workflow.step_input import render_target, template_values
 from timewright.errors import InvalidWorkflow, TimewrightError
 from timewright.ledger.alerts.deliveries import deliver_questions
 from timewright.ledger.fact_builders import new_run_facts, run_fields
@@ -205,10 +205,10 @@ class WorkflowStepper:
         if step.each is None:
             scopes = [scope]
         else:
-            scopes = [{**scope, "item": item} for item in each_items(step, {}, scope=scope)]
+            scopes = [{**scope, "item": item} for item in each_items(step, scope)]
         templates = self.plan.uses(step).templates
         changed = self._pin.changed.get(step.name, {})
-        inputs = [resolve_input(step, {}, scope=one) | changed for one in scopes]
+        inputs = [resolve_input(step, one) | changed for one in scopes]
         values = [template_values(templates, one, f"{step.name}.target") for one in scopes]
         _check_sizes(step, [{**one, **value} for one, value in zip(inputs, values, strict=True)])
         is_single = step.each is None

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from timewright.core.run.run import Failed, Outcome, Run, RunState, Succeeded
-from timewright.core.workflow.waits import Wait
+from timewright.core.workflow.spec import Wait
 from timewright.errors import NotAllowed
 from timewright.ledger.workflow_runs.records import (
     HELD_BY_WAIT,

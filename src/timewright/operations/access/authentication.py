@@ -20,7 +20,7 @@ from timewright.access.credentials import (
     token_prefix,
 )
 from timewright.access.keyring import check_keyring
-from timewright.core.input.names import check_name
+from timewright.core.input.input_errors import check_name
 from timewright.errors import Forbidden, NotAllowed, Unauthorized
 from timewright.ledger.records.namespaces import Namespace, read_namespace
 from timewright.ledger.replan import Actor

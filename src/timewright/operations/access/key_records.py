@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from timewright.access.credentials import Key, read_keys
-from timewright.core.input.names import check_name
+from timewright.core.input.input_errors import check_name
 from timewright.core.moments import format_duration
 from timewright.errors import Conflict, Forbidden, InvalidInput, NotAllowed
 from timewright.operations.context import OperationContext

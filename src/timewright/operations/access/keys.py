@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from timewright.access.credentials import Key, last_uses, new_token, put_key, read_keys
 from timewright.access.keyring import read_private, record_keyring, write_private
-from timewright.core.input.names import check_name
+from timewright.core.input.input_errors import check_name
 from timewright.core.zones import check_zone
 from timewright.errors import InvalidInput, Unauthorized
 from timewright.operations.access.authentication import (

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from timewright.core.input.decode import decode
-from timewright.core.input.names import check_name
+from timewright.core.input.input_errors import check_name
 from timewright.errors import Conflict, Forbidden, InvalidInput
 from timewright.ledger.records.namespaces import (
     NAMESPACE,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from timewright.access.secret_records import find_secrets
-from timewright.core.input.names import SECRET_NAME_PATTERN
+from timewright.core.input.input_errors import SECRET_NAME_PATTERN
 from timewright.core.target import (
     RUN_TOKEN,
     SECRET_PREFIX,

@@ -21,7 +21,7 @@ from timewright.access.secret_records import (
     put_secret,
     reencrypt_secret,
 )
-from timewright.core.input.names import check_secret_name
+from timewright.core.input.input_errors import check_secret_name
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.core.target import RUN_TOKEN
 from timewright.errors import Conflict, Forbidden, InvalidInput, NotAllowed

@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta, Struct, field
 
-from timewright.core.alerts.incidents import Incident
-from timewright.core.alerts.rules import DEFAULT_RULES, AlertRules, CheckIn
+from timewright.core.alerts.incidents import DEFAULT_RULES, AlertRules, CheckIn, Incident
 from timewright.core.input.decode import decode
 from timewright.core.moments import HOUR, check_duration
 from timewright.errors import InvalidInput

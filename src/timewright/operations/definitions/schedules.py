@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.definitions.file import locate_error
+from timewright.core.input.input_errors import check_name
 from timewright.core.input.instant_text import resolve_zone
-from timewright.core.input.names import check_name
 from timewright.core.input.struct_decoder import canonical_fields
 from timewright.core.recurrence.triggers import Cron
 from timewright.core.schedule.likely_mistakes import check_new_schedule

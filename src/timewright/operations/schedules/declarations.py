@@ -10,12 +10,11 @@ from msgspec import Struct
 
 from timewright.core.input.decode import decode, decode_schedule
 from timewright.core.input.encoding import encode
-from timewright.core.input.input_errors import input_error
-from timewright.core.input.names import check_name
+from timewright.core.input.input_errors import check_name, input_error
 from timewright.core.input.shorthand import expand_trigger
 from timewright.core.input.struct_decoder import canonical_fields, expand_need
 from timewright.core.moments import MIN_STORED_INSTANT
-from timewright.core.recurrence.trigger import Trigger, ZonedTrigger
+from timewright.core.recurrence import Trigger, ZonedTrigger
 from timewright.core.recurrence.triggers import AnyOf, AnyTrigger, Every, Once
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import AnyTarget, Call

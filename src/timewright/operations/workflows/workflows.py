@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from timewright.core.input.names import check_name
+from timewright.core.input.input_errors import check_name
 from timewright.core.input.shorthand import expand_target
 from timewright.core.target import AnyTarget, Handoff, Workflow
 from timewright.core.workflow import Step, WorkflowSpec, decode_workflow

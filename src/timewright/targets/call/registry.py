@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from msgspec import Struct
 
-from timewright.core.input.input_errors import input_error, show_value
-from timewright.core.input.names import check_name
+from timewright.core.input.input_errors import check_name, input_error, show_value
 from timewright.core.target import Call, Isolation
 from timewright.errors import Conflict, InvalidInput, NotFound, TimewrightError
 from timewright.targets.call.signature import FunctionSignature, is_async, read_signature

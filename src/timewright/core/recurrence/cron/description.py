@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from timewright.core.recurrence.cron.days import MonthDays, WeekDays
 from timewright.core.recurrence.cron.fields import (
@@ -10,7 +10,6 @@ from timewright.core.recurrence.cron.fields import (
     HOUR,
     MINUTE,
     MONTH,
-    MONTHS,
     SECOND,
     WEEKDAY,
     WEEKDAYS,
@@ -19,9 +18,9 @@ from timewright.core.recurrence.cron.fields import (
     step_bits,
 )
 from timewright.core.recurrence.cron.grammar import CronExpression
+from timewright.core.recurrence.words import MONTHS, group_consecutive, join_words, ordinal, position_word
 
 _MAX_TIMES = 8
-_NTH = ("", "first", "second", "third", "fourth", "fifth")
 
 
 def describe_cron(expression: CronExpression) -> str:
@@ -157,7 +156,9 @@ def _week_days(field: WeekDays, months: str, plain: str) -> str:
         found.append(f"every day of the week{plain}")
     elif field.weekdays:
         found.append(_weekdays(field.weekdays) + plain)
-    found += [f"the {_NTH[nth // 7]} {WEEKDAYS[nth % 7]} of {months}" for nth in bit_values(field.nth)]
+    found += [
+        f"the {position_word(nth // 7)} {WEEKDAYS[nth % 7]} of {months}" for nth in bit_values(field.nth)
+    ]
     found += [f"the last {WEEKDAYS[weekday]} of {months}" for weekday in bit_values(field.last)]
     return join_words(found)
 
@@ -171,22 +172,10 @@ def _weekdays(bits: int) -> str:
 # ---------------------------------------------------------------------------------------------- the words
 
 
-def join_words(words: Iterable[str]) -> str:
-    """Join words: `a`, `a and b`, `a, b and c`."""
-    *head, last = words
-    return f"{', '.join(head)} and {last}" if head else last
-
-
 def _spans(bits: int, name: Callable[[int], str]) -> str:
     """Join the names of values; three or more consecutive ones become `a through c`."""
-    runs: list[list[int]] = []
-    for number in bit_values(bits):
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
     words: list[str] = []
-    for run in runs:
+    for run in group_consecutive(bit_values(bits)):
         words += [f"{name(run[0])} through {name(run[-1])}"] if len(run) > 2 else [name(n) for n in run]
     return join_words(words)
 
@@ -208,7 +197,4 @@ def _is_run(bits: int) -> bool:
 
 def _ordinal(step: int) -> str:
     """Return `2nd `, `3rd `, `4th `; an empty string for 1."""
-    if step == 1:
-        return ""
-    ending = "th" if step % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(step % 10, "th")
-    return f"{step}{ending} "
+    return "" if step == 1 else f"{ordinal(step)} "

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from timewright.core.recurrence import words
+
 FIRST_YEAR, LAST_YEAR = 1970, 9999
 
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
-WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+WEEKDAYS = (words.WEEKDAYS[-1], *words.WEEKDAYS[:-1])
 
 
 class CronField(NamedTuple):
@@ -36,7 +34,7 @@ SECOND = CronField("second", 0, 59, {})
 MINUTE = CronField("minute", 0, 59, {})
 HOUR = CronField("hour", 0, 23, {})
 DAY = CronField("day of month", 1, 31, {})
-MONTH = CronField("month", 1, 12, {name[:3].upper(): n for n, name in enumerate(MONTHS, 1)})
+MONTH = CronField("month", 1, 12, {name[:3].upper(): n for n, name in enumerate(words.MONTHS, 1)})
 WEEKDAY = CronField("weekday", 0, 6, {name[:3].upper(): n for n, name in enumerate(WEEKDAYS)})
 YEAR = CronField("year", FIRST_YEAR, LAST_YEAR, {})
 

@@ -11,7 +11,6 @@ from timewright.core.recurrence.cron.fields import (
     LAST_YEAR,
     MAX_DIGITS,
     MONTH,
-    MONTHS,
     WEEKDAY,
     WEEKDAYS,
     YEAR,
@@ -20,6 +19,7 @@ from timewright.core.recurrence.cron.fields import (
     parse_number,
     parse_value,
 )
+from timewright.core.recurrence.words import MONTHS
 
 
 def item_mistake(field: CronField, item: str, key: str | None) -> Mistake:

@@ -44,47 +44,27 @@ def parse_error(
     text: str, unparsed: UnparsedItem, *, key: str | None, is_valid: Callable[[str], bool]
 ) -> InvalidCron:
     """Return the error for a text that does not parse; a correction is offered only if it is valid."""
-    mistake = text_mistake(text, counted=unparsed.position is not None)
-    if mistake is not None or unparsed.position is None:
-        mistake = mistake or wrong_count(text)
-        return _error(
-            text,
-            "expression",
-            text[:MAX_EXPRESSION_LENGTH],
-            mistake,
-            candidates=mistake.replacements,
-            is_valid=is_valid,
-        )
-    field, found = FIELDS[unparsed.position], _original_case(text, unparsed.item)
-    mistake = item_mistake(field, unparsed.item, key)
-    candidates = _replaced(text, unparsed, mistake.replacements)
-    return _error(text, field.name, found, mistake, candidates=candidates, is_valid=is_valid)
-
-
-def _error(
-    text: str,
-    field: str,
-    found: str,
-    mistake: Mistake,
-    *,
-    candidates: tuple[str, ...],
-    is_valid: Callable[[str], bool],
-) -> InvalidCron:
-    about = "" if field == "expression" else f"{field} {quote_shortened(found)} "
+    mistake = _text_mistake(text, counted=unparsed.position is not None)
+    field, value, about = "expression", text[:MAX_EXPRESSION_LENGTH], ""
+    if unparsed.position is None or mistake is not None:
+        mistake = mistake or _wrong_count(text)
+        candidates = mistake.replacements
+    else:
+        field, at = FIELDS[unparsed.position].name, text.upper().find(unparsed.item)
+        # The item as it was written, not in upper case.
+        value = text[at : at + len(unparsed.item)] if at >= 0 else unparsed.item
+        about = f"{field} {quote_shortened(value)} "
+        mistake = item_mistake(FIELDS[unparsed.position], unparsed.item, key)
+        candidates = _replaced(text, unparsed, mistake.replacements)
     correct = next((f"'{candidate}'" for candidate in candidates if is_valid(candidate)), "")
+    example = "0 0 0 1 1 * 2030" if field == "year" else _EXAMPLE
     return InvalidCron(
         f"cron {quote_shortened(text)}: {about}{mistake.why}",
         field=field,
-        value=found,
+        value=value,
         rule=mistake.rule,
-        fix=f"{correct} {mistake.note}".strip() or f"'{_example(field)}'",
+        fix=f"{correct} {mistake.note}".strip() or f"'{example}'",
     )
-
-
-def _original_case(text: str, item: str) -> str:
-    """Return the item in its original case."""
-    at = text.upper().find(item)
-    return text[at : at + len(item)] if at >= 0 else item
 
 
 def _replaced(text: str, unparsed: UnparsedItem, replacements: tuple[str, ...]) -> tuple[str, ...]:
@@ -103,12 +83,7 @@ def _replaced(text: str, unparsed: UnparsedItem, replacements: tuple[str, ...]) 
     return tuple(found)
 
 
-def _example(name: str) -> str:
-    # Once a year, so that a correction never fires more often than what was asked.
-    return "0 0 0 1 1 * 2030" if name == "year" else "0 0 1 1 *"
-
-
-def text_mistake(text: str, *, counted: bool) -> Mistake | None:
+def _text_mistake(text: str, *, counted: bool) -> Mistake | None:
     """Return what is wrong with the text; with a valid number of fields, only check for extra text."""
     extra_text_checks = (_nickname, _zone_prefix, _quoted, _comment, _crontab_line)
     for check in (
@@ -228,7 +203,7 @@ def _crontab_line(text: str) -> Mistake | None:
     )
 
 
-def wrong_count(text: str) -> Mistake:
+def _wrong_count(text: str) -> Mistake:
     """Return the mistake for too few or too many fields."""
     tokens = text.split()
     if len(tokens) == 1 and _LENGTH.fullmatch(text.strip()):

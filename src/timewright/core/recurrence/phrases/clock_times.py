@@ -173,6 +173,16 @@ def evenly_spread(count: int, unit: str, minutes: tuple[int, ...]) -> tuple[int,
     return size // count, ()
 
 
+def part_without_time(part: str) -> PhraseProblem:
+    """Return the refusal of a part of the day that has no time."""
+    hour = {"morning": "9am", "afternoon": "3pm", "evening": "7pm", "night": "10pm"}[part]
+    return PhraseProblem(
+        f"does not say the time in the {part}",
+        rule="a part of the day needs a time",
+        fix=f"{{phrase}} at {hour}",
+    )
+
+
 # --------------------------------------------------------------------------------------- patterns of systemd
 
 

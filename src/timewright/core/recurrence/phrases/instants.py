@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, NamedTuple, TypeVar
 
 from timewright.core.moments import EPOCH
-from timewright.core.recurrence.phrases.clock_times import fixed_length, read_time
-from timewright.core.recurrence.phrases.dates import (
-    add_months,
-    date_or_none,
-    make_date,
-    nth_in_month,
-    written_date,
-)
+from timewright.core.recurrence.phrases.clock_times import fixed_length, part_without_time, read_time
 from timewright.core.recurrence.phrases.parts import (
     DateOfYear,
     FromNow,
@@ -30,11 +24,13 @@ from timewright.core.recurrence.phrases.parts import (
     Zone,
 )
 from timewright.core.recurrence.phrases.tokens import (
+    MONTH_NAMES,
     WEEKDAY_NAMES,
     PhraseProblem,
     TwoReadings,
     read_written_instant,
 )
+from timewright.core.recurrence.words import WEEKDAYS
 from timewright.core.zones import load_zone
 
 T = TypeVar("T")
@@ -54,8 +50,8 @@ class Moment(NamedTuple):
 class _Reader:
     """Reads the parts of one phrase against now and a zone."""
 
-    def __init__(self, parts: Sequence[Any], *, now: datetime, zone: tzinfo, past: bool) -> None:
-        self.parts, self.now, self.zone, self.past = parts, now, zone, past
+    def __init__(self, given: Sequence[Any], *, now: datetime, zone: tzinfo, past: bool) -> None:
+        self.parts, self.now, self.zone, self.past = given, now, zone, past
         self.local = now.astimezone(zone)
         self.today = self.local.date()
         self.seconds = self._time()
@@ -98,15 +94,7 @@ class _Reader:
                 f"has {len(times.clocks)} times", rule="one point in time", fix="only one of them"
             )
         if times is None and name:
-            fix = {
-                "morning": "{phrase} at 9am",
-                "afternoon": "{phrase} at 3pm",
-                "evening": "{phrase} at 7pm",
-                "night": "{phrase} at 10pm",
-            }[name]
-            raise PhraseProblem(
-                f"does not say the time in the {name}", rule="a part of the day needs a time", fix=fix
-            )
+            raise part_without_time(name)
         if times is None:
             return None
         seconds = read_time(times.clocks[0], name)
@@ -288,15 +276,15 @@ class _Reader:
         return datetime.combine(day, self.local.time(), tzinfo=self.zone).astimezone(UTC)
 
 
-def make_moment(parts: Sequence[Any], *, now: datetime, zone: str | tzinfo, past: bool = False) -> Moment:
+def make_moment(given: Sequence[Any], *, now: datetime, zone: str | tzinfo, past: bool = False) -> Moment:
     """Return the instant that the parts mean; `past` looks for the last one before now."""
-    written = {part.name for part in parts if isinstance(part, Zone)}
+    written = {part.name for part in given if isinstance(part, Zone)}
     if len(written) > 1:
         raise PhraseProblem("has two time zones", rule="one zone", fix="only one of them")
     name = next(iter(written), zone)
     rules = load_zone(name) if isinstance(name, str) else name
     try:
-        at = _Reader(parts, now=now, zone=rules, past=past).read().astimezone(UTC)
+        at = _Reader(given, now=now, zone=rules, past=past).read().astimezone(UTC)
         return Moment(at, describe_moment(at, rules, name if isinstance(name, str) else ""))
     except OverflowError:
         raise _out_of_range() from None
@@ -309,7 +297,7 @@ def describe_moment(at: datetime, zone: tzinfo, name: str) -> str:
     clock = f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
     twice = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
     exact = f"T{local:%H:%M:%S}{_offset(local)}" if twice or not zone_name else f" at {clock}"
-    shown = f"{WEEKDAY_NAMES[local.weekday()].capitalize()} {local:%Y-%m-%d}{exact}"
+    shown = f"{WEEKDAYS[local.weekday()]} {local:%Y-%m-%d}{exact}"
     return f"{shown}, {zone_name}" if zone_name else shown
 
 
@@ -341,3 +329,71 @@ def _offset(local: datetime) -> str:
 
 def _out_of_range() -> PhraseProblem:
     return PhraseProblem("is out of range", rule="a year from 1 to 9999", fix="2026-12-25 09:00")
+
+
+def written_date(part: WrittenDate, year_of: Callable[[int, int], date]) -> date:
+    value = part.value
+    if part.kind == "DATE":
+        return make_date(*value)
+    first, second, year = (*value, None)[:3]
+    if year is not None and year < 100:
+        year += 2000
+        if date_or_none(year, second, first) and date_or_none(year, first, second) and first != second:
+            raise TwoReadings(
+                "the order of day, month and year",
+                f"{year}-{second:02}-{first:02}",
+                f"{year}-{first:02}-{second:02}",
+            )
+    if part.kind == "SLASHED" and first <= 12 and second <= 12 and first != second:
+        shown = "" if year is None else f" {year}"
+        raise TwoReadings(
+            "day and month can be meant either way",
+            f"{first} {MONTH_NAMES[(second - 1) % 12]}{shown}",
+            f"{second} {MONTH_NAMES[(first - 1) % 12]}{shown}",
+        )
+    day, month = (second, first) if part.kind == "SLASHED" and second > 12 else (first, second)
+    make_date(2024 if year is None else year, month, day)
+    return make_date(year, month, day) if year is not None else year_of(month, day)
+
+
+def make_date(year: int, month: int, day: int) -> date:
+    found = date_or_none(year, month, day)
+    if found is None:
+        name = MONTH_NAMES[month - 1] if 1 <= month <= 12 else f"month {month}"
+        raise PhraseProblem(
+            f"has a date that does not exist: {day} {name}",
+            rule="the day must exist in that month",
+            fix="write the date as 2026-12-25",
+        )
+    return found
+
+
+def date_or_none(year: int, month: int, day: int) -> date | None:
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None
+
+
+def add_months(day: date, months: int) -> date:
+    """Return the same day of another month, or its last day where it is shorter."""
+    year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
+    return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
+
+
+def nth_in_month(year: int, month: int, part: NthDate) -> date | None:
+    try:
+        length = monthrange(year, month)[1]
+    except (ValueError, OverflowError):
+        return None
+    wanted = part.days
+    days = [date(year, month, day) for day in range(1, length + 1)]
+    if wanted.working:
+        days = [day for day in days if day.weekday() < 5]
+    elif wanted.weekday is not None:
+        days = [day for day in days if day.weekday() == wanted.weekday]
+    place = wanted.positions[0]
+    if len(wanted.positions) > 1:
+        raise PhraseProblem("has several days", rule="one point in time", fix="only one of them")
+    at = place - 1 if place > 0 else len(days) + place
+    return days[at] if 0 <= at < len(days) else None

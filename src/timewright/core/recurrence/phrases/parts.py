@@ -1,4 +1,8 @@
-"""The values that rules build; `plan` and `instants` decide what they mean together."""
+"""The values that rules build, and their builders; `plan` and `instants` decide what they mean together.
+
+A builder makes one value from what a rule matched. It only collects what was written, because the parser also
+tries rules that do not fit in the end.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +74,7 @@ class PartOfDay(NamedTuple):
     name: str
 
 
-class Lead(NamedTuple):
+class DayPrefix(NamedTuple):
     """`every` or `each` in front of days."""
 
     every: bool
@@ -203,3 +207,190 @@ class WrittenDate(NamedTuple):
 
     kind: str
     value: Any
+
+
+def build_first(values: list[Any]) -> Any:
+    return values[0] if values else None
+
+
+def build_length(values: list[Any]) -> Length:
+    return Length(iso=values[0]) if isinstance(values[0], str) else Length(tuple(values))
+
+
+def build_clock(values: list[Any]) -> ClockTime:
+    part = next((value.name for value in values if isinstance(value, PartOfDay)), "")
+    half = next((value for value in values if value in ("a", "p")), "")
+    number = values[0]
+    hour, minute, second = (*number, 0, 0)[:3] if isinstance(number, tuple) else (number, 0, 0)
+    if isinstance(number, Fraction):
+        # 9.30 is 09:30; other decimals are refused later by their impossible minute.
+        hundredths = number * 100 % 100
+        hour, minute = int(number), int(hundredths) if hundredths.denominator == 1 else 99
+    bare = not half and not part and not isinstance(number, tuple)
+    return ClockTime(hour, minute, second, half or part, bare=bare and not isinstance(number, Fraction))
+
+
+def build_named_time(values: list[Any]) -> ClockTime:
+    return ClockTime(values[-1] // 3600)
+
+
+def build_spoken(values: list[Any]) -> ClockTime:
+    """Build `half past nine`, `quarter to ten`, `5 past 9`: minutes, direction, hour, am or pm."""
+    if values[0] == "half":
+        values = ["half", "past", *values[1:]]
+    minutes = {"half": 30, "quarter": 15}.get(values[0], values[0])
+    hour = values[2].hour if isinstance(values[2], ClockTime) else values[2]
+    half = next((value for value in values[3:] if isinstance(value, str)), "")
+    part = next((value.name for value in values[3:] if isinstance(value, PartOfDay)), "")
+    if values[1] in ("past", "after"):
+        return ClockTime(hour, minutes, half=half or part)
+    return ClockTime(12 if hour == 1 and half else (hour - 1) % 24, 60 - minutes, half=half or part)
+
+
+def build_half_hour(values: list[Any]) -> ClockTime:
+    return ClockTime(values[0], 30, half="half")
+
+
+def build_past(values: list[Any]) -> int:
+    minutes = {"half": 30, "quarter": 15, "hour": 0, "top": 0, "to": 45}
+    return minutes[values[0]] if values[0] in minutes else int(values[0])
+
+
+def build_weekly(values: list[Any]) -> Weekly:
+    if isinstance(values[0], tuple):
+        return Weekly(values[0])
+    if isinstance(values[0], str):
+        return Weekly((5, 6) if values[0] == "weekend" else WORKING_DAYS)
+    first, last = values[0], values[-1]
+    return Weekly(tuple((first + step) % 7 for step in range((last - first) % 7 + 1)))
+
+
+def build_month_range(values: list[Any]) -> Months:
+    first, last = values[0], values[-1]
+    return Months(tuple((first - 1 + step) % 12 + 1 for step in range((last - first) % 12 + 1)))
+
+
+def build_months(values: list[Any]) -> Months:
+    return Months(tuple(sorted({month for one in values for month in one.months})))
+
+
+def build_nth(values: list[Any]) -> int:
+    if "penultimate" in values:
+        return -2
+    if "last" in values:
+        return -values[0] if isinstance(values[0], int) else -1
+    return int(values[0])
+
+
+def build_nth_range(values: list[Any]) -> tuple[int, ...]:
+    first, last = values[0], values[-1]
+    if len(values) == 1:
+        return (first,)
+    return tuple(range(first, last + 1)) if 0 < first <= last <= 31 else (first, last)
+
+
+def build_first_days(values: list[Any]) -> tuple[int, ...]:
+    first, number = values
+    return tuple(range(1, min(number, 31) + 1)) if first == "first" else tuple(range(-min(number, 31), 0))
+
+
+def build_nth_days(values: list[Any]) -> Nth:
+    noun = values[-1] if isinstance(values[-1], Weekly | str) else None
+    positions = tuple(
+        number for one in values if isinstance(one, tuple) and one is not noun for number in one
+    )
+    if isinstance(noun, Weekly):
+        return Nth(positions, working=True) if len(noun.days) > 1 else Nth(positions, noun.days[0])
+    return Nth(positions)
+
+
+def build_numbered(values: list[Any]) -> Nth:
+    numbers: tuple[int, ...] = ()
+    for value in values:
+        numbers += value if isinstance(value, tuple) and not isinstance(value, Nth) else ()
+        numbers += value.positions if isinstance(value, Nth) else ()
+    return Nth(numbers)
+
+
+def build_days(values: list[Any]) -> list[Any]:
+    """Build days, each with whether `every` is written in front of it."""
+    days: list[Any] = []
+    every = False
+    for value in values:
+        if isinstance(value, DayPrefix):
+            every = value.every
+        elif isinstance(value, Nth | Weekly):
+            days.append(value._replace(every=every))
+        else:
+            days.append(value)
+    return days
+
+
+def build_every_other(values: list[Any]) -> list[Any]:
+    count = next((value for value in values if isinstance(value, int)), 2)
+    days = tuple(day for value in values if isinstance(value, Weekly) for day in value.days)
+    return [Weekly(days, every_other=count)]
+
+
+def build_dates(values: list[Any]) -> list[Any]:
+    days = [value for value in values if isinstance(value, int)]
+    months = tuple(month for value in values if isinstance(value, Months) for month in value.months)
+    return [DateOfYear(day, months) for day in days]
+
+
+def build_date(values: list[Any]) -> DateOfYear:
+    year = values[2] if len(values) > 2 else None
+    day, month = (values[1], values[0]) if isinstance(values[0], Months) else (values[0], values[1])
+    return DateOfYear(day, month.months, year)
+
+
+def build_counted(values: list[Any]) -> Counted:
+    words = {"once": 1, "twice": 2, "thrice": 3}
+    unit = values[1][1] if isinstance(values[1], tuple) else values[1]
+    return Counted(words.get(values[0], values[0]), unit)
+
+
+def build_adverb(values: list[Any]) -> list[Any]:
+    count, unit = values[0]
+    if unit in ("hour", "minute"):
+        return [Counted(1, unit)]
+    period = PhrasePeriod(Length(((Fraction(count), "day" if unit == "night" else unit),)))
+    return [period, PartOfDay("night")] if unit == "night" else [period]
+
+
+def build_other_period(values: list[Any]) -> PhrasePeriod | Ambiguous:
+    number = values[0] if isinstance(values[0], int) else 2
+    if number == 1:
+        return Ambiguous(values[-1], first=True)
+    return PhrasePeriod(Length(((Fraction(number), values[-1]),)))
+
+
+def build_relative_day(values: list[Any]) -> RelativeDay:
+    days = {"today": 0, "tonight": 0, "tomorrow": 1, "tmrw": 1, "yesterday": -1, "after": 2, "before": -2}
+    if values[0] not in days:
+        return RelativeDay(0, values[0])
+    return RelativeDay(days[values[0]], "night" if values[0] == "tonight" else "")
+
+
+def build_flat(values: list[Any]) -> list[Any]:
+    return [one for value in values for one in (value if isinstance(value, list) else [value])]
+
+
+def build_fixed_period(values: list[Any]) -> PhrasePeriod:
+    """Build AWS's rate(1 day): its days are 24 hours."""
+    fixed = {"day": "d", "week": "w"}
+    length = values[0]
+    return PhrasePeriod(
+        length._replace(pieces=tuple((number, fixed.get(unit, unit)) for number, unit in length.pieces))
+    )
+
+
+def build_near_weekday(values: list[Any]) -> WeekdayRef:
+    """Build a weekday near now."""
+    return WeekdayRef(values[-1], values[0] if len(values) > 1 else "")
+
+
+def build_nth_date(values: list[Any]) -> NthDate:
+    """Build a day counted within a month."""
+    month = values[1].months[0] if isinstance(values[1], Months) else None
+    return NthDate(values[0], month, values[2] if len(values) > 2 else None, next_month=values[1] == "next")

@@ -7,36 +7,7 @@ from datetime import timedelta
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from timewright.core.recurrence.phrases.clock_times import (
-    DAY_S,
-    Steps,
-    calendar_unit,
-    fixed_length,
-    read_date_pattern,
-    read_time_pattern,
-)
-from timewright.core.recurrence.phrases.parts import (
-    WORKING_DAYS,
-    Ambiguous,
-    Bounded,
-    CalendarName,
-    ClockTime,
-    Counted,
-    DateOfYear,
-    Except,
-    Length,
-    Months,
-    Nearest,
-    Nth,
-    PastHour,
-    Pattern,
-    PhrasePeriod,
-    Short,
-    Times,
-    WeekdayAndDate,
-    Weekly,
-    Zone,
-)
+from timewright.core.recurrence.phrases import clock_times, parts
 from timewright.core.recurrence.phrases.times_of_plan import (
     MONTH_LENGTHS,
     UNIT_ORDER,
@@ -49,24 +20,25 @@ from timewright.core.recurrence.phrases.tokens import PhraseProblem, TwoReadings
 T = TypeVar("T", int, tuple[int, int])
 
 
-def make_plan(parts: Sequence[Any]) -> Plan:
+def make_plan(given: Sequence[Any]) -> Plan:
     """Return the plan of a parsed recurrence, or raise PhraseProblem."""
-    bounded = [part for part in parts if isinstance(part, Bounded)]
+    bounded = [part for part in given if isinstance(part, parts.Bounded)]
     if bounded:
         raise PhraseProblem(
             f"has a start or an end ({bounded[0].word} …)",
             rule="a start, an end and a number of runs have their own fields",
             fix="the phrase without it, and start_at, end_at or max_runs",
         )
-    given = parts
-    parts = [
-        one for part in given for one in (_read_pattern(part.text) if isinstance(part, Pattern) else [part])
+    read_parts = [
+        one
+        for part in given
+        for one in (_read_pattern(part.text) if isinstance(part, parts.Pattern) else [part])
     ]
-    written = Written(parts)
-    plan = _with_days(_exceptions(parts), written.days)
+    written = Written(read_parts)
+    plan = _with_days(_exceptions(read_parts), written.days)
     if written.months is not None:
         plan = plan._replace(months=written.months.months)
-    if any(isinstance(part, Pattern) for part in given) and plan.weekdays and plan.month_days:
+    if any(isinstance(part, parts.Pattern) for part in given) and plan.weekdays and plan.month_days:
         # systemd joins weekday and date with "and".
         plan = plan._replace(both=True)
     plan = _with_period(plan, written)
@@ -78,16 +50,23 @@ def make_plan(parts: Sequence[Any]) -> Plan:
 # -------------------------------------------------------------------------------------------------- the days
 
 
-def _exceptions(parts: Sequence[Any]) -> Plan:
-    plan = Plan(only=tuple(dict.fromkeys(part.name for part in parts if isinstance(part, CalendarName))))
-    for item in (item for part in parts if isinstance(part, Except) for item in part.items):
-        if isinstance(item, CalendarName):
+def _exceptions(given_parts: Sequence[Any]) -> Plan:
+    plan = Plan(
+        only=tuple(dict.fromkeys(part.name for part in given_parts if isinstance(part, parts.CalendarName)))
+    )
+    for item in (item for part in given_parts if isinstance(part, parts.Except) for item in part.items):
+        if isinstance(item, parts.CalendarName):
             plan = plan._replace(excluded=(*plan.excluded, item.name))
-        elif isinstance(item, Weekly):
+        elif isinstance(item, parts.Weekly):
             plan = plan._replace(except_weekdays=_merged(plan.except_weekdays, item.days))
-        elif isinstance(item, Months):
+        elif isinstance(item, parts.Months):
             plan = plan._replace(except_months=_merged(plan.except_months, item.months))
-        elif isinstance(item, Nth) and item.weekday is None and not item.working and min(item.positions) > 0:
+        elif (
+            isinstance(item, parts.Nth)
+            and item.weekday is None
+            and not item.working
+            and min(item.positions) > 0
+        ):
             plan = plan._replace(except_month_days=_merged(plan.except_month_days, _in_month(item.positions)))
         else:
             raise PhraseProblem(
@@ -95,8 +74,8 @@ def _exceptions(parts: Sequence[Any]) -> Plan:
                 rule="except weekdays, months, days of the month (the 1st), holidays or calendar NAME",
                 fix="a calendar of these dates, and except calendar NAME",
             )
-    short = [part for part in parts if isinstance(part, Short)]
-    zones = [part.name for part in parts if isinstance(part, Zone)]
+    short = [part for part in given_parts if isinstance(part, parts.Short)]
+    zones = [part.name for part in given_parts if isinstance(part, parts.Zone)]
     if len(set(zones)) > 1:
         raise PhraseProblem(f"has {len(zones)} time zones", rule="one zone", fix=f"only {zones[0]}")
     return plan._replace(skip_short=bool(short) and short[0].skip, zone=zones[0] if zones else None)
@@ -104,11 +83,11 @@ def _exceptions(parts: Sequence[Any]) -> Plan:
 
 def _with_days(plan: Plan, days: Sequence[Any]) -> Plan:
     for day in days:
-        if isinstance(day, Weekly):
+        if isinstance(day, parts.Weekly):
             plan = plan._replace(weekdays=_merged(plan.weekdays, day.days))
-        elif isinstance(day, Nearest):
+        elif isinstance(day, parts.Nearest):
             plan = plan._replace(nearest=_merged(plan.nearest, _in_month((day.day,))))
-        elif isinstance(day, WeekdayAndDate):
+        elif isinstance(day, parts.WeekdayAndDate):
             if len(days) > 1:
                 raise PhraseProblem(
                     "joins a weekday with a date, and other days",
@@ -116,7 +95,7 @@ def _with_days(plan: Plan, days: Sequence[Any]) -> Plan:
                     fix="friday the 13th",
                 )
             plan = plan._replace(weekdays=(day.weekday,), month_days=_in_month((day.day,)), both=True)
-        elif isinstance(day, DateOfYear):
+        elif isinstance(day, parts.DateOfYear):
             plan = plan._replace(dates=_merged(plan.dates, [(month, day.day) for month in day.months]))
         elif day.working:
             _check_positions(day.positions, 23, "working days")
@@ -165,7 +144,7 @@ def _merged(before: tuple[T, ...], more: Sequence[T]) -> tuple[T, ...]:
 def _with_period(plan: Plan, written: Written) -> Plan:
     """Add what repeats: an interval, steps within the day, or a calendar unit."""
     weekly_every = [
-        day.every_other for day in written.days if isinstance(day, Weekly) and day.every_other > 1
+        day.every_other for day in written.days if isinstance(day, parts.Weekly) and day.every_other > 1
     ]
     wall_clock = bool(
         written.times or written.window or written.past_hour or written.part or plan.has_days or plan.months
@@ -173,15 +152,15 @@ def _with_period(plan: Plan, written: Written) -> Plan:
     fixed: list[timedelta] = []
     units: list[tuple[int, str]] = [(every, "week") for every in weekly_every]
     for length in written.periods:
-        found = calendar_unit(length, wall_clock=wall_clock)
+        found = clock_times.calendar_unit(length, wall_clock=wall_clock)
         if found is None:
-            fixed.append(fixed_length(length))
+            fixed.append(clock_times.fixed_length(length))
         else:
             units.append(found)
     counted = written.counted
     if counted is not None and counted.number == 1 and counted.unit in UNIT_ORDER:
         units.append((1, counted.unit))
-    two = [part for part in written.parts if isinstance(part, Ambiguous)]
+    two = [part for part in written.parts if isinstance(part, parts.Ambiguous)]
     if two:
         units.append(_two_readings(two[0], plan))
     if len(fixed) == 2 and max(fixed) == timedelta(hours=1):
@@ -192,7 +171,7 @@ def _with_period(plan: Plan, written: Written) -> Plan:
             "has two intervals", rule="one phrase has one interval", fix="a list of two triggers"
         )
     unit = _one_unit(units)
-    if weekly_every and len(plan.weekdays) == len(WORKING_DAYS):
+    if weekly_every and len(plan.weekdays) == len(parts.WORKING_DAYS):
         some = "every mon, wed and fri" if weekly_every[0] == 2 else f"every {weekly_every[0]} days"
         raise TwoReadings("days or weeks can be counted", some, f"every {weekly_every[0]} weeks on weekdays")
     _check_every_nth(written.days, unit)
@@ -201,7 +180,7 @@ def _with_period(plan: Plan, written: Written) -> Plan:
     return _with_unit(plan, unit, written)
 
 
-def _two_readings(part: Ambiguous, plan: Plan) -> tuple[int, str]:
+def _two_readings(part: parts.Ambiguous, plan: Plan) -> tuple[int, str]:
     unit = part.unit
     if part.first:
         raise TwoReadings(
@@ -237,7 +216,7 @@ def _one_unit(units: list[tuple[int, str]]) -> tuple[int, str] | None:
 def _check_every_nth(days: Sequence[Any], unit: tuple[int, str] | None) -> None:
     for day in days:
         if (
-            isinstance(day, Nth)
+            isinstance(day, parts.Nth)
             and day.every
             and day.weekday is not None
             and unit is None
@@ -254,12 +233,7 @@ def _check_every_nth(days: Sequence[Any], unit: tuple[int, str] | None) -> None:
 
 def _with_interval(plan: Plan, written: Written, every: timedelta, unit: tuple[int, str] | None) -> Plan:
     """Read `every 15 minutes`: an interval, or steps of the day where certain days or hours are named."""
-    if written.times is not None or written.part is not None:
-        raise PhraseProblem(
-            "has an interval and a time of day",
-            rule="an interval may have a window of two times, not one time of day",
-            fix="the interval with a window (between 08:00 and 18:00), or days with a time",
-        )
+    written.refuse_time_of_day()
     bound = (
         plan.has_days or plan.months or plan.except_weekdays or plan.except_months or plan.except_month_days
     )
@@ -272,13 +246,13 @@ def _with_interval(plan: Plan, written: Written, every: timedelta, unit: tuple[i
             fix="leave out one of them",
         )
     seconds = every // timedelta(seconds=1)
-    if every % timedelta(seconds=1) or not 0 < seconds < DAY_S:
+    if every % timedelta(seconds=1) or not 0 < seconds < clock_times.DAY_S:
         raise PhraseProblem(
             "has an interval that does not fit into a day",
             rule="on certain days or hours an interval is 1 second to 24 hours, in whole seconds",
             fix="the interval without days or hours",
         )
-    return _with_unit(plan._replace(steps=Steps(seconds)), unit, written)
+    return _with_unit(plan._replace(steps=clock_times.Steps(seconds)), unit, written)
 
 
 def _with_unit(plan: Plan, unit: tuple[int, str] | None, written: Written) -> Plan:
@@ -288,7 +262,7 @@ def _with_unit(plan: Plan, unit: tuple[int, str] | None, written: Written) -> Pl
     plain = (
         plan.weekdays
         and not plan.both
-        and not all(day.every for day in written.days if isinstance(day, Weekly))
+        and not all(day.every for day in written.days if isinstance(day, parts.Weekly))
     )
     wrong = {
         "day": has_nth or plan.dates or (plan.weekdays and count > 1),
@@ -357,15 +331,20 @@ def _in_year(plan: Plan) -> Plan:
 def _read_pattern(text: str) -> list[Any]:
     """Read a date or a time of systemd."""
     if ":" not in text:
-        months, days = read_date_pattern(text)
-        found: list[Any] = [Months(months)] if months else []
-        return [*found, Nth(days) if days else PhrasePeriod(Length(((Fraction(1), "day"),)))]
-    hours, minutes = read_time_pattern(text)
+        months, days = clock_times.read_date_pattern(text)
+        found: list[Any] = [parts.Months(months)] if months else []
+        return [
+            *found,
+            parts.Nth(days) if days else parts.PhrasePeriod(parts.Length(((Fraction(1), "day"),))),
+        ]
+    hours, minutes = clock_times.read_time_pattern(text)
     if not hours and not minutes:
-        return [Counted(1, "minute")]
+        return [parts.Counted(1, "minute")]
     if not hours:
-        return [PastHour(minutes)]
-    return [Times(tuple(ClockTime(hour, minute) for hour in hours for minute in minutes or range(60)))]
+        return [parts.PastHour(minutes)]
+    return [
+        parts.Times(tuple(parts.ClockTime(hour, minute) for hour in hours for minute in minutes or range(60)))
+    ]
 
 
 def _checked(plan: Plan) -> Plan:

@@ -5,69 +5,11 @@ A line is `name = notation` (see `grammar`); a line that begins with `|` continu
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
-from timewright.core.recurrence.phrases.builders import (
-    build_adverb,
-    build_clock,
-    build_counted,
-    build_date,
-    build_dates,
-    build_days,
-    build_every_other,
-    build_first,
-    build_first_days,
-    build_fixed_period,
-    build_flat,
-    build_half_hour,
-    build_half_unit,
-    build_length,
-    build_month_range,
-    build_months,
-    build_named_time,
-    build_near_weekday,
-    build_nothing,
-    build_nth,
-    build_nth_date,
-    build_nth_days,
-    build_nth_range,
-    build_numbered,
-    build_other_period,
-    build_past,
-    build_relative_day,
-    build_spoken,
-    build_weekly,
-)
+from timewright.core.recurrence.phrases import parts
 from timewright.core.recurrence.phrases.grammar import Builder, Grammar, Rule
-from timewright.core.recurrence.phrases.meanings import RULE_MEANINGS
-from timewright.core.recurrence.phrases.parts import (
-    Ambiguous,
-    Bounded,
-    CalendarName,
-    ClockTime,
-    Counted,
-    DateOfYear,
-    Except,
-    FromNow,
-    HoursBetween,
-    Lead,
-    Length,
-    Months,
-    Nearest,
-    NextWorkingDay,
-    Nth,
-    PartOfDay,
-    PastHour,
-    Pattern,
-    PhrasePeriod,
-    Short,
-    Times,
-    UnitRef,
-    WeekdayAndDate,
-    Weekly,
-    WrittenDate,
-    Zone,
-)
 
 # Used by both kinds of phrases.
 _SHARED = """
@@ -215,99 +157,193 @@ instant = <moment_element> ([,] <moment_element>)*
 
 # What a rule makes of its values; without an entry, the first one.
 _BUILDERS: dict[str, Builder] = {
-    "separator": build_nothing,
-    "to": build_nothing,
-    "half_unit": build_half_unit,
+    "separator": lambda _: None,
+    "to": lambda _: None,
+    "half_unit": lambda values: (Fraction(1, 2), values[-1]),
     "quarter_hour": lambda _: (Fraction(1, 4), "hour"),
     "one_and_a_half": lambda values: (Fraction(3, 2), values[0]),
     "and_a_half": lambda values: (values[0] + Fraction(1, 2), values[1]),
     "number_of": lambda values: (Fraction(values[0]), values[1]),
     "one_unit": lambda values: (Fraction(1), values[0]),
-    "length": build_length,
-    "named_time": build_named_time,
-    "part_of_day": lambda values: PartOfDay(values[0]),
-    "spoken_time": build_spoken,
-    "half_nine": build_half_hour,
-    "nine_thirty": lambda values: build_clock([tuple(values[:2]), *values[2:]]),
-    "digits": build_clock,
-    "bare_time": build_clock,
-    "times": lambda values: Times(tuple(value for value in values if isinstance(value, ClockTime))),
-    "part": lambda values: PartOfDay(values[0]),
-    "zone": lambda values: Zone(values[0]),
-    "month_name": lambda values: Months((values[0],)),
-    "weekday_name": lambda values: Weekly((values[0],)),
+    "length": parts.build_length,
+    "named_time": parts.build_named_time,
+    "part_of_day": lambda values: parts.PartOfDay(values[0]),
+    "spoken_time": parts.build_spoken,
+    "half_nine": parts.build_half_hour,
+    "nine_thirty": lambda values: parts.build_clock([tuple(values[:2]), *values[2:]]),
+    "digits": parts.build_clock,
+    "bare_time": parts.build_clock,
+    "times": lambda values: parts.Times(
+        tuple(value for value in values if isinstance(value, parts.ClockTime))
+    ),
+    "part": lambda values: parts.PartOfDay(values[0]),
+    "zone": lambda values: parts.Zone(values[0]),
+    "month_name": lambda values: parts.Months((values[0],)),
+    "weekday_name": lambda values: parts.Weekly((values[0],)),
     "day_number": lambda values: values[0],
-    "weekly": build_weekly,
-    "nth": lambda values: build_nth(["last" if v == "final" else v for v in values]),
-    "first_days": build_first_days,
-    "nth_range": build_nth_range,
-    "date_number": build_nth_range,
-    "nth_days": build_nth_days,
-    "every_nth_unit": build_other_period,
-    "period": lambda values: PhrasePeriod(values[0]),
-    "one_length": build_length,
-    "rate": build_fixed_period,
-    "counted": build_counted,
-    "adverb": build_adverb,
-    "half_hourly": lambda _: Counted(2, "hour"),
-    "two_readings": lambda values: Ambiguous(values[0]),
-    "past_hour": build_past,
-    "each_past_hour": build_past,
-    "past_hours": lambda values: PastHour(tuple(sorted(set(values)))),
-    "plain_time": build_clock,
-    "window": lambda values: HoursBetween(tuple(values)),
-    "every_other_weekday": build_every_other,
-    "dates": build_dates,
-    "friday_the_13th": lambda values: WeekdayAndDate(values[0], values[1]),
-    "nearest": lambda values: Nearest(values[0]),
-    "edge": lambda values: Nth((-1,) if values[0] == "end" else (1,)),
-    "month_end": lambda _: Nth((-1,)),
-    "lead": lambda _: Lead(every=False),
-    "lead_every": lambda _: Lead(every=True),
-    "plain_number": build_nth_range,
-    "numbered_days": build_numbered,
-    "days": lambda values: build_days(build_flat(values)),
-    "months": build_months,
-    "one_month": build_month_range,
-    "month_ends": build_month_range,
-    "holidays": lambda values: CalendarName(values[0] if values else "holidays"),
-    "except": lambda values: Except(tuple(values[0])),
-    "except_word": build_nothing,
+    "weekly": parts.build_weekly,
+    "nth": lambda values: parts.build_nth(["last" if v == "final" else v for v in values]),
+    "first_days": parts.build_first_days,
+    "nth_range": parts.build_nth_range,
+    "date_number": parts.build_nth_range,
+    "nth_days": parts.build_nth_days,
+    "every_nth_unit": parts.build_other_period,
+    "period": lambda values: parts.PhrasePeriod(values[0]),
+    "one_length": parts.build_length,
+    "rate": parts.build_fixed_period,
+    "counted": parts.build_counted,
+    "adverb": parts.build_adverb,
+    "half_hourly": lambda _: parts.Counted(2, "hour"),
+    "two_readings": lambda values: parts.Ambiguous(values[0]),
+    "past_hour": parts.build_past,
+    "each_past_hour": parts.build_past,
+    "past_hours": lambda values: parts.PastHour(tuple(sorted(set(values)))),
+    "plain_time": parts.build_clock,
+    "window": lambda values: parts.HoursBetween(tuple(values)),
+    "every_other_weekday": parts.build_every_other,
+    "dates": parts.build_dates,
+    "friday_the_13th": lambda values: parts.WeekdayAndDate(values[0], values[1]),
+    "nearest": lambda values: parts.Nearest(values[0]),
+    "edge": lambda values: parts.Nth((-1,) if values[0] == "end" else (1,)),
+    "month_end": lambda _: parts.Nth((-1,)),
+    "lead": lambda _: parts.DayPrefix(every=False),
+    "lead_every": lambda _: parts.DayPrefix(every=True),
+    "plain_number": parts.build_nth_range,
+    "numbered_days": parts.build_numbered,
+    "days": lambda values: parts.build_days(parts.build_flat(values)),
+    "months": parts.build_months,
+    "one_month": parts.build_month_range,
+    "month_ends": parts.build_month_range,
+    "holidays": lambda values: parts.CalendarName(values[0] if values else "holidays"),
+    "except": lambda values: parts.Except(tuple(values[0])),
+    "except_word": lambda _: None,
     "excepted_list": list,
     "only": lambda values: values[0],
-    "short": lambda values: Short(skip=bool(values)),
-    "from_start": build_nothing,
-    "date_pattern": lambda values: Pattern(values[0]),
-    "time_pattern": lambda values: Pattern(values[0]),
-    "bounded": lambda values: Bounded(values[0]),
-    "recurrence": build_flat,
-    "now": lambda _: FromNow(Length(), ago=False),
-    "from_now": lambda values: FromNow(values[0], ago=False),
-    "ago": lambda values: FromNow(values[0], ago=True),
-    "relative_day": build_relative_day,
-    "next_working_day": lambda _: NextWorkingDay(),
-    "after_day": lambda values: FromNow(values[0], ago=False, start=values[1]),
-    "near_weekday": build_near_weekday,
-    "unit_ref": lambda values: UnitRef(*values),
-    "nth_date": build_nth_date,
-    "date": build_date,
-    "numeric_day": lambda values: DateOfYear(values[0], ()),
-    "iso_date": lambda values: WrittenDate("DATE", values[0]),
-    "slashed": lambda values: WrittenDate("SLASHED", values[0]),
-    "dotted": lambda values: WrittenDate("DOTTED", values[0]),
-    "instant_token": lambda values: WrittenDate("INSTANT", values[0]),
-    "unix": lambda values: WrittenDate("UNIX", values[0]),
-    "instant": build_flat,
+    "short": lambda values: parts.Short(skip=bool(values)),
+    "from_start": lambda _: None,
+    "date_pattern": lambda values: parts.Pattern(values[0]),
+    "time_pattern": lambda values: parts.Pattern(values[0]),
+    "bounded": lambda values: parts.Bounded(values[0]),
+    "recurrence": parts.build_flat,
+    "now": lambda _: parts.FromNow(parts.Length(), ago=False),
+    "from_now": lambda values: parts.FromNow(values[0], ago=False),
+    "ago": lambda values: parts.FromNow(values[0], ago=True),
+    "relative_day": parts.build_relative_day,
+    "next_working_day": lambda _: parts.NextWorkingDay(),
+    "after_day": lambda values: parts.FromNow(values[0], ago=False, start=values[1]),
+    "near_weekday": parts.build_near_weekday,
+    "unit_ref": lambda values: parts.UnitRef(*values),
+    "nth_date": parts.build_nth_date,
+    "date": parts.build_date,
+    "numeric_day": lambda values: parts.DateOfYear(values[0], ()),
+    "iso_date": lambda values: parts.WrittenDate("DATE", values[0]),
+    "slashed": lambda values: parts.WrittenDate("SLASHED", values[0]),
+    "dotted": lambda values: parts.WrittenDate("DOTTED", values[0]),
+    "instant_token": lambda values: parts.WrittenDate("INSTANT", values[0]),
+    "unix": lambda values: parts.WrittenDate("UNIX", values[0]),
+    "instant": parts.build_flat,
 }
+
+
+# What a rule means, and in the lines below it examples, for the documentation.
+_DOCUMENTED = """
+length: an amount of time; minutes and hours, `d` (24 h) and `w` (7 d) have a fixed length, days and
+  longer follow the calendar
+    15m; 1h 30m; 90 minutes; half an hour; an hour and a half; PT15M
+time: a time of day
+    9am; 9:30 pm; 17:00; noon; midnight; half past nine; quarter to ten; 9 in the morning
+times: times of day; an hour without am or pm is read on the 24-hour clock, so `at 9` is 09:00
+    at 9; 9am and 5pm; at 09:00, 13:00 and 17:30
+zone: a time zone
+    Europe/Berlin; UTC
+weekly: days of the week
+    monday; mon-fri; weekdays; weekends; business days
+nth_days: days counted within a month, from its end with `last`
+    first monday; 1st and 3rd friday; last day; first weekday; 15th
+every_nth_unit: every second, third, … unit
+    every other day; every 3rd week on monday
+period: minutes and hours are an interval from the start of the schedule; days and longer are calendar
+  times: without a time 00:00, without a day Monday, the 1st, or 1 January
+    every 15 minutes; every day; every 2 weeks on mon; every quarter; 15m
+rate: as AWS writes it
+    rate(5 minutes)
+counted: spread evenly from 00:00, or from minute 0
+    twice a day; three times a day; 4x daily; twice an hour; once a week
+adverb: `hourly` is at minute 0, `nightly` at 00:00
+    daily at 9am; hourly; monthly
+half_hourly: at minutes 0 and 30
+    half-hourly
+two_readings: has two readings, and needs a day that decides
+    biweekly on friday
+past_hours: minutes past the hour
+    every hour at :15; hourly at 15 and 45 past; quarter past every hour; every 2 hours on the hour; at
+    minute 5
+window: part of the day, both ends included; business hours are Monday to Friday from 09:00 until before
+  17:00
+    every hour between 9am and 5pm; every 15 minutes during business hours; every 30 minutes 9-17
+every_other_weekday: weekdays in every second week
+    every other monday at 9am
+numbered_days: days of the month; the 29th to 31st mean the last day of a shorter month, unless `or skip`
+  is written
+    every month on 15; on day 1 and 15 of every month
+days: days of the week, of the month or of the year
+    weekdays at 9; every mon, wed and fri at 10:30; first monday of the month at 9am; on the 15th and
+    the last day of each month; last weekday of the month; every 25 dec; 1 jan and 1 jul; friday the
+    13th; weekday nearest the 15th of the month
+months: months of the year
+    every day in december at 8; mondays from march to october; every january
+except: what is left out; `holidays` is the calendar of that name, another one is `calendar NAME`
+    every day except sunday; weekdays at 9 except holidays; daily at 6 except calendar quiet
+only: only in a calendar
+    hourly on calendar office
+short: for months without the day
+    every month on 31 or skip
+date_pattern: as systemd writes it
+    *-*-01 09:00; Mon *-*-* 09:00:00
+time_pattern: as systemd writes it
+    *:0/15; *:30
+from_now: a length of time from now; days and longer keep the time of day
+    in 10 minutes; +2h; half an hour from now; in 2 days at 9am
+ago: before now
+    2h ago
+after_day: days or longer after another day; without a time 00:00
+    a week from tomorrow at 9am; two weeks from monday
+next_working_day: the next day from Monday to Friday
+    next business day at 9am
+relative_day: a day by its distance; without a time 00:00
+    tomorrow 9am; today at 18:00; this afternoon at 3; tonight at 9; day after tomorrow at noon
+near_weekday: the first such day whose time is after now; `next` leaves out today, `this` is in the week
+  of today, which begins on Monday
+    friday 5pm; next friday 17:00; this friday at noon
+nth_date: a day counted within a month
+    last day of the month at 23:00; first monday of january 2027 at 9am; end of this month at 18:00
+date: a date; without a year the next one after now
+    25 dec; dec 25th at 9am; 25 December 2027 09:00
+written_date: a date in digits; 01/02/2027 is refused because day and month could be meant either way
+    2026-12-25; 2026-12-25 09:00; 2026-12-25T09:00:00+01:00; 25.12.2026 09:00; 12/25/2026
+unix: seconds since 1970
+    @1767225600
+"""
+# An entry of the documentation: name, meaning, and examples, which are indented.
+_ENTRY = re.compile(r"^(\w+): ((?:.+\n(?:  (?! )))*.+)\n((?: {4}.+\n)+)", re.MULTILINE)
+
+
+def _read_documented() -> dict[str, tuple[str, tuple[str, ...]]]:
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for name, meaning, examples in _ENTRY.findall(_DOCUMENTED):
+        words = " ".join(examples.split())
+        found[name] = (" ".join(meaning.split()), tuple(one.strip() for one in words.split(";")))
+    return found
 
 
 def _read_table(table: str) -> tuple[Rule, ...]:
     lines = table.strip().replace("\n    |", " |").splitlines()
+    documented = _read_documented()
     rules = []
     for line in lines:
         name, _, notation = line.partition(" = ")
-        meaning, examples = RULE_MEANINGS.get(name, ("", ()))
-        rules.append(Rule(name, notation, _BUILDERS.get(name, build_first), meaning, examples))
+        meaning, examples = documented.get(name, ("", ()))
+        rules.append(Rule(name, notation, _BUILDERS.get(name, parts.build_first), meaning, examples))
     return tuple(rules)
 
 

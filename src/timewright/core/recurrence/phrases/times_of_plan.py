@@ -6,28 +6,15 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
+from timewright.core.recurrence.phrases import parts
 from timewright.core.recurrence.phrases.clock_times import (
     DAY_S,
     Steps,
     evenly_spread,
     length_words,
+    part_without_time,
     read_times,
     read_window,
-)
-from timewright.core.recurrence.phrases.parts import (
-    WORKING_DAYS,
-    Counted,
-    DateOfYear,
-    HoursBetween,
-    Months,
-    Nearest,
-    Nth,
-    PartOfDay,
-    PastHour,
-    PhrasePeriod,
-    Times,
-    WeekdayAndDate,
-    Weekly,
 )
 from timewright.core.recurrence.phrases.tokens import PhraseProblem
 
@@ -36,7 +23,7 @@ T = TypeVar("T")
 MONTH_LENGTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 UNIT_ORDER = ("day", "week", "month", "quarter", "year")
 
-_DAY_PARTS = (Weekly, Nth, Nearest, DateOfYear, WeekdayAndDate)
+_DAY_PARTS = (parts.Weekly, parts.Nth, parts.Nearest, parts.DateOfYear, parts.WeekdayAndDate)
 
 
 class Plan(NamedTuple):
@@ -74,16 +61,16 @@ class Plan(NamedTuple):
 class Written:
     """The parts of a phrase by type."""
 
-    def __init__(self, parts: Sequence[Any]) -> None:
-        self.parts = parts
-        self.days = [part for part in parts if isinstance(part, _DAY_PARTS)]
-        self.periods = [part.length for part in parts if isinstance(part, PhrasePeriod)]
-        self.times = self.one(Times, "times of day")
-        self.window = self.one(HoursBetween, "windows of the day")
-        self.past_hour = self.one(PastHour, "lists of minutes")
-        self.counted = self.one(Counted, "counts")
-        self.part = self.one(PartOfDay, "parts of the day")
-        self.months = self.one(Months, "lists of months")
+    def __init__(self, given_parts: Sequence[Any]) -> None:
+        self.parts = given_parts
+        self.days = [part for part in given_parts if isinstance(part, _DAY_PARTS)]
+        self.periods = [part.length for part in given_parts if isinstance(part, parts.PhrasePeriod)]
+        self.times = self.one(parts.Times, "times of day")
+        self.window = self.one(parts.HoursBetween, "windows of the day")
+        self.past_hour = self.one(parts.PastHour, "lists of minutes")
+        self.counted = self.one(parts.Counted, "counts")
+        self.part = self.one(parts.PartOfDay, "parts of the day")
+        self.months = self.one(parts.Months, "lists of months")
 
     def one(self, kind: type[T], name: str) -> T | None:
         """Return the part of this type; a phrase has at most one."""
@@ -93,6 +80,15 @@ class Written:
                 f"has {len(found)} {name}", rule="one phrase says one thing", fix="a list of several triggers"
             )
         return found[0] if found else None
+
+    def refuse_time_of_day(self) -> None:
+        """Refuse a time of day beside an interval."""
+        if self.times is not None or self.part is not None:
+            raise PhraseProblem(
+                "has an interval and a time of day",
+                rule="an interval may have a window of two times, not one time of day",
+                fix="the interval with a window (between 08:00 and 18:00), or days with a time",
+            )
 
 
 def with_times(plan: Plan, written: Written) -> Plan:
@@ -120,16 +116,7 @@ def with_times(plan: Plan, written: Written) -> Plan:
     if counted is not None:
         times = _counted_times(counted, times, plan)
     if part and not times and (part != "night" or plan.has_days):
-        raise PhraseProblem(
-            f"does not say the time in the {part}",
-            rule="a part of the day needs a time",
-            fix={
-                "morning": "{phrase} at 9am",
-                "afternoon": "{phrase} at 3pm",
-                "evening": "{phrase} at 7pm",
-                "night": "{phrase} at 10pm",
-            }[part],
-        )
+        raise part_without_time(part)
     return plan._replace(times=times or (0,))
 
 
@@ -141,18 +128,13 @@ def _on_business_days(plan: Plan) -> Plan:
             rule="business hours are Monday to Friday from 09:00 until before 17:00",
             fix="between 09:00 and 17:00",
         )
-    return plan if plan.has_days else plan._replace(weekdays=WORKING_DAYS)
+    return plan if plan.has_days else plan._replace(weekdays=parts.WORKING_DAYS)
 
 
 def _with_steps(
     plan: Plan, step: int, minutes: tuple[int, ...], window: tuple[int, int] | None, written: Written
 ) -> Plan:
-    if written.times is not None or written.part is not None:
-        raise PhraseProblem(
-            "has an interval and a time of day",
-            rule="an interval may have a window of two times, not one time of day",
-            fix="the interval with a window (between 08:00 and 18:00), or days with a time",
-        )
+    written.refuse_time_of_day()
     if minutes and (step % 3600 or any(not 0 <= minute <= 59 for minute in minutes)):
         raise PhraseProblem(
             "has minutes past the hour",
@@ -193,7 +175,7 @@ def _with_steps(
     return plan._replace(steps=steps, times=times)
 
 
-def _counted_times(counted: Counted, times: tuple[int, ...], plan: Plan) -> tuple[int, ...]:
+def _counted_times(counted: parts.Counted, times: tuple[int, ...], plan: Plan) -> tuple[int, ...]:
     """Return the times of `twice a day`; in longer units the days must be named."""
     if counted.unit == "day":
         if times and len(times) != counted.number:

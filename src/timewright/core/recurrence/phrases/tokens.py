@@ -14,33 +14,10 @@ from functools import cache
 from typing import Any, NamedTuple
 from zoneinfo import available_timezones
 
-WEEKDAY_NAMES = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-MONTH_NAMES = (
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-)
-ORDINAL_NAMES = (
-    "first",
-    "second",
-    "third",
-    "fourth",
-    "fifth",
-    "sixth",
-    "seventh",
-    "eighth",
-    "ninth",
-    "tenth",
-)
+from timewright.core.recurrence.words import MONTHS, ORDINALS, WEEKDAYS
+
+WEEKDAY_NAMES = tuple(name.lower() for name in WEEKDAYS)
+MONTH_NAMES = tuple(name.lower() for name in MONTHS)
 
 _NUMBER_NAMES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
@@ -147,7 +124,7 @@ def _vocabulary() -> dict[str, dict[str, Any]]:
     tables: dict[str, Mapping[str, Any]] = {
         "NUMBER": _NUMBERS,
         "SPELLED": _NUMBERS,
-        "ORDINAL": {name: number for number, name in enumerate(ORDINAL_NAMES, 1)},
+        "ORDINAL": {name: number for number, name in enumerate(ORDINALS, 1)},
         "UNIT": {word: unit for unit, words in _UNITS.items() for word in words.split()},
         "WEEKDAY": _weekday_words(),
         "MONTH": _month_words(),

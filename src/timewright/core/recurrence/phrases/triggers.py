@@ -14,10 +14,15 @@ from timewright.core.recurrence.phrases.clock_times import DAY_S, Steps, length_
 from timewright.core.recurrence.phrases.parts import WORKING_DAYS
 from timewright.core.recurrence.phrases.times_of_plan import MONTH_LENGTHS, Plan
 from timewright.core.recurrence.phrases.tokens import (
-    MONTH_NAMES,
-    ORDINAL_NAMES,
-    WEEKDAY_NAMES,
     PhraseProblem,
+)
+from timewright.core.recurrence.words import (
+    MONTHS,
+    WEEKDAYS,
+    group_consecutive,
+    join_words,
+    ordinal,
+    position_word,
 )
 
 # A schedule has at most this many triggers.
@@ -209,51 +214,41 @@ def _needs_rrule(days: _Days, plan: Plan) -> bool:
 
 def _cron(days: _Days, block: _Block, plan: Plan) -> TriggerSpec:
     stepped = plan.steps is not None
-    month_days = (
-        [_spans([day for day in days.month_days if day > 0])] if max(days.month_days, default=0) > 0 else []
-    )
+    from_start = [day for day in days.month_days if day > 0]
+    month_days = [_cron_ranges(from_start)] if from_start else []
     month_days += ["L" if day == -1 else f"L-{-day - 1}" for day in reversed(days.month_days) if day < 0]
     month_days += ["1W" if place == 1 else "LW" for place in days.working]
     month_days += [f"{day}W" for day in days.nearest]
-    weekdays = [_spans(sorted((day + 1) % 7 for day in days.weekdays))] if days.weekdays else []
+    weekdays = [_cron_ranges(sorted((day + 1) % 7 for day in days.weekdays))] if days.weekdays else []
     weekdays += [
         f"{(day + 1) % 7}L" if place == -1 else f"{(day + 1) % 7}#{place}" for place, day in days.nth
     ]
-    seconds = _field(block.seconds, 60, stepped=stepped)
+    seconds = _cron_field(block.seconds, 60, stepped=stepped)
     fields = [
         *([seconds] if seconds != "0" else []),
-        _field(block.minutes, 60, stepped=stepped),
-        _field(block.hours, 24, stepped=stepped),
+        _cron_field(block.minutes, 60, stepped=stepped),
+        _cron_field(block.hours, 24, stepped=stepped),
         ",".join(month_days) or "*",
-        _spans(days.months) if days.months else "*",
+        _cron_ranges(days.months) if days.months else "*",
         ("+" if days.both else "") + ",".join(weekdays) if weekdays else "*",
     ]
     return TriggerSpec("cron", " ".join(fields))
 
 
-def _field(values: tuple[int, ...], size: int, *, stepped: bool) -> str:
+def _cron_field(values: tuple[int, ...], size: int, *, stepped: bool) -> str:
+    """Write one time field of cron: `*`, `*/15` if the phrase has steps, or the values."""
     if len(values) == size:
         return "*"
     step = values[1] - values[0] if stepped and len(values) > 2 else 0
     if step > 1 and size % step == 0 and values == tuple(range(0, size, step)):
         return f"*/{step}"
-    return _spans(values)
+    return _cron_ranges(values)
 
 
-def _spans(values: Sequence[int]) -> str:
+def _cron_ranges(values: Sequence[int]) -> str:
     """Write numbers; three or more consecutive ones as a range."""
-    runs = _consecutive(values)
+    runs = group_consecutive(values)
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
-
-
-def _consecutive(values: Sequence[int]) -> list[list[int]]:
-    runs: list[list[int]] = []
-    for value in values:
-        if runs and runs[-1][-1] == value - 1:
-            runs[-1].append(value)
-        else:
-            runs.append([value])
-    return runs
 
 
 def _rrule(days: _Days, block: _Block, plan: Plan) -> TriggerSpec:
@@ -287,7 +282,7 @@ def describe(plan: Plan, zone: str | None) -> str:
     """Return the phrase that says exactly what the plan means."""
     if plan.interval is not None:
         return f"every {length_words(plan.interval)}" + _exceptions(plan)
-    days, months = _day_words(plan), _and(_runs(plan.months, MONTH_NAMES, 1))
+    days, months = _day_words(plan), join_words(_runs(plan.months, MONTHS, 1))
     if plan.steps is not None:
         words = f"{_steps(plan.steps)} {days}" if days else _steps(plan.steps)
     else:
@@ -299,7 +294,7 @@ def describe(plan: Plan, zone: str | None) -> str:
             else f" of {months}"
         )
     if plan.steps is None:
-        words += f" at {_and(map(_time, plan.times))}"
+        words += f" at {join_words(map(_time, plan.times))}"
     words += " or skip" if plan.skip_short else ""
     words += _exceptions(plan)
     words += ", counted from its start" if plan.every_n > 1 else ""
@@ -309,30 +304,28 @@ def describe(plan: Plan, zone: str | None) -> str:
 def _day_words(plan: Plan) -> str:
     every = f"every {plan.every_n} {plan.unit}s" if plan.every_n > 1 else ""
     if plan.both and len(plan.weekdays) == len(plan.month_days) == 1:
-        return f"every {WEEKDAY_NAMES[plan.weekdays[0]].capitalize()} the {_ordinal(plan.month_days[0])}"
+        return f"every {WEEKDAYS[plan.weekdays[0]]} the {ordinal(plan.month_days[0])}"
     if plan.both:
         return f"every {_weekdays(plan.weekdays)} *-*-{_listed(plan.month_days)}"
-    monthly = [
-        f"the {_ordinal(day)}" if day > 0 else f"the {_place(day)} day" for day in plan.month_days if day > 0
-    ]
-    monthly += [f"the {_place(day)} day" for day in plan.month_days if day < 0]
+    monthly = [f"the {ordinal(day)}" for day in plan.month_days if day > 0]
+    monthly += [f"the {position_word(day)} day" for day in plan.month_days if day < 0]
     monthly += [
-        f"the {_place(place)} {WEEKDAY_NAMES[day].capitalize()}"
+        f"the {position_word(place)} {WEEKDAYS[day]}"
         for place, day in sorted(plan.nth, key=lambda one: (one[0] < 0, one))
     ]
-    monthly += [f"the {_place(place)} weekday" for place in plan.working]
-    monthly += [f"the weekday nearest to the {_ordinal(day)}" for day in plan.nearest]
-    dates = [f"{day} {MONTH_NAMES[month - 1].capitalize()}" for month, day in plan.dates]
+    monthly += [f"the {position_word(place)} weekday" for place in plan.working]
+    monthly += [f"the weekday nearest to the {ordinal(day)}" for day in plan.nearest]
+    dates = [f"{day} {MONTHS[month - 1]}" for month, day in plan.dates]
     weekly = f"every {_weekdays(plan.weekdays)}" if plan.weekdays else ""
     if every:
         named = [*monthly, *dates, *([_weekdays(plan.weekdays)] if weekly else [])]
         shorter = " or the last day" if _clamped(_Days(plan.months, plan.month_days), plan) else ""
-        return f"{every} on {_and(named)}{shorter}" if named else every
+        return f"{every} on {join_words(named)}{shorter}" if named else every
     if not monthly and not dates:
         return weekly or ("every day" if _needs_every_day(plan) else "")
     shorter = " or the last day" if _clamped(_Days(plan.months, plan.month_days), plan) else ""
     of_month = " of every month" if monthly and not plan.months and not weekly and not dates else ""
-    return f"on {_and([*monthly, *dates, *([weekly] if weekly else [])])}{shorter}{of_month}"
+    return f"on {join_words([*monthly, *dates, *([weekly] if weekly else [])])}{shorter}{of_month}"
 
 
 def _needs_every_day(plan: Plan) -> bool:
@@ -345,18 +338,18 @@ def _needs_every_day(plan: Plan) -> bool:
 def _steps(steps: Steps) -> str:
     words = f"every {length_words(timedelta(seconds=steps.step))}"
     if steps.minutes:
-        words += f" at {_and(f':{minute:02}' for minute in steps.minutes)}"
+        words += f" at {join_words(f':{minute:02}' for minute in steps.minutes)}"
     if (steps.first, steps.last) != (0, DAY_S - 1):
         words += f" between {_time(steps.first)} and {_time(steps.last)}"
     return words
 
 
 def _exceptions(plan: Plan) -> str:
-    items = _runs(plan.except_weekdays, WEEKDAY_NAMES, 0) + _runs(plan.except_months, MONTH_NAMES, 1)
-    items += [f"the {_ordinal(day)}" for day in plan.except_month_days]
+    items = _runs(plan.except_weekdays, WEEKDAYS, 0) + _runs(plan.except_months, MONTHS, 1)
+    items += [f"the {ordinal(day)}" for day in plan.except_month_days]
     items += [_calendar(name) for name in plan.excluded]
-    only = f", only on {_and(map(_calendar, plan.only))}" if plan.only else ""
-    return (f", except {_and(items)}" if items else "") + only
+    only = f", only on {join_words(map(_calendar, plan.only))}" if plan.only else ""
+    return (f", except {join_words(items)}" if items else "") + only
 
 
 def _calendar(name: str) -> str:
@@ -364,34 +357,18 @@ def _calendar(name: str) -> str:
 
 
 def _weekdays(days: tuple[int, ...]) -> str:
-    return "weekday" if days == WORKING_DAYS else _and(_runs(days, WEEKDAY_NAMES, 0))
+    return "weekday" if days == WORKING_DAYS else join_words(_runs(days, WEEKDAYS, 0))
 
 
 def _runs(values: Sequence[int], names: Sequence[str], first: int) -> list[str]:
     """Return names; three or more consecutive ones as `Monday to Thursday`."""
     shown: list[str] = []
-    for run in _consecutive(values):
-        words = [names[value - first].capitalize() for value in run]
+    for run in group_consecutive(values):
+        words = [names[value - first] for value in run]
         shown += [f"{words[0]} to {words[-1]}"] if len(run) > 2 else words
     return shown
-
-
-def _ordinal(number: int) -> str:
-    ending = "th" if number in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
-
-
-def _place(place: int) -> str:
-    if place < 0:
-        return "last" if place == -1 else f"{_place(-place)} to last"
-    return ORDINAL_NAMES[place - 1] if place <= len(ORDINAL_NAMES) else _ordinal(place)
 
 
 def _time(seconds: int) -> str:
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}"
     return f"{clock}:{seconds % 60:02}" if seconds % 60 else clock
-
-
-def _and(words: Iterable[str]) -> str:
-    *head, last = list(words) or [""]
-    return f"{', '.join(head)} and {last}" if head else last

@@ -96,12 +96,10 @@ def parse_rule(text: str) -> RecurrenceRule:
     return rule
 
 
-def rule_error(
-    value: object, why: str, *, rule: str, fix: str = "FREQ=MONTHLY;BYDAY=2TU", field: str = "rule"
-) -> InvalidInput:
+def rule_error(value: object, why: str, *, rule: str, fix: str = "FREQ=MONTHLY;BYDAY=2TU") -> InvalidInput:
     """Return the error for a rule or a part of one."""
     shown = str(value)[:80]
-    return InvalidInput(f"{field} {shown!a} {why}", field=field, value=shown, rule=rule, fix=fix)
+    return InvalidInput(f"rule {shown!a} {why}", field="rule", value=shown, rule=rule, fix=fix)
 
 
 def _parts(text: str) -> dict[str, str]:

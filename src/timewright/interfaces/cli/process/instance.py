@@ -96,7 +96,7 @@ class InstanceProcess:
 
     def enable_planner(self, settings: Settings) -> None:
         """Create the planner of the settings; `start` starts it."""
-        from timewright.planner.factory import build_planner
+        from timewright.planner.planner_loop import build_planner
 
         self._planner = build_planner(
             self._instance.context(), settings, clock=SystemClock(), on_error=self._session.print_note

@@ -113,7 +113,7 @@ def planner(_: click.Group) -> click.Command:
 
 
 def _run(session: Session, given: dict[str, Any], *, once: bool) -> int:
-    from timewright.planner.factory import build_planner
+    from timewright.planner.planner_loop import build_planner
 
     settings = session.settings(given, strict=True, base=SERVER_DEFAULTS)
     if settings.planner == "off":
