@@ -17,7 +17,8 @@ from timewright.core.input.aliases import FIELD_ALIASES, REPLACEMENTS, SHORT_FIE
 from timewright.core.input.decode import decode
 from timewright.core.input.input_errors import unknown_field
 from timewright.core.input.instant_text import DefaultZone, instant_fields, resolve_instants
-from timewright.core.input.struct_decoder import canonical_fields, check_size, is_field_name, type_info
+from timewright.core.input.scalars import check_size
+from timewright.core.input.struct_decoder import canonical_fields, is_field_name, type_info
 from timewright.core.moments import format_duration
 from timewright.core.schedule.schedule import Schedule
 from timewright.errors import InvalidInput, TimewrightError, UnknownField

@@ -15,7 +15,8 @@ from tests.core.input import model_strategies as values
 from timewright.core.calendars import Calendar, CalendarRule
 from timewright.core.input.aliases import CHOICE_ALIASES, FIELD_ALIASES, snake_case
 from timewright.core.input.decode import decode, decode_policy, decode_queue_file, decode_schedule, encode
-from timewright.core.input.struct_decoder import MAX_DEPTH, type_info
+from timewright.core.input.scalars import MAX_DEPTH
+from timewright.core.input.struct_decoder import type_info
 from timewright.core.moments import DAY, HOUR, MINUTE, SECOND
 from timewright.core.policies.backoff import Constant, Exponential, Ladder, Steady, Stretch
 from timewright.core.policies.policies import (

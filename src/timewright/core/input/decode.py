@@ -17,14 +17,9 @@ from timewright.core.input.encoding import encode, to_json_value
 from timewright.core.input.input_errors import check_name, input_error, raise_at_path
 from timewright.core.input.instant_text import DefaultZone, resolve_schedule_instants, resolve_zone, zone_in
 from timewright.core.input.queue_file import QueueEntry, decode_queue_file
+from timewright.core.input.scalars import check_size
 from timewright.core.input.shorthand import expand_trigger, names_trigger, with_hash_key
-from timewright.core.input.struct_decoder import (
-    canonical_fields,
-    check_size,
-    read_struct,
-    read_value,
-    type_info,
-)
+from timewright.core.input.struct_decoder import canonical_fields, read_struct, read_value, type_info
 from timewright.core.moments import SECOND, as_instant, check_storable
 from timewright.core.policies.policies import FLOORS, OUTSIDE_LEASE, PRESETS, Floor, LeaseTerms, QueuePolicy
 from timewright.core.recurrence import ZonedTrigger

@@ -10,7 +10,8 @@ from msgspec import Meta, Struct
 
 from timewright.core.input.aliases import snake_case
 from timewright.core.input.input_errors import input_error, join_path, missing_field
-from timewright.core.input.struct_decoder import check_size, read_value, type_info
+from timewright.core.input.scalars import check_size
+from timewright.core.input.struct_decoder import read_value, type_info
 from timewright.core.policies.policies import NORMAL_PRIORITY, Priority
 from timewright.core.run.run import RunState
 

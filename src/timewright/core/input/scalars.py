@@ -1,4 +1,7 @@
-"""Decodes single values: text, numbers, durations, instants, enum members and opaque JSON data."""
+"""Decodes single values: text, numbers, durations, instants, enum members and opaque JSON data.
+
+The size of all data is checked first, before any of it is decoded.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,45 @@ from timewright.core.input.input_errors import input_error, join_path
 from timewright.core.input.shorthand import Milliseconds
 from timewright.core.moments import EPOCH, as_instant, check_duration, from_ms, parse_duration, parse_instant
 from timewright.core.zones import name_of_zone
-from timewright.errors import InvalidDuration, InvalidInstant, TimewrightError
+from timewright.errors import InvalidDuration, InvalidInput, InvalidInstant, TimewrightError
 
 MAX_TEXT_LENGTH = 4 * 1024 * 1024
+MAX_DEPTH = 64
+MAX_PARTS = 100_000
+# Types without inner values; checked by set lookup because `isinstance(value, Mapping)` is slow.
+_SCALAR_TYPES = frozenset({str, bytes, int, float, bool, type(None)})
 
 _INT64_LIMIT = 2**63
 _LEAVE_OUT = "leave it out for the default"
+
+
+def check_size(
+    raw: Any,
+    path: str = "",
+    *,
+    max_depth: int = MAX_DEPTH,
+    max_parts: int = MAX_PARTS,
+    error_type: type[TimewrightError] = InvalidInput,
+) -> None:
+    """Refuse data that is nested too deep, has too many values or too much text, or contains itself."""
+    pending: list[tuple[Any, int]] = [(raw, 0)]
+    parts = text = 0
+    while pending:
+        value, depth = pending.pop()
+        parts += 1
+        kind = type(value)
+        text += len(value) if kind is str or isinstance(value, str | bytes) else 0
+        if depth > max_depth or parts > max_parts or text > MAX_TEXT_LENGTH:
+            rule = f"at most {max_depth} levels, {max_parts} parts and {MAX_TEXT_LENGTH} characters"
+            raise input_error(
+                path, raw, "is too deep or too large", rule=rule, fix="split it", kind=error_type
+            )
+        if kind in _SCALAR_TYPES:
+            continue
+        if kind is dict or isinstance(value, Mapping):
+            pending += ((inner, depth + 1) for pair in value.items() for inner in pair)
+        elif isinstance(value, list | tuple | set | frozenset):
+            pending += ((inner, depth + 1) for inner in value)
 
 
 def read_text(raw: Any, info: mi.Type, path: str) -> Any:

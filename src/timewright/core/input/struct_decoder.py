@@ -28,7 +28,7 @@ from timewright.core.input.input_errors import (
     unknown_field,
 )
 from timewright.core.input.scalars import (
-    MAX_TEXT_LENGTH,
+    MAX_PARTS,
     read_bool,
     read_choice,
     read_date,
@@ -53,7 +53,7 @@ from timewright.core.recurrence.triggers import After, AnyOf, Cron, Every, Manua
 from timewright.core.run.run import Cancelled, Failed, Lost, Released, Started, Succeeded, TimedOut
 from timewright.core.schedule.upstream import Need
 from timewright.core.target import Call, Handoff, Http, Note, Publish, Shell, Workflow
-from timewright.errors import InvalidInput, TimewrightError, UnknownField
+from timewright.errors import TimewrightError, UnknownField
 
 _NEED = re.compile(
     r"(?P<schedule>.+?)(?:\s*:\s*|\s+within\s+)(?P<within>[^\s:]+)"
@@ -104,11 +104,7 @@ def expand_outcome(raw: Any, path: str) -> Any:
     return {"error": "failed", **words, "kind": kind} if kind == "failed" else {**words, "kind": kind}
 
 
-MAX_DEPTH = 64
-MAX_PARTS = 100_000
 MAX_KEY_LENGTH = 255
-# Types without inner values; checked by set lookup because `isinstance(value, Mapping)` is slow.
-_SCALAR_TYPES = frozenset({str, bytes, int, float, bool, type(None)})
 
 _LEAVE_OUT = "leave it out for the default"
 
@@ -131,35 +127,6 @@ _EXPANDERS_WITH_BASE: dict[frozenset[type], Callable[[Any, str, object], Any]] =
 def type_info(into: Any) -> mi.Type:
     """Return msgspec's description of a type, cached."""
     return mi.type_info(into)
-
-
-def check_size(
-    raw: Any,
-    path: str = "",
-    *,
-    max_depth: int = MAX_DEPTH,
-    max_parts: int = MAX_PARTS,
-    error_type: type[TimewrightError] = InvalidInput,
-) -> None:
-    """Refuse data that is nested too deep, has too many values or too much text, or contains itself."""
-    pending: list[tuple[Any, int]] = [(raw, 0)]
-    parts = text = 0
-    while pending:
-        value, depth = pending.pop()
-        parts += 1
-        kind = type(value)
-        text += len(value) if kind is str or isinstance(value, str | bytes) else 0
-        if depth > max_depth or parts > max_parts or text > MAX_TEXT_LENGTH:
-            rule = f"at most {max_depth} levels, {max_parts} parts and {MAX_TEXT_LENGTH} characters"
-            raise input_error(
-                path, raw, "is too deep or too large", rule=rule, fix="split it", kind=error_type
-            )
-        if kind in _SCALAR_TYPES:
-            continue
-        if kind is dict or isinstance(value, Mapping):
-            pending += ((inner, depth + 1) for pair in value.items() for inner in pair)
-        elif isinstance(value, list | tuple | set | frozenset):
-            pending += ((inner, depth + 1) for inner in value)
 
 
 def read_value(raw: Any, info: mi.Type, path: str, base: object = None) -> Any:

@@ -10,7 +10,8 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from timewright.core.input.aliases import FIELD_ALIASES
-from timewright.core.input.struct_decoder import check_size, read_value, type_info
+from timewright.core.input.scalars import check_size
+from timewright.core.input.struct_decoder import read_value, type_info
 from timewright.core.moments import ZERO, check_duration, format_duration
 from timewright.core.target import AnyTarget, Http, Note, Workflow
 from timewright.core.workflow.expression import ValuePath, iter_paths
@@ -201,18 +202,15 @@ def _check_limits(step: Step, where: str, workflow_limit: timedelta | None) -> N
             raise _error(
                 at, message, value=format_duration(limit), rule=rule, fix=format_duration(workflow_limit)
             )
-        _check_timeout(step.target, where, limit)
+        target = step.target
+        if isinstance(target, Http) and target.timeout > limit and target.timeout != Http(url="-").timeout:
+            message = f"{format_duration(target.timeout)} is more than the step's {format_duration(limit)}"
+            rule = "the request timeout is at most the step's time limit"
+            raise _error(f"{where}.target.timeout", message, rule=rule, fix=format_duration(limit))
     if isinstance(step.target, Workflow) and step.effective_retry.max_attempts > 1:
         rule = "a step that starts a workflow is attempted once; the steps of that workflow retry"
         at = f"{where}.retry.max_attempts"
         raise _error(at, "nested retries", value=step.effective_retry.max_attempts, rule=rule, fix="1")
-
-
-def _check_timeout(target: AnyTarget, where: str, limit: timedelta) -> None:
-    if isinstance(target, Http) and target.timeout > limit and target.timeout != Http(url="-").timeout:
-        message = f"{format_duration(target.timeout)} is more than the step's {format_duration(limit)}"
-        rule = "the request timeout is at most the step's time limit"
-        raise _error(f"{where}.target.timeout", message, rule=rule, fix=format_duration(limit))
 
 
 def _check_time(where: str, limit: timedelta) -> None:

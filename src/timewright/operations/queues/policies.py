@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from timewright.core.input.decode import check_name, decode
 from timewright.core.input.queue_file import decode_queue_file
-from timewright.core.input.struct_decoder import check_size
+from timewright.core.input.scalars import check_size
 from timewright.core.policies.policies import QueuePolicy
 from timewright.errors import InvalidInput, NotAllowed
 from timewright.ledger.lookups import QUEUE, load_queue_policies, load_queue_policy
