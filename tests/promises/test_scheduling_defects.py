@@ -223,6 +223,19 @@ class TestTheCheckerRaisesNoFalseAlarm:
         assert bench.progress("j").next_at == at("14:00:00")  # decided by the cadence, not moved by the run
         assert alarms(bench) == []
 
+    def test_verify_finds_nothing_wrong_with_a_resume_that_forgives_a_step_of_the_cadence(self) -> None:
+        bench = Bench()
+        ladder = {"cadence": {"ladder": {"steps": ["90s"]}}}
+        bench.call("schedule create", name="j", call="x", every="1m", **ladder)
+        bench.target.script("j", fail(), succeed())
+        bench.advance("1m")
+        bench.clock.advance("2m")  # past 12:02:30, which the cadence decided
+        bench.call("schedule pause", schedule="j")
+        bench.call("schedule resume", schedule="j")
+        bench.advance("5m")
+
+        assert alarms(bench) == []
+
     def test_verify_finds_nothing_wrong_with_a_late_occurrence_that_an_early_one_replaces(self) -> None:
         bench = Bench()
         jitter = {"jitter": "20s", "jitter_side": "both", "clamp": {"min": "2m"}}

@@ -117,7 +117,8 @@ class DecisionTimes:
             return
         schedule = self._schedule
         known = self._known | ({schedule.next_at} if schedule.next_at is not None else set())
-        # A pause moves the cursor up to an instant that is decided only at its end.
+        # A pause moves the cursor up to an instant that is decided only at its end, or never after a resume.
+        known |= {row.cursor for row in self._adjustments if row.kind == "resume" or self._is_paused(row.at)}
         is_paused = "paused" in (schedule.state, schedule.source)
         last = max(map(last_instant, self._rows), default=0) if is_paused else NEVER
         plans = [self._view.planned_instants(one) for _, one in self._policies if not one.aligned_to_now]
@@ -125,6 +126,9 @@ class DecisionTimes:
             is_carried = cursor > last or any(plan is not None and plan.has(cursor + 1) for plan in plans)
             if not is_carried and not known.intersection((cursor - 1, cursor, cursor + 1)):
                 yield cursor
+
+    def _is_paused(self, at: int) -> bool:
+        return any(began < at <= ended for began, ended in self._pauses)
 
     def explains(self, run: RunRow, policy: SchedulePolicy) -> bool:
         """Whether an instant lies an interval, a hint or no time at all after something that is recorded."""
