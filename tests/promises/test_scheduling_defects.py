@@ -236,6 +236,15 @@ class TestTheCheckerRaisesNoFalseAlarm:
 
         assert alarms(bench) == []
 
+    def test_verify_finds_nothing_wrong_with_a_hint_for_a_schedule_that_starts_later(self) -> None:
+        bench = Bench()
+        later = {"every": "1m", "adaptive": True, "start_at": "2026-03-12T12:00:00Z"}
+        bench.call("schedule create", name="j", note="x", **later)
+        bench.call("hint interval", schedule="j", interval="3h", ttl="45m")
+        bench.advance("1m")
+
+        assert alarms(bench) == []
+
     def test_verify_finds_nothing_wrong_with_a_late_occurrence_that_an_early_one_replaces(self) -> None:
         bench = Bench()
         jitter = {"jitter": "20s", "jitter_side": "both", "clamp": {"min": "2m"}}

@@ -13,7 +13,7 @@ from tests.simulation.workload.scenarios import Scenario, draw_scenario
 from timewright.verification.checker import Violation
 
 _ANSWERS = """
-SELECT r.schedule_id, r.state, r.outcome_label, a.result, COALESCE(a.started_at, a.leased_at), a.ended_at
+SELECT r.schedule_id, r.state, r.outcome_label, a.result, a.ended_at
 FROM runs r JOIN attempts a ON a.run_id = r.id JOIN schedules s ON s.id = r.schedule_id
 WHERE s.name LIKE 'watch%' AND a.outcome = 'succeeded' ORDER BY r.id
 """
@@ -42,22 +42,22 @@ def draw_watches(seed: int) -> Scenario:
 def find_wrong_changes(sim: Simulation) -> list[Violation]:
     """Changes that were reported twice or not at all, from the answers that are recorded.
 
-    An answer that ended after the report of a run that began later is old: a newer version was reported.
+    Versions only rise, so an answer is old if a newer version was reported before it ended.
     """
     reported: dict[str, list[int]] = {}
     quiet: dict[str, set[int]] = {}
-    spans: dict[str, list[tuple[int, int]]] = {}
-    unreported: list[tuple[str, int, int, int]] = []
-    for schedule, state, label, result, began, ended in sim.backend.query(_ANSWERS):
+    reports: dict[str, list[tuple[int, int]]] = {}
+    unreported: list[tuple[str, int, int]] = []
+    for schedule, state, label, result, ended in sim.backend.query(_ANSWERS):
         version = json.loads(result)["version"]
         if state == "succeeded" and label != "noop":
             reported.setdefault(schedule, []).append(version)
-            spans.setdefault(schedule, []).append((began, ended))
+            reports.setdefault(schedule, []).append((version, ended))
             sim.count("watch reported a change")
         else:
-            unreported.append((schedule, version, began, ended))
-    for schedule, version, began, ended in unreported:
-        if not any(later > began and first <= ended for later, first in spans.get(schedule, ())):
+            unreported.append((schedule, version, ended))
+    for schedule, version, ended in unreported:
+        if not any(newer > version and at <= ended for newer, at in reports.get(schedule, ())):
             quiet.setdefault(schedule, set()).add(version)
     for schedule, body in sim.backend.query(_SEEN):
         quiet.setdefault(schedule, set()).add(json.loads(body)["seen"][PATH])

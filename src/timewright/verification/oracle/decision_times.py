@@ -170,15 +170,15 @@ class DecisionTimes:
             -1
         ]
         wished = [wish for began, ended, wish in self._hints if began <= since < ended and policy.adaptive]
+        start = policy.start_at or 0
         if wished:
-            return since + max(*wished, policy.clamp_min)
+            return max(since + max(*wished, policy.clamp_min), start)
         failures = self._failures(since, since)
         step = policy.cadence_steps[min(failures, len(policy.cadence_steps)) - 1] if failures else 0
         stretched = interval = 0
         if policy.trigger["kind"] == "every":
             interval = parse_duration(policy.trigger["interval"])
             stretched = (interval << min(failures, policy.cadence_doublings)) - interval
-        start = policy.start_at or 0
         if policy.aligned_to_now:
             return max(since + max(interval + stretched, step, policy.clamp_min), start)
         plan, first = self._view.planned_instants(policy), max(since + stretched, start - 1)
