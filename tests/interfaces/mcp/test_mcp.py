@@ -118,6 +118,16 @@ def test_the_tool_list_stays_small(
     assert "maxLength" not in shown
 
 
+def test_every_property_of_a_core_tool_has_a_type() -> None:
+    for tool in tools_for(Caller(actor="a", scopes=ALL_SCOPES), parse_toolsets("core")):
+        for schema in (tool.input_schema, tool.output_schema):
+            for name, field in schema["properties"].items():
+                kinds = field.get("anyOf", [field])
+                assert all("enum" in kind or isinstance(kind.get("type"), str) for kind in kinds), (
+                    f"{tool.name} {name}"
+                )
+
+
 def test_every_operation_is_in_one_toolset_and_every_property_has_an_example() -> None:
     tools = tools_for(Caller(actor="a", scopes=ALL_SCOPES))
     for tool in tools:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -46,6 +47,8 @@ OPEN_WORLD = frozenset({"schedule test", "channel test", "calendar refresh"})
 NAME_KEYWORDS = frozenset({"properties", "$defs"})
 OMITTED_KEYWORDS = frozenset({"minLength", "maxLength", "additionalProperties"})
 DURATION = "a duration: 90s, 15m, 1h30m, 7d or PT15M"
+# A schema without a type is less portable: some clients reject it.
+ANY_VALUE: Schema = {"anyOf": [{"type": kind} for kind in ("string", "object", "array", "number", "boolean")]}
 CONFIRM: Schema = {"type": "string", "description": "token of the same call with dry_run, e.g. 5f1c09ab…"}
 MAX_EXAMPLE_CHARS = 60
 # Texts for the fields of core tools, shorter than those of the command line.
@@ -183,7 +186,8 @@ def _simple(field: Schema) -> Schema:
     """Return a field without what a caller may leave out: null, and the parts of a complex value."""
     choices = [one for one in field.get("anyOf", [field]) if one != {"type": "null"} and "$ref" not in one]
     plain = choices[0] if choices else {"type": "string"}
-    return {name: value for name, value in plain.items() if name in ("type", "enum", "description")}
+    shown = {name: value for name, value in plain.items() if name in ("type", "enum", "description")}
+    return shown if "type" in shown or "enum" in shown else {**ANY_VALUE, **shown}
 
 
 def _described(operation: Operation[Any], name: str, field: Schema) -> Schema:
@@ -208,9 +212,15 @@ def _example(operation: Operation[Any], name: str) -> str:
 
 def _output_schema(operation: Operation[Any]) -> Schema:
     """Return the top level of the answer's schema; the rest would cost more tokens than it helps."""
-    fields = answer_schema(operation)["properties"]
-    kinds = {name: {"type": field["type"]} if "type" in field else {} for name, field in fields.items()}
-    return {"type": "object", "properties": kinds}
+    schema = answer_schema(operation)
+    kinds = {name: _kind(field, schema.get("$defs", {})) for name, field in schema["properties"].items()}
+    return {"type": "object", "properties": {name: kind for name, kind in kinds.items() if kind}}
+
+
+def _kind(field: Schema, defs: Mapping[str, Schema]) -> Schema:
+    """Return the type of a field of an answer; empty, and then not shown, if it may have several."""
+    field = defs.get(field.get("$ref", "").rpartition("/")[2], field)
+    return {"type": field.get("type", "string")} if "type" in field or "enum" in field else {}
 
 
 def _shorten(schema: Any) -> Any:
