@@ -16,7 +16,7 @@ from timewright.engine.tick import TickLimits
 from timewright.errors import ClockBehind, StoreUnavailable
 from timewright.ledger.replan import Actor, pause
 from timewright.ports import RunFilter, Store
-from timewright.stores.commit_timer import MAX_LEAD_S, CommitTimer
+from timewright.stores.clock_guard import MAX_LEAD_S, CommitTimer
 from timewright.testing.bench import Bench
 from timewright.testing.clock import ManualClock
 from timewright.testing.targets import succeed

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from tests.conformance.support.builders import add, make_run
-from timewright.stores.sqlite.json_batch import MIN_BATCH_ROWS, differing_columns, json_batch
+from timewright.stores.sqlite.executor import MIN_BATCH_ROWS, differing_columns, json_batch
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.stores.statements import SQLITE, load_statements
 

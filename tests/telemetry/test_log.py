@@ -11,7 +11,7 @@ import pytest
 
 from timewright import every
 from timewright.core.facts import AttemptStarted, RunFailed, RunParked, ScheduleMoved, TickFinished
-from timewright.ports.schedule_names import ScheduleNames
+from timewright.ports.store import ScheduleNames
 from timewright.telemetry.log import MAX_VALUE_CHARS, FactLog, LogFormat, new_logger
 from timewright.testing.bench import DEFAULT_START, Bench
 

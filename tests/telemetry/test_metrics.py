@@ -18,7 +18,7 @@ from timewright.core.moments import MINUTE, SECOND
 from timewright.core.policies.policies import Retry
 from timewright.errors import NotAllowed, StoreUnavailable
 from timewright.ports import Store
-from timewright.ports.schedule_names import names_in
+from timewright.ports.store import names_in
 from timewright.stores.postgres.store import PostgresStore
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.telemetry.live_metrics import LiveMetricsCollector

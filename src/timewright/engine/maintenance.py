@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from timewright.core.facts import Fact
 from timewright.core.run.needs import Offer, offer_anything
-from timewright.engine.admission_scope import has_elapsed
 from timewright.engine.constants import (
     DEAD_HOLDER_INTERVAL_S,
     HEARTBEAT_INTERVAL_S,
@@ -25,16 +24,20 @@ from timewright.engine.constants import (
 )
 from timewright.engine.in_flight import InFlightRun, StopReason
 from timewright.engine.launch import Launcher
+from timewright.engine.pending_work import has_elapsed
 from timewright.ledger.alerts.incidents import CHECK_INTERVAL, check_incidents
 from timewright.ledger.lease import renew_leases
 from timewright.ledger.records.instances import (
     MAX_INSTANCES,
+    REFRESH_AFTER,
+    FleetOffers,
     InstanceRecord,
     ProcessIdentity,
+    offer_id,
     read_instances,
     record_heartbeat,
+    record_offer,
 )
-from timewright.ledger.records.offers import REFRESH_AFTER, FleetOffers, offer_id, record_offer
 from timewright.ledger.records.run_counts import count_runs, floor_minute, is_counting_due
 from timewright.ledger.settle import reclaim
 from timewright.ports import Clock, Ids, PruneRequest, Renewal, Store, Transaction, must_return

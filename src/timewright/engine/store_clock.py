@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from timewright.core.facts import ClockStepped, Fact
 from timewright.core.moments import DAY
 from timewright.engine.constants import CHECK_INTERVAL
-from timewright.ledger.pauses.clock import end_clock_pauses, pause_for_clock, pull_back_schedules
+from timewright.ledger.pauses import end_clock_pauses, pause_for_clock, pull_back_schedules
 from timewright.ports import Clock, Ids, Store
 from timewright.ports.store import ClockDoubt
 

@@ -11,17 +11,15 @@ from msgspec.structs import replace
 
 from timewright.core.facts import AttemptStarted, Fact
 from timewright.core.run.run import Run
-from timewright.engine.admission_scope import AdmissionScope
 from timewright.engine.in_flight import attempt_started_at
 from timewright.engine.launch import Launcher
-from timewright.engine.pending_work import PendingWorkReader
+from timewright.engine.pending_work import AdmissionScope, PendingWorkReader
 from timewright.ledger.admission_batch import LocalCapacity
 from timewright.ledger.admit import AdmissionResult, admit_due
 from timewright.ledger.lease import Lease, LeaseResult, add_checkpoints, lease_ready
 from timewright.ledger.lookups import load_terms, schedule_terms
-from timewright.ledger.queues.policies import PolicyFile
-from timewright.ledger.queues.policy_file_watcher import PolicyFileWatcher
-from timewright.ledger.records.offers import FleetOffers
+from timewright.ledger.queues.policies import PolicyFile, PolicyFileWatcher
+from timewright.ledger.records.instances import FleetOffers
 from timewright.ledger.records.schedule_states import load_states
 from timewright.ledger.settle import reclaim, release_held_runs
 from timewright.ports import Ids, Store, Transaction

@@ -23,7 +23,7 @@ from timewright.core.target import Handoff
 from timewright.ledger.dependencies.follow_ups import close_follow_ups, decide_follow_ups, load_follow_ups
 from timewright.ledger.fact_builders import new_run_facts, on_time_step_facts, schedule_stopped_fact
 from timewright.ledger.lookups import CalendarLookup
-from timewright.ledger.pauses.scoped import PauseLookup, load_pauses
+from timewright.ledger.pauses import PauseLookup, load_pauses
 from timewright.ledger.queues.limits import LimitResolver
 from timewright.ledger.replacement import cancel_for_replacement
 from timewright.ledger.run_ends import parked_progress

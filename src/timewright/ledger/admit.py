@@ -18,8 +18,8 @@ from timewright.ledger.admission_batch import AdmissionBatch, LocalCapacity
 from timewright.ledger.alerts.deliveries import deliver_facts
 from timewright.ledger.lease import find_leased_batch
 from timewright.ledger.lookups import load_calendars
-from timewright.ledger.pauses.scoped import load_pauses, set_aside_paused
-from timewright.ledger.records.offers import FleetOffers
+from timewright.ledger.pauses import load_pauses, set_aside_paused
+from timewright.ledger.records.instances import FleetOffers
 from timewright.ports import Ids, ScheduleRecord, Store, Transaction
 
 MAX_WRITE_ATTEMPTS = 3

@@ -29,7 +29,7 @@ from timewright.ledger.budgets.charges import defer_runs, record_charges, select
 from timewright.ledger.dependencies.follow_ups import split_by_needs
 from timewright.ledger.fact_builders import leased_fact, run_fields, skipped_fact
 from timewright.ledger.lookups import QueueKey, RunTerms, load_queue_policies, load_queue_policy, load_terms
-from timewright.ledger.pauses.scoped import PauseLookup, find_paused, load_pauses
+from timewright.ledger.pauses import PauseLookup, find_paused, load_pauses
 from timewright.ledger.queues.policies import PolicyFile
 from timewright.ledger.records.schedule_states import KeptState
 from timewright.ledger.run_ends import apply_finished_runs

@@ -35,8 +35,7 @@ from timewright.core.run.run import HOLDER_DIED, Cancelled, Failed, Lost, Reason
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.errors import NotAllowed, NotFound, OutcomeUnknown
 from timewright.ledger.alerts.deliveries import deliver_facts
-from timewright.ledger.budgets.charges import may_change_budgets, settle_charges
-from timewright.ledger.budgets.provider_windows import EndedLease
+from timewright.ledger.budgets.charges import EndedLease, may_change_budgets, settle_charges
 from timewright.ledger.fact_builders import run_fields, skipped_fact, succeeded_fact
 from timewright.ledger.lookups import RunTerms, load_terms, lock_readable_schedules
 from timewright.ledger.records.schedule_states import fold_quiet_runs, judge_results, save_states

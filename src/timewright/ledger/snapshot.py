@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from timewright.core.policies.limits import LIMIT
 from timewright.core.run.run import Run, RunState
 from timewright.core.schedule.schedule import Schedule, ScheduleState
-from timewright.ledger.budgets.charges import BUDGET
-from timewright.ledger.budgets.provider_windows import PROVIDER
+from timewright.ledger.budgets.charges import BUDGET, PROVIDER
 from timewright.ledger.dependencies.links import write_links
 from timewright.ledger.lookups import CALENDAR, QUEUE, load_calendars
 from timewright.ledger.queues.limits import define_stored_limits

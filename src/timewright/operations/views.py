@@ -20,7 +20,7 @@ from timewright.core.schedule.hints import NO_HINTS
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.core.zones import local_time
 from timewright.ledger.lookups import load_calendars
-from timewright.ledger.pauses.scoped import load_pauses
+from timewright.ledger.pauses import load_pauses
 from timewright.ledger.records.notes import occurrence_notes
 from timewright.ledger.workflow_runs.records import workflow_label
 from timewright.operations.explain.dependencies import Downstream, Upstream, downstreams, upstreams

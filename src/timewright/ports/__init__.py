@@ -13,7 +13,6 @@ from timewright.core.facts import Fact
 from timewright.core.recurrence.triggers import AnyTrigger
 from timewright.core.run.run import Outcome, idempotency_key
 from timewright.core.target import RunTarget
-from timewright.ports.advisor import Advisor, AdvisorReport, CallTool
 from timewright.ports.rows import (
     AuditCheck,
     AuditEntry,
@@ -201,4 +200,30 @@ class ChangeListener(Protocol):
 
     def close(self) -> None:
         """End `changes`. Callable from any thread."""
+        ...
+
+
+CallTool = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
+
+
+class AdvisorReport(Struct, frozen=True, kw_only=True):
+    """The report of one analysis: model, tokens, cost, the model's last message, and warnings."""
+
+    model: str = ""
+    tokens: int = 0
+    cost: float = 0.0
+    summary: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class Advisor(Protocol):
+    """Reads the history and proposes hints, only through tools."""
+
+    @property
+    def name(self) -> str:
+        """The advisor's name in the record of an analysis."""
+        ...
+
+    def advise(self, brief: Mapping[str, Any], call_tool: CallTool, *, tokens_left: int) -> AdvisorReport:
+        """Run one analysis: call tools by name, `submit_analysis` last, with at most `tokens_left` tokens."""
         ...

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
+from timewright.errors import TimewrightError
 from timewright.ports.objects import AlertQueries, ObjectQueries
 from timewright.ports.overview import OverviewQueries
 from timewright.ports.runs import RunQueries
@@ -127,3 +130,36 @@ class NonBlockingReader(Protocol):
     def data_version(self) -> int:
         """Return a number that changes with every commit of any process, or raise `WouldBlock`."""
         ...
+
+
+MAX_CACHED_NAMES = 10_000
+CACHE_TTL_S = 30.0
+
+
+class ScheduleNames:
+    """Looks up names of schedules; cached for 30 s, because schedules can be renamed."""
+
+    def __init__(self, read: Callable[[str], str]) -> None:
+        self._read = read
+        self._names: dict[str, str] = {}
+        self._expires_at = 0.0
+
+    def __call__(self, schedule_id: str) -> str:
+        """The name of a schedule; empty if it is unknown or the store does not answer."""
+        now = time.monotonic()
+        if now >= self._expires_at or len(self._names) >= MAX_CACHED_NAMES:
+            self._names, self._expires_at = {}, now + CACHE_TTL_S
+        names = self._names
+        if schedule_id and schedule_id not in names:
+            with suppress(TimewrightError):
+                names[schedule_id] = self._read(schedule_id)
+        return names.get(schedule_id, "")
+
+
+def names_in(store: Store) -> ScheduleNames:
+    """The names of the schedules in a store."""
+
+    def read(schedule_id: str) -> str:
+        return store.read(lambda tx: tx.get_schedule_names([schedule_id])).get(schedule_id, "")
+
+    return ScheduleNames(read)

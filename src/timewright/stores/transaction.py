@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from timewright.stores.queries.admission import SqlAdmissionQueries
 from timewright.stores.queries.alerts import SqlAlertQueries
 from timewright.stores.queries.budgets import SqlBudgetQueries
 from timewright.stores.queries.leases import SqlOutputQueries
 from timewright.stores.queries.objects import SqlObjectQueries
 from timewright.stores.queries.overview import SqlOverviewQueries, SqlScheduleViews
-from timewright.stores.queries.pending_work import SqlPendingWorkQueries
+from timewright.stores.queries.tick import SqlAdmissionQueries, SqlPendingWorkQueries
 from timewright.stores.queries.verification import SqlVerificationQueries
 from timewright.stores.queries.workflow import SqlLinkQueries, SqlWorkflowQueries
 

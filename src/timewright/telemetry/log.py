@@ -16,7 +16,7 @@ from timewright.core.moments import format_instant
 from timewright.core.run.run import HOLDER_DIED, LEASE_EXPIRED, Reason
 from timewright.errors import TimewrightError
 from timewright.ports import Store
-from timewright.ports.schedule_names import ScheduleNames
+from timewright.ports.store import ScheduleNames
 
 LogFormat = Literal["text", "json"]
 Redact = Callable[[str], str]

@@ -17,7 +17,7 @@ from timewright.core import facts
 from timewright.core.facts import Fact
 from timewright.core.run.run import Reason
 from timewright.core.schedule.decision import Source
-from timewright.ports.schedule_names import ScheduleNames
+from timewright.ports.store import ScheduleNames
 
 MAX_LABEL_SETS = 200
 MAX_OPEN_ATTEMPTS = 100_000

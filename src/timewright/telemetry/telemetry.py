@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from timewright.errors import InvalidInput, NotAllowed
 from timewright.ports import Clock, Observer, Store, Target, Transaction
-from timewright.ports.schedule_names import ScheduleNames, names_in
-from timewright.ports.store import NonBlockingReader
+from timewright.ports.store import NonBlockingReader, ScheduleNames, names_in
 from timewright.settings import Settings
 
 T = TypeVar("T")

@@ -18,17 +18,17 @@ from timewright.core.facts import Fact
 from timewright.core.run.run import Outcome
 from timewright.core.schedule.shards import parse_shard
 from timewright.core.target import Call
-from timewright.engine.admission_scope import AdmissionScope
 from timewright.engine.constants import CHECK_INTERVAL
 from timewright.engine.launch import Launcher
 from timewright.engine.loop import Loop
 from timewright.engine.maintenance import DeadHolderCheck, Heartbeat, Pruner
+from timewright.engine.pending_work import AdmissionScope
 from timewright.engine.tick import Tick, TickLimits
 from timewright.engine.waiting import EventWaker
 from timewright.errors import StoreError
 from timewright.ids import TimedIds
-from timewright.ledger.queues.policy_file_watcher import PolicyFileWatcher
-from timewright.ledger.records.offers import FleetOffers
+from timewright.ledger.queues.policies import PolicyFileWatcher
+from timewright.ledger.records.instances import FleetOffers
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.context import OnStart, OperationContext
 from timewright.operations.text_safety import SecretRedactor

@@ -27,7 +27,7 @@ from timewright.core.schedule.decision import Source
 from timewright.core.target import Handoff
 from timewright.errors import Conflict
 from timewright.ports import OnTimeStep, ScheduleRecord, Store
-from timewright.stores.sqlite.json_batch import MIN_BATCH_ROWS
+from timewright.stores.sqlite.executor import MIN_BATCH_ROWS
 
 LATER = NOON + MINUTE
 KINDS: tuple[dict[str, Any], ...] = (

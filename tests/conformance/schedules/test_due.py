@@ -328,9 +328,9 @@ def probe(store: Store, now: datetime, *, with_lease_end: bool = False) -> Pendi
 @pytest.fixture
 def slow_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every complete probe counts as slow, and the next one is due in a long time."""
-    monkeypatch.setattr("timewright.stores.queries.pending_work.SLOW_PROBE_S", 0.0)
-    monkeypatch.setattr("timewright.stores.queries.pending_work.SLOW_PROBES", 1)
-    monkeypatch.setattr("timewright.stores.queries.pending_work.PROBE_PAUSE_FACTOR", 1e6)
+    monkeypatch.setattr("timewright.stores.queries.tick.SLOW_PROBE_S", 0.0)
+    monkeypatch.setattr("timewright.stores.queries.tick.SLOW_PROBES", 1)
+    monkeypatch.setattr("timewright.stores.queries.tick.PROBE_PAUSE_FACTOR", 1e6)
 
 
 @pytest.mark.usefixtures("slow_probes")
@@ -357,10 +357,10 @@ def test_only_several_slow_probes_in_a_row_make_the_next_one_partial(
 ) -> None:
     def is_partial(*, next_is_slow: bool) -> bool:
         slow = 0.0 if next_is_slow else inf
-        monkeypatch.setattr("timewright.stores.queries.pending_work.SLOW_PROBE_S", slow)
+        monkeypatch.setattr("timewright.stores.queries.tick.SLOW_PROBE_S", slow)
         return probe(store, NOON).complete_in is not None
 
-    monkeypatch.setattr("timewright.stores.queries.pending_work.SLOW_PROBES", 3)
+    monkeypatch.setattr("timewright.stores.queries.tick.SLOW_PROBES", 3)
     put(store, waking("first", NOON + HOUR))
     slow_ones = [True, True, False, True, True, True]
     assert not any(is_partial(next_is_slow=slow) for slow in slow_ones)

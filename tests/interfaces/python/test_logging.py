@@ -15,7 +15,7 @@ from timewright import Scheduler, Settings, every
 from timewright.core import facts
 from timewright.core.sensitive_keys import redact_store_url
 from timewright.errors import InvalidInput, OverQuota, TimewrightError
-from timewright.ports.schedule_names import ScheduleNames
+from timewright.ports.store import ScheduleNames
 from timewright.telemetry.log import ApplicationLog
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)

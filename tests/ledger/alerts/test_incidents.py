@@ -24,7 +24,7 @@ from timewright.errors import NotFound
 from timewright.ledger.alerts import incidents as incident_pass
 from timewright.ledger.alerts.incidents import check_incidents
 from timewright.ledger.lease import lease_ready
-from timewright.ledger.pauses.clock import pause_for_clock
+from timewright.ledger.pauses import pause_for_clock
 from timewright.ports.store import ClockDoubt
 from timewright.stores.statements import POSTGRES, SQLITE, load_statements
 from timewright.testing.bench import Bench

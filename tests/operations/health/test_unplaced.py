@@ -12,8 +12,8 @@ from timewright.core.facts import NoInstance
 from timewright.core.run.needs import Offer
 from timewright.engine.maintenance import Heartbeat
 from timewright.ledger.admit import admit_due
-from timewright.ledger.records.offers import FleetOffers
-from timewright.ports.schedule_names import ScheduleNames
+from timewright.ledger.records.instances import FleetOffers
+from timewright.ports.store import ScheduleNames
 from timewright.telemetry.log import ApplicationLog
 
 OLD, NEW = Offer(functions=("send",)), Offer(functions=("refresh", "send"))

@@ -17,8 +17,7 @@ from timewright.engine.loop import Loop
 from timewright.engine.maintenance import DeadHolderCheck, Heartbeat, Pruner
 from timewright.engine.tick import Tick, TickLimits
 from timewright.ids import TimedIds
-from timewright.ledger.records.instances import InstanceRecord
-from timewright.ledger.records.offers import FleetOffers
+from timewright.ledger.records.instances import FleetOffers, InstanceRecord
 
 if TYPE_CHECKING:
     from tests.simulation.model.simulation import Simulation

@@ -33,13 +33,13 @@ from timewright.ledger import (
 )
 from timewright.ledger.admission_batch import AdmissionBatch
 from timewright.ledger.alerts.alert_checks import AlertInput
-from timewright.ledger.pauses.scoped import PauseLookup
+from timewright.ledger.pauses import PauseLookup
 from timewright.ledger.workflow_runs import stepper
 from timewright.ledger.workflow_runs.records import HELD_BY_WAIT, load_plan, workflow_context
 from timewright.ledger.workflow_runs.stepper import WorkflowStepper
 from timewright.ledger.workflow_runs.waits import WaitingStep
 from timewright.operations.workflows import waits
-from timewright.stores.commit_timer import CommitTimer
+from timewright.stores.clock_guard import CommitTimer
 from timewright.stores.queries.leases import SqlLeaseQueries
 from timewright.verification.invariants import leases
 

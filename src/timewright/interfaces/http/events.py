@@ -18,7 +18,7 @@ from timewright.errors import Forbidden, InvalidInput, OverQuota, TimewrightErro
 from timewright.interfaces.http.problems import HttpProblem
 from timewright.interfaces.http.request import Receive, Send
 from timewright.ports import ChangeListener, Store
-from timewright.ports.schedule_names import ScheduleNames, names_in
+from timewright.ports.store import ScheduleNames, names_in
 
 HISTORY_FACTS = 1000
 MAX_PENDING_FACTS = 1000

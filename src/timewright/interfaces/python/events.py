@@ -18,7 +18,7 @@ from timewright.core import facts
 from timewright.core.facts import Fact
 from timewright.core.input.input_errors import input_error
 from timewright.errors import NotFound
-from timewright.ports.schedule_names import ScheduleNames
+from timewright.ports.store import ScheduleNames
 
 Listener = Callable[[Any], object]
 L = TypeVar("L", bound=Callable[[Any], object])

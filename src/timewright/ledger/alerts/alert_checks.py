@@ -23,8 +23,7 @@ from timewright.core.run.needs import needs_of_schedule
 from timewright.core.schedule.pauses import Pause, PauseScope
 from timewright.core.schedule.schedule import Schedule
 from timewright.errors import UnreadableRow
-from timewright.ledger.pauses.clock import ACCEPT_CLOCK, CLOCK
-from timewright.ledger.pauses.scoped import PauseLookup
+from timewright.ledger.pauses import ACCEPT_CLOCK, CLOCK, PauseLookup
 from timewright.ledger.records.instances import InstanceRecord
 from timewright.ports import ScheduleRecord, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE, AlertRow

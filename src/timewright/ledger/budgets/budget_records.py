@@ -13,8 +13,7 @@ from timewright.core.facts import Fact, ProviderClosed, ProviderOpened
 from timewright.core.run.leasing import WaitReason
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import NotAllowed
-from timewright.ledger.budgets.charges import BUDGET
-from timewright.ledger.budgets.provider_windows import PROVIDER
+from timewright.ledger.budgets.charges import BUDGET, PROVIDER
 from timewright.ledger.queues.limits import save_objects
 from timewright.ledger.replan import Actor
 from timewright.ports import ScheduleFilter, StoredObject, Transaction

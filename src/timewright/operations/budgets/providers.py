@@ -15,7 +15,7 @@ from timewright.core.moments import check_storable, format_instant
 from timewright.core.run.leasing import WaitReason
 from timewright.errors import InvalidInput
 from timewright.ledger.budgets.budget_records import close_provider, open_provider, read_window
-from timewright.ledger.budgets.provider_windows import PROVIDER
+from timewright.ledger.budgets.charges import PROVIDER
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
 from timewright.operations.pagination import paginate_rows

@@ -19,7 +19,7 @@ from timewright.core.input.input_errors import input_error
 from timewright.errors import Conflict
 from timewright.ledger.admission_batch import AdmissionBatch
 from timewright.ledger.lookups import load_calendars
-from timewright.ledger.pauses.scoped import load_pauses
+from timewright.ledger.pauses import load_pauses
 from timewright.operations.context import OperationContext, check_may_block, dry_run
 from timewright.operations.definitions.apply import DefinitionChange, FileOptions, apply_files
 from timewright.operations.json_schemas import request_schema

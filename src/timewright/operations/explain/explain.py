@@ -17,8 +17,8 @@ from timewright.core.schedule.decision import Candidate, Source
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.zones import local_time
 from timewright.ledger.lookups import load_calendars, load_terms
+from timewright.ledger.records.instances import explain_placement
 from timewright.ledger.records.notes import occurrence_notes
-from timewright.ledger.records.offers import explain_placement
 from timewright.ledger.workflow_runs.records import (
     HELD_BY_EXECUTOR,
     HELD_BY_WAIT,

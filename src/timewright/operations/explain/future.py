@@ -21,7 +21,7 @@ from timewright.core.schedule.forecast import forecast
 from timewright.core.schedule.governor import is_trigger_only, pause_end
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.ledger.lookups import load_calendars
-from timewright.ledger.pauses.scoped import load_pauses
+from timewright.ledger.pauses import load_pauses
 from timewright.operations.explain.dependencies import explain_needs
 from timewright.operations.explain.idle import UnrecordedOccurrence, explain_no_next_time, explain_timed_pause
 from timewright.operations.explain.reasons import (

@@ -14,7 +14,7 @@ from timewright.core.run.leasing import LimitUsage, WaitReason
 from timewright.core.run.run import Reason, Run, RunState
 from timewright.core.schedule.schedule import Schedule
 from timewright.ledger.lookups import load_terms
-from timewright.ledger.records.offers import explain_placement
+from timewright.ledger.records.instances import explain_placement
 from timewright.ledger.workflow_runs.records import HELD_BY_WAIT
 from timewright.operations.explain.dependencies import explain_unmet, explain_waiting
 from timewright.operations.explain.reasons import (

@@ -20,8 +20,7 @@ from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.core.target import AnyTarget, Call, Http, Publish, Shell
 from timewright.errors import InvalidDuration
 from timewright.ledger.alerts.findings import CheckScope, checks
-from timewright.ledger.records.instances import is_alive
-from timewright.ledger.records.offers import explain_waiting, read_offers
+from timewright.ledger.records.instances import explain_waiting, is_alive, read_offers
 from timewright.operations.context import OperationContext
 from timewright.operations.health.pauses import clock_findings
 from timewright.operations.registry import OperationRequest, operations

@@ -16,8 +16,14 @@ from timewright.core.schedule.pauses import Pause, PauseScope
 from timewright.errors import Forbidden, InvalidInput
 from timewright.ledger.alerts.findings import CheckScope, checks
 from timewright.ledger.lookups import load_terms
-from timewright.ledger.pauses.clock import ACCEPT_CLOCK, CLOCK, clock_pauses, end_clock_pauses
-from timewright.ledger.pauses.scoped import PauseLookup, find_paused
+from timewright.ledger.pauses import (
+    ACCEPT_CLOCK,
+    CLOCK,
+    PauseLookup,
+    clock_pauses,
+    end_clock_pauses,
+    find_paused,
+)
 from timewright.ledger.replan import Actor
 from timewright.ledger.settle import cancel
 from timewright.operations.access.callers import AGENT_ORIGIN, require_scope

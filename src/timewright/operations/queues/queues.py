@@ -21,7 +21,7 @@ from timewright.errors import Conflict, InvalidInput
 from timewright.ledger.lease import MAX_PLANNED_RUNS, plan_queue
 from timewright.ledger.lookups import load_queue_policy
 from timewright.ledger.manual_runs import enqueue
-from timewright.ledger.pauses.scoped import load_pauses
+from timewright.ledger.pauses import load_pauses
 from timewright.ledger.settle import cancel
 from timewright.operations.context import OperationContext
 from timewright.operations.pagination import paginate, paginate_rows

@@ -14,8 +14,7 @@ from timewright.core.run.needs import Offer, needs_of_schedule
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import StoreError, TimewrightError
 from timewright.ledger.manual_runs import run_now
-from timewright.ledger.records.instances import SILENT_AFTER, is_alive
-from timewright.ledger.records.offers import InstanceOffer, read_offers
+from timewright.ledger.records.instances import SILENT_AFTER, InstanceOffer, is_alive, read_offers
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.lookup import readable_schedules
 from timewright.ports import ScheduleRecord, StoredObject, Transaction

@@ -17,7 +17,7 @@ from timewright.core.run.run import Attempt, Outcome, Run, RunState, Started
 from timewright.core.schedule.schedule import Schedule
 from timewright.errors import Forbidden, InvalidInput
 from timewright.ledger.settle import cancel, reopen, reset
-from timewright.ledger.workflow_runs.retry import mark_to_repeat
+from timewright.ledger.workflow_runs.launch import mark_to_repeat
 from timewright.operations.access.permissions import needs_approval
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.lookup import find_run, find_schedule, readable_schedules

@@ -29,7 +29,7 @@ from timewright.core.target import Note
 from timewright.errors import InvalidInput
 from timewright.ledger.dependencies.links import upstream_names
 from timewright.ledger.lookups import load_calendars
-from timewright.ledger.pauses.scoped import load_pauses
+from timewright.ledger.pauses import load_pauses
 from timewright.operations.context import OperationContext, check_may_block
 from timewright.operations.explain.idle import (
     add_manual_runs_and_notes,

@@ -14,13 +14,13 @@ from timewright.core.run.run import Run
 from timewright.core.workflow import WorkflowSpec, layers, render_graph
 from timewright.errors import InvalidInput, NotAllowed
 from timewright.ledger.workflow_runs.control import pause_workflow_run, resume_workflow_run, start_workflow
+from timewright.ledger.workflow_runs.launch import REPEAT
 from timewright.ledger.workflow_runs.records import (
     WorkflowContext,
     WorkflowHeader,
     spec_digest,
     workflow_context,
 )
-from timewright.ledger.workflow_runs.retry import REPEAT
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.lookup import find_run
 from timewright.operations.registry import (

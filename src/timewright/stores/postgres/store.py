@@ -27,8 +27,7 @@ from timewright.errors import (
 from timewright.ports import Clock
 from timewright.ports.store import ClockDoubt, SessionLock
 from timewright.stores.cache import RowCache
-from timewright.stores.clock_guard import ClockGuard
-from timewright.stores.commit_timer import CommitTimer
+from timewright.stores.clock_guard import ClockGuard, CommitTimer
 from timewright.stores.listeners import PostgresListener, is_pooled
 from timewright.stores.migrate import load_migrations, pending_migrations
 from timewright.stores.sqlite.file_safety import FROZEN

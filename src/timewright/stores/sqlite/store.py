@@ -17,7 +17,7 @@ from timewright.errors import StoreFull, StoreUnavailable
 from timewright.ports import Clock
 from timewright.ports.store import ClockDoubt
 from timewright.stores.cache import RowCache
-from timewright.stores.commit_timer import CommitTimer
+from timewright.stores.clock_guard import CommitTimer
 from timewright.stores.listeners import FilePoller
 from timewright.stores.migrate import Migration, load_migrations, pending_migrations
 from timewright.stores.sqlite.clock import NonDecreasingClock
@@ -37,8 +37,7 @@ from timewright.stores.sqlite.file_safety import (
     translate_errors,
 )
 from timewright.stores.sqlite.nonblocking import SqliteNonBlockingReader
-from timewright.stores.sqlite.wal import WalMaintainer
-from timewright.stores.sqlite.writer_lock import WriterLock
+from timewright.stores.sqlite.wal import WalMaintainer, WriterLock
 from timewright.stores.transaction import SqlTransaction
 
 T = TypeVar("T")

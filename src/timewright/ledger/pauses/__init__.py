@@ -1,1 +1,0 @@
-"""Pauses: which of them hold for schedules and runs, and those that the clock sets."""
