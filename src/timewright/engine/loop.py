@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from timewright.core.facts import Fact, RunFreed, RunReleased, RunWillRetry, ScheduleMoved
+from timewright.core.facts import Fact
 from timewright.core.moments import ZERO
 from timewright.core.policies.policies import MAX_SLEEP, sleep_until
 from timewright.core.run.run import Run
@@ -23,7 +23,7 @@ from timewright.engine.constants import (
 )
 from timewright.engine.launch import Launcher
 from timewright.engine.maintenance import DeadHolderCheck, Heartbeat, IncidentWatch, Pruner, renew_due
-from timewright.engine.observers import ObserverDispatcher, tick_summary
+from timewright.engine.observers import WAKING_FACTS, ObserverDispatcher, tick_summary
 from timewright.engine.settle_thread import SettleThread
 from timewright.engine.shutdown import Shutdown, ShutdownReport
 from timewright.engine.store_clock import StoreClock
@@ -32,8 +32,6 @@ from timewright.engine.waiting import EventWaker, LoopHealth
 from timewright.ports import ChangeListener, Clock, Observer, Store, Waker
 from timewright.ports.overview import PendingWork
 
-# Facts that may give sleeping instances something to do.
-WAKING_FACTS = (RunWillRetry, RunReleased, RunFreed, ScheduleMoved)
 NOT_SLEEPING = datetime.max.replace(tzinfo=UTC)
 
 
@@ -125,8 +123,7 @@ class Loop:
             self.settle_thread.settle_results()
         now, began, clock_facts = self._store_clock.read()
         self.notify_observers(clock_facts)
-        doubt = self._store_clock.doubt
-        self.health.clock_problem = doubt.describe() if doubt is not None else ""
+        self.health.clock_problem = self._store_clock.problem
         self.tick.scope.renew_leadership(now=now)
         commit_at = self._commit_at(now=now)
         if commit_at is not None:
@@ -192,9 +189,8 @@ class Loop:
 
     def stop_cancelled_runs(self) -> None:
         """Stop the runs of this process for which a cancel was requested."""
-        if len(self.launcher):
-            holder = self.tick.holder
-            self._stop_runs(self.store.read(lambda tx: tx.leased_runs(holder=holder, cancel_requested=True)))
+        holder = self.tick.holder
+        self._stop_runs(self.store.read(lambda tx: tx.leased_runs(holder=holder, cancel_requested=True)))
 
     def notify_observers(self, facts: Sequence[Fact]) -> None:
         """Send facts to every observer; an observer that is slow or fails does not affect the others."""

@@ -14,11 +14,14 @@ from timewright.core.facts import (
     LeaseLost,
     RunAdmitted,
     RunFailed,
+    RunFreed,
     RunLeased,
     RunParked,
+    RunReleased,
     RunSkipped,
     RunSucceeded,
     RunWillRetry,
+    ScheduleMoved,
     TickFinished,
 )
 from timewright.engine.constants import MAX_QUEUED_FACTS
@@ -26,6 +29,8 @@ from timewright.errors import OverQuota
 from timewright.ports import Observer
 
 ErrorHandler = Callable[[BaseException], None]
+# Facts that may give sleeping instances something to do.
+WAKING_FACTS = (RunWillRetry, RunReleased, RunFreed, ScheduleMoved)
 
 
 class ObserverQueue:

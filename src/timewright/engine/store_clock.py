@@ -53,6 +53,11 @@ class StoreClock:
             facts.append(ClockStepped(at=now, by_seconds=step.total_seconds(), treated_as=treated_as))
         return now, asked_at, facts
 
+    @property
+    def problem(self) -> str:
+        """What is wrong with the clock; "" if nothing is."""
+        return self.doubt.describe() if self.doubt is not None else ""
+
     def elapsed(self) -> timedelta:
         """The time since the last read."""
         return timedelta(seconds=self._clock.monotonic() - self._last_monotonic)

@@ -21,7 +21,7 @@ from timewright.core.schedule.schedule import Schedule, ScheduleProgress, Schedu
 from timewright.core.zones import local_time
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.pauses import load_pauses
-from timewright.ledger.records.notes import occurrence_notes
+from timewright.ledger.records.notes import run_note
 from timewright.ledger.workflow_runs.records import workflow_label
 from timewright.operations.explain.dependencies import Downstream, Upstream, downstreams, upstreams
 from timewright.operations.explain.idle import add_manual_runs_and_notes, without_skipped
@@ -269,16 +269,10 @@ def add_last_runs(tx: Transaction, rows: Sequence[ScheduleSummary]) -> tuple[Sch
     """Add when each schedule last started, the state of that run, and how many manual runs it has."""
     ids = [row.id for row in rows]
     last, manual = _last_started(tx, ids), tx.count_manual_runs(ids)
+    counted = [replace(row, runs=row.runs + manual.get(row.id, 0)) for row in rows]
     return tuple(
-        replace(
-            row,
-            last_run_at=last[row.id].started_at if row.id in last else None,
-            last_state=last[row.id].state if row.id in last else "",
-            runs=row.runs + manual.get(row.id, 0),
-        )
-        if row.id in last or row.id in manual
-        else row
-        for row in rows
+        replace(row, last_run_at=one.started_at, last_state=one.state) if (one := last.get(row.id)) else row
+        for row in counted
     )
 
 
@@ -361,7 +355,7 @@ def build_run_detail(tx: Transaction, run: Run) -> RunDetail:
         trail=run.trail,
         attempts=tx.get_attempts([run.id]).get(run.id, ()),
         charges=_list_charges(tx, run),
-        note=_note(tx, run),
+        note=run_note(tx, run),
         checkpoint=reported.checkpoint if reported is not None else None,
         external_ids=tuple(tx.find_external_ids(run_ids=[run.id])),
     )
@@ -383,14 +377,6 @@ def _list_charges(tx: Transaction, run: Run) -> tuple[RunCharge, ...]:
         for one in tx.get_charges([run.id])
         if one.budget in budgets
     )
-
-
-def _note(tx: Transaction, run: Run) -> str:
-    """Return the note on the run's occurrence."""
-    if not run.schedule_id:
-        return ""
-    found = occurrence_notes(tx, run.schedule_id, [run.planned_at], namespace=run.namespace)
-    return found[run.planned_at].text if found else ""
 
 
 def schedule_names_of(tx: Transaction, runs: Iterable[Run]) -> Mapping[str, str]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.moments import format_instant
+from timewright.core.run.run import Run
 from timewright.core.schedule.schedule import Schedule
 from timewright.ledger.replan import Actor, schedule_audit_entry
 from timewright.ports import StoredObject, Transaction
@@ -77,3 +78,11 @@ def move_note(
 
 def _name(schedule_id: str, at: datetime) -> str:
     return f"{schedule_id}/{format_instant(at)}"
+
+
+def run_note(tx: Transaction, run: Run) -> str:
+    """Return the note on the run's occurrence."""
+    if not run.schedule_id:
+        return ""
+    found = occurrence_notes(tx, run.schedule_id, [run.planned_at], namespace=run.namespace)
+    return found[run.planned_at].text if found else ""
