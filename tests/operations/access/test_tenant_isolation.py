@@ -113,7 +113,7 @@ ABOUT = [
     if field in one.request_type.__struct_fields__
     # Creating by name, or a filter without matches, needs no existing object.
     and one.name not in {"key create", "secret set", "calendar put"}
-    # The key of a limit is an expression over its runs.
+    # The key of a limit is an expression over its runs, with a test of its own below.
     and (one.name, field) != ("limit set", "key")
     and (field != "group" or one.noun == "group")
 ]
@@ -141,6 +141,22 @@ def test_an_id_of_another_tenant_is_not_found(one: Operation[Any], field: str) -
             one(context, {**one.examples[0], **ids_only(one, field), field: name})
         refusals.append(error.value.explain().replace(name, "…"))
     assert refusals[0] == refusals[1]
+
+
+def test_a_limit_with_a_key_counts_only_the_runs_of_its_tenant() -> None:
+    harness = OperationsHarness()
+    leased = []
+    for context in (harness.context, context_for(harness.context, TENANT)):
+        requests = (
+            ("limit set", {"limit": "crm", "key": "payload.customer", "max_running": 1}),
+            ("queue policy set", {"queue": "mail", "max_concurrent": 9, "limits": ["crm"]}),
+            ("queue add", {"queue": "mail", "payloads": [{"customer": "a"}, {"customer": "a"}]}),
+        )
+        for name, payload in requests:
+            operations[name](context, payload)
+        leased.append(len(operations["queue lease"](context, {"queue": "mail", "limit": 5})["leases"]))
+
+    assert leased == [1, 1]
 
 
 def ids_only(one: Operation[Any], field: str) -> dict[str, Any]:
