@@ -7,9 +7,11 @@ import { confirmDialog, tryAction } from "./widgets.js";
 /**
  * @typedef {{path: string[], body?: Record<string, any>, done: string, label?: string}} Undo
  *
- * Confirm an action in a dialog and perform it. The values of the dialog's fields and its reason are the request,
+ * Confirm an action in a dialog and perform it. The values of the dialog's fields and its reason are the
+ * request,
  * together with `request`; `toBody` turns the values into other fields.
- * @param {import("./widgets.js").Dialog & {path: string[], request?: Record<string, any>, done?: string, undo?: Undo,
+ * @param {import("./widgets.js").Dialog & {path: string[], request?: Record<string, any>, done?: string,
+ *   undo?: Undo,
  *   toBody?: (values: Record<string, string>) => Record<string, any>,
  *   send?: (path: string[], body: any) => Promise<any>}} action
  * @returns {Promise<any>} the answer, or null if it was not performed

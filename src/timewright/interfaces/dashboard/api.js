@@ -1,7 +1,8 @@
 // Requests to /api/v1, and the event stream.
 
 /**
- * What a request answers. The server checks its own answers against their types, so screens take them as they are.
+ * What a request answers. The server checks its own answers against their types, so screens take them as
+ * they are.
  * @typedef {any} Answer
  */
 
@@ -130,7 +131,10 @@ const apiPath = (...parts) => "/api/v1/" + parts.map(encodeURIComponent).join("/
 
 /** @param {string[]} parts @param {Record<string, any>} [query] */
 export const get = (parts, query) => request("GET", apiPath(...parts) + queryString(query));
-/** The address of a file; a link carries no headers. @param {string[]} parts @param {Record<string, any>} [query] */
+/**
+ * The address of a file; a link carries no headers.
+ * @param {string[]} parts @param {Record<string, any>} [query]
+ */
 export const downloadUrl = (parts, query) => root + apiPath(...parts) + queryString({ ...query, namespace });
 // A read whose request does not fit into a query string is sent as a POST body; it changes nothing.
 /** @param {string[]} parts @param {any} body */

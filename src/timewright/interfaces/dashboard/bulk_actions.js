@@ -9,9 +9,11 @@ const MAX_ROWS = 1000;
 
 export class BulkActions {
   /**
-   * @typedef {{path: (id: string) => string[], command: string, text?: string, label?: string, danger?: boolean,
+   * @typedef {{path: (id: string) => string[], command: string, text?: string, label?: string, danger?:
+   *   boolean,
    *   fits?: (row: any) => boolean}} Verb what it does to one row, and which rows it fits
-   * @param {{noun: string, verbs: Record<string, Verb>, path: string[], field: string}} options `path` lists the
+   * @param {{noun: string, verbs: Record<string, Verb>, path: string[], field: string}} options `path` lists
+   *   the
    *   rows, which are in `field` of the answer
    */
   constructor({ noun, verbs, path, field }) {
@@ -74,7 +76,8 @@ export class BulkActions {
       h(
         "strong",
         null,
-        `${this.rows.size} selected${this.moreMatch ? `, more match: one action changes at most ${MAX_ROWS}` : ""}`,
+        `${this.rows.size} selected`,
+        this.moreMatch ? `, more match: one action changes at most ${MAX_ROWS}` : "",
       ),
       allSelected && !this.moreMatch && this.rows.size < MAX_ROWS
         ? button(`select all matching, up to ${MAX_ROWS}`, () => this.selectAll(filters), { kind: "quiet" })
@@ -101,14 +104,22 @@ export class BulkActions {
     const names = fit.map(([id, row]) => shellQuote(row.name || id));
     const shown =
       names.length > 1
-        ? `for it in ${names.slice(0, 20).join(" ")}${names.length > 20 ? " …" : ""}; do ${command} "$it"; done`
+        ? `for it in ${names.slice(0, 20).join(" ")}${names.length > 20 ? " …" : ""}; ` +
+          `do ${command} "$it"; done`
         : `${command} ${names[0] || this.noun.toUpperCase()}`;
     const answer = await confirmDialog({
       title: `${label} ${fit.length} ${this.noun}s?`,
       act: label,
       reason: true,
       danger,
-      text: `${text} ${left ? `${left} of the selected cannot be changed this way and stay as they are.` : "Each is changed separately; the first error stops the rest."}`.trim(),
+      text: [
+        text,
+        left
+          ? `${left} of the selected cannot be changed this way and stay as they are.`
+          : "Each is changed separately; the first error stops the rest.",
+      ]
+        .filter(Boolean)
+        .join(" "),
       command: () => shown,
     });
     if (!answer) return;

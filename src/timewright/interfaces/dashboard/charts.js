@@ -54,7 +54,10 @@ export function outcomeStrip(marks, { cells = 48, label = "" } = {}) {
   const describe = (n) => {
     const mark = shown[n],
       took = secondsBetween(mark.started_at, mark.finished_at);
-    return `${formatTime(mark.planned_at)} ${stateText(stateOf(mark))}${mark.dropped ? ` × ${mark.dropped}` : ""}${mark.reason ? ` (${reasonText(mark.reason)})` : ""}${took !== null ? `, ${formatDuration(took)}` : ""}`;
+    const state = `${stateText(stateOf(mark))}${mark.dropped ? ` × ${mark.dropped}` : ""}`;
+    const reason = mark.reason ? ` (${reasonText(mark.reason)})` : "";
+    const length = took === null ? "" : `, ${formatDuration(took)}`;
+    return `${formatTime(mark.planned_at)} ${state}${reason}${length}`;
   };
   const counts = [...sums].map(([state, count]) => `${count} ${stateText(state)}`).join(", ");
   const props = {
@@ -88,7 +91,8 @@ const selectedMarks = new Map();
 /**
  * Bars or whiskers over time with both axes. A click, or Enter after the arrow keys, opens a bin.
  * @param {{since: string, until: string, step: number, bins: {at: string}[]}} series `step` in seconds
- * @param {{label: string, top: number, format: (value: number) => string, draw: (bin: any, x: number, width: number,
+ * @param {{label: string, top: number, format: (value: number) => string, draw: (bin: any, x: number, width:
+ *   number,
  *   y: (value: number) => number, paths: Map<string, string>) => void, describe: (bin: any) => string,
  *   open: (bin: any) => void, kind?: string}} options
  */
@@ -235,8 +239,11 @@ function timeTicks(from, span) {
   return ticks;
 }
 
-const binTime = (series, bin) =>
-  `${series.step >= 3600 ? `${day(bin.at)} ` : ""}${minute(bin.at)}${series.step > 60 ? ` to ${minute(new Date(Date.parse(bin.at) + series.step * 1000).toISOString())}` : ""}`;
+function binTime(series, bin) {
+  const start = `${series.step >= 3600 ? `${day(bin.at)} ` : ""}${minute(bin.at)}`;
+  const end = new Date(Date.parse(bin.at) + series.step * 1000).toISOString();
+  return series.step > 60 ? `${start} to ${minute(end)}` : start;
+}
 
 const addBar = (paths, kind, x, top, bottom, width) =>
   addMark(
@@ -276,6 +283,8 @@ export function resultChart(series, { label, only = RESULTS.map(([name]) => name
   );
 }
 
+const length = (text) => formatDuration(parseDuration(text));
+
 /** The start delay: a bar up to the 95th percentile, darker up to the median. */
 export function delayChart(series, { label, open }) {
   const delays = { ...series, bins: series.bins.filter((bin) => bin.started) };
@@ -288,13 +297,17 @@ export function delayChart(series, { label, open }) {
       addBar(paths, "busy", x, y(parseDuration(bin.median)), PLOT.height, width);
     },
     describe: (bin) =>
-      `${binTime(series, bin)}: ${bin.started} started, median ${formatDuration(parseDuration(bin.median))}, p95 ${formatDuration(parseDuration(bin.p95))}, max ${formatDuration(parseDuration(bin.longest))}`,
+      `${binTime(series, bin)}: ${bin.started} started, median ${length(bin.median)}, ` +
+      `p95 ${length(bin.p95)}, max ${length(bin.longest)}`,
     open,
   });
 }
 
 // Values over time, newest on the right: a line, and a mark for each value.
-/** @param {any[]} points @param {{label: string, format?: (value: any) => string, height?: number}} options */
+/**
+ * @param {any[]} points
+ * @param {{label: string, format?: (value: any) => string, height?: number}} options
+ */
 export function lineChart(points, { label, format = String, height = 54 }) {
   const width = 600;
   let top = 0,
@@ -316,7 +329,8 @@ export function lineChart(points, { label, format = String, height = 54 }) {
   });
   const last = points[points.length - 1].value;
   const describe = (n) =>
-    `${formatTime(points[n].at)} ${format(points[n].value)}${points[n].state !== "succeeded" ? ` (${stateText(points[n].state)})` : ""}`;
+    `${formatTime(points[n].at)} ${format(points[n].value)}` +
+    (points[n].state === "succeeded" ? "" : ` (${stateText(points[n].state)})`);
   const props = {
     viewBox: `0 0 ${width} ${height}`,
     "aria-label": `${label}: ${points.length} values, last ${format(last)}, highest ${format(top)}`,
@@ -359,7 +373,9 @@ export function heatmap(hours, { value, label, zone }) {
       {
         class: `heat h${Math.ceil(share * 8)}`,
         "data-hour": hour.at,
-        title: `${day(hour.at, zone)} ${clock(hour.at, zone).slice(0, 5)}: ${hour.starts} starts, ${formatDuration(hour.seconds)} of work\n${who}`,
+        title:
+          `${day(hour.at, zone)} ${clock(hour.at, zone).slice(0, 5)}: ` +
+          `${hour.starts} starts, ${formatDuration(hour.seconds)} of work\n${who}`,
       },
       value(hour) ? compactNumber(value(hour)) : "",
     );

@@ -1,4 +1,5 @@
-// One box for everything (Ctrl-K): finds schedules, runs, queues, workflows and screens, and runs actions on them.
+// One box for everything (Ctrl-K): finds schedules, runs, queues, workflows and screens, and runs actions on
+// them.
 
 import { can, get, post } from "./api.js";
 import { h } from "./dom.js";
@@ -11,7 +12,8 @@ const MAX_ACTION_SUBJECTS = 3;
 
 /**
  * One line of the list.
- * @typedef {{key: string, label: string, kind: string, state?: string, match?: string, run: () => void}} Option
+ * @typedef {{key: string, label: string, kind: string, state?: string, match?: string, run: () => void}}
+ *   Option
  */
 
 const open = (to) => {

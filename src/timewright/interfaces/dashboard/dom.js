@@ -7,7 +7,8 @@ const SVG_TAGS = new Set(["svg", "g", "rect", "path", "circle", "line", "text", 
 /**
  * @typedef {any} Child a node, text, a list of them, or null for nothing
  *
- * Create an element. Properties that start with `on` are event handlers, `key` identifies a node across paints.
+ * Create an element. Properties that start with `on` are event handlers, `key` identifies a node across
+ * paints.
  * @param {string} tag @param {Record<string, any> | null} [props] @param {...Child} children
  * @returns {any}
  */

@@ -12,9 +12,11 @@ const COLUMN_WIDTH = 200,
 const ZOOM = { least: 0.25, most: 2, factor: 1.25 };
 
 /**
- * @typedef {{step: string, layer: number, needs: string[], state?: string, run?: string, to?: string, left?: number,
+ * @typedef {{step: string, layer: number, needs: string[], state?: string, run?: string, to?: string, left?:
+ *   number,
  *   reason?: string, own?: boolean, items?: Record<string, number>}} GraphStep
- * @typedef {{name: string, layer: number, height: number, y: number, step?: GraphStep}} Place a box, or the place
+ * @typedef {{name: string, layer: number, height: number, y: number, step?: GraphStep}} Place a box, or the
+ *   place
  *   where a long edge passes a layer
  */
 
@@ -111,7 +113,8 @@ function stepText(step) {
 /**
  * Layers go from left to right, each centred in its column. A box links to its run or to `step.to`.
  * @param {{steps: GraphStep[], workflow?: string}} graph @param {string} [label]
- * @param {{zoom?: number, onZoom?: (zoom: number) => void}} [options] a zoom of 0 fits the graph into the page
+ * @param {{zoom?: number, onZoom?: (zoom: number) => void}} [options] a zoom of 0 fits the graph into the
+ *   page
  */
 export function dependencyGraph(graph, label = `steps of ${graph.workflow}`, { zoom = 1, onZoom } = {}) {
   const { boxes, edges, width, height } = layOut(graph.steps);

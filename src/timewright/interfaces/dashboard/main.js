@@ -1,4 +1,5 @@
-// The application shell: session, routing, navigation and refresh. Each screen module is loaded when it is first opened.
+// The application shell: session, routing, navigation and refresh. Each screen module is loaded when it is
+// first opened.
 
 import {
   loadSession,
@@ -152,7 +153,8 @@ const loadAllScreens = () =>
     for (const name of SCREEN_FILES) import(`./screens/${name}.js`).catch(() => {});
   });
 
-// Whether the focus stayed where it was while the screen loaded; do not take it from someone who started typing.
+// Whether the focus stayed where it was while the screen loaded; do not take it from someone who started
+// typing.
 const focusUnchanged = (before) => [before, document.body].includes(document.activeElement);
 
 // Keep the namespace selected last, and put it into the address so that links can be shared.
@@ -163,7 +165,8 @@ function syncNamespace(asked) {
     history.replaceState(
       history.state,
       "",
-      `${location.hash}${location.hash.includes("?") ? "&" : "?"}namespace=${encodeURIComponent(currentNamespace())}`,
+      location.hash +
+        `${location.hash.includes("?") ? "&" : "?"}namespace=${encodeURIComponent(currentNamespace())}`,
     );
   if (before !== currentNamespace()) events.reconnect();
 }
@@ -225,8 +228,10 @@ function scheduleRefresh() {
 
 const isUnreachable = () => Boolean(current.problem) && current.problem.code === "unreachable";
 
-// The first event schedules a refresh; later events wait for it and never postpone it. Events that arrive during
-// a refresh cause one more, after a pause as long as the refresh took, so that a slow server is not overloaded.
+// The first event schedules a refresh; later events wait for it and never postpone it. Events that arrive
+// during
+// a refresh cause one more, after a pause as long as the refresh took, so that a slow server is not
+// overloaded.
 const EVENT_DELAY_MS = 150;
 const MAX_EVENT_DELAY_MS = 2000;
 const BEHIND_MS = 1000; // the page says how far it is behind if an event waits longer

@@ -8,7 +8,9 @@ const LINE = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z) (DEBUG|INFO|WARNING|E
 const LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR"];
 const MAX_LINES = 5000; // lines in the page; all of them are in the download
 
-/** @typedef {{at: string, level: string, text: string}} OutputLine a line without level belongs to the one before */
+/**
+ * @typedef {{at: string, level: string, text: string}} OutputLine without level: part of the line before
+ */
 
 /** @param {string} text @returns {OutputLine[]} */
 export function parseOutput(text) {
@@ -101,7 +103,8 @@ export function outputLines(text, filter) {
 
 /**
  * The search field and the level above the output; the screen owns the filter.
- * @param {{search: string, level: string}} filter @param {(filter: {search: string, level: string}) => void} onChange
+ * @param {{search: string, level: string}} filter @param {(filter: {search: string, level: string}) => void}
+ *   onChange
  * @param {() => void} onDownload
  */
 export const outputTools = (filter, onChange, onDownload) =>

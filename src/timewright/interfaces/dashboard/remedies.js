@@ -8,7 +8,9 @@ import { button, commandBlock, diff, jsonBlock, link, problemBox, routeTo } from
 /** @typedef {{operation: string, request: Record<string, any>, command: string}} Remedy */
 
 // What each remedy sends, and the scope that it needs. An operation that is not here is shown as a command.
-/** @type {Record<string, {scope: string, send?: typeof post, path: (request: any) => string[], text: string}>} */
+/**
+ * @type {Record<string, {scope: string, send?: typeof post, path: (request: any) => string[], text: string}>}
+ */
 const CALLS = {
   "schedule update": {
     scope: "write",

@@ -4,7 +4,8 @@ import { shellQuote } from "./widgets.js";
 
 /**
  * A field of the form. `path` is its place in the schedule and the name of its input.
- * @typedef {{path: string, label: string, kind?: "text" | "number" | "list" | "lines" | "command" | "json" | "choice" |
+ * @typedef {{path: string, label: string, kind?: "text" | "number" | "list" | "lines" | "command" | "json" |
+ *   "choice" |
  *   "instant", options?: string[][], placeholder?: string, empty?: any, long?: boolean,
  *   shown?: (draft: Record<string, string>) => boolean}} Field `empty` is what clearing the field stores
  */
@@ -261,7 +262,10 @@ export function toText(field, value) {
   return String(value);
 }
 
-/** The value that a text stands for, or undefined for an empty one. @param {Field} field @param {string} text */
+/**
+ * The value that a text stands for, or undefined for an empty one.
+ * @param {Field} field @param {string} text
+ */
 export function toValue(field, text) {
   if (field.kind === "choice")
     return { true: true, false: false, "": undefined }[text] ?? (text || undefined);

@@ -37,7 +37,8 @@ let suggestions = { at: -1, options: [] };
 let requestNumber = 0;
 
 /**
- * @param {{qualifiers: Record<string, any>, free: string, hint: string, states?: any[], params: Record<string, string>,
+ * @param {{qualifiers: Record<string, any>, free: string, hint: string, states?: any[], params:
+ *   Record<string, string>,
  *   go: (params: Record<string, any>) => void}} options
  */
 export function searchBar({ qualifiers, free, hint, states, params, go }) {

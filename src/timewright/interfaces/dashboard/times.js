@@ -153,7 +153,8 @@ export function relativeTime(iso) {
 
 export const secondsBetween = (from, to) => (from && to ? (Date.parse(to) - Date.parse(from)) / 1000 : null);
 
-// From the planned time to the first start, and from there to the end: retries lengthen a run but do not delay it.
+// From the planned time to the first start, and from there to the end: retries lengthen a run but do not
+// delay it.
 export const startDelay = (run) =>
   formatDuration(secondsBetween(run.planned_at, run.first_started_at)) || "—";
 export const totalDuration = (run) =>

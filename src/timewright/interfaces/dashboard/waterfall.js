@@ -4,7 +4,8 @@ import { h } from "./dom.js";
 import { formatDuration, minute, clock, formatTime } from "./times.js";
 
 /**
- * @typedef {{from: number, to: number, kind: string, title?: string}} Bar times in milliseconds; `kind` is a tone,
+ * @typedef {{from: number, to: number, kind: string, title?: string}} Bar times in milliseconds; `kind` is a
+ *   tone,
  *   or `ghost` for the usual length
  * @typedef {{key: string, name: any, bars: Bar[], text?: any, level?: number}} WaterfallRow
  * @typedef {{at: number, name: string}} Mark an instant with a line through all rows
@@ -26,7 +27,8 @@ export function axisTicks(from, to) {
 
 /**
  * @param {WaterfallRow[]} rows
- * @param {{label: string, marks?: Mark[], end?: number}} options `end` is the last instant of the axis, if it is later
+ * @param {{label: string, marks?: Mark[], end?: number}} options `end` is the last instant of the axis, if
+ *   it is later
  *   than the bars
  */
 export function waterfall(rows, { label, marks = [], end = 0 }) {

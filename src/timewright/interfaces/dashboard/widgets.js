@@ -47,7 +47,8 @@ export function showAllZones({ target }) {
   if (node.title !== text) node.title = text;
 }
 
-// Text from the server: its instants in the local zone, its durations as everywhere else, its run ids as links.
+// Text from the server: its instants in the local zone, its durations as everywhere else, its run ids as
+// links.
 const PARTS = [
   /(?<instant>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))/,
   /(?<run>\brun_[0-9A-Z]{26})/,
@@ -165,7 +166,8 @@ async function copy(text) {
 /**
  * @typedef {{name: string, label?: string, kind?: string, sort?: {order: "" | "ascending" | "descending",
  *   run: () => void}}} Column `label` names a column without a visible name
- * @typedef {{key: any, cells: Child[], to?: string | null, tone?: string, label?: string, place?: number}} Row
+ * @typedef {{key: any, cells: Child[], to?: string | null, tone?: string, label?: string, place?: number}}
+ *   Row
  *   `place` identifies the row across paints instead of `key`, so that new rows on top move no other row
  *
  * @param {string} caption @param {Column[]} columns @param {Row[]} rows
@@ -303,9 +305,11 @@ export function problemBox(problem) {
 
 /**
  * A dialog that confirms an action: what will happen, its fields and the equivalent command.
- * @typedef {{name: string, label: string, value?: string, type?: string, placeholder?: string, required?: boolean,
+ * @typedef {{name: string, label: string, value?: string, type?: string, placeholder?: string, required?:
+ *   boolean,
  *   choices?: string[][]}} DialogField
- * @typedef {{title: string, text?: Child, body?: Child, act?: string, reason?: boolean, fields?: DialogField[],
+ * @typedef {{title: string, text?: Child, body?: Child, act?: string, reason?: boolean, fields?:
+ *   DialogField[],
  *   danger?: boolean, command?: string | ((values: Record<string, string>) => string)}} Dialog
  *
  * @param {Dialog} dialog
@@ -416,6 +420,13 @@ function choiceButtons({ label, choices }, box) {
 export const shellQuote = (text) =>
   /^[\w.,:/@%+=-]+$/.test(text) ? String(text) : `'${String(text).replaceAll("'", "'\\''")}'`;
 
+/** The options of a command, without empty values. @param {Record<string, string | undefined>} values */
+export const commandOptions = (values) =>
+  Object.entries(values)
+    .filter(([, value]) => value)
+    .map(([name, value]) => ` --${name.replaceAll("_", "-")} ${shellQuote(value)}`)
+    .join("");
+
 /**
  * Run an action; show its message, or what went wrong.
  * @template T
@@ -440,7 +451,10 @@ export async function tryAction(work, message, undo) {
 export const button = (text, onclick, { kind = "", title, disabled } = {}) =>
   h("button", { type: "button", class: kind, title, disabled, onclick }, text);
 
-/** Buttons of which one is pressed. @param {string[][]} choices @param {string} chosen @param {(value: string) => void} pick */
+/**
+ * Buttons of which one is pressed.
+ * @param {string[][]} choices @param {string} chosen @param {(value: string) => void} pick
+ */
 export const periodChips = (choices, chosen, pick, label = "Period") =>
   h(
     "span",

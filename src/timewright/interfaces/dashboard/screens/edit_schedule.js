@@ -249,6 +249,7 @@ const UPSTREAM_RESULTS = [
   ["failure", "fails"],
   ["end", "ends"],
 ];
+const upstreamResult = (on) => Object.fromEntries(UPSTREAM_RESULTS)[on];
 
 function triggerFields() {
   const inputs = {
@@ -379,7 +380,7 @@ async function updatePreview(redraw) {
   const mine = ++requestNumber;
   const description = {
     delay: `${draft.delay} after its last run ends`,
-    after: `each time ${draft.after || "the upstream schedule"} ${Object.fromEntries(UPSTREAM_RESULTS)[draft.on]}`,
+    after: `each time ${draft.after || "the upstream schedule"} ${upstreamResult(draft.on)}`,
   }[draft.when];
   if (description) {
     // These times depend on when other runs end, so there is nothing to preview.
@@ -435,7 +436,8 @@ function clockChangeTable({ change }) {
     h(
       "h3",
       null,
-      `Clock change in ${change.zone} on ${day(change.at, change.zone)} ${change.at.slice(0, 4)}, ${utcOffset(change.from)} to ${utcOffset(change.to)}`,
+      `Clock change in ${change.zone} on ${day(change.at, change.zone)} ${change.at.slice(0, 4)}, `,
+      `${utcOffset(change.from)} to ${utcOffset(change.to)}`,
     ),
     rows.length
       ? table(

@@ -5,12 +5,13 @@ import { heatmap } from "../charts.js";
 import { h } from "../dom.js";
 import { searchBar } from "../search_bar.js";
 import { day, minute, formatDuration } from "../times.js";
-import { commandBlock, link, panel, routeTo, shellQuote, table } from "../widgets.js";
+import { commandBlock, commandOptions, link, panel, routeTo, shellQuote, table } from "../widgets.js";
 
 const QUALIFIERS = {
   group: { hint: "group name" },
   days: { hint: "number of days", values: ["1", "7", "14", "31"] },
 };
+const totalSeconds = (hours) => hours.reduce((sum, hour) => sum + hour.seconds, 0);
 const number = (value) => value.toLocaleString("en");
 let selectedHour = "";
 
@@ -38,12 +39,15 @@ export default {
       h(
         "p",
         { class: "lead" },
-        `${total.toLocaleString("en")} expected starts of ${data.more ? `${number(data.schedules)} of ${number(data.total)}` : number(data.total)} schedules`,
+        `${number(total)} expected starts of `,
+        data.more ? `${number(data.schedules)} of ` : "",
+        `${number(data.total)} schedules`,
         data.more
           ? h(
               "span",
               { class: "warn" },
-              `${Math.floor((data.schedules / data.total) * 100)} % of the schedules are in this picture; choose fewer days or a group to see all`,
+              `${Math.floor((data.schedules / data.total) * 100)} % of the schedules are in this picture; `,
+              "choose fewer days or a group to see all",
             )
           : "",
       ),
@@ -74,12 +78,10 @@ export default {
         "Work per hour",
         heatmap(data.hours, { value: (hour) => hour.seconds / 60, label: "Minutes of work per hour" }),
         {
-          note: `in minutes, from usual durations; total ${formatDuration(data.hours.reduce((sum, hour) => sum + hour.seconds, 0))}`,
+          note: `in minutes, from usual durations; total ${formatDuration(totalSeconds(data.hours))}`,
         },
       ),
-      commandBlock(
-        `timewright forecast${params.days ? ` --days ${shellQuote(params.days)}` : ""}${params.group ? ` --group ${shellQuote(params.group)}` : ""}`,
-      ),
+      commandBlock(`timewright forecast${commandOptions({ days: params.days, group: params.group })}`),
     );
   },
 };

@@ -17,6 +17,9 @@ const PERIODS = [
 const ROWS = 50;
 const LEGEND = ["failed", "parked", "leased", "succeeded", "skipped"];
 
+const runsOfCell = (row, at, until) =>
+  new URLSearchParams({ schedule: row.schedule, since: new Date(at).toISOString(), until });
+
 export default {
   title: () => "Grid",
   every: 10,
@@ -98,9 +101,7 @@ function gridTable(data, slot) {
               const at = Date.parse(data.since) + cell.slot * slot * 1000;
               const until = new Date(at + slot * 1000 - 1).toISOString();
               location.hash =
-                (cell.count || 1) === 1
-                  ? routeTo("runs", cell.run)
-                  : `#/runs?schedule=${encodeURIComponent(row.schedule)}&since=${encodeURIComponent(new Date(at).toISOString())}&until=${encodeURIComponent(until)}`;
+                (cell.count || 1) === 1 ? routeTo("runs", cell.run) : `#/runs?${runsOfCell(row, at, until)}`;
             },
           }),
         ),

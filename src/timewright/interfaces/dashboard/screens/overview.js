@@ -10,6 +10,7 @@ import { now, secondsBetween, syncClock, parseDuration, formatDuration, formatTi
 import {
   button,
   commandBlock,
+  commandOptions,
   confirmDialog,
   emptyState,
   fixHint,
@@ -18,7 +19,6 @@ import {
   panel,
   periodChips,
   routeTo,
-  shellQuote,
   time,
   statusBadge,
   tryAction,
@@ -233,13 +233,15 @@ function history(params, go) {
         ? h(
             "span",
             null,
-            `start delay: median ${seconds(total.median)}, p95 ${seconds(total.p95)}, max ${seconds(total.longest)}`,
+            `start delay: median ${seconds(total.median)}, p95 ${seconds(total.p95)}, `,
+            `max ${seconds(total.longest)}`,
           )
         : null,
       h(
         "span",
         { class: "mute" },
-        `${params.until ? `${formatTime(series.since)} to ${formatTime(series.until)}, ` : ""}by planned time, counted until ${formatTime(series.counted_until).replace(/:00$/, "")}`,
+        params.until ? `${formatTime(series.since)} to ${formatTime(series.until)}, ` : "",
+        `by planned time, counted until ${formatTime(series.counted_until).replace(/:00$/, "")}`,
       ),
     ),
   );
@@ -333,10 +335,7 @@ function overdue(late) {
 
 const paused = (one) =>
   one.scope === "installation" ? "everything" : `${one.scope} ${one.name || one.namespace}`;
-const subject = (one) =>
-  one.scope === "installation"
-    ? ""
-    : ` --scope ${one.scope}${one.name ? ` --name ${shellQuote(one.name)}` : ""}`;
+const subject = ({ scope, name }) => (scope === "installation" ? "" : commandOptions({ scope, name }));
 
 // What is paused, by whom and why, on top of everything else.
 function pauseBanner(pauses) {
@@ -396,13 +395,16 @@ const SCOPES = ["installation", "namespace", "group", "owner", "queue", "provide
 async function pauseAll() {
   const admin = can("admin");
   const options = (v) =>
-    `${v.scope === "installation" ? "" : ` --scope ${v.scope}${v.name ? ` --name ${shellQuote(v.name)}` : ""}`}${v.until ? ` --until ${shellQuote(v.until)}` : ""}${v.due ? ` --due ${v.due}` : ""}${v.cancel_running === "yes" ? " --cancel-running" : ""}${v.reason ? ` --reason ${shellQuote(v.reason)}` : ""}`;
+    subject(v) +
+    commandOptions({ until: v.until, due: v.due }) +
+    (v.cancel_running === "yes" ? " --cancel-running" : "") +
+    commandOptions({ reason: v.reason });
   const answer = await confirmDialog({
     title: "Pause all",
     act: "pause",
     danger: true,
     reason: true,
-    text: "Nothing of it starts on any instance until it is resumed. Runs under way continue unless you stop them.",
+    text: "Nothing of it starts until it is resumed. Runs in progress continue unless you stop them.",
     fields: [
       {
         name: "scope",
@@ -565,7 +567,10 @@ function health(late) {
         "span",
         { class: "grow" },
         alive.length
-          ? `${alive.length} ${alive.length === 1 ? "instance" : "instances"} alive, ${busy} of ${capacity} slots in use`
+          ? [
+              `${alive.length} instance${alive.length === 1 ? "" : "s"} alive, `,
+              `${busy} of ${capacity} slots in use`,
+            ]
           : "no instance is alive",
       ),
     ),

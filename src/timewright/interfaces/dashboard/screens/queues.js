@@ -439,7 +439,7 @@ function actions({ queue, policy }, name) {
   const purge = () =>
     perform({
       title: `Cancel ${waiting} waiting ${waiting === 1 ? "entry" : "entries"} of ${name}?`,
-      text: "They will not start. Entries in progress and parked entries stay. One call cancels at most 1000.",
+      text: "They will not start. Entries in progress or parked stay. One call cancels at most 1000.",
       act: "purge",
       done: "purged",
       danger: true,

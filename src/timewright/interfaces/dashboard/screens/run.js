@@ -234,13 +234,15 @@ function timeline({ run, attempts, usual }) {
       bars: [{ from: ms(run.planned_at), to: waiting, kind: "wait" }],
       text: waitText(run, waiting - ms(run.planned_at)),
     });
-  for (const { one, ...bar } of ended)
+  for (const { one, ...bar } of ended) {
+    const took = formatDuration((bar.to - bar.from) / 1000);
     rows.push({
       key: one.fence,
       name: `attempt ${one.number}`,
       bars: [bar],
-      text: `${stateSign(one.outcome)} ${stateText(one.outcome)} after ${formatDuration((bar.to - bar.from) / 1000)}`,
+      text: `${stateSign(one.outcome)} ${stateText(one.outcome)} after ${took}`,
     });
+  }
   if (began !== null)
     rows.push({
       key: "live",
@@ -270,7 +272,10 @@ const CANCEL_TEXT = {
 };
 
 function actions(run) {
-  /** @type {(verb: string, text: string, options?: {danger?: boolean, undo?: import("../actions.js").Undo}) => any} */
+  /**
+   * @param {string} verb @param {string} text
+   * @param {{danger?: boolean, undo?: import("../actions.js").Undo}} [options]
+   */
   const act = (verb, text, { danger = false, undo } = {}) =>
     button(
       verb,

@@ -72,7 +72,8 @@ const filters = (params) => ({
 const FIRST_ROWS = 20;
 let showAll = false;
 
-// A held list keeps its rows and counts the new ones: after *pause*, and while the page is scrolled down, rows are
+// A held list keeps its rows and counts the new ones: after *pause*, and while the page is scrolled down,
+// rows are
 // selected, or the pointer or the focus is on a row, because a row that changes then is opened by mistake.
 const SCROLLED_PX = 240;
 let paused = false;
@@ -151,7 +152,8 @@ function totalText(params) {
   const sums = ["succeeded", "failed", "parked", "missed", "skipped", "cancelled"]
     .filter((name) => counts.total[name])
     .map((name) => `${counts.total[name].toLocaleString("en")} ${name}`);
-  return `${params.since || params.until ? "in this period" : "last 24 hours"}: ${sums.join(", ") || "none ended"}`;
+  const period = params.since || params.until ? "in this period" : "last 24 hours";
+  return `${period}: ${sums.join(", ") || "none ended"}`;
 }
 
 export default {

@@ -27,6 +27,7 @@ import {
   button,
   confirmDialog,
   commandBlock,
+  commandOptions,
   diff,
   emptyState,
   definitionList,
@@ -252,7 +253,7 @@ function actions({ schedule, progress, request }, name) {
       },
     ],
     command: (v) =>
-      `${commandFor("pause")}${v.until ? ` --until ${shellQuote(toInstant(v.until))}` : ""}${v.reason ? ` --reason ${shellQuote(v.reason)}` : ""}`,
+      commandFor("pause") + commandOptions({ until: v.until && toInstant(v.until), reason: v.reason }),
   };
   const move = {
     title: `Move the next occurrence of ${name}?`,
@@ -579,7 +580,8 @@ async function addHint(name) {
       { name: "ttl", label: "Duration", value: "1h", required: true },
     ],
     command: (v) =>
-      `timewright hint interval ${shellQuote(name)} --interval ${shellQuote(v.interval)} --ttl ${shellQuote(v.ttl)}${v.reason ? ` --reason ${shellQuote(v.reason)}` : ""}`,
+      `timewright hint interval ${shellQuote(name)}` +
+      commandOptions({ interval: v.interval, ttl: v.ttl, reason: v.reason }),
   });
   if (!answer) return;
   const given = Object.fromEntries(Object.entries(answer).filter(([, value]) => value));

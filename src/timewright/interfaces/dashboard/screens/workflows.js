@@ -69,7 +69,8 @@ const list = {
   },
 };
 
-// The runs of a workflow: those of its schedules and manual ones. The newest is shown unless another is selected.
+// The runs of a workflow: those of its schedules and manual ones. The newest is shown unless another is
+// selected.
 async function runsOf(name, schedules) {
   const none = () => ({ runs: [] });
   const pages = await Promise.all([
@@ -235,7 +236,7 @@ function stepRow(workflow, one, level, run) {
         from: start,
         to: end,
         kind: one.finished_at ? stateTone(one.state) : one.first_started_at ? "busy" : "wait",
-        title: `${stepName(workflow, one)}: ${stateText(one.state)} after ${formatDuration((end - start) / 1000)}`,
+        title: `${stepName(workflow, one)}: ${stateText(one.state)}, ${formatDuration((end - start) / 1000)}`,
       },
     ],
     text: h("span", null, text.filter(Boolean).join(", "), retryFrom(one, run)),
@@ -289,7 +290,7 @@ async function retryStep(one) {
   };
   await perform({
     title: `Retry from ${one.step}?`,
-    text: `${one.step} and all steps behind it run again, also those that succeeded. Other steps stay as they are.`,
+    text: `${one.step} and all steps behind it run again, also those that succeeded. Other steps stay.`,
     act: "retry",
     done: "retry: started",
     fields: [
