@@ -7,13 +7,11 @@ import binascii
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 from timewright.core.input.encoding import encode
 from timewright.errors import InvalidInput
 from timewright.operations.context import OperationContext, check_may_block
-from timewright.operations.identity_cache import cache_by_identity
 from timewright.operations.registry import ListRequest
 from timewright.ports import Page
 
@@ -102,7 +100,6 @@ def _list_checksum(context: OperationContext, request: ListRequest) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_CHECKSUM_CHARS]
 
 
-@partial(cache_by_identity, max_entries=256)
 def _filters(request: ListRequest) -> str:
     filters = {name: value for name, value in encode(request).items() if name not in ("limit", "cursor")}
     return f"{_json(f'{type(request).__module__}.{type(request).__name__}')}, {_json(filters)}"

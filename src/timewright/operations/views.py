@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -163,8 +163,8 @@ def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: d
     plan = _planned(record)
     if snapshot.has_skips:
         detail = _detail(*without_skipped(tx, record, now=now, count=NEXT_SHOWN))
-    elif plan is not None and now < plan.until:
-        detail = plan.detail
+    elif plan is not None and now < plan[0]:
+        detail = plan[1]
     else:
         calendars = load_calendars(tx, [record.schedule]).for_schedule(record.schedule)
         ahead = forecast(record.schedule, record.progress, now=now, count=NEXT_SHOWN, calendars=calendars)
@@ -193,20 +193,20 @@ def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: d
 def is_on_plan(record: ScheduleRecord, *, now: datetime) -> bool:
     """Return whether the cached detail is valid now: nothing is late, paused or moved."""
     plan = _planned(record)
-    return plan is not None and now < plan.until
-
-
-class _Plan(Struct, frozen=True, gc=False):
-    """The detail of a schedule, valid until its next instant."""
-
-    until: datetime
-    detail: ScheduleDetail
+    return plan is not None and now < plan[0]
 
 
 @cache_by_identity
-def _planned(record: ScheduleRecord) -> _Plan | None:
+def _planned(record: ScheduleRecord) -> tuple[datetime, ScheduleDetail] | None:
+    """Return the next instant and the detail that holds until then, if the trigger alone decides it."""
     until = planned_until(record)
-    return _Plan(until, _planned_detail(record)) if until is not None else None
+    if until is None:
+        return None
+    schedule, progress = record.schedule, record.progress
+    ahead = forecast_on_time(schedule, progress, count=NEXT_SHOWN)
+    if ahead is None:
+        ahead = forecast(schedule, progress, now=progress.cursor, count=NEXT_SHOWN)
+    return until, _detail(record, ahead)
 
 
 def planned_until(record: ScheduleRecord) -> datetime | None:
@@ -239,20 +239,6 @@ def _detail(record: ScheduleRecord, ahead: tuple[Preview, ...]) -> ScheduleDetai
         held=record.in_flight.held,
         next=ahead,
     )
-
-
-def _planned_detail(record: ScheduleRecord) -> ScheduleDetail:
-    schedule, progress = record.schedule, record.progress
-    ahead = forecast_on_time(schedule, progress, count=NEXT_SHOWN)
-    if ahead is None:
-        ahead = forecast(schedule, progress, now=progress.cursor, count=NEXT_SHOWN)
-    return _detail(record, ahead)
-
-
-@partial(cache_by_identity, max_entries=256)
-def summarize_schedules(found: Sequence[ScheduleListRow]) -> tuple[ScheduleSummary, ...]:
-    """Return schedules as a list shows them, without their last runs."""
-    return tuple(summarize_schedule(shown) for shown in found)
 
 
 def _last_started(tx: Transaction, schedule_ids: Sequence[str]) -> dict[str, RecentRun]:

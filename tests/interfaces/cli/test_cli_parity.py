@@ -16,9 +16,10 @@ from tests.interfaces.terminal import invoke
 from tests.operations.harness import OperationsHarness, sample_harness
 from timewright.errors import TimewrightError
 from timewright.interfaces.cli.fields import options_of, setting_fields, subject_of
-from timewright.interfaces.cli.option_help import NOUN_HELP, OPTION_HELP
+from timewright.interfaces.cli.option_help import OPTION_HELP
 from timewright.interfaces.cli.options import command_words
 from timewright.interfaces.cli.output.table import display_width
+from timewright.interfaces.cli.root import NOUN_HELP
 from timewright.operations import Operation, operations
 from timewright.settings import Settings
 

@@ -388,34 +388,6 @@ OPTION_HELP: dict[str, str] = {
     "run answer answer": "The answer: the fields of the form, as JSON.",
     "workflow graph run": "Show the state of each step in this run.",
 }
-NOUN_HELP: dict[str, str] = {
-    "incident": "Problems that were found: list, acknowledge and snooze.",
-    "alert": "The thresholds at which incidents open.",
-    "channel": "Where messages about incidents and events are sent.",
-    "ping": "Reports from jobs that Timewright watches but does not run.",
-    "schedule": "Create and manage schedules.",
-    "run": "Inspect and control runs.",
-    "backfill": "Past occurrences that run again: list, pause and cancel.",
-    "queue": "Add, lease and complete queue entries.",
-    "queue policy": "The limits and retries of a queue.",
-    "hint": "Temporary hints about when to run.",
-    "approval": "Approve or reject schedules created by agents.",
-    "instance": "The instances that share the store.",
-    "analysis": "Analyses and proposals of the planner.",
-    "limit": "Limits by count, rate and key, shared by schedules and queues.",
-    "calendar": "Days and hours that schedules respect.",
-    "budget": "Spending limits and their usage.",
-    "provider": "Open or close the providers that schedules use.",
-    "group": "Groups of schedules.",
-    "reminder": "Texts that a channel sends at a time.",
-    "audit": "The log of changes.",
-    "workflow": "Workflows: steps with dependencies, stored in versions.",
-    "namespace": "Namespaces and their quotas.",
-    "secret": "Secret values that targets refer to by name.",
-    "key": "API keys and their scopes.",
-    "session": "Browser sessions: list and end them.",
-    "clock": "Accept the clock of the store after a large step.",
-}
 
 
 def help_for(operation: str, field: str) -> str:

@@ -47,7 +47,7 @@ from timewright.operations.views import (
     build_schedule_detail,
     first_starts_of,
     is_on_plan,
-    summarize_schedules,
+    summarize_schedule,
 )
 from timewright.ports import Page, RunFilter, ScheduleFilter, Transaction, Unreadable
 from timewright.ports.rows import ScheduleOrder
@@ -166,8 +166,9 @@ def list_schedules(context: OperationContext, tx: Transaction, request: ListSche
         return page
 
     rows, cursor = paginate(context, request, find, matches=partial(_matching, request))
+    summaries = [summarize_schedule(row) for row in rows]
     return ScheduleList(
-        schedules=_add_pauses(tx, rows, add_last_runs(tx, summarize_schedules(rows)), now=context.now()),
+        schedules=_add_pauses(tx, rows, add_last_runs(tx, summaries), now=context.now()),
         cursor=cursor,
         total=tx.ordered_schedule_ids(replace(which, limit=1))[1] if request.count else None,
         unreadable=tuple(unreadable.values()),
