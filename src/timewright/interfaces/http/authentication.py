@@ -103,8 +103,11 @@ class RequestAuthenticator:
         except Unauthorized:
             charge_failed_key(request)
             raise
-        charge_request(context_for(context, known.caller), quotas=known.quotas, now=known.now)
-        return context_for(self._context, known.caller)
+        found = context_for(self._context, known.caller)
+        # Without known quotas they are read, which must not block on the event loop.
+        charged = found if known.quotas is not None else replace(found, store=context.store)
+        charge_request(charged, quotas=known.quotas, now=known.now)
+        return found
 
 
 def _save_uses(context: OperationContext) -> None:

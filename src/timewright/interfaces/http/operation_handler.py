@@ -38,6 +38,9 @@ NAMESPACE_HEADER = "timewright-namespace"
 # The zone of the client's machine, and of the file that a request comes from (see `default_zone`).
 SYSTEM_ZONE_HEADER = "timewright-system-zone"
 FILE_ZONE_HEADER = "timewright-file-zone"
+_CONTEXT_HEADERS = frozenset(
+    name.encode() for name in (NAMESPACE_HEADER, SYSTEM_ZONE_HEADER, FILE_ZONE_HEADER)
+)
 _ETAG = re.compile(r'"([0-9]{1,15})"')
 
 MAX_CACHED_RESPONSES = 4_096
@@ -240,6 +243,8 @@ def operation_handlers(
 def _request_context(request: HttpRequest) -> OperationContext:
     """Return the context in the namespace and the zones that the headers name."""
     context = request.context
+    if _CONTEXT_HEADERS.isdisjoint(request.header_names):
+        return context
     if NAMESPACE_HEADER in request.headers:
         context = context_for(context, context.caller, request.headers[NAMESPACE_HEADER])
     if SYSTEM_ZONE_HEADER in request.headers or FILE_ZONE_HEADER in request.headers:

@@ -36,7 +36,7 @@ _ALSO_IN_QUERY = frozenset({"dry_run", "reason"})
 BODY_TIMEOUT_S = 20.0
 MAX_PATH_BYTES = 8 * 1024
 
-_BODY_HEADERS = ("content-length", "transfer-encoding", "content-encoding")
+_BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding", b"content-encoding"})
 # In these versions a body is announced by a header; later versions may have one without.
 _VERSIONS_WITH_BODY_HEADERS = frozenset({"1.0", "1.1"})
 
@@ -58,13 +58,13 @@ class HttpRequest(Request):
         self.root_path: str = scope.get("root_path", "").rstrip("/")
         self.segments = _segments(scope, self.root_path)
         self.path: Mapping[str, str] = {}
+        self.header_names = frozenset(name for name, _ in scope["headers"])
 
     @property
     def has_no_body(self) -> bool:
         """Whether the request certainly has no body."""
-        return self.scope.get("http_version") in _VERSIONS_WITH_BODY_HEADERS and not any(
-            name in self.headers for name in _BODY_HEADERS
-        )
+        has_body_headers = not _BODY_HEADERS.isdisjoint(self.header_names)
+        return self.scope.get("http_version") in _VERSIONS_WITH_BODY_HEADERS and not has_body_headers
 
     @property
     def query_fields(self) -> dict[str, str]:
