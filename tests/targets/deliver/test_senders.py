@@ -249,7 +249,7 @@ def test_a_question_is_sent_with_a_link_that_takes_the_answer_and_is_not_stored(
         "channel create", channel="bus", to="poll", events=["answer.wanted"], link="https://tw.example.com"
     )
     wait = {"name": "check", "wait": {"answer": {"to": "editors"}}, "description": "Publish?"}
-    app.workflows.put(name="flow", steps=[{**wait, "input": {"draft": "a text"}}])
+    app.workflows.put(name="flow", steps=[{**wait, "input": {"draft": "a text", "size": {"pages": 2}}}])
     with app:
         run = app.workflows.run(workflow="flow").run.id
         for _ in range(300):
@@ -262,7 +262,7 @@ def test_a_question_is_sent_with_a_link_that_takes_the_answer_and_is_not_stored(
         link = f"https://tw.example.com{app.runs.link(run=step).path}"
         assert (message["sentence"], message["others"], message["link"]) == (
             "Publish?",
-            ["draft: a text"],
+            ["draft: a text", 'size: {"pages":2}'],
             link,
         )
         (polled,) = app.call("queue lease", queue="channel.bus").leases

@@ -155,7 +155,10 @@ def deliver_questions(
             run=run.id,
             remedy=f"timewright run answer {run.id}",
             others=tuple(
-                f"{name}: {value}"[:MAX_SHOWN_CHARS] for name, value in run.payload.get("input", {}).items()
+                f"{name}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"[
+                    :MAX_SHOWN_CHARS
+                ]
+                for name, value in run.payload.get("input", {}).items()
             )[:MAX_SHOWN_FIELDS],
         )
         for run in runs
