@@ -154,8 +154,8 @@ class DecisionTimes:
         change, run = bisect_right(self._changes, until), bisect_left(self._run_times, until)
         happened = self._changes[max(change - 1, 0) : change] + self._run_times[max(run - 1, 0) : run]
         # A success by hand ends a streak of failures, but what the cadence decided stands.
-        ended = [row for row in self._adjustments if row.kind == "recovered" and row.at <= until]
-        since = max(before, *happened, *(row.cursor for row in ended))
+        recovered = [row for row in self._adjustments if row.kind == "recovered" and row.at <= until]
+        since = max(before, *happened, *(row.cursor for row in recovered))
         latest = self._latest_decided(since)
         for began, ended in self._pauses:
             if began <= latest and ended > since:
