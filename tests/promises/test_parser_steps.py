@@ -452,9 +452,9 @@ PARSERS: dict[str, Text | Data] = {
         lambda read: lambda text: read(text, "timewright_7411"),
     ),
     # URLs, addresses and references
-    "targets.http.urls:parse_url": Text(URLS, limit=8_192, max_inflations=20),
+    "targets.http.egress:parse_url": Text(URLS, limit=8_192, max_inflations=20),
     "targets.http.egress:parse_ip": Text(("192.168.0.1", "2001:db8::1%eth0", "::ffff:10.0.0.1")),
-    "targets.publish.address:parse_broker_url": Text(
+    "targets.publish.protocol:parse_broker_url": Text(
         ("amqp://user:pass@rabbit.example.com:5672/vhost", "amqp://[::1]/"),
         lambda parse: lambda text: parse(text, schemes=("amqp",), fix="amqp://host"),
         limit=8_192,
@@ -481,7 +481,7 @@ EXEMPT = {
     "core.imports.celery:read_expression": "a syntax tree that `ast` made of a bounded file",
     "interfaces.cli.data_input:read_texts": "reads bounded files",
     "interfaces.cli.options:read_schedules": "reads a bounded file with read_data",
-    "wiring.process_identity:read_own_identity": "/proc",
+    "wiring.offer:read_own_identity": "/proc",
     "ledger.alerts.alert_checks:read_schedules": "rows of the store",
     "ledger.snapshot:read_fleet": "rows of the store",
     "operations.definitions.plan:read_files": "calls read_definitions for each file",
@@ -500,8 +500,9 @@ EXEMPT = {
     "operations.calendars.sources:read_holidays": "a country code, looked up in a table",
     "operations.health.verify:read_history": "rows of the store",
     "operations.hints.analyses:read_advisor_key": "looks up a secret by name",
-    "operations.queues.activity:read_activity": "rows of the store",
-    "operations.runs.artifacts:read_parts": "yields the bytes of an artifact, and parses nothing",
+    "access.credentials:read_answer_slug": "one regular expression over an address of the link route",
+    "operations.queues.leases:read_activity": "rows of the store",
+    "operations.runs.logs:read_parts": "yields the bytes of an artifact, and parses nothing",
     "operations.schedules.writes:read_schedule_detail": "rows of the store",
     "ports.attempt_output:read_output": "the output of our own targets",
     "ports.attempt_output:read_report": "the reports of our own targets",
