@@ -74,6 +74,18 @@ class TestAHintEnds:
 
         assert outcomes(bench) == all_of(minutes(5, 60, step=5), "succeeded")
 
+    def test_an_interval_from_now_counts_from_the_expiry_also_if_the_engine_is_late(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", call="x", preset="adaptive", every="40s")
+        bench.call("hint interval", schedule="j", interval="3h", ttl="2m")
+        bench.target.script("j", succeed())
+        bench.advance("1m")
+        bench.clock.advance("65s")
+        bench.advance("1m")
+
+        assert [run.planned_at for run in bench.runs("j")] == [at("12:00:40"), at("12:02:40")]
+        assert alarms(bench) == []
+
     def test_no_instant_that_an_interval_hint_asked_for_stands_after_the_hint_expired(self) -> None:
         bench = Bench()
         bench.call("schedule create", name="j", note="x", every="5m", adaptive=True)

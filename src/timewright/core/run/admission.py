@@ -257,7 +257,10 @@ def _decide_without_expired(
     decision = Decision(progress.next_at, progress.source or Source.PAUSED, progress.trail)
     if due.following is not None:
         return due.following
-    base = last_base(schedule, progress)
+    base, hint = last_base(schedule, progress), progress.hints.interval
+    if base is not None and hint is not None:
+        # A late engine decides the same: the interval counts from the expiry.
+        now = min(now, hint.expires_at)
     proposal = plan_next(schedule, progress, now=now, base=base, calendars=calendars)
     return pull_forward(decision, proposal)
 
