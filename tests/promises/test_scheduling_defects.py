@@ -257,6 +257,17 @@ class TestTheCheckerRaisesNoFalseAlarm:
 
         assert alarms(bench) == []
 
+    def test_verify_finds_nothing_wrong_with_a_backlog_that_is_decided_after_an_edit(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", note="x", cron="*/2 * * * *", adaptive=True, catch_up="all")
+        bench.clock.advance("1h")
+        every = {"every": "3m", "anchor": "2026-03-10T12:00:20Z"}
+        bench.call("schedule update", schedule="j", trigger=every)
+        bench.advance("10m")
+
+        assert bench.runs("j")[0].planned_at == at("12:03:20"), "12:00:20 was not due before the edit"
+        assert alarms(bench) == []
+
     def test_verify_finds_nothing_wrong_with_a_late_occurrence_that_an_early_one_replaces(self) -> None:
         bench = Bench()
         jitter = {"jitter": "20s", "jitter_side": "both", "clamp": {"min": "2m"}}

@@ -100,14 +100,15 @@ class DecisionTimes:
             until = min(row.planned_at, row.created_at)
             is_bound = row.reason != "by_hand" and row.source != "ai-oneshot"
             is_checked = before > self._floor and is_bound
-            if is_checked and row.planned_at > self._latest_after(before, until=until):
+            if is_checked and row.planned_at > self._latest_after(before, until=until, by=row.created_at):
                 yield before, row.planned_at
             before = max(before, last_instant(row))
         schedule, now = self._schedule, self._view.now
         is_decided = schedule.state == "active" and schedule.source != "paused" and before > self._floor
         if schedule.next_at is None or not is_decided or (schedule.wake_at or 0) <= now:
             return
-        if schedule.next_at > self._latest_after(before, until=min(schedule.next_at, now + 1)):
+        until = min(schedule.next_at, now + 1)
+        if schedule.next_at > self._latest_after(before, until=until, by=until):
             yield before, schedule.next_at
 
     def stray_cursors(self) -> Iterator[int]:
@@ -149,26 +150,38 @@ class DecisionTimes:
         bases = ((count, at - (interval << count)) for count in range(policy.cadence_doublings + 1))
         return any(base in self._known and count <= self._failures(base, at) for count, base in bases)
 
-    def _latest_after(self, before: int, *, until: int) -> int:
-        """The latest instant that may follow `before`, given what happened up to `until`."""
+    def _latest_after(self, before: int, *, until: int, by: int) -> int:
+        """The latest instant that may follow `before`, given what happened up to `until`.
+
+        It was decided by `by`: a backlog is decided under the edits that came before that.
+        """
         change, run = bisect_right(self._changes, until), bisect_left(self._run_times, until)
         happened = self._changes[max(change - 1, 0) : change] + self._run_times[max(run - 1, 0) : run]
         # A success by hand ends a streak of failures, but what the cadence decided stands.
         recovered = [row for row in self._adjustments if row.kind == "recovered" and row.at <= until]
         since = max(before, *happened, *(row.cursor for row in recovered))
-        latest = self._latest_decided(since)
+        latest = self._latest_decided(since, by=by)
         for began, ended in self._pauses:
             if began <= latest and ended > since:
-                since, latest = ended, max(latest, self._latest_decided(ended))
+                since, latest = ended, max(latest, self._latest_decided(ended, by=by))
         return latest + self._view.skew
 
-    def _latest_decided(self, since: int) -> int:
-        """The latest instant that may be decided at `since`."""
+    def _latest_decided(self, since: int, *, by: int) -> int:
+        """The latest instant that may follow `since` under the policies in force from then until `by`.
+
+        An edit keeps the instant that was due before it as the start of the new plan.
+        """
+        in_force = max(bisect_right([at for at, _ in self._policies], since) - 1, 0)
+        latest = self._latest_under(self._policies[in_force][1], since)
+        for at, policy in self._policies[in_force + 1 :]:
+            if at <= by:
+                latest = self._latest_under(policy, latest)
+        return latest
+
+    def _latest_under(self, policy: SchedulePolicy, since: int) -> int:
+        """The latest instant that may be decided at `since` under a policy."""
         if since >= NEVER:
             return NEVER
-        policy = [policy for at, policy in self._policies if at <= since or policy is self._policies[0][1]][
-            -1
-        ]
         wished = [wish for began, ended, wish in self._hints if began <= since < ended and policy.adaptive]
         start = policy.start_at or 0
         if wished:
