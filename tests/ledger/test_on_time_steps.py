@@ -82,7 +82,7 @@ def dying(*_: Any, **__: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "place", ["stores.queries.admission._progress_row", "ledger.admission_batch.on_time_step_facts"]
+    "place", ["stores.queries.tick._progress_row", "ledger.admission_batch.on_time_step_facts"]
 )
 def test_a_crash_on_the_fast_path_leaves_neither_row_nor_progress(
     bench: LedgerHarness, monkeypatch: pytest.MonkeyPatch, place: str
