@@ -114,4 +114,4 @@ def test_an_empty_store_violates_no_invariant() -> None:
     answer = harness.ask("verify")
     assert answer["holds"]
     assert answer["runs"] == 0
-    assert len(answer["promises"]) == 52
+    assert len(answer["promises"]) == 54

@@ -123,8 +123,11 @@ class DecisionTimes:
         is_paused = "paused" in (schedule.state, schedule.source)
         last = max(map(last_instant, self._rows), default=0) if is_paused else NEVER
         plans = [self._view.planned_instants(one) for _, one in self._policies if not one.aligned_to_now]
+        from_now = [one for _, one in self._policies if one.aligned_to_now and one.trigger["kind"] == "every"]
         for cursor in sorted({schedule.cursor, *(row.cursor for row in self._adjustments)}):
             is_carried = cursor > last or any(plan is not None and plan.has(cursor + 1) for plan in plans)
+            # An edit may replace what was due and not yet decided, because no instance could run it.
+            is_carried = is_carried or any(self._is_interval_after(cursor + 1, one) for one in from_now)
             if not is_carried and not known.intersection((cursor - 1, cursor, cursor + 1)):
                 yield cursor
 
@@ -146,6 +149,10 @@ class DecisionTimes:
             return any(began <= at and (base <= ended or base in skipped) for began, ended, base in known)
         if run.source != "baseline-interval" or not policy.aligned_to_now:
             return True
+        return self._is_interval_after(at, policy)
+
+    def _is_interval_after(self, at: int, policy: SchedulePolicy) -> bool:
+        """Whether an instant lies one interval, stretched by failures, after something that is recorded."""
         interval = parse_duration(policy.trigger["interval"])
         bases = ((count, at - (interval << count)) for count in range(policy.cadence_doublings + 1))
         return any(base in self._known and count <= self._failures(base, at) for count, base in bases)
