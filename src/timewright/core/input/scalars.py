@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta, tzinfo
 from difflib import get_close_matches
 from enum import StrEnum
@@ -40,8 +40,12 @@ def check_size(
     max_depth: int = MAX_DEPTH,
     max_parts: int = MAX_PARTS,
     error_type: type[TimewrightError] = InvalidInput,
+    locate: bool = False,
 ) -> None:
-    """Refuse data that is nested too deep, has too many values or too much text, or contains itself."""
+    """Refuse data that is nested too deep, has too many values or too much text, or contains itself.
+
+    With `locate` the error names the value whose content is too deep, otherwise the whole.
+    """
     pending: list[tuple[Any, int]] = [(raw, 0)]
     parts = text = 0
     while pending:
@@ -51,8 +55,9 @@ def check_size(
         text += len(value) if kind is str or isinstance(value, str | bytes) else 0
         if depth > max_depth or parts > max_parts or text > MAX_TEXT_LENGTH:
             rule = f"at most {max_depth} levels, {max_parts} parts and {MAX_TEXT_LENGTH} characters"
+            where = _place_of_depth(raw, path, max_depth) if locate and depth > max_depth else path
             raise input_error(
-                path, raw, "is too deep or too large", rule=rule, fix="split it", kind=error_type
+                where, raw, "is too deep or too large", rule=rule, fix="split it", kind=error_type
             )
         if kind in _SCALAR_TYPES:
             continue
@@ -60,6 +65,22 @@ def check_size(
             pending += ((inner, depth + 1) for pair in value.items() for inner in pair)
         elif isinstance(value, list | tuple | set | frozenset):
             pending += ((inner, depth + 1) for inner in value)
+
+
+def _place_of_depth(raw: Any, path: str, max_depth: int) -> str:
+    """The path, of at most three parts, to a value whose content is nested deeper than `max_depth`."""
+    pending: list[tuple[Any, int, str]] = [(raw, 0, path)]
+    while pending:
+        value, depth, where = pending.pop()
+        if depth > max_depth:
+            return where
+        inside: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, Mapping) else ()
+        if isinstance(value, list | tuple):
+            inside = enumerate(value)
+        for name, inner in inside:
+            below = f"{where}[{name}]" if isinstance(name, int) else join_path(where, str(name)[:64])
+            pending.append((inner, depth + 1, below if depth < 3 else where))
+    return path
 
 
 def read_text(raw: Any, info: mi.Type, path: str) -> Any:

@@ -259,8 +259,7 @@ def _decide_without_expired(
         return due.following
     base, hint = last_base(schedule, progress), progress.hints.interval
     if base is not None and hint is not None:
-        # A late engine decides the same: the interval counts from the expiry.
-        now = min(now, hint.expires_at)
+        now = min(now, hint.expires_at)  # a late engine decides the same: the interval counts from the expiry
     proposal = plan_next(schedule, progress, now=now, base=base, calendars=calendars)
     return pull_forward(decision, proposal)
 
