@@ -74,9 +74,8 @@ def decode_workflow(raw: Any) -> WorkflowSpec:
         needs = [step.get("needs") for step in steps if isinstance(step, dict)]
         _check_counts(len(steps), edges=sum(len(one) for one in needs if isinstance(one, list | tuple)))
         raw = {**raw, "steps": [_with_target_or_wait(step, n) for n, step in enumerate(steps)]}
-    check_size(
-        raw, max_depth=MAX_WORKFLOW_DEPTH, max_parts=MAX_PARTS, error_type=InvalidWorkflow, locate=True
-    )
+    depth, parts = MAX_WORKFLOW_DEPTH, MAX_PARTS
+    check_size(raw, max_depth=depth, max_parts=parts, error_type=InvalidWorkflow, locate=True)
     try:
         spec: WorkflowSpec = read_value(raw, type_info(WorkflowSpec), "")
     except TimewrightError:
