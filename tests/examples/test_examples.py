@@ -29,7 +29,7 @@ SHOWN = {
     "watching.py": "ok    nothing is overdue",
     "agent_tools.py": "shop is active, made by shop-helper",
     "web_application.py": "the scheduler runs [('refresh', 'every 1s')]",
-    "adaptive_schedule.py": "13:21:15 ai-interval",
+    "adaptive_schedule.py": "13:45:00 ai-interval",
     "several_processes.py": "2 processes, True that everything ran, no occurrence twice",
 }
 

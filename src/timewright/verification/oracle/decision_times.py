@@ -76,6 +76,11 @@ class DecisionTimes:
         )
 
     @cached_property
+    def _decided_at(self) -> dict[int, int]:
+        """When each instant was decided: a move or a skip decides one that lies ahead."""
+        return {row.planned_at: row.created_at for row in self._rows}
+
+    @cached_property
     def _streaks(self) -> tuple[list[int], list[int]]:
         """When runs ended, by hand or not, and how many had failed in a row by then."""
         results = [
@@ -117,6 +122,9 @@ class DecisionTimes:
         if self._floor or any(policy.clamp_min or policy.clamp_max for _, policy in self._policies):
             return
         schedule = self._schedule
+        # The last run that max_runs allows ends a backlog, whose other instants are passed over.
+        if any(policy.max_runs and schedule.runs >= policy.max_runs for _, policy in self._policies):
+            return
         known = self._known | ({schedule.next_at} if schedule.next_at is not None else set())
         # A pause moves the cursor up to an instant that is decided only at its end, or never after a resume.
         known |= {row.cursor for row in self._adjustments if row.kind == "resume" or self._is_paused(row.at)}
@@ -155,7 +163,10 @@ class DecisionTimes:
         """Whether an instant lies one interval, stretched by failures, after something that is recorded."""
         interval = parse_duration(policy.trigger["interval"])
         bases = ((count, at - (interval << count)) for count in range(policy.cadence_doublings + 1))
-        return any(base in self._known and count <= self._failures(base, at) for count, base in bases)
+        return any(
+            base in self._known and count <= self._failures(min(base, self._decided_at.get(base, base)), at)
+            for count, base in bases
+        )
 
     def _latest_after(self, before: int, *, until: int, by: int) -> int:
         """The latest instant that may follow `before`, given what happened up to `until`.
