@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
@@ -103,14 +104,15 @@ def test_a_queue_is_limited_paused_resumed_by_undo_and_purged(page: Page, site: 
 
 
 def test_a_queue_without_a_worker_says_that_nobody_leases_here(page: Page, site: Site) -> None:
-    queue = new_name("lonely")
-    site.api("POST", "queues", {"queue": queue, "payload": 1})
-    page.clock.install()
-    go(page, f"/queues/{queue}")
+    fresh, lonely = new_name("fresh"), new_name("lonely")
+    since = (datetime.now(UTC) - timedelta(minutes=3)).isoformat()
+    site.api("POST", "queues", {"queue": fresh, "payload": 1})
+    site.api("POST", "queues", {"queue": lonely, "payload": 1, "not_before": since})
+    go(page, f"/queues/{fresh}")
     expect(page.get_by_text("Nobody leases here")).to_have_count(0)
-    page.clock.fast_forward("03:00")
-    page.evaluate("dispatchEvent(new Event('hashchange'))")
+    go(page, f"/queues/{lonely}")
     expect(page.get_by_text("Nobody leases here")).to_be_visible()
+    expect(page.locator(".figures")).to_contain_text(re.compile("oldest waits ?3 m"))
 
 
 def test_a_run_shows_its_times_on_one_axis_and_its_output_by_level(page: Page, site: Site) -> None:
