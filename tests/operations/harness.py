@@ -16,6 +16,7 @@ from timewright.access.keyring import derive_keyring
 from timewright.core.alerts.incidents import Incident
 from timewright.core.facts import Fact
 from timewright.core.moments import MINUTE
+from timewright.core.run.needs import needs_of_wait
 from timewright.core.run.run import Failed, Run, RunState
 from timewright.core.schedule.schedule import queue_limit_key
 from timewright.ledger.approvals import hold_for_approval
@@ -297,6 +298,7 @@ def _waiting_step(harness: OperationsHarness, parent: Run) -> None:
         parent,
         id=WAITING_RUN,
         dedupe_scope=WAITING_RUN,
+        needs=needs_of_wait(answer=True, event=None),
         state=RunState.LEASED,
         fence=1,
         lease_id="lease_waiting",

@@ -10,9 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from tests.workflows.workflow_kit import WorkflowHarness, call_step
+from timewright.core.run.run import Run
 from timewright.errors import Forbidden, InvalidInput, InvalidWorkflow, NotAllowed, NotFound, Stale
 from timewright.ledger.replan import Actor
+from timewright.ledger.workflow_runs import waits
+from timewright.ledger.workflow_runs.waits import WaitingStep, find_waiting_step
 from timewright.operations import operations
+from timewright.ports import Transaction
 from timewright.testing.targets import succeed
 
 FORM = {"approved": "boolean", "size": ["s", "m"], "note": {"type": "text", "required": False}}
@@ -205,6 +209,41 @@ def test_an_event_ends_the_steps_whose_match_is_true(harness: WorkflowHarness) -
         harness.ask("run answer", run=harness.step_run(first, "paid").id, answer=1)
 
 
+def test_an_event_reads_only_the_steps_that_wait_for_it(
+    harness: WorkflowHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("payment", "refund"):
+        harness.put(ask_step("told", event={"name": name}), name=name)
+        for _ in range(3):
+            harness.start(name)
+    put_question(harness)
+    read: list[str] = []
+
+    def count(tx: Transaction, run: Run) -> WaitingStep:
+        read.append(run.id)
+        return find_waiting_step(tx, run)
+
+    monkeypatch.setattr(waits, "find_waiting_step", count)
+    ended = [one["id"] for one in harness.ask("workflow signal", event="refund")["runs"]]
+    assert len(ended) == 3
+    assert read == ended
+    read.clear()
+    assert [one["run"] for one in asked(harness)] == read
+    assert len(read) == 1
+
+
+def test_the_match_of_an_event_sees_the_item_of_a_fan_out(harness: WorkflowHarness) -> None:
+    wait = {"event": {"name": "payment", "match": "event.order == item.order"}}
+    orders = [{"order": 1}, {"order": 2}]
+    harness.put({**ask_step("paid", **wait), "each": {"$from": "input.orders"}}, input={"orders": orders})
+    run = harness.start()
+    for order in (2, 1):
+        [ended] = harness.ask("workflow signal", event="payment", data={"order": order})["runs"]
+        assert harness.run(ended["id"]).payload["item"] == order - 1
+    harness.bench.tick()
+    assert harness.state(run) == "succeeded"
+
+
 def test_a_wait_only_for_time_ends_by_itself(harness: WorkflowHarness) -> None:
     harness.put(ask_step("pause", until="10m", **{"else": {}}), call_step("go", "pause"))
     run = harness.start()
@@ -222,7 +261,9 @@ def test_a_wait_only_for_time_ends_by_itself(harness: WorkflowHarness) -> None:
         ({"name": "a", "wait": {"until": "0s"}}, "steps[0].wait.until"),
         ({"name": "a", "wait": {"answer": {}}, "target": {"call": "b"}}, "steps[0].target"),
         ({"name": "a", "wait": {"answer": {}}, "lease": "5m"}, "steps[0].lease"),
+        ({"name": "a", "wait": {"answer": {}}, "limits": ["crm"]}, "steps[0].limits"),
         ({"name": "a", "wait": {"event": {"name": "x", "match": "y =="}}}, "steps[0].wait.event.match"),
+        ({"name": "a", "wait": {"event": {"name": "x", "match": "item.y"}}}, "steps[0].wait.event.match"),
         (
             {"name": "a", "wait": {"answer": {"form": {"x": {"type": "choice"}}}}},
             "steps[0].wait.answer.form.x",

@@ -57,6 +57,13 @@ class WorkflowQueries(Protocol):
         """Return the rows of some or all steps of a workflow run, by step name."""
         ...
 
+    def waiting_steps(self, namespace: str, *, event: str | None = None) -> list[Run]:
+        """Return the steps of a namespace that wait for an event, or without one for an answer.
+
+        They are ordered by id, and found by their needs.
+        """
+        ...
+
     def delete_steps(self, parents: Iterable[str]) -> None:
         """Delete the step rows of workflow runs."""
         ...

@@ -304,6 +304,7 @@ def test_each_query_uses_its_index(database: Database) -> None:
         "get_open_follow_ups": ["follow_ups_open"],
         "find_follow_ups": ["follow_ups_run", "follow_ups_upstream"],
         "child_runs": ["runs_parent"],
+        "waiting_steps": ["runs_waiting"],
         "find_runs_by_dedupe_scope": ["runs_occurrence"],
         "find_occurrence": ["runs_occurrence"],
     }

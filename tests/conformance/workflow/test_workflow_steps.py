@@ -8,6 +8,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+import psycopg
+import pytest
 from msgspec.structs import replace
 
 from tests.conformance.support.builders import (
@@ -24,9 +26,12 @@ from tests.conformance.support.builders import (
 from tests.conformance.support.concurrency import all_at_once, held_open, meanwhile
 from tests.conformance.support.databases import Database
 from timewright.core.moments import HOUR, MINUTE
+from timewright.core.run.needs import needs_of_wait
 from timewright.core.run.run import TERMINAL_STATES, Run, RunState
 from timewright.ports import PruneRequest, Store
 from timewright.ports.workflow import LeaseTransfer, StepRow
+from timewright.stores.postgres.connection import PLANNER_SETTINGS
+from timewright.stores.statements import POSTGRES, load_statements
 
 MANY = 120
 FREE = [state for state in RunState if state is not RunState.LEASED]
@@ -344,3 +349,59 @@ def test_a_lease_is_transferred_once_by_concurrent_callers(database: Database) -
     answers = all_at_once([partial(transfer, stores[n % 3], row) for n, row in enumerate(rows)])
     assert sorted(map(len, answers)) == [0] * 8 + [1]
     assert get(stores[0], held.id).holder == f"w{answers.index({held.id})}"
+
+
+def waiting(name: str, **fields: Any) -> Run:
+    """A step that waits; `needs_of_wait` says for what."""
+    needs = needs_of_wait(answer=fields.pop("answer", False), event=fields.pop("event", None))
+    return make_run(
+        id=name,
+        state=RunState.LEASED,
+        holder="wait",
+        fence=1,
+        leased_at=NOON,
+        lease_until=NOON + HOUR,
+        needs=needs,
+        **fields,
+    )
+
+
+def test_steps_that_wait_are_found_by_what_they_wait_for(store: Store) -> None:
+    add(
+        store,
+        waiting("run_5", event="paid"),
+        waiting("run_4", event="paid", answer=True),
+        waiting("run_3", event="paid twice"),
+        waiting("run_2", answer=True),
+        waiting("run_1"),
+        waiting("run_0", event="paid", namespace="other"),
+        other := make_run(id="run_9"),
+    )
+    leased(store, other)
+
+    def found(event: str | None) -> list[str]:
+        return [run.id for run in store.read(lambda tx: tx.waiting_steps("default", event=event))]
+
+    assert found("paid") == ["run_4", "run_5"]
+    assert found("refund") == []
+    assert found(None) == ["run_2", "run_4"]
+    settle(store, ended(store.read(lambda tx: tx.get_runs(["run_4"]))["run_4"]))
+    assert (found("paid"), found(None)) == (["run_5"], ["run_2"])
+
+
+def test_a_wait_adds_no_bucket_that_instances_look_into(database: Database) -> None:
+    add(database.open(), waiting("run_5", event="paid"), waiting("run_2", answer=True))
+    assert database.sql("SELECT bucket FROM ready_buckets") == []
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_waiting_steps_are_read_by_their_index(database: Database) -> None:
+    add(database.open(), *(waiting(f"run_{n}", event=f"event {n}") for n in range(50)))
+    sql = load_statements(POSTGRES)["waiting_steps"].sql
+    given = {"namespace": "default", "first": "event:event 7", "last": "event:event 7"}
+    with psycopg.connect(database.place, autocommit=True) as connection:
+        connection.execute("ANALYZE runs")
+        for plan in PLANNER_SETTINGS:
+            connection.execute(f"SET {plan}".encode())
+        steps = connection.execute(f"EXPLAIN {sql}", given).fetchall()
+    assert "Index Scan using runs_waiting" in steps[0][0]

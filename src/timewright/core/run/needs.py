@@ -1,7 +1,8 @@
 """What a run needs of the instance that runs it, and what an instance offers.
 
 A need is a text: `call:NAME`, `queue:NAME`, `label:NAME`, `shell:PROGRAM`, `publish:BROKER`, or
-`isolation:KIND` and `host:NAME`, which every instance meets.
+`isolation:KIND` and `host:NAME`, which every instance meets. A workflow step that waits needs `answer:` or
+`event:NAME`, which no instance offers.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ Needs = tuple[str, ...]
 # What a run without a queue needs of an instance that names its queues.
 NO_QUEUE = "queue:"
 HOST = "host:"
+ANSWER, EVENT = "answer:", "event:"
 _MESSAGES = f"queue:{QUEUE_PREFIX}"
 # A host may take at most this many times the places that it leaves free for other hosts.
 HOST_SHARE = 4
@@ -54,6 +56,12 @@ def find_needs(target: RunTarget, *, queue: str = "", runs_on: Iterable[str] = (
         found += [f"{HOST}{host}"] if host else []
     # A line feed separates needs in the store; no function, program or label contains one.
     return tuple(sorted({need.replace("\n", " ") for need in found}))
+
+
+def needs_of_wait(*, answer: bool, event: str | None) -> Needs:
+    """The sorted needs of a step that waits for an answer, an event, either of them, or only for time."""
+    found = [ANSWER] if answer else []
+    return tuple(found if event is None else [*found, EVENT + event.replace("\n", " ")])
 
 
 def runs_command(needs: Needs) -> bool:

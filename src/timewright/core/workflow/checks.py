@@ -93,9 +93,9 @@ def _with_target_or_wait(raw: Any, number: int) -> Any:
             rule = "a step has a target, or a wait"
             raise _error(f"steps[{number}].target", "target is missing", rule=rule, fix="target: load")
         return raw
-    for name in ("target", "retry", "time_limit", "lease"):
+    for name in ("target", "retry", "time_limit", "lease", "limits"):
         if name in raw:
-            rule = "a step that waits has no target, lease or attempts"
+            rule = "a step that waits has no target, lease, limits or attempts"
             fix = "wait: {until: 2d}" if name == "time_limit" else f"leave {name} out, or wait"
             raise _error(f"steps[{number}].{name}", f"{name} next to wait", rule=rule, fix=fix)
     return expand_wait(raw)
@@ -220,7 +220,7 @@ def _check_time(where: str, limit: timedelta) -> None:
 
 
 def _check_wait(wait: Wait, where: str) -> None:
-    """Refuse a wait that nothing can end, and a form or an expression that cannot work."""
+    """Refuse a wait that nothing can end, and a form that cannot work."""
     if wait.answer is None and wait.event is None and wait.until is None:
         raise _error(where, "it waits for nothing", rule="answer, event or until", fix="answer: {to: ops}")
     if wait.until is not None and wait.until <= timedelta(0):
@@ -236,8 +236,6 @@ def _check_wait(wait: Wait, where: str) -> None:
                 rule="choices belong to the type choice",
                 fix=f"{name}: [yes, no]",
             )
-    if wait.event is not None and wait.event.match is not None:
-        _at_path(f"{where}.event.match", parse_match, wait.event.match)
 
 
 def _check_data(step: Step, where: str) -> None:
@@ -318,6 +316,10 @@ def _check_references(step: Step, where: str, known: dict[str, int]) -> None:
         at = f"{where}.when"
         for path in iter_paths(_at_path(at, parse_condition, step.when)):
             _check_path(path, visible, at, item=False)
+    if step.wait is not None and step.wait.event is not None and step.wait.event.match is not None:
+        at = f"{where}.wait.event.match"
+        for path in iter_paths(_at_path(at, parse_match, step.wait.event.match)):
+            _check_path(path, visible, at, item=step.each is not None)
     for expression, at in find_templates(step.target, f"{where}.target"):
         for path in iter_paths(_at_path(at, parse_template, expression)):
             _check_path(path, visible, at, item=step.each is not None)
@@ -336,7 +338,7 @@ def _check_reference(written: dict[str, Any], visible: _Visible, where: str) -> 
 
 def _check_path(path: ValuePath, visible: _Visible, where: str, *, item: bool) -> None:
     if path.root == "item" and not item:
-        rule = "item is available only in the input of a step with each"
+        rule = "item is available only in a step with each, in its input, templates and match"
         raise _error(where, "item is not available here", value=str(path), rule=rule, fix="steps or input")
     if path.root != "steps":
         return
@@ -365,19 +367,17 @@ def _at_path(where: str, read_one: Callable[[_Given], _Found], given: _Given) ->
 
 def _check_no_cycle(spec: WorkflowSpec) -> None:
     in_layers = {step.name for layer in layers(spec) for step in layer}
-    remaining_steps = {
-        step.name: (n, step) for n, step in enumerate(spec.steps) if step.name not in in_layers
-    }
-    if not remaining_steps:
+    remaining = {step.name: (n, step) for n, step in enumerate(spec.steps) if step.name not in in_layers}
+    if not remaining:
         return
     # Every remaining step needs another remaining one, so following needs must reach a cycle.
     visited: dict[str, int] = {}
-    name = next(iter(remaining_steps))
+    name = next(iter(remaining))
     while name not in visited:
         visited[name] = len(visited)
-        name = next(need for need in remaining_steps[name][1].needs if need in remaining_steps)
+        name = next(need for need in remaining[name][1].needs if need in remaining)
     cycle = [*list(visited)[visited[name] :], name]
-    position, step = remaining_steps[name]
+    position, step = remaining[name]
     at = f"steps[{position}].needs[{step.needs.index(cycle[1])}]"
     shown = cycle if len(cycle) <= MAX_CYCLE_SHOWN else [*cycle[:MAX_CYCLE_SHOWN], f"… {name}"]
     raise _error(

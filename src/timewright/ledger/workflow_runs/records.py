@@ -14,11 +14,12 @@ from timewright.core.moments import SECOND
 from timewright.core.policies.backoff import Constant
 from timewright.core.policies.policies import OUTSIDE_LEASE, LeaseTerms, Retry
 from timewright.core.run.build import build_standalone_run
-from timewright.core.run.needs import find_needs
+from timewright.core.run.needs import Needs, find_needs, needs_of_wait
 from timewright.core.run.run import ExecutionTerms, Run, RunState
 from timewright.core.target import Handoff, Http, Workflow
 from timewright.core.workflow import Step, WorkflowSpec, add_input, successors
-from timewright.core.workflow.spec import each_limit_key
+from timewright.core.workflow.expression import iter_paths
+from timewright.core.workflow.spec import Wait, each_limit_key, parse_match
 from timewright.core.workflow.step_input import find_templates, referenced_paths, render_target
 from timewright.errors import TimewrightError, UnreadableRow
 from timewright.ids import TimedIds
@@ -141,7 +142,8 @@ class WorkflowPlan:
             paths = referenced_paths(step)
             steps = [path for path in paths if path.root == "steps"]
             self._uses[step.name] = StepUses(
-                templates=tuple({text: None for text, _ in find_templates(step.target)}),
+                templates=tuple({text: None for text, _ in find_templates(step.target)})
+                + (("item",) if step.each is not None and _matches_item(step.wait) else ()),
                 results=frozenset(str(one.step) for one in steps if one.segments[2] == "result"),
                 runs=frozenset(str(one.step) for one in steps if one.segments[2] in ("error", "attempts")),
                 schedule=any(path.root == "schedule" for path in paths),
@@ -270,13 +272,13 @@ def build_step_run(
         finished_at=None if state is RunState.READY else now,
         source=parent.source,
         queue=context.workflow if isinstance(step.target, Handoff) and step.wait is None else "",
-        needs=find_needs(step.target),
+        needs=find_needs(step.target) if step.wait is None else _needs_of_wait(step.wait),
         priority=parent.priority,
         created_at=now,
         parent=parent.id,
         payload=context.to_payload(),
     )
-    if step.each is not None and step.each.max_running is not None:
+    if step.wait is None and step.each is not None and step.each.max_running is not None:
         key = each_limit_key(parent.namespace, context.workflow, context.step)
         run = replace(run, limit_keys=(*run.limit_keys, key))
     if step.wait is None or state is not RunState.READY:
@@ -290,6 +292,16 @@ def build_step_run(
         leased_at=now,
         lease_until=now + (step.wait.until or MAX_WAIT),
     )
+
+
+def _matches_item(wait: Wait | None) -> bool:
+    """Whether a wait for an event compares it with the item, which the run then keeps in its values."""
+    match = wait.event.match if wait is not None and wait.event is not None else None
+    return match is not None and any(path.root == "item" for path in iter_paths(parse_match(match)))
+
+
+def _needs_of_wait(wait: Wait) -> Needs:
+    return needs_of_wait(answer=wait.answer is not None, event=wait.event.name if wait.event else None)
 
 
 def _decode(row: StoredObject, into: type[T]) -> T:

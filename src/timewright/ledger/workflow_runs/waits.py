@@ -58,27 +58,31 @@ def find_waiting_step(tx: Transaction, run: Run) -> WaitingStep:
     return WaitingStep(run, context, step.wait, step.description)
 
 
-def list_waiting_steps(tx: Transaction, namespace: str) -> list[WaitingStep]:
-    """The steps of a namespace that wait, oldest first; those of unreadable workflows are left out."""
+def list_waiting_steps(tx: Transaction, namespace: str, *, event: str | None = None) -> list[WaitingStep]:
+    """The steps of a namespace that wait for an event, or without one for an answer, oldest first.
+
+    Those of unreadable workflows are left out.
+    """
     found: list[WaitingStep] = []
-    for run in tx.leased_runs(holder=HELD_BY_WAIT):
-        if run.namespace == namespace:
-            try:
-                found.append(find_waiting_step(tx, run))
-            except NotAllowed:
-                continue
+    for run in tx.waiting_steps(namespace, event=event):
+        try:
+            found.append(find_waiting_step(tx, run))
+        except NotAllowed:
+            continue
     return found
 
 
 def event_scopes(tx: Transaction, waiting: Sequence[WaitingStep], event: Any) -> list[dict[str, Any]]:
-    """What the `match` of each waiting step sees: the event, and the input of its workflow run."""
-    parents = tx.get_runs({one.run.parent for one in waiting})
+    """What the `match` of each waiting step sees: the event, the input of its workflow run, and its item."""
+    matched = {one.run.parent for one in waiting if one.wait.event and one.wait.event.match is not None}
+    parents = tx.get_runs(matched) if matched else {}
     scopes: list[dict[str, Any]] = []
     for one in waiting:
         parent = parents.get(one.run.parent)
         context = workflow_context(parent) if parent is not None else None
         pin = context.pin if context is not None else None
-        scopes.append({"event": event, "input": pin.input if pin is not None else {}})
+        scope = {"event": event, "input": pin.input if pin is not None else {}}
+        scopes.append(scope | {"item": one.context.values.get("item")})
     return scopes
 
 

@@ -121,7 +121,7 @@ def signal_event(context: OperationContext, request: SignalEvent) -> SignalResul
 
     def work(nested: OperationContext) -> SignalResult:
         def find(tx: Transaction) -> list[WaitingStep]:
-            waiting = [one for one in list_waiting_steps(tx, nested.namespace) if one.wait.event is not None]
+            waiting = list_waiting_steps(tx, nested.namespace, event=request.event)
             scopes = event_scopes(tx, waiting, request.data)
             return [
                 one
@@ -169,7 +169,7 @@ def give_answer(context: OperationContext, run_id: str, answer: Any, *, reason: 
 
 def pending_answers(tx: Transaction, namespace: str) -> list[PendingAnswer]:
     """The steps of a namespace that wait for a person, oldest first."""
-    return [pending_answer(one) for one in list_waiting_steps(tx, namespace) if one.wait.answer is not None]
+    return [pending_answer(one) for one in list_waiting_steps(tx, namespace)]
 
 
 def pending_answer(waiting: WaitingStep) -> PendingAnswer:

@@ -108,6 +108,8 @@ CREATE INDEX runs_future_manual ON runs (schedule_id, fire_at, id)
 -- Every manual run of a schedule. Its dedupe scope is its own id, and it is not in the chain of occurrences.
 CREATE INDEX runs_manual ON runs (schedule_id, id) WHERE schedule_id <> '' AND dedupe_scope = id;
 CREATE INDEX runs_leased ON runs (leased_at) WHERE state = 'leased';
+-- Steps that wait for an answer or an event, which is in their bucket.
+CREATE INDEX runs_waiting ON runs (namespace, ready_bucket) WHERE state = 'leased' AND holder = 'wait';
 CREATE INDEX runs_cancel_requested ON runs (cancel_at) WHERE state = 'leased' AND cancel_at IS NOT NULL;
 CREATE INDEX runs_held ON runs (schedule_id, planned_at) WHERE state = 'held';
 CREATE INDEX runs_parked ON runs (planned_at) WHERE state = 'parked';

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from timewright.core.moments import to_micros
+from timewright.core.run.needs import ANSWER, EVENT
 from timewright.core.run.run import TERMINAL_STATES, Attempt, Run, RunState
 from timewright.errors import UnreadableRow
 from timewright.ids import first_id
@@ -54,7 +55,11 @@ class SqlRunQueries(SqlQueries):
         if not runs:
             return set()
         rows = [run_row(run) for run in runs]
-        self._add_buckets(row[_READY_BUCKET] for row in rows if not row[_HANDOFF])
+        self._add_buckets(
+            row[_READY_BUCKET]
+            for row in rows
+            if not row[_HANDOFF] and not row[_READY_BUCKET].startswith((ANSWER, EVENT))
+        )
         if all(run.is_manual and run.state is not RunState.LEASED for run in runs):
             # Nothing can be skipped, so nothing is returned, and PostgreSQL need not be waited for.
             statement = "insert_manual_runs" if any(run.schedule_id for run in runs) else "insert_unique_runs"

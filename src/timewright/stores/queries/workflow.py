@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from operator import itemgetter
 
 from msgspec.structs import astuple
 
 from timewright.core.moments import from_micros, to_micros
+from timewright.core.run.needs import ANSWER, needs_of_wait
 from timewright.core.run.run import Run
 from timewright.core.schedule.upstream import EndKind
 from timewright.ports.workflow import FollowUp, LeaseTransfer, Link, RunEndEffects, StepRow
 from timewright.stores.queries.base import MAX_PAGE_ROWS, SqlQueries
-from timewright.stores.rows import MICROSECOND, Row, extra_json, micros_or_none, read_run, to_instant
+from timewright.stores.rows import (
+    MICROSECOND,
+    Row,
+    extra_json,
+    micros_or_none,
+    read_run,
+    ready_bucket,
+    to_instant,
+)
+
+LAST_CHARACTER = "\U0010ffff"
 
 
 class SqlWorkflowQueries(SqlQueries):
@@ -61,6 +73,21 @@ class SqlWorkflowQueries(SqlQueries):
         else:
             rows = self._query("get_steps", {"parent": parent, "steps": sorted(set(steps))})
         return {row[1]: _step(row) for row in rows}
+
+    def waiting_steps(self, namespace: str, *, event: str | None = None) -> list[Run]:
+        """Return the steps of a namespace that wait for an event, or without one for an answer."""
+        if event is None:
+            first = ready_bucket((ANSWER,), ())
+            ranges = [(first, f"{first}\n{LAST_CHARACTER}")]
+        else:
+            buckets = [ready_bucket(needs_of_wait(answer=also, event=event), ()) for also in (False, True)]
+            ranges = [(bucket, bucket) for bucket in buckets]
+        rows = [
+            row
+            for first, last in ranges
+            for row in self._query("waiting_steps", {"namespace": namespace, "first": first, "last": last})
+        ]
+        return [read_run(row) for row in sorted(rows, key=itemgetter(0))]
 
     def delete_steps(self, parents: Iterable[str]) -> None:
         """Delete the step rows of workflow runs."""

@@ -712,6 +712,11 @@ ORDER BY lease_until, id LIMIT :limit {skip_locked}
 -- Sorted by the caller, here and below: ORDER BY id would make SQLite scan all history by the primary key.
 SELECT {run} FROM runs WHERE state = 'leased' AND (:holder = '' OR holder = :holder)
 
+-- name: waiting_steps
+-- The index of waiting steps is used only if the query names their holder.
+SELECT {run} FROM runs WHERE state = 'leased' AND holder = 'wait' AND namespace = :namespace
+    AND ready_bucket >= :first AND ready_bucket <= :last
+
 -- name: find_lease
 -- A lease id begins with the instant of the lease, so a range of leased_at finds it in the index of live leases.
 SELECT {run} FROM runs
