@@ -22,6 +22,7 @@ from timewright.engine.tick import Tick
 from timewright.engine.waiting import EventWaker
 from timewright.ledger.lease import renew_leases
 from timewright.ports import Ids, Launch, PruneRequest, Renewal, Store
+from timewright.ports.overview import PendingWork
 
 TARGET_KINDS = ("call", "http", "shell", "publish", "note", "workflow")
 MAX_STEPS_AT_ONE_INSTANT = 100_000
@@ -171,23 +172,25 @@ class Simulation:
         while self._clock.now() < until:
             while left and left[0][0] <= self._clock.now():
                 left.pop(0)[1]()
-            self._step()
+            pending = self._step()
             limit = min(until, left[0][0]) if left else until
-            upcoming = min(self._next_instant(limit), max(limit, self._clock.now() + _NOT_STEPPED))
+            upcoming = min(self._next_instant(pending, limit), max(limit, self._clock.now() + _NOT_STEPPED))
             self._clock.move_to(_after_outages(upcoming, outages, until=until))
             if progress is not None:
                 share = (self._clock.now() - since) / (until - since)
                 progress(share, f"{self._recorder.decisions} decisions")
         self._step()
 
-    def _step(self) -> None:
-        """Do everything that is due at this instant."""
+    def _step(self) -> PendingWork:
+        """Do everything that is due at this instant; return what is pending after it."""
         for _ in range(MAX_STEPS_AT_ONE_INSTANT):
             self._target.finish_due()
             before = self._recorder.decisions
             seconds = self._loop.step()
             self._extend_leases()
-            if seconds > 0 and self._recorder.decisions == before and not self._launcher.result_count:
+            pending = self._store.read(lambda tx: tx.read_pending_work())
+            is_idle = seconds > 0 and self._recorder.decisions == before
+            if (is_idle or self._has_nothing_due(pending)) and not self._launcher.result_count:
                 break
         self._recorder.explain_waits(self._clock.now())
         self._target.ended_at.clear()
@@ -195,6 +198,11 @@ class Simulation:
             self._pruned_at = self._recorder.decisions
             request = PruneRequest(keep_runs=KEPT_RUNS, limit=PRUNE_EVERY)
             self._store.write(lambda tx: tx.prune(request))
+        return pending
+
+    def _has_nothing_due(self, pending: PendingWork) -> bool:
+        now, instants = self._clock.now(), (pending.wake_at, self._target.next_end())
+        return not pending.has_ready_runs and all(one is None or one > now for one in instants)
 
     def _extend_leases(self) -> None:
         """Extend leases to the end of their work at once, instead of renewing them again and again."""
@@ -208,9 +216,8 @@ class Simulation:
             seconds = (ends_at + LEASE_MARGIN - now).total_seconds()
             self._launcher.record_renewal(one.run_id, one.fence, ends_at=self._clock.monotonic() + seconds)
 
-    def _next_instant(self, until: datetime) -> datetime:
+    def _next_instant(self, pending: PendingWork, until: datetime) -> datetime:
         """The next instant at which something may happen; ends count only if something waits for them."""
-        pending = self._store.read(lambda tx: tx.read_pending_work())
         now, wake_at, end = self._clock.now(), pending.wake_at, self._target.next_end()
         is_stuck = wake_at is not None and wake_at <= now
         found = [] if wake_at is None or is_stuck else [wake_at]

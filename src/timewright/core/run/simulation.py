@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import zlib
 from collections import Counter, defaultdict
@@ -140,7 +141,8 @@ class SimulationRecorder:
         self._live: dict[str, SimulatedRun] = {}
         self._started: dict[str, str] = {}
         self._owners: dict[str, str] = {}
-        self._unexplained: set[str] = set()
+        # Admitted runs by fire time; those that started or were cancelled since are skipped when taken.
+        self._unexplained: list[tuple[datetime, str]] = []
         self._delays: dict[str, list[timedelta]] = defaultdict(list)
         self._stats: dict[str, SimulatedSchedule] = {}
         self._waits: dict[str, SimulatedLimit] = {}
@@ -177,10 +179,11 @@ class SimulationRecorder:
 
     def explain_waits(self, now: datetime) -> None:
         """Note for each run that should have started by now what it waits for."""
-        for run_id in [one for one in self._unexplained if self._live[one].fire_at <= now]:
-            self._unexplained.discard(run_id)
-            run = self._live[run_id]
-            run.waited_for = run.waited_for or self._full_limit(run_id)
+        while self._unexplained and self._unexplained[0][0] <= now:
+            _, run_id = heapq.heappop(self._unexplained)
+            run = self._live.get(run_id)
+            if run is not None and run.started_at is None:
+                run.waited_for = run.waited_for or self._full_limit(run_id)
 
     def report(self) -> SimulationReport:
         """Return the report of everything recorded so far."""
@@ -212,7 +215,7 @@ class SimulationRecorder:
     def _admit(self, fact: facts.RunAdmitted) -> None:
         run = self._row(fact.schedule_id, fact.planned_at, fire_at=fact.fire_at, source=fact.source)
         self._live[fact.run_id], self._owners[fact.run_id] = run, fact.schedule_id
-        self._unexplained.add(fact.run_id)
+        heapq.heappush(self._unexplained, (fact.fire_at, fact.run_id))
         if fact.held:
             self.held += 1
             run.waited_for = "overlap"
@@ -223,7 +226,6 @@ class SimulationRecorder:
             run = self._live[fact.run_id] = self._row(
                 fact.schedule_id, fact.planned_at, fire_at=fact.at, source=fact.source
             )
-        self._unexplained.discard(fact.run_id)
         is_first = run.started_at is None
         run.started_at, run.state = fact.at, "running"
         for key in self._limits.get(fact.schedule_id, ()):
@@ -269,7 +271,6 @@ class SimulationRecorder:
         run = self._live.get(fact.run_id)
         if run is not None:
             self.held -= run.started_at is None and run.waited_for == "overlap"
-            self._unexplained.discard(fact.run_id)
             self._end(fact.run_id, ended_at.get(fact.run_id, fact.at), finished=True)
             run.state, run.reason = "cancelled", fact.reason
 
