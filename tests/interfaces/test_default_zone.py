@@ -165,6 +165,17 @@ def test_every_list_shows_the_zone_and_the_next_time_in_it(
     assert {one["next_local"] for one in rows.values() if not one["zone"]} == {""}
 
 
+def test_a_narrow_list_has_room_for_the_last_run_beside_a_zone(harness: OperationsHarness) -> None:
+    created(harness, "--cron", "0 9 * * *", zone=BERLIN)
+    harness.bench.advance(hours=24)
+    head, *lines = invoke(
+        harness, "schedule", "list", "--name-starts", "nine", TZ="Asia/Tokyo", width=80
+    ).lines
+    assert "LAST RUN" in head
+    assert "09:00 Europe/Berlin (in 20 h)" in lines[0]
+    assert "✔ 17:00:00" in lines[0]
+
+
 def test_a_preview_uses_the_default_zone(harness: OperationsHarness) -> None:
     answer = invoke(harness, "schedule", "next", "--cron", "0 9 * * *", "--json", TZ=BERLIN).data
     assert (answer["zone"], answer["next"][0]["local"]) == (BERLIN, "2026-03-11T09:00:00+01:00")

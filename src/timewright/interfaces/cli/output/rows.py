@@ -144,25 +144,30 @@ def _clock(value: Any, screen: Screen) -> str:
     return clock_time(moment, now=screen.now, zone=screen.zone) if moment is not None else ""
 
 
-def _next(value: Any, screen: Screen) -> str:
+def _next(value: Any, screen: Screen, there: str = "") -> str:
+    """An instant and its distance; `there` is its time in another zone, the only one where space is short."""
     moment = parse_instant_or_none(value)
-    return f"{_clock(value, screen)} ({relative_time(moment, now=screen.now)})" if moment is not None else ""
+    if moment is None:
+        return ""
+    shown = there if there and screen.is_narrow else _clock(value, screen)
+    after = f" = {there}" if there and not screen.is_narrow else ""
+    return f"{shown} ({relative_time(moment, now=screen.now)}){after}"
 
 
 def _schedule(row: Row, screen: Screen) -> list[str]:
     is_held = row["paused_by"] and row["state"] == "active"
     upcoming = row["paused_until"] if row["state"] == "paused" else row["next_at"]
-    failing = str(row["failures"]) if row["failures"] else ""
     there = time_in_zone(row["next_local"], row["zone"], screen_zone=screen.zone)
+    last = (_clock if screen.is_narrow else _next)(row["last_run_at"], screen)
     return [
         row["name"],
         f"paused: {row['paused_by']}" if is_held else ": ".join(filter(None, (row["state"], row["reason"]))),
         localize_times(row["trigger"], now=screen.now, zone=screen.zone),
         row["target"],
-        f"{_next(upcoming, screen)} = {there}" if there and upcoming else _next(upcoming, screen),
-        f"{MARKS.get(row['last_state'], '')} {_next(row['last_run_at'], screen)}".strip(),
+        _next(upcoming, screen, there),
         str(row["runs"]),
-        failing,
+        f"{MARKS.get(row['last_state'], '')} {last}".strip(),
+        str(row["failures"] or ""),
     ]
 
 
@@ -283,10 +288,7 @@ def window_cells(name: str, row: Row) -> list[str]:
 WINDOW_COLUMNS = (
     Column("WINDOW"),
     Column("RESULTS", 12),
-    Column("SUCCESS", align_right=True),
-    Column("MEDIAN", align_right=True),
-    Column("P95", align_right=True),
-    Column("DELAY P95", align_right=True),
+    *(Column(title, align_right=True) for title in ("SUCCESS", "MEDIAN", "P95", "DELAY P95")),
 )
 _RUN_ID = Column("RUN", MIN_ID_WIDTH, is_id=True)
 ROWS: dict[type, tuple[Sequence[Column], Cells]] = {
@@ -297,8 +299,8 @@ ROWS: dict[type, tuple[Sequence[Column], Cells]] = {
             Column("TRIGGER", 12),
             Column("TARGET", optional=True),
             Column("NEXT"),
-            Column("LAST RUN", optional=True),
             Column("RUNS", align_right=True, optional=True),
+            Column("LAST RUN", optional=True),
             Column("FAILURES", align_right=True),
         ),
         _schedule,

@@ -30,6 +30,7 @@ _UNSAFE = re.compile(
 _COLOURS = {"✔": "green", "✘": "red", "‖": "yellow", "↻": "yellow", "▸": "cyan", "◦": None, "·": None}
 _ASCII_SIGNS = str.maketrans("✔✘‖↻▸◦·…—–→×", "+x!~>o-.--:x")
 
+NARROW_WIDTH = 100
 WIDTH = 30
 MIN_INTERVAL_S = 0.1
 
@@ -44,6 +45,11 @@ class Screen(Struct, frozen=True, kw_only=True):
     width: int | None = None
     colour: bool = False
     ascii_only: bool = False
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether a table leaves out what another command shows too."""
+        return self.width is not None and self.width < NARROW_WIDTH
 
     def render(self, line: str) -> str:
         """Return a line in characters the terminal supports."""
