@@ -78,6 +78,7 @@ every 2 weeks => rrule FREQ=WEEKLY;INTERVAL=2;BYHOUR=0
 every 3 days => rrule FREQ=DAILY;INTERVAL=3;BYHOUR=0
 every 2 months => rrule FREQ=MONTHLY;INTERVAL=2;BYHOUR=0;SKIP=BACKWARD
 every other day at 6 => rrule FREQ=DAILY;INTERVAL=2;BYHOUR=6
+alternate days at 6 => rrule FREQ=DAILY;INTERVAL=2;BYHOUR=6
 every other week on tuesday at 8:30 => rrule FREQ=WEEKLY;INTERVAL=2;BYDAY=TU;BYHOUR=8;BYMINUTE=30;BYSECOND=0
 every 2nd tuesday of the month at 10 => cron 0 10 * * 2#2
 second tuesday of every month at 10am => cron 0 10 * * 2#2
@@ -547,6 +548,10 @@ ASKED = [
     ("biannually", 2),
     ("cron(0 9 1 * ?)", 12),
     ("*-12-32", 1),
+    ("every even day at 10", 183),
+    ("every other 3rd day at 9", 60),
+    ("every 3 days at", 122),
+    ("every day in even weeks at 9", 183),
 ]
 
 

@@ -26,6 +26,10 @@ _EXAMPLES = (
     ("week", "every monday at 09:00"),
     ("day", "every day at 09:00"),
 )
+_ANY_PHRASE = "a cron expression, or a phrase from the list in the documentation (phrases)"
+# Before the time of a phrase, these do not make a day rarer than the longest unit says.
+_PLAIN_WORDS = frozenset({"every", "each", "on", "the", "of", "in", "a", "once", "per", ","})
+_PLAIN_KINDS = frozenset({"UNIT", "ADVERB", "WEEKDAY", "DAY_SET", "MONTH", "CLOCK", "NAMED_TIME"})
 
 
 # What a kind of token or a word is called in a refusal.
@@ -108,10 +112,17 @@ def unread(tokens: Sequence[Token], parsed: Parsed, example: str) -> Unread:
 
 
 def find_example(tokens: Sequence[Token]) -> str:
-    """Return an example that fires no more often than the longest unit that the phrase names."""
+    """Return an example that fires no more often than the longest unit that the phrase names.
+
+    Any other word before the time may mean fewer days (`every even day`): then there is no example.
+    """
+    words = [token.text for token in tokens]
+    days = tokens[: words.index("at")] if "at" in words else tokens
+    if not all(token.text in _PLAIN_WORDS or _PLAIN_KINDS & token.kinds.keys() for token in days):
+        return _ANY_PHRASE
     units = {str(token.kinds.get("UNIT", "")) for token in tokens}
     units |= {str(token.kinds["ADVERB"][1]) for token in tokens if "ADVERB" in token.kinds}
     units |= {"year" for token in tokens if "MONTH" in token.kinds}
     units |= {"week" for token in tokens if {"WEEKDAY", "DAY_SET"} & token.kinds.keys()}
     found = next((example for unit, example in _EXAMPLES if unit in units), "")
-    return found or "a phrase from the list in the documentation (phrases)"
+    return found or _ANY_PHRASE

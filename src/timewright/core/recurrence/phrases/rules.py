@@ -58,7 +58,7 @@ nth_days = <first_days> {days|day} | <nth_range> (<separator> [the] <nth_range>)
 # Recurrences: `recurrence` is the whole phrase, a sequence of elements in any order.
 _RECURRENCE = """
 every_nth_unit = [once|of|in] (every|each) {other|alternate} UNIT
-    | [once|of|in] (every|each) ORDINAL UNIT !of
+    | [once|of|in] (every|each) ORDINAL UNIT !of | [on] {alternate|alternating} UNIT
 period = [once|of|in] (every|each|per) [single] <length> | (of|in|per) (the|a|an) <one_length>
     | of <one_length> | <length>
 one_length = <one_unit>
@@ -261,7 +261,7 @@ weekly: days of the week
 nth_days: days counted within a month, from its end with `last`
     first monday; 1st and 3rd friday; last day; first weekday; 15th
 every_nth_unit: every second, third, … unit
-    every other day; every 3rd week on monday
+    every other day; alternate days; every 3rd week on monday
 period: minutes and hours are an interval from the start of the schedule; days and longer are calendar
   times: without a time 00:00, without a day Monday, the 1st, or 1 January
     every 15 minutes; every day; every 2 weeks on mon; every quarter; 15m
