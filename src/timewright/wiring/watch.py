@@ -16,8 +16,6 @@ from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import reclaim, settle_results
 from timewright.wiring.instance import Instance
 
-# An instance that names its queues takes only their runs; messages of channels are always among them.
-ONLY_MESSAGES = LeaseOffer(offer=Offer(queues=("channel.",)))
 MAX_SENT_AT_ONCE = 8
 RECLAIM_BATCH = 100
 PAUSE_S = 1.0
@@ -28,6 +26,9 @@ class Watch:
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
+        # An instance that names its queues takes only their runs; messages of channels are always among them.
+        offer = Offer(queues=("channel.",), programs=instance.settings.shell)
+        self._only_messages = LeaseOffer(offer=offer)
         self._incidents = IncidentWatch(instance.store, instance.ids)
 
     def run(self, wait: Callable[[float], bool], *, on_error: Callable[[str], None]) -> None:
@@ -50,7 +51,7 @@ class Watch:
         store, ids = self._instance.store, self._instance.ids
         now = store.now()
         self._notify(self._incidents.run(now=now))
-        work = store.read(lambda tx: tx.read_pending_work(with_lease_end=True, offer=ONLY_MESSAGES))
+        work = store.read(lambda tx: tx.read_pending_work(with_lease_end=True, offer=self._only_messages))
         if work.lease_expires_at is not None and work.lease_expires_at <= now:
             self._notify(reclaim(store, now=now, limit=RECLAIM_BATCH).facts)
         if not work.has_runs_to_lease(now=now):
@@ -61,7 +62,7 @@ class Watch:
             holder=self._instance.instance_id,
             capacity=MAX_SENT_AT_ONCE,
             now=now,
-            offer=ONLY_MESSAGES,
+            offer=self._only_messages,
         )
         for lease in leased.leases:
             started_at = store.now()

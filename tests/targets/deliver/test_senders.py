@@ -22,6 +22,7 @@ from tests.targets.deliver.receivers import Receiver
 from timewright import Scheduler
 from timewright.core.alerts.channels import Message
 from timewright.core.moments import SECOND
+from timewright.errors import NotAllowed
 from timewright.settings import Settings
 from timewright.targets import deliver as target
 from timewright.targets.deliver import signing_key
@@ -233,6 +234,21 @@ def test_a_command_gets_the_message_in_its_environment(app: Scheduler, tmp_path:
     detail = send(app, {"kind": "command", "command": command})
     assert detail.run.state.value == "succeeded", detail.run.error
     assert out.read_text().startswith("[timewright] test: this is a test")
+
+
+def test_a_command_is_accepted_where_another_instance_allows_it_and_sent_only_there(tmp_path: Path) -> None:
+    to = {"kind": "command", "command": ["true"]}
+    beside = Scheduler(str(tmp_path / "store.db"))
+    with pytest.raises(NotAllowed, match="no running instance may run the command 'true'"):
+        beside.call("channel create", channel="ops", to=to)
+    with Scheduler(str(tmp_path / "store.db"), settings=Settings(shell=True)):
+        beside.call("channel create", channel="ops", to=to)
+    run = beside.call("channel test", channel="ops").run
+    assert Watch(beside.instance).step() == 0
+    with Scheduler(str(tmp_path / "store.db"), settings=Settings(shell=True)) as able:
+        assert able.runs.wait(run, time_limit="20s").run.state.value == "succeeded"
+    beside.instance.free()
+    beside.stop()
 
 
 def test_apprise_names_the_extra_when_it_is_missing(app: Scheduler) -> None:

@@ -18,6 +18,7 @@ from timewright.core.alerts.channels import (
     DASHBOARD_URL,
     QUEUE_PREFIX,
     AnySender,
+    Command,
     Message,
     Ping,
     Poll,
@@ -316,6 +317,8 @@ def _channel_run(stored: StoredChannel, message: Message, *, link: str, identity
         body = {**message.to_json(), "id": run.id}
         keys = (queue_limit_key(stored.namespace, queue),)
         return replace(run, handoff=True, needs=(), limit_keys=keys, payload=body)
+    if isinstance(channel.to, Command):
+        return replace(run, needs=(*run.needs, f"shell:{channel.to.command[0]}"))
     return run
 
 

@@ -17,6 +17,7 @@ from timewright.core.run.run import Run, RunState
 from timewright.core.target import Http
 from timewright.errors import NotAllowed
 from timewright.ledger.alerts.deliveries import deliver_to
+from timewright.ledger.records.instances import is_alive, read_offers
 from timewright.ledger.settle import cancel
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
@@ -107,7 +108,7 @@ def create_channel(context: OperationContext, tx: Transaction, request: CreateCh
         "link": request.link,
     }
     channel = decode(fields, Channel)
-    _check(context, channel)
+    _check(context, tx, channel, now=now)
     if isinstance(channel.to, Poll):
         register_queue(context, f"{QUEUE_PREFIX}{name}", now=now)
     return _write(tx, context, name, channel, request.reason, now=now)
@@ -180,15 +181,18 @@ def _write(
     return _detail(tx, context.namespace, name, channel)
 
 
-def _check(context: OperationContext, channel: Channel) -> None:
+def _check(context: OperationContext, tx: Transaction, channel: Channel, *, now: datetime) -> None:
     """Refuse what could never be sent: an address that is blocked, a command where none may run."""
     if isinstance(channel.to, Command) and not context.settings.shell:
-        raise NotAllowed(
-            "commands are disabled",
-            field="to",
-            rule="a command channel needs the setting shell",
-            fix="timewright up --shell, or another kind of channel",
-        )
+        need = (f"shell:{channel.to.command[0]}",)
+        live = [one.offer for one in read_offers(tx) if is_alive(one.seen, now=now)]
+        if all(offer.lacks(need) for offer in live):
+            raise NotAllowed(
+                f"no running instance may run the command {channel.to.command[0]!r}",
+                field="to",
+                rule="a command channel needs an instance that allows commands",
+                fix="start one first: timewright up --shell; or use another kind of channel",
+            )
     url = getattr(channel.to, "url", "")
     if context.check_target is not None and url.startswith(("http://", "https://")):
         context.check_target(Http(url=url, method="POST"))
