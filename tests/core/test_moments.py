@@ -67,6 +67,7 @@ def test_a_duration_is_read_as_people_write_it(text: str, expected: timedelta) -
     ("text", "fix"),
     [
         ("60", "60s for seconds or 60m for minutes"),
+        ("0", "90s, 15m, 1h30m, 1.5h, 7d, PT15M"),
         ("-5m", "5m: a duration is never negative"),
         ("500ms", "write milliseconds as a fraction (0.5s) or use the field that ends in _ms"),
         ("P1M", "PT15M for minutes; months and years are calendar steps, use a cron trigger"),

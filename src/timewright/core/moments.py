@@ -282,7 +282,7 @@ def _iso_micros(text: str) -> int | None:
 
 
 def _duration_hint(text: str) -> str:
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and text.strip("0"):
         return f"{text}s for seconds or {text}m for minutes"
     if text.startswith("-"):
         return f"{text[1:]}: a duration is never negative"

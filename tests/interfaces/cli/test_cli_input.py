@@ -244,7 +244,7 @@ def test_an_invalid_number_is_refused_by_the_operation(harness: OperationsHarnes
 def test_a_command_needs_the_shell_option(harness: OperationsHarness) -> None:
     said = invoke(harness, "schedule", "create", "x", "--every", "5s", "--", "echo", "hi")
     assert said.code == 2
-    assert "a command needs --shell" in said.err
+    assert "a command needs --shell --" in said.err
 
 
 def test_options_that_are_not_given_are_not_in_the_request() -> None:

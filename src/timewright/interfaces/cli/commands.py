@@ -245,7 +245,8 @@ def _perform(operation: Operation[Any], session: Session, /, **values: Any) -> i
     if values.get("shell") and not values.get("command"):
         raise click.UsageError("--shell needs a command after --, such as: --shell -- ls -l")
     if values.get("command") and not values.get("shell"):
-        raise click.UsageError(f"{values['command'][0]!r} is an unexpected argument; a command needs --shell")
+        rule = "a command needs --shell -- before it, a phrase such as 'weekdays at 9am' needs --every"
+        raise click.UsageError(f"{values['command'][0]!r} is an unexpected argument; {rule}")
     if values.get("text_argument") is not None:
         if values["text"] is not None:
             raise click.UsageError("the text is given twice, as an argument and with --text")

@@ -57,11 +57,12 @@ class HttpServer:
 
     @property
     def _public_url(self) -> str:
-        """The URL that others use: with the first name of `hosts`, and without our port behind a proxy."""
+        """The URL that others use: with the first name of `hosts`; our port only if it is needed."""
         if not self._settings.hosts:
             return self.url
         is_secure = bool(self._settings.tls_cert) or self._settings.behind_proxy
-        port = "" if self._settings.behind_proxy else f":{self.server.port}"
+        is_default = self.server.port == (443 if is_secure else 80)
+        port = "" if is_default or self._settings.behind_proxy else f":{self.server.port}"
         return f"{'https' if is_secure else 'http'}://{self._settings.hosts[0]}{port}"
 
     def open(self, instance: Instance, *, engine: bool) -> list[str]:
