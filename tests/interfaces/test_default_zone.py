@@ -165,7 +165,7 @@ def test_every_list_shows_the_zone_and_the_next_time_in_it(
     assert {one["next_local"] for one in rows.values() if not one["zone"]} == {""}
 
 
-def test_a_narrow_list_has_room_for_the_last_run_beside_a_zone(harness: OperationsHarness) -> None:
+def test_a_narrow_list_shows_the_last_run_beside_a_zone(harness: OperationsHarness) -> None:
     created(harness, "--cron", "0 9 * * *", zone=BERLIN)
     harness.bench.advance(hours=24)
     head, *lines = invoke(
