@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -32,11 +33,18 @@ from timewright.ledger.replan import Actor
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import settle_results
 from timewright.ports import RunFilter, Store
+from timewright.stores.statements import POSTGRES, SQLITE, load_statements
 
 COUNT_WRITES = """
 CREATE TABLE schedule_writes (id INTEGER PRIMARY KEY);
 CREATE TRIGGER count_schedule_writes AFTER UPDATE ON schedules
 BEGIN INSERT INTO schedule_writes VALUES (NULL); END
+"""
+# Every hundredth run is manual: those are a fifth of the runs of one schedule.
+HISTORY = """
+INSERT INTO runs (id, namespace, schedule_id, dedupe_scope, planned_at, fire_at, state, created_at)
+SELECT 'run_' || n, 'default', 'sch_' || n % 20, CASE WHEN n % 100 = 0 THEN 'run_' || n ELSE '' END,
+    n, n, 'succeeded', n FROM generate_series(1, 5000) AS n
 """
 
 
@@ -166,3 +174,22 @@ def _manual_run(schedule_id: str, number: int) -> Run:
     at = NOON + number * HOUR + 30 * MINUTE
     run = make_run(schedule_id, planned_at=at, state=RunState.SUCCEEDED, exclusive=False)
     return replace(run, dedupe_scope=run.id, id=run.id)
+
+
+@pytest.mark.parametrize("statement", ["insert_manual_runs", "list_manual_runs", "count_manual_runs"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_manual_runs_are_found_by_their_own_index(own_database: Database, statement: str) -> None:
+    own_database.open()
+    if own_database.kind == "sqlite":
+        sql = re.sub(r":\w+|\?\d+", "'5'", load_statements(SQLITE)[statement].sql)
+        plan = [str(row[3]) for row in own_database.sql(f"EXPLAIN QUERY PLAN {sql}")]
+    else:
+        own_database.sql(HISTORY)
+        own_database.sql("ANALYZE runs")
+        sql = re.sub(r"%(\(ids\))?s::text", "'{sch_0}'::text", load_statements(POSTGRES)[statement].sql)
+        sql = sql.replace("%s::bigint", "'{5}'::bigint").replace("%(limit)s", "5")
+        sql = sql.replace("%(id)s", "'sch_0'").replace("%(last)s", "'run_9'")
+        plan = [str(row[0]) for row in own_database.sql(f"EXPLAIN {sql}")]
+    read = [step for step in plan if re.search(r"(SCAN|SEARCH) (runs|m)\b|Scan .*on runs", step)]
+    assert read, "\n".join(plan)
+    assert all("runs_manual" in step for step in read), "\n".join(plan)
