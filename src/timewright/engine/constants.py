@@ -47,9 +47,9 @@ SESSION_RECHECK_S = 4.0
 RECLAIM_BATCH_RUNS = 1000
 # Rows of values of a limit's key that were not used for this long are removed; looked for as often.
 LIMIT_KEY_IDLE = timedelta(hours=1)
-# A limit per interval, so that the first prune of a large store does not block other writers for long.
 PRUNE_INTERVAL = timedelta(minutes=1)
-MAX_PRUNE_BATCHES = 20
+# Between two batches of one prune, so that ticks and other writers have their turn.
+PRUNE_PAUSE = timedelta(milliseconds=100)
 # What stopping work has before its run is released, and how long the last tick may take.
 DEFAULT_STOP_GRACE = timedelta(seconds=5)
 MAX_LAST_TICK_S = 3.0

@@ -19,6 +19,7 @@ from timewright.engine.constants import (
     ERROR_BACKOFF_S,
     MAX_BUFFERED_ROWS,
     MIN_RENEW_INTERVAL_S,
+    PRUNE_PAUSE,
     RECHECK_DELAY_S,
 )
 from timewright.engine.launch import Launcher
@@ -143,12 +144,11 @@ class Loop:
         self._notify_others_if_needed(min_interval_s=RECHECK_DELAY_S if continue_now else 0.0)
         if continue_now:
             return 0.0
-        if self.pruner is not None:
-            self.pruner.run(now=now)
+        has_more_to_prune = self.pruner is not None and self.pruner.run(now=now)
         if facts := self.incident_watch.run(now=now):
             self.notify_observers(facts)
             self.tick.pending.is_stale = True
-        return self._sleep_s()
+        return min(self._sleep_s(), PRUNE_PAUSE.total_seconds()) if has_more_to_prune else self._sleep_s()
 
     def stop(
         self, *, wait: timedelta = timedelta(seconds=30), grace: timedelta = DEFAULT_STOP_GRACE

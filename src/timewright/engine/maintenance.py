@@ -17,8 +17,8 @@ from timewright.engine.constants import (
     DEAD_HOLDER_INTERVAL_S,
     HEARTBEAT_INTERVAL_S,
     LIMIT_KEY_IDLE,
-    MAX_PRUNE_BATCHES,
     PRUNE_INTERVAL,
+    PRUNE_PAUSE,
     RECLAIM_BATCH_RUNS,
     SESSION_RECHECK_S,
 )
@@ -307,25 +307,26 @@ class Pruner:
         self._keep_bytes = keep_bytes
         self._pruned_at: datetime | None = None
         self._keys_pruned_at: datetime | None = None
+        self._has_more = False
 
-    def run(self, *, now: datetime) -> int:
-        """Prune if a minute has passed since the last time; return how many runs were removed."""
-        if not has_elapsed(self._pruned_at, PRUNE_INTERVAL, now=now):
-            return 0
-        self._pruned_at = now
+    def run(self, *, now: datetime) -> bool:
+        """Remove one batch if it is time, and return whether more may be left.
+
+        One batch at a time, because the tick waits for it, and on SQLite every other writer.
+        """
+        if not has_elapsed(self._pruned_at, PRUNE_PAUSE if self._has_more else PRUNE_INTERVAL, now=now):
+            return self._has_more
+        self._pruned_at, self._has_more = now, False
         request = PruneRequest(
             older_than=now - self._keep, keep_runs=self._keep_runs, keep_bytes=self._keep_bytes
         )
-        total = 0
-        for _ in range(MAX_PRUNE_BATCHES):
-            removed = self._store.write(lambda tx: tx.prune(request))
-            total += removed
-            if removed < request.limit:
-                break
+        self._has_more = self._store.write(lambda tx: tx.prune(request)) >= request.limit
+        if self._has_more:
+            return True
         if self._sweep_files is not None:
             with suppress(OSError):  # the folder may be away for a while
                 self._sweep_files()
         if has_elapsed(self._keys_pruned_at, LIMIT_KEY_IDLE, now=now):
             self._keys_pruned_at = now
             self._store.write(lambda tx: tx.prune_limit_keys(before=now - LIMIT_KEY_IDLE))
-        return total
+        return False

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ import pytest
 from tests.targets.http.scripted_server import ScriptedServer, respond
 from timewright import Scheduler
 from timewright.core.input.decode import decode, encode
+from timewright.engine import maintenance
 from timewright.errors import InvalidInput, TimewrightError
+from timewright.ports import PruneRequest
 from timewright.settings import Settings
 from timewright.targets.call.target import CallTarget
 from timewright.targets.processes.table import set_subreaper
@@ -144,6 +148,23 @@ def test_history_is_limited_to_the_configured_number_of_runs(file: str) -> None:
         assert loop.pruner is not None
         loop.pruner.run(now=app.instance.store.now() + timedelta(minutes=2))
         assert len(app.runs.list().runs) == 3
+
+
+def test_a_long_history_is_pruned_batch_by_batch_without_waiting_a_minute(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "PruneRequest", partial(PruneRequest, limit=1))
+    monkeypatch.setattr(maintenance, "PRUNE_PAUSE", timedelta(0), raising=False)
+    with running(file, keep_runs=3) as app:
+        app.schedules.create(name="often", manual=True, note="x", overlap="allow")
+        app.schedules.run_many(runs=[{"schedule": "often"}] * 40)
+        loop = app.instance.loop
+        left: list[int] = []
+        while not left or left[-1] > 3:
+            assert len(left) < 60, left
+            assert loop.step() <= 1
+            left.append(len(app.runs.list(limit=100).runs))
+        assert max(before - after for before, after in pairwise(left)) == 1
 
 
 @pytest.mark.parametrize(
