@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from tests.workflows.workflow_kit import WorkflowHarness, call_step
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.workflows.workflow_kit import StepWorker, WorkflowHarness, call_step
 from timewright.core.moments import MINUTE
+from timewright.core.run.run import TERMINAL_STATES
+from timewright.stores.postgres.executor import PostgresExecutor
+from timewright.stores.sqlite.executor import SqliteExecutor
 from timewright.testing.targets import fail, hang, succeed
 
 
@@ -67,3 +75,37 @@ def test_the_deadline_counts_from_the_planned_time(harness: WorkflowHarness) -> 
     harness.advance(minutes=2)
     assert harness.state(run) == "failed"
     assert "the deadline of the workflow was reached" in harness.run(run).error
+
+
+def test_an_item_of_a_large_fan_out_costs_as_many_rows_as_one_of_a_small_one(
+    harness: WorkflowHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = 0
+
+    def count(executor: type, method: str) -> None:
+        real = getattr(executor, method)
+
+        def counted(self: Any, name: str, given: Any) -> Any:
+            nonlocal rows
+            found = real(self, name, given)
+            rows += len(found) + (len(given) if method == "execute_many" else 0)
+            return found
+
+        monkeypatch.setattr(executor, method, counted)
+
+    for executor in (SqliteExecutor, PostgresExecutor):
+        count(executor, "query")
+        count(executor, "execute_many")
+    each = {"$from": "input.items", "limit": 1000}
+    harness.put(
+        call_step("one", each=each), call_step("join", "one", input={"all": {"$from": "steps.one.result"}})
+    )
+    per_item = []
+    for size in (50, 200):
+        before = rows
+        worker = StepWorker(harness.store, Counter(), name=f"w{size}")
+        run = harness.ask("workflow run", workflow="flow", input={"items": list(range(size))})["run"]["id"]
+        while harness.run(run).state not in TERMINAL_STATES:
+            worker.run_pass(harness.now)
+        per_item.append((rows - before) / size)
+    assert per_item[1] <= per_item[0]
