@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
@@ -15,7 +16,7 @@ from timewright.core.target import AnyTarget, Call, Handoff, Http, Shell, Workfl
 from timewright.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from timewright.core.workflow.expression import Expression
+    from timewright.core.workflow.expression import Expression, ValuePath
 
 # What a path of a rule may begin with.
 ROOTS = ("result", "status", "body", "exit", "output", "ok", "error", "state", "seen")
@@ -57,15 +58,6 @@ class AnswerRules(Struct, frozen=True, kw_only=True):
 
     rules: tuple[AnswerRule, ...] = ()
     watch: ChangeWatch | None = None
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The paths whose values are remembered for `changed`."""
-        from timewright.core.workflow.expression import changed_paths
-
-        watched = [f"changed({self.watch.changed})"] if self.watch is not None else []
-        conditions = [rule.condition for rule in self.rules] + watched
-        return tuple({str(path): None for text in conditions for path in changed_paths(_parse(text))})
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
@@ -174,11 +166,21 @@ def _scope(outcome: Outcome, *, seen: Mapping[str, Any], state: Any) -> dict[str
 
 def _remember(rules: AnswerRules, scope: Mapping[str, Any]) -> dict[str, Any] | None:
     from timewright.core.workflow.expression import MISSING, fingerprint, resolve_path
-    from timewright.core.workflow.grammar import parse_path
 
-    found = {path: resolve_path(parse_path(path, field="watch", roots=ROOTS), scope) for path in rules.paths}
-    values = {path: fingerprint(None if value is MISSING else value) for path, value in found.items()}
+    found = {name: resolve_path(path, scope) for name, path in _paths_to_remember(rules)}
+    values = {name: fingerprint(None if value is MISSING else value) for name, value in found.items()}
     return {**scope["seen"], **values} if values else None
+
+
+@lru_cache(maxsize=1024)
+def _paths_to_remember(rules: AnswerRules) -> tuple[tuple[str, ValuePath], ...]:
+    """The paths in `changed` of the rules; cached, because every answer of a schedule needs them."""
+    from timewright.core.workflow.expression import changed_paths
+
+    watched = [f"changed({rules.watch.changed})"] if rules.watch is not None else []
+    conditions = [rule.condition for rule in rules.rules] + watched
+    found = {str(path): path for text in conditions for path in changed_paths(_parse(text))}
+    return tuple(found.items())
 
 
 def _holds(condition: str, scope: Mapping[str, Any]) -> bool:

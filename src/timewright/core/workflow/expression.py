@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -46,11 +47,17 @@ class ValuePath(Struct, frozen=True):
         return str(self.segments[1]) if self.root == "steps" and len(self.segments) > 1 else None
 
     def __str__(self) -> str:
-        words = [self.root]
-        for segment in self.segments[1:]:
-            plain = isinstance(segment, str) and _IDENTIFIER.fullmatch(segment)
-            words.append(f".{segment}" if plain else f"[{segment!r}]")
-        return "".join(words)
+        return _path_text(self)
+
+
+@lru_cache(maxsize=4096)
+def _path_text(path: ValuePath) -> str:
+    """The text of a path; cached, because every answer of a watch needs it."""
+    words = [path.root]
+    for segment in path.segments[1:]:
+        plain = isinstance(segment, str) and _IDENTIFIER.fullmatch(segment)
+        words.append(f".{segment}" if plain else f"[{segment!r}]")
+    return "".join(words)
 
 
 class LiteralValue(Struct, frozen=True):
@@ -168,10 +175,9 @@ def evaluate(expression: Expression, scope: Mapping[str, Any]) -> Any:
         case Comparison(sign, left, right):
             return _OPERATORS[sign](evaluate(left, scope), evaluate(right, scope))
         case FunctionCall("changed", argument):
-            seen = scope.get(SEEN, {})
+            seen, name = scope.get(SEEN, {}), str(argument)
             # The first value is only remembered: there is nothing that it differs from.
-            is_first = str(argument) not in seen
-            return not is_first and not _equals(fingerprint(evaluate(argument, scope)), seen[str(argument)])
+            return name in seen and not _equals(fingerprint(evaluate(argument, scope)), seen[name])
         case FunctionCall(name, argument):
             return FUNCTIONS[name](evaluate(argument, scope))
 
