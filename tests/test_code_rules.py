@@ -21,6 +21,7 @@ from tests.project import DOCS, MODULES, ROOT, SOURCE, error_types
 from timewright import errors
 
 MAX_LINES = 400
+MAX_LINE_LENGTH = 110
 # Path below src/timewright -> why the file is longer than MAX_LINES.
 LONG_FILES: dict[str, str] = {}
 MAX_FILES_PER_FOLDER = 15
@@ -207,6 +208,19 @@ def test_a_file_has_at_most_400_lines_or_a_reason() -> None:
     long = {name for name, lines in lengths.items() if lines > MAX_LINES}
     assert long == set(LONG_FILES), "list a long file with its reason; remove it when it shrinks"
     assert all(LONG_FILES.values())
+
+
+def test_a_line_of_the_dashboard_has_at_most_110_characters() -> None:
+    """The formatter breaks code, but neither comments nor long texts."""
+    folder = SOURCE / "interfaces" / "dashboard"
+    files = [path for ending in ("js", "css", "html") for path in sorted(folder.rglob(f"*.{ending}"))]
+    assert files
+    assert [
+        f"{path.name}:{number}"
+        for path in files
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > MAX_LINE_LENGTH
+    ] == []
 
 
 def test_a_folder_has_at_most_15_modules_or_a_reason() -> None:
