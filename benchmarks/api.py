@@ -215,10 +215,10 @@ def _blanks(number: int) -> str:
 
 
 @contextlib.contextmanager
-def http_server(store_url: str, *, schedules: int = 1) -> Iterator[Server]:
-    """Our HTTP server on a store, without an engine."""
+def http_server(store_url: str, *, schedules: int = 1, command: str = "serve") -> Iterator[Server]:
+    """Our HTTP server on a store, without an engine; the command `up` adds one."""
     state = {**os.environ, "XDG_STATE_HOME": str(Path(store_url).parent)}
-    words = [sys.executable, "-m", "timewright", "serve", "--store", store_url, "--port", "0"]
+    words = [sys.executable, "-m", "timewright", command, "--store", store_url, "--port", "0"]
     process = subprocess.Popen(
         words,
         stderr=subprocess.PIPE,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MAX_PAINT_MS, MAX_REDRAW_MS = 300.0, 16.0
 WEEK = timedelta(days=7)
-SHOWN = {"now": ".numbers strong", "schedules": "tbody tr", "runs": "tbody tr"}
+SHOWN = {"overview": ".numbers strong", "schedules": "tbody tr", "runs": "tbody tr"}
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
 # Reports when the wanted element exists, and when the frame after that was drawn.
 WATCH = """(() => {
@@ -48,7 +48,7 @@ WATCH = """(() => {
 })()"""
 # Each chart differs from the one before in every mark, as it would an hour later.
 DRAW = """async ([marks, rounds]) => {
-    const { line } = await import('/charts.js');
+    const { lineChart } = await import('/charts.js');
     const { h, replace } = await import('/dom.js');
     const holder = document.createElement('div');
     document.querySelector('main').append(holder);
@@ -58,7 +58,7 @@ DRAW = """async ([marks, rounds]) => {
     for (let round = 0; round < rounds; round += 1) {
         const points = Array.from({ length: marks }, point(round));
         const began = performance.now();
-        replace(holder, h('div', null, line(points, { label: 'x' })));
+        replace(holder, h('div', null, lineChart(points, { label: 'x' })));
         holder.getBoundingClientRect();
         times.push(performance.now() - began);
     }
