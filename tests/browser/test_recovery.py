@@ -112,6 +112,23 @@ def test_a_selection_does_not_survive_a_namespace(page: Page, site: Site) -> Non
     go(page, "/overview?namespace=default")
 
 
+def test_the_overview_shows_nothing_of_the_namespace_before(page: Page, site: Site) -> None:
+    place, name = new_name("agents"), new_name("wish")
+    site.api("POST", "namespaces", {"name": place, "agent_approval": True})
+    agent = {"key": name, "role": "editor", "origin": "agent", "within": [place]}
+    key = site.api("POST", "keys", agent)["token"]
+    site.ask("POST", "/api/v1/schedules", {"name": name, "every": "1h", "note": "x"}, key=key)
+    go(page, f"/overview?namespace={place}")
+    expect(page.get_by_label("Pending approvals")).to_contain_text(name)
+    page.evaluate("""() => {
+        const ask = window.fetch;
+        const isHeld = url => String(url).includes('/api/v1/approvals');
+        window.fetch = (url, init) => isHeld(url) ? new Promise(() => {}) : ask(url, init);
+    }""")
+    go(page, "/overview?namespace=default")
+    expect(page.get_by_label("Pending approvals")).to_have_count(0)
+
+
 def test_a_cut_selection_says_that_more_schedules_match(page: Page, site: Site) -> None:
     group = new_name("cut")
     for number in range(51):

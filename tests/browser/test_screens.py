@@ -73,7 +73,7 @@ def test_a_hint_is_set_and_cleared(page: Page, site: Site) -> None:
     page.locator("dialog input[name=reason]").fill("a release")
     expect(page.locator("dialog code")).to_contain_text("--interval 10m --ttl 1h --reason 'a release'")
     confirm(page, "hint")
-    expect(hints).to_contain_text("every 10m")
+    expect(hints).to_contain_text("every 10 m")
     expect(hints).to_contain_text("a release")
     expect(hints).to_contain_text("expires in 59 m")
     expect(hints.locator("dd").nth(1)).to_contain_text("later)")

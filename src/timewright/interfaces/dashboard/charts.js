@@ -94,13 +94,14 @@ const selectedMarks = new Map();
  * @param {{label: string, top: number, format: (value: number) => string, draw: (bin: any, x: number, width:
  *   number,
  *   y: (value: number) => number, paths: Map<string, string>) => void, describe: (bin: any) => string,
- *   open: (bin: any) => void, kind?: string}} options
+ *   open: (bin: any) => void, kind?: string, round?: (value: number) => number}} options `round` gives the end
+ *   of the axis
  */
-export function plot(series, { label, top, format, draw, describe, open, kind = "" }) {
+export function plot(series, { label, top, format, draw, describe, open, kind = "", round = niceTop }) {
   const from = Date.parse(series.since),
     span = Date.parse(series.until) - from;
   const wide = (series.step * 1000 * PLOT.width) / span;
-  const most = niceTop(top);
+  const most = round(top);
   const paths = new Map();
   const y = (value) => PLOT.height - (Math.min(value, most) / most) * PLOT.height;
   for (const bin of series.bins)
@@ -226,6 +227,12 @@ function niceTop(value) {
   return [1, 2, 4, 6, 8, 10].find((step) => step * unit >= value) * unit;
 }
 
+// The same in the largest unit that fits: 4 m, not 6 m 40 s.
+function niceDuration(seconds) {
+  const unit = [3600, 60].find((one) => seconds >= one) || 1;
+  return niceTop(seconds / unit) * unit;
+}
+
 // Labels of a time axis at round times of the browser's zone: ten minutes, three hours or a day apart.
 function timeTicks(from, span) {
   const hours = span / 3_600_000;
@@ -291,6 +298,7 @@ export function delayChart(series, { label, open }) {
   return plot(delays, {
     label,
     top: Math.max(0.01, ...delays.bins.map((bin) => parseDuration(bin.p95))),
+    round: niceDuration,
     format: (value) => (value ? formatDuration(value) : "0 s"),
     draw: (bin, x, width, y, paths) => {
       addBar(paths, "whisker", x, y(parseDuration(bin.p95)), PLOT.height, width);

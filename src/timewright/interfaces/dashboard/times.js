@@ -126,6 +126,9 @@ export function formatDuration(seconds) {
   return parts.join(" ");
 }
 
+/** A duration of the API, such as 1h30m, as it is shown. @param {string | null | undefined} text */
+export const durationText = (text) => (text ? formatDuration(parseDuration(text)) : "");
+
 // A duration in one unit, for table columns: 13 m instead of 13 m 2 s.
 export function shortDuration(seconds) {
   if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return "—";

@@ -172,9 +172,10 @@ async function copy(text) {
  *
  * @param {string} caption @param {Column[]} columns @param {Row[]} rows
  * @param {{selected?: Map<any, any>, onSelect?: (key: any) => void,
- *   onSelectAll?: (keys: any[], on: boolean) => void}} [options]
+ *   onSelectAll?: (keys: any[], on: boolean) => void, fixed?: boolean}} [options] `fixed` columns have the
+ *   width of their kind, whatever the rows contain
  */
-export function table(caption, columns, rows, { selected, onSelect, onSelectAll } = {}) {
+export function table(caption, columns, rows, { selected, onSelect, onSelectAll, fixed } = {}) {
   const all = rows.length > 0 && selected && rows.every((row) => selected.has(row.key));
   const head = h(
     "tr",
@@ -234,8 +235,16 @@ export function table(caption, columns, rows, { selected, onSelect, onSelectAll 
   );
   const node = h(
     "table",
-    { class: columns.length <= 3 ? "few" : null },
+    { class: fixed ? "fixed" : columns.length <= 3 ? "few" : null },
     h("caption", { class: "hidden" }, caption),
+    fixed
+      ? h(
+          "colgroup",
+          null,
+          onSelect ? h("col", { class: "narrow" }) : null,
+          columns.map((c) => h("col", { class: c.kind || null })),
+        )
+      : null,
     h("thead", null, head),
     h("tbody", null, body),
   );

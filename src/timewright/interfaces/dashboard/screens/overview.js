@@ -32,19 +32,34 @@ let answers = []; // steps of workflows that wait for a person
 let incidents = []; // open ones
 let failures = null;
 const DETAILS_INTERVAL_MS = 3000;
-let detailsAt = 0;
+let details = { at: 0, namespace: "", timer: 0 };
+function forgetOtherNamespace() {
+  if (details.namespace === currentNamespace()) return;
+  details = { ...details, at: 0, namespace: currentNamespace() };
+  [approvals, answers, incidents, failures] = [[], [], [], null];
+}
 async function loadDetails(params) {
   loadChecks();
   loadCounts(params);
-  if (Date.now() - detailsAt < DETAILS_INTERVAL_MS) return;
-  detailsAt = Date.now();
+  const { namespace } = details;
+  const wait = details.at + DETAILS_INTERVAL_MS - Date.now();
+  if (wait > 0) {
+    // What happened since is loaded at the end of the interval, not with the next refresh.
+    details.timer ||= setTimeout(() => {
+      details.timer = 0;
+      if (document.querySelector('main[data-at="/overview"]')) loadDetails(params);
+    }, wait);
+    return;
+  }
+  details.at = Date.now();
   const [chartModule, instancePage, approvalPage, incidentPage, failurePage] = await Promise.all([
     import("../charts.js"),
     get(["instances"]).catch(() => ({ instances: instances || [] })),
     get(["approvals"]).catch(() => ({ approvals: [], answers: [] })),
     get(["incidents"]).catch(() => ({ incidents: [] })),
-    loadFailures(currentNamespace()),
+    loadFailures(namespace),
   ]);
+  if (details.namespace !== namespace) return;
   [charts, instances, approvals, answers, incidents, failures] = [
     chartModule,
     instancePage.instances,
@@ -112,6 +127,7 @@ export default {
   title: () => "Overview",
   every: 3,
   async load(_path, params) {
+    forgetOtherNamespace();
     const data = await get(["now"]);
     syncClock(data.now);
     afterPaint(() => loadDetails(params));
@@ -196,7 +212,7 @@ export default {
 // Throughput, failures and start delay on one time axis, from counts by minute.
 function history(params, go) {
   const { series } = counts;
-  if (!charts || !series) return h("div", { class: "plots waiting" }, h("p", { class: "mute" }, "loading…"));
+  if (!charts || !series) return h("div", { class: "plots" }, h("p", { class: "mute" }, "loading…"));
   if (!series.counted_until)
     return h(
       "p",

@@ -2,6 +2,7 @@
 
 import { get } from "../api.js";
 import { h } from "../dom.js";
+import { durationText } from "../times.js";
 import { emptyState, definitionList, link, pager, panel, routeTo, table, time } from "../widgets.js";
 
 const HINT = "timewright hint interval NAME --interval 1m --ttl 1h --reason 'a release'";
@@ -40,7 +41,7 @@ export default {
           key: answer.schedule + kind,
           cells: [
             link(routeTo("schedules", answer.schedule), answer.schedule),
-            hint.interval ? `every ${hint.interval}` : kind.replace("_", " "),
+            hint.interval ? `every ${durationText(hint.interval)}` : kind.replace("_", " "),
             h("span", null, hint.reason, hint.actor ? h("span", { class: "mute" }, ` by ${hint.actor}`) : ""),
             time(hint.expires_at || hint.until, undefined, "away"),
             time(answer.next_at, undefined, "away"),

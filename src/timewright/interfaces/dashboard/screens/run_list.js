@@ -186,7 +186,7 @@ export default {
       }),
       bulk.toolbar(data.runs, { filters: filters(params), more: Boolean(data.cursor || params.cursor) }),
       rows.length
-        ? panel("Runs", table("Runs", columns(params, go), rows, can("trigger") ? bulk.selection : {}), {
+        ? panel("Runs", runTable(columns(params, go), rows), {
             note: [totalText(params), params.sort ? "sorted within this page" : ""]
               .filter(Boolean)
               .join("; "),
@@ -202,6 +202,9 @@ export default {
     );
   },
 };
+
+const runTable = (columns, rows) =>
+  table("Runs", columns, rows, { fixed: true, ...(can("trigger") ? bulk.selection : {}) });
 
 // Values to sort a page by; the server lists runs newest first.
 const SORTS = {
@@ -234,13 +237,13 @@ const columns = (params, go) =>
   });
 
 const COLUMNS = [
-  { name: "Status", kind: "tight" },
-  { name: "Schedule", kind: "main" },
-  { name: "Planned", kind: "tight" },
+  { name: "Status", kind: "tight status-column" },
+  { name: "Schedule", kind: "main single" },
+  { name: "Planned", kind: "tight when" },
   { name: "Delay", kind: "tight" },
   { name: "Duration", kind: "tight" },
-  { name: "Attempts", kind: "tight" },
-  { name: "Result" },
+  { name: "Attempts", kind: "tight extra" },
+  { name: "Result", kind: "single" },
 ];
 
 // `attempts` counts failed attempts; add the one that succeeded or is in progress.
@@ -249,18 +252,18 @@ const attemptCount = (run) =>
 
 // The result, or what the run waits for.
 function result(run) {
-  if (run.state === "held") return h("span", { class: "mute" }, "waiting for the previous run");
+  if (run.state === "held") return h("span", { class: "mute ellipsis" }, "waiting for the previous run");
   if (run.state === "ready" && secondsUntil(run.fire_at) > 0)
     return h(
       "span",
-      { class: "mute" },
+      { class: "mute ellipsis" },
       run.attempts ? "retry " : "starts ",
       time(run.fire_at, undefined, "away"),
     );
   if (run.state === "ready")
     return h(
       "span",
-      { class: "mute" },
+      { class: "mute ellipsis" },
       run.queue ? `waiting in queue ${run.queue}` : "waiting for a free slot",
       " since ",
       time(run.fire_at),
@@ -268,7 +271,7 @@ function result(run) {
   if (run.state === "leased")
     return h(
       "span",
-      { class: "mute" },
+      { class: "mute ellipsis" },
       run.cancel_at
         ? "cancel requested"
         : run.holder
@@ -289,10 +292,12 @@ const runRow = (run, place) => ({
     badge(run.state, reasonText(run.reason)),
     h(
       "span",
-      { class: "names" },
+      { class: "names", title: runLabel(run) },
       link(routeTo("runs", run.id), runLabel(run)),
-      run.schedule || run.queue ? null : h("span", { class: "mute" }, `…${run.id.slice(-6)}`),
-      isPlanned(run.source) ? null : h("span", { class: "tag" }, sourceText(run.source)),
+      run.schedule || run.queue ? null : h("span", { class: "mute extra" }, `…${run.id.slice(-6)}`),
+      isPlanned(run.source) || runLabel(run).includes(" › ")
+        ? null
+        : h("span", { class: "tag" }, sourceText(run.source)),
       run.dropped ? h("span", { class: "tag" }, `+${run.dropped} dropped`) : null,
     ),
     time(run.planned_at),

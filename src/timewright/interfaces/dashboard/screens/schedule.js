@@ -18,6 +18,7 @@ import {
   localZone,
   toInstant,
   parseDuration,
+  durationText,
   formatDuration,
   formatTime,
 } from "../times.js";
@@ -475,7 +476,7 @@ function explanation({ why: answer }, params, go) {
 }
 
 const HINT_TEXTS = {
-  interval: (hint) => `every ${hint.interval}`,
+  interval: (hint) => `every ${durationText(hint.interval)}`,
   one_shot: (hint) => ["once at ", time(hint.at)],
   pause: (hint) => ["paused until ", time(hint.until)],
 };
@@ -594,15 +595,18 @@ function definition({ schedule, trigger: description }) {
     "div",
     null,
     definitionList([
-      ["trigger", trigger.expression || (trigger.interval ? `every ${trigger.interval}` : description)],
+      [
+        "trigger",
+        trigger.expression || (trigger.interval ? `every ${durationText(trigger.interval)}` : description),
+      ],
       ["zone", trigger.zone],
       ["clock changes", trigger.dst],
       ["overlap", schedule.overlap],
-      ["catch-up", `${schedule.catch_up} within ${schedule.catch_up_window}`],
+      ["catch-up", `${schedule.catch_up} within ${durationText(schedule.catch_up_window)}`],
       ["attempts", schedule.retry.max_attempts],
       ["exhausted", schedule.retry.exhausted],
-      ["time limit", schedule.lease.time_limit],
-      ["jitter", schedule.jitter === "0s" ? "" : schedule.jitter],
+      ["time limit", durationText(schedule.lease.time_limit)],
+      ["jitter", schedule.jitter === "0s" ? "" : durationText(schedule.jitter)],
       ["queue", schedule.queue],
       ["limits", schedule.limits.join(", ")],
       [
@@ -625,7 +629,7 @@ function health(data) {
   const rows = Object.entries(data.windows).map(([name, w]) => ({
     key: name,
     cells: [
-      name,
+      durationText(name),
       String(w.total),
       w.success_rate === null ? "—" : `${Math.round(w.success_rate * 100)} %`,
       `${shortDuration(parseDuration(w.duration.median))} / ${shortDuration(parseDuration(w.duration.p95))}`,

@@ -124,7 +124,10 @@ export default {
       rows.length
         ? panel(
             "Schedules",
-            table("Schedules", columns(params, go), rows, can("write") ? bulk.selection : {}),
+            table("Schedules", columns(params, go), rows, {
+              fixed: true,
+              ...(can("write") ? bulk.selection : {}),
+            }),
             {
               note: [
                 params.tag ? "" : `${data.total.toLocaleString("en")} schedules`,
@@ -160,9 +163,9 @@ const COLUMNS = [
   { name: "", label: "Status", kind: "narrow" },
   { name: "Name", kind: "main" },
   { name: "Trigger" },
-  { name: "Next", kind: "tight" },
+  { name: "Next", kind: "tight until" },
   { name: "Recent runs", kind: "wide" },
-  { name: "Duration", kind: "tight" },
+  { name: "Duration", kind: "tight range" },
 ];
 
 // The trigger text contains the zone, if the trigger has one.
@@ -174,7 +177,7 @@ function scheduleRow(row, history) {
           "span",
           { title: "median and p95" },
           shortDuration(parseDuration(history.duration.median)),
-          h("span", { class: "mute" }, ` – ${shortDuration(parseDuration(history.duration.p95))}`),
+          h("span", { class: "mute extra" }, ` – ${shortDuration(parseDuration(history.duration.p95))}`),
         )
       : "—";
   const next =
