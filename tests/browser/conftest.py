@@ -18,7 +18,7 @@ from tests.conformance.conftest import postgres_url
 from timewright.testing.postgres import fresh_database
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 __all__ = ["postgres_url"]
 
@@ -211,14 +211,34 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
+@pytest.fixture(scope="module")
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """One cache of files for the pages of a module; each page logs in again."""
+    opened = new_context(browser)
+    yield opened
+    opened.close()
+
+
 @pytest.fixture
-def page(browser: Browser, site: Site) -> Iterator[Page]:
-    yield from open_page(browser, site)
+def page(context: BrowserContext, site: Site) -> Iterator[Page]:
+    yield from log_in(context, site)
+    for other in context.pages:
+        other.close()
 
 
 def open_page(browser: Browser, site: Site, *, key: str = "", **how: Any) -> Iterator[Page]:
-    """Open a logged-in page; any error in its console fails the test."""
-    context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **how})
+    """Open a logged-in page with its own cookies and cache."""
+    context = new_context(browser, **how)
+    yield from log_in(context, site, key=key)
+    context.close()
+
+
+def new_context(browser: Browser, **how: Any) -> BrowserContext:
+    return browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **how})
+
+
+def log_in(context: BrowserContext, site: Site, *, key: str = "") -> Iterator[Page]:
+    """Open a page with a new login link; any error in its console fails the test."""
     page = context.new_page()
     page.set_default_timeout(TIMEOUT_MS)
     errors: list[str] = []
@@ -227,5 +247,5 @@ def open_page(browser: Browser, site: Site, *, key: str = "", **how: Any) -> Ite
     page.goto(site.link(key))
     page.wait_for_selector("nav.side")
     yield page
-    context.close()
+    page.close()
     assert [one for one in errors if "Failed to load resource" not in one] == []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.actions import SCREENS, go, make, manual, newest_run
@@ -17,8 +19,12 @@ pytestmark = ONE_STORE
 CAPTIONS = "[...document.querySelectorAll('table')].every(t => t.caption && t.tHead)"
 
 
-def screens_of(site: Site) -> list[str]:
-    """Create something to show on every screen, and return the screens."""
+DETAILS = ("schedule", "schedule form", "run", "queue", "workflow", "dialog")
+
+
+@pytest.fixture(scope="module")
+def shown(site: Site) -> dict[str, str]:
+    """Create something to show on every screen; returns where each screen is."""
     site.release()
     name = make(site, "everyone", description="for everyone", tags=["a", "b"])
     broken = manual(site, "broken")
@@ -30,8 +36,18 @@ def screens_of(site: Site) -> list[str]:
         "PUT", "workflows/graphed", {"steps": [{"name": "first", **note}, items], "input": {"files": []}}
     )
     site.api("POST", "workflows/graphed/run", {"input": {"files": [1, 2, 3, 4, 5]}})
-    more = [f"schedules/{name}", f"schedules/{name}/edit", f"runs/{newest_run(site, broken)}", "queues/mail"]
-    return [*SCREENS, *more, "workflows/graphed"]
+    run = newest_run(site, broken)
+    details = (f"schedules/{name}", f"schedules/{name}/edit", f"runs/{run}", "queues/mail")
+    paths = (*details, "workflows/graphed", "workflows/graphed")
+    return {screen: screen for screen in SCREENS} | dict(zip(DETAILS, paths, strict=True))
+
+
+@pytest.fixture(scope="module")
+def axe_page(browser: Browser, site: Site) -> Iterator[Page]:
+    """A page with axe, which goes from screen to screen."""
+    for page in open_page(browser, site):
+        page.evaluate(Axe().axe_script)
+        yield page
 
 
 # Every level of the heat map and a full gauge, whatever the store holds.
@@ -56,10 +72,32 @@ COLOURS = """() => {
     }
 }"""
 # The result of axe without what it does not decide, because that is large.
-AXE = """async rules =>
-    (await axe.run(document, {resultTypes: ['violations'], preload: false, ...rules})).violations
-    .map(one => `${one.id}: ${one.nodes[0].html.slice(0, 160)} ${one.nodes[0].failureSummary}`)"""
-COLOUR_RULES = {"runOnly": ["color-contrast", "link-in-text-block"]}
+AXE = """async ([only, rules]) =>
+    (await axe.run(only || document, {resultTypes: ['violations'], preload: false, ...rules}))
+    .violations.map(one => `${one.id}: ${one.nodes[0].html.slice(0, 160)} ${one.nodes[0].failureSummary}`)"""
+# Colours take axe the longest, and rows of a table look alike: of the elements with text, mark the first one
+# of each look, which is its style and its place: the elements around it with their classes and states.
+LOOKS = """() => {
+    const looks = new Set();
+    const states = /^(class|type|disabled|aria-(current|pressed|selected|invalid)|data-tone)$/;
+    const place = node => !node ? '' : place(node.parentElement) + node.nodeName
+        + [...node.attributes].filter(one => states.test(one.name)).map(one => `[${one.name}=${one.value}]`);
+    const styled = (node, style = getComputedStyle(node)) =>
+        [style.color, style.backgroundColor, style.fontSize, style.fontWeight, style.opacity];
+    const hasText = node => node.matches('input, select, textarea')
+        || [...node.childNodes].some(one => one.nodeType === 3 && one.data.trim());
+    for (const node of document.querySelectorAll('body *')) {
+        delete node.dataset.look;
+        if (!hasText(node) || !node.checkVisibility()) continue;
+        const look = place(node) + styled(node);
+        if (looks.has(look)) continue;
+        looks.add(look);
+        node.dataset.look = '';
+    }
+    return '[data-look]';
+}"""
+COLOURS_ONLY = {"runOnly": ["color-contrast", "link-in-text-block"]}
+WITHOUT_COLOURS = {"rules": {name: {"enabled": False} for name in COLOURS_ONLY["runOnly"]}}
 
 
 def axe_findings(page: Page) -> list[str]:
@@ -67,34 +105,38 @@ def axe_findings(page: Page) -> list[str]:
     found: list[str] = []
     for width in (1440, 1024, 390):
         page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme="dark")
-        found += [f"dark, {width} px: {one}" for one in page.evaluate(AXE, COLOUR_RULES)]
-        page.emulate_media(color_scheme="light")
-        found += [f"{width} px: {one}" for one in page.evaluate(AXE, {})]
+        for scheme in ("dark", "light"):
+            page.emulate_media(color_scheme=scheme)
+            looks = page.evaluate(LOOKS)
+            found += [f"{scheme}, {width}: {one}" for one in page.evaluate(AXE, [looks, COLOURS_ONLY])]
+        found += [f"{width}: {one}" for one in page.evaluate(AXE, [None, WITHOUT_COLOURS])]
     return found
 
 
-def test_axe_finds_nothing_on_any_screen_in_light_and_dark_at_three_widths(page: Page, site: Site) -> None:
-    screens = screens_of(site)
-    page.evaluate(Axe().axe_script)
-    for screen in screens:
-        go(page, f"/{screen}")
-        if screen == "forecast":
-            page.evaluate(COLOURS)
-        elif screen == "overview":
-            page.get_by_label("Health").wait_for()
-        assert axe_findings(page) == [], screen
-        assert page.locator("h1").count() == page.locator("main").count() == 1
-        assert page.evaluate(CAPTIONS), screen
-    go(page, f"/{screens[-1]}")
-    page.get_by_role("button", name="run now").click()
-    assert axe_findings(page) == [], "dialog"
-    page.goto(f"{site.url}/#/overview")
-    page.context.clear_cookies()
-    page.reload()
-    page.get_by_label("API key or sign-in link").wait_for()
-    page.evaluate(Axe().axe_script)
-    assert axe_findings(page) == [], "sign-in"
+@pytest.mark.parametrize("screen", [*SCREENS, *DETAILS])
+def test_axe_finds_nothing_in_light_and_dark_at_three_widths(
+    axe_page: Page, shown: dict[str, str], screen: str
+) -> None:
+    go(axe_page, f"/{shown[screen]}")
+    if screen == "forecast":
+        axe_page.evaluate(COLOURS)
+    elif screen == "overview":
+        axe_page.get_by_label("Health").wait_for()
+    elif screen == "dialog":
+        axe_page.get_by_role("button", name="run now").click()
+    assert axe_findings(axe_page) == []
+    assert axe_page.locator("h1").count() == axe_page.locator("main").count() == 1
+    assert axe_page.evaluate(CAPTIONS)
+    axe_page.keyboard.press("Escape")
+
+
+def test_axe_finds_nothing_on_the_sign_in_page(browser: Browser, site: Site) -> None:
+    for page in open_page(browser, site):
+        page.context.clear_cookies()
+        page.reload()
+        page.get_by_label("API key or sign-in link").wait_for()
+        page.evaluate(Axe().axe_script)
+        assert axe_findings(page) == []
 
 
 def test_tab_moves_from_the_skip_link_through_the_navigation(page: Page) -> None:
@@ -146,10 +188,10 @@ LABELLED_FIRST_CELLS = """() => [...document.querySelectorAll('tbody tr')]
 
 
 def test_on_a_phone_the_first_column_has_no_label_and_the_others_have_theirs(
-    browser: Browser, site: Site
+    browser: Browser, site: Site, shown: dict[str, str]
 ) -> None:
     for page in open_page(browser, site, viewport={"width": 390, "height": 800}):
-        for screen in screens_of(site):
+        for screen in shown.values():
             go(page, f"/{screen}")
             assert page.evaluate(LABELLED_FIRST_CELLS) == [], screen
         go(page, "/runs")

@@ -11,11 +11,11 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.actions import confirm, go
-from tests.browser.conftest import APP, Site, open_page, serve
+from tests.browser.conftest import APP, Site, log_in, serve
 from tests.browser.large_store import FAILING, SCHEDULES, name_of, write_large_store
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import BrowserContext, Page
 
 MAX_BYTES_PER_30_S = 1_000_000
 
@@ -33,8 +33,10 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.fixture
-def page(browser: Browser, large: Site) -> Iterator[Page]:
-    yield from open_page(browser, large)
+def page(context: BrowserContext, large: Site) -> Iterator[Page]:
+    yield from log_in(context, large)
+    for other in context.pages:
+        other.close()
 
 
 def number(text: str) -> int:
@@ -81,7 +83,7 @@ def test_failures_are_grouped_by_cause_and_retried_in_place(page: Page, large: S
     other_name = other.locator("a").nth(1).inner_text()
     other.get_by_role("button", name="pause", exact=True).click()
     confirm(page, "pause")
-    expect(page.locator(".toast")).to_contain_text(f"paused: {other_name}")
+    expect(page.locator(".toast", has_text=f"paused: {other_name}")).to_be_visible()
     assert large.api("GET", f"schedules/{other_name}")["progress"]["state"] == "paused"
 
 
@@ -171,19 +173,25 @@ def test_the_forecast_counts_all_5000_schedules(page: Page) -> None:
 
 
 def test_a_screen_under_ten_events_a_second_takes_less_than_a_megabyte_in_30_s(
-    browser: Browser, large: Site
+    page: Page, large: Site
 ) -> None:
-    taken: list[float] = []
-    for page in open_page(browser, large):
-        wire = page.context.new_cdp_session(page)
+    taken: dict[str, list[float]] = {}
+    for screen in ("overview", "runs", "schedules", "grid"):
+        other = page.context.new_page()
+        other.goto(f"{large.url}/#/{screen}")
+        other.wait_for_selector(f'main[data-at="/{screen}"]')
+        wire = other.context.new_cdp_session(other)
         wire.send("Network.enable")
-        wire.on("Network.loadingFinished", lambda event: taken.append(event["encodedDataLength"]))
-        for screen in ("/overview", "/runs", "/schedules", "/grid"):
-            go(page, screen)
-            time.sleep(1.5)
-            taken.clear()
-            started = time.monotonic()
-            while time.monotonic() - started < 6:
-                large.api("POST", f"schedules/{name_of(99)}/run", {"force": True})
-                time.sleep(0.33)  # each run causes three events or more
-            assert sum(taken) * 5 < MAX_BYTES_PER_30_S, (screen, sum(taken))
+        sizes = taken[screen] = []
+        wire.on("Network.loadingFinished", lambda event, to=sizes: to.append(event["encodedDataLength"]))
+    page.wait_for_timeout(1500)  # what a screen loads first does not count
+    for sizes in taken.values():
+        sizes.clear()
+    started = time.monotonic()
+    while time.monotonic() - started < 6:
+        large.api("POST", f"schedules/{name_of(99)}/run", {"force": True})
+        page.wait_for_timeout(330)  # each run causes three events or more
+    assert all(taken.values()), taken
+    assert {
+        screen: sum(sizes) * 5 for screen, sizes in taken.items() if sum(sizes) * 5 >= MAX_BYTES_PER_30_S
+    } == {}
