@@ -44,10 +44,10 @@ SCREENS = {
     "create": "/create",
 }
 OTHERS: tuple[tuple[str, str, Any, Any], ...] = (
-    ("overview", "now-dark", WIDE, "dark"),
-    ("overview", "now-phone", PHONE, "light"),
-    ("schedules", "schedules-phone", PHONE, "light"),
-    ("schedules/orders-poll", "schedule-phone", PHONE, "dark"),
+    ("/overview", "now-dark", WIDE, "dark"),
+    ("/overview", "now-phone", PHONE, "light"),
+    ("/schedules", "schedules-phone", PHONE, "light"),
+    ("/schedules/orders-poll", "schedule-phone", PHONE, "dark"),
 )
 # What is pressed before a picture is taken: the first run of a list, what an edit changed.
 PRESSED = {"run": "tbody tr a", "audit": "summary"}
@@ -74,7 +74,10 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def draw() -> None:
-    """Every screen, wide and light; some also dark, and on a phone."""
+    """Every screen, wide and light; some also dark, and on a phone.
+
+    The overview comes first: nothing runs what becomes due, and half a minute later it says so.
+    """
     from playwright.sync_api import sync_playwright
 
     FOLDER.mkdir(exist_ok=True)
@@ -85,26 +88,31 @@ def draw() -> None:
         page = context.new_page()
         page.goto(link)
         page.wait_for_selector("main .screen")
+        take(page, "now", SCREENS["now"])
         kept = context.storage_state()
-        for name, path in SCREENS.items():
-            page.evaluate("to => { location.hash = to }", path)
-            page.mouse.move(0, 0)
-            page.wait_for_selector(f'main[data-at="{path.partition("?")[0]}"]')
-            page.wait_for_timeout(900)
-            if name in PRESSED:
-                page.locator(PRESSED[name]).first.click()
-                page.mouse.move(0, 0)
-                page.wait_for_timeout(600)
-            page.screenshot(path=FOLDER / f"{name}.png")
-            print(f"docs/screens/{name}.png")
         for path, name, size, scheme in OTHERS:
             other = browser.new_context(storage_state=kept, viewport=size, color_scheme=scheme).new_page()
-            other.goto(f"{link.partition('/?')[0]}/#/{path}")
-            other.wait_for_selector(f'main[data-at="/{path}"]')
-            other.wait_for_timeout(900)
-            other.screenshot(path=FOLDER / f"{name}.png")
-            print(f"docs/screens/{name}.png")
+            other.goto(f"{link.partition('/?')[0]}/#{path}")
+            take(other, name, path)
+        for name, path in SCREENS.items():
+            if name != "now":
+                take(page, name, path)
         browser.close()
+
+
+def take(page: Any, name: str, path: str) -> None:
+    page.evaluate("to => { location.hash = to }", path)
+    page.mouse.move(0, 0)
+    page.wait_for_selector(f'main[data-at="{path.partition("?")[0]}"]')
+    page.wait_for_timeout(900)
+    if name in PRESSED:
+        page.locator(PRESSED[name]).first.click()
+        page.mouse.move(0, 0)
+        page.wait_for_timeout(600)
+    page.screenshot(path=FOLDER / f"{name}.png")
+    if page.locator("main .failure").count():
+        sys.exit(f"docs/screens/{name}.png shows a problem: {page.locator('main .failure').inner_text()}")
+    print(f"docs/screens/{name}.png")
 
 
 if __name__ == "__main__":
