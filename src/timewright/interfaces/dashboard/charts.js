@@ -94,8 +94,8 @@ const selectedMarks = new Map();
  * @param {{label: string, top: number, format: (value: number) => string, draw: (bin: any, x: number, width:
  *   number,
  *   y: (value: number) => number, paths: Map<string, string>) => void, describe: (bin: any) => string,
- *   open: (bin: any) => void, kind?: string, round?: (value: number) => number}} options `round` gives the end
- *   of the axis
+ *   open: (bin: any) => void, kind?: string, round?: (value: number) => number}} options `round` gives
+ *   the end of the axis
  */
 export function plot(series, { label, top, format, draw, describe, open, kind = "", round = niceTop }) {
   const from = Date.parse(series.since),
