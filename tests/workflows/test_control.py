@@ -223,6 +223,14 @@ def test_a_step_of_a_running_workflow_cannot_be_retried(harness: WorkflowHarness
     assert f"run retry {run}" in (refusal.value.fix or "")
 
 
+def test_a_step_of_a_workflow_that_succeeded_is_not_retried(harness: WorkflowHarness) -> None:
+    harness.put(call_step("a"))
+    run = harness.start()
+    with pytest.raises(NotAllowed, match="is succeeded") as refused:
+        harness.ask("run retry", run=harness.step_run(run, "a").id, from_step=True)
+    assert refused.value.fix == "start a new run: workflow run"
+
+
 def test_only_the_items_that_failed_are_tried_again(harness: WorkflowHarness) -> None:
     harness.put(
         call_step("each", each={"$from": "input.of"}, retry=ONCE, input={"n": {"$from": "item"}}),

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from timewright.core.facts import CancelRequested, Fact, RunCancelled
 from timewright.core.run.lifecycle import RunEvent, next_run_state, stop_deadline
 from timewright.core.run.run import (
+    TERMINAL_STATES,
     Cancelled,
     ExecutionTerms,
     Failed,
@@ -160,12 +161,15 @@ def run_to_reopen(tx: Transaction, run_id: str) -> str:
         parent = tx.get_runs([run.parent]).get(run.parent)
         if parent is None or parent.state not in (RunState.FAILED, RunState.CANCELLED):
             state = parent.state.value if parent is not None else "gone"
+            has_ended = parent is None or parent.state in TERMINAL_STATES
             raise NotAllowed(
                 f"the workflow run {run.parent} of this step is {state}",
                 field="run_id",
                 value=run_id,
                 rule="a step is retried with its workflow, after that has failed or was cancelled",
-                fix=f"wait for the end of {run.parent}, or cancel it; then: run retry {run.parent}",
+                fix="start a new run: workflow run"
+                if has_ended
+                else f"wait for the end of {run.parent}, or cancel it; then: run retry {run.parent}",
             )
         run = parent
     return run.id if run is not None else run_id
