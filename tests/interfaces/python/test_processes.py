@@ -38,6 +38,16 @@ app.schedules.run("work")
 begun.wait(20)
 """
 
+STARTED_AND_ENDED = """
+from timewright import Scheduler
+app = Scheduler("app.db")
+@app.schedule(manual=True)
+def work():
+    return "done"
+app.start()
+app.schedules.run("work")
+"""
+
 CELL = """
 @app.schedule({trigger!r})
 def work():
@@ -112,6 +122,14 @@ def test_runs_are_released_when_a_program_exits_without_stop(tmp_path: Path) -> 
     (instance,) = later.instances.list().instances
     later.stop()
     assert (run.state, run.attempts, instance.state) == ("ready", 0, "stopped")
+
+
+def test_a_program_that_ends_after_its_start_fails_no_run(tmp_path: Path) -> None:
+    assert told(tmp_path, STARTED_AND_ENDED) == []
+    later = Scheduler(tmp_path / "app.db")
+    (run,) = later.runs.list(schedule="work").runs
+    later.stop()
+    assert run.state in ("ready", "succeeded")
 
 
 def test_a_notebook_cell_can_be_run_again(tmp_path: Path) -> None:

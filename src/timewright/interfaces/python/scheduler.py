@@ -244,6 +244,9 @@ class Scheduler(Resources, EventDecorators, WorkflowDecorator, WebMethods, Trans
 
     def start(self) -> None:
         """Save the declared schedules and start to run due schedules in background threads."""
+        # Not possible any more while the program ends, when the first run may start.
+        import concurrent.futures.thread  # noqa: F401
+
         self._detect_fork()
         with self._lock:
             if self._stopped:
