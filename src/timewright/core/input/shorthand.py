@@ -315,6 +315,11 @@ def _expand_target_value(kind: str, value: Any, path: str) -> TaggedFields:
         raise input_error(
             path, value, "is a shell command line", rule="a command is a list of arguments", fix=fix
         )
+    if kind == "call" and callable(value):
+        name = getattr(value, "__name__", "name")
+        rule = "call is the name of a function that the program has registered"
+        fix = f"app.schedule(...)({name}), or register it and write its name: call={name!r}"
+        raise input_error(path, name, "is a function", rule=rule, fix=fix)
     return {"kind": kind, TARGET_VALUE_FIELDS[kind]: value}
 
 

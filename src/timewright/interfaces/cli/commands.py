@@ -60,7 +60,7 @@ class SectionedCommand(click.Command):
         given = [word for one in args[:end] for word in _split_http(one)]
         for position in range(len(given) - 1, -1, -1):
             if given[position] == "--http":
-                given[position + 1 : position + 3] = _method_and_url(given[position + 1 : position + 3])
+                given[position + 1 : position + 3] = _method_and_url(given[position + 1 : position + 3], ctx)
         return super().parse_args(ctx, [*given, *args[end:]])
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -92,7 +92,7 @@ def _split_http(word: str) -> list[str]:
     return ["--http", word.removeprefix("--http=")] if word.startswith("--http=") else [word]
 
 
-def _method_and_url(values: list[str]) -> list[str]:
+def _method_and_url(values: list[str], ctx: click.Context) -> list[str]:
     """Return the values of --http, with GET if there is only a URL. Raises instead of taking an option."""
     first = values[0] if values else ""
     if " " in first:
@@ -102,7 +102,7 @@ def _method_and_url(values: list[str]) -> list[str]:
     if len(values) < 2 or values[1].startswith("-"):
         got = f", not {first!r} alone" if first and not first.startswith("-") else ""
         raise click.UsageError(
-            f"--http takes METHOD URL or URL{got}; for example --http POST https://api.example.com/run"
+            f"--http takes METHOD URL or URL{got}; for example --http POST https://api.example.com/run", ctx
         )
     return values
 

@@ -235,7 +235,8 @@ def _unknown_command(group: NounGroup, ctx: click.Context, word: str) -> Unknown
     verb = VERB_ALIASES.get(word, word)
     near = [f"{group.path} {name}".strip() for name in ([verb] if verb in here else _similar(word, here))]
     if not group.path:
-        verbs = {one.name: one.verb for one in sorted(operations, key=lambda one: one.noun != "schedule")}
+        first = {"schedule": 0, "run": 1}
+        verbs = {one.name: one.verb for one in sorted(operations, key=lambda one: first.get(one.noun, 2))}
         similar = _similar(verb, set(verbs.values()))[:1]
         if not near or (similar and _similarity(verb, similar[0]) > _similarity(word, near[0])):
             near = [name for name, verb in verbs.items() if verb in similar][:MAX_SUGGESTIONS] or near
