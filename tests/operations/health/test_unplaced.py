@@ -108,3 +108,28 @@ def test_time_without_a_capable_instance_is_an_outage(catch_up: str, states: lis
     assert admit(harness, OLD) == [], "another instance can run it, so any instance admits it"
     found = harness.ask("run list")["runs"]
     assert sorted(run["state"] for run in found) == sorted(states)
+
+
+@pytest.mark.parametrize("change", ["edit", "hint"])
+def test_what_was_due_before_a_change_is_decided_although_no_instance_can_run_it(change: str) -> None:
+    harness = OperationsHarness()
+    draft = {"name": "news", "every": "1m", "align": "now", "call": "refresh", "adaptive": True}
+    harness.ask("schedule create", **draft)
+    harness.bench.clock.advance(timedelta(minutes=1))
+    admit(harness, OLD)
+    harness.bench.clock.advance(timedelta(minutes=1))
+    if change == "edit":
+        harness.ask("schedule update", schedule="news", every="5m")
+    else:
+        harness.ask("hint interval", schedule="news", interval="5m", ttl="1h")
+    assert [run["planned_at"] for run in harness.ask("run list")["runs"]] == ["2026-03-10T12:01:00Z"]
+
+
+def test_what_waits_for_the_end_of_a_pause_is_not_decided_by_an_edit() -> None:
+    harness = OperationsHarness()
+    harness.ask("schedule create", name="news", every="1m", align="now", call="refresh", group="reports")
+    harness.ask("pause", scope="group", name="reports", due="wait")
+    harness.bench.clock.advance(timedelta(minutes=1))
+    admit(harness, NEW)
+    harness.ask("schedule update", schedule="news", every="5m")
+    assert harness.ask("run list")["runs"] == []
