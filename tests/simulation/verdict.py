@@ -172,11 +172,14 @@ def _is_excused(violation: Violation, history: History, sim: Simulation) -> bool
     if violation.invariant != "I17" or "longer than its work" not in violation.message:
         return False
     runs = {row.get("id") for row in violation.rows}
-    leases = [a for a in history.attempts if a.run_id in runs]
+    leases = [(a.leased_at, a.ended_at) for a in history.attempts if a.run_id in runs]
+    # A lease under way has no attempt yet.
+    now = to_micros(sim.now())
+    leases += [(run.leased_at, now) for run in history.runs if run.id in runs and run.leased_at is not None]
     steps, waits = sim.clock_steps, sim.long_waits
     return any(
-        a.leased_at <= before and after <= a.ended_at for a in leases for before, after in steps
-    ) or any(a.leased_at <= after and before <= a.ended_at for a in leases for before, after in waits)
+        began <= before and after <= ended for began, ended in leases for before, after in steps
+    ) or any(began <= after and before <= ended for began, ended in leases for before, after in waits)
 
 
 def compute_digest(sim: Simulation) -> str:
