@@ -21,9 +21,9 @@ from timewright.core.schedule.schedule import (
 from timewright.ledger.alerts.deliveries import deliver_messages
 from timewright.ledger.dependencies.links import remove_links
 from timewright.ledger.fact_builders import schedule_moved_fact
-from timewright.ledger.lookups import CalendarLookup, load_calendars
+from timewright.ledger.lookups import CalendarLookup, load_calendars, lock_schedule
 from timewright.ledger.replacement import cancel_unstarted
-from timewright.ledger.replan import Actor, ChangeResult, lock_schedule, schedule_audit_entry
+from timewright.ledger.replan import Actor, ChangeResult, schedule_audit_entry
 from timewright.ledger.schedule_progress import finish_if_nothing_left
 from timewright.ports import ProgressUpdate, ScheduleRecord, Store, Transaction
 

@@ -17,7 +17,7 @@ from timewright.core.run.run import ExecutionTerms, Run
 from timewright.core.schedule.governor import NO_CALENDARS
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import Handoff
-from timewright.errors import TimewrightError, UnreadableRow
+from timewright.errors import NotFound, TimewrightError, UnreadableRow
 from timewright.ledger.alerts.deliveries import delivery_terms, load_channels
 from timewright.ledger.workflow_runs.records import step_terms
 from timewright.ports import ScheduleRecord, StoredObject, Transaction
@@ -254,3 +254,12 @@ def _roots(tx: Transaction, steps: Sequence[Run]) -> dict[str, Run]:
             for i, run in found.items()
         }
     return found
+
+
+def lock_schedule(tx: Transaction, schedule_id: str) -> ScheduleRecord:
+    """Lock and return a schedule; an unknown id is an error."""
+    found = tx.get_schedules([schedule_id], lock=True)
+    if schedule_id not in found:
+        why = f"no schedule {schedule_id}"
+        raise NotFound(why, field="schedule_id", value=schedule_id, fix="see `schedule list`")
+    return found[schedule_id]

@@ -32,10 +32,10 @@ from timewright.core.schedule.schedule import (
 from timewright.errors import Conflict, InvalidInput, NotAllowed, OutcomeUnknown
 from timewright.ledger.dependencies.follow_ups import use_first_follow_up
 from timewright.ledger.fact_builders import new_run_facts, schedule_moved_fact, schedule_stopped_fact
-from timewright.ledger.lookups import load_calendars
+from timewright.ledger.lookups import load_calendars, lock_schedule
 from timewright.ledger.queues.limits import LimitResolver
 from timewright.ledger.replacement import cancel_for_replacement
-from timewright.ledger.replan import Actor, ChangeResult, lock_schedule, schedule_audit_entry
+from timewright.ledger.replan import Actor, ChangeResult, schedule_audit_entry
 from timewright.ledger.schedule_progress import finish_if_nothing_left, pass_decided
 from timewright.ports import Ids, ProgressUpdate, ScheduleRecord, Store, Transaction
 

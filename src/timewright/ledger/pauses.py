@@ -20,7 +20,7 @@ from timewright.core.schedule.pauses import (
     skipping_spans,
 )
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress
-from timewright.ledger.lookups import RunTerms, find_owners, load_calendars
+from timewright.ledger.lookups import RunTerms, find_owners, load_calendars, lock_schedule
 from timewright.ledger.schedule_progress import progress_after_clock_return
 from timewright.ports import (
     AuditEntry,
@@ -231,3 +231,15 @@ def _deferral(run: Run, pause: Pause) -> Deferral:
 
 def _end(pause: Pause) -> datetime:
     return pause.end or MAX_STORED_INSTANT
+
+
+def lock_to_decide(tx: Transaction, schedule_id: str, *, now: datetime) -> ScheduleRecord:
+    """Lock a schedule. One that no instance could run was set aside until later, but is due all the same."""
+    record = lock_schedule(tx, schedule_id)
+    schedule, progress = record.schedule, record.progress
+    if progress.next_at is None or progress.wake_at is None or not progress.next_at <= now < progress.wake_at:
+        return record
+    pauses = load_pauses(tx, now=now)
+    if pauses.open_for(schedule.namespace, queue=schedule.queue, schedule=schedule) is not None:
+        return record
+    return replace(record, progress=replace(progress, wake_at=progress.next_at))

@@ -30,8 +30,8 @@ from timewright.ledger.budgets.charges import check_budget_names
 from timewright.ledger.dependencies.follow_ups import release_waiting
 from timewright.ledger.dependencies.links import check_no_dependents, remove_links, write_links
 from timewright.ledger.fact_builders import changed_fact, replanned_facts
-from timewright.ledger.lookups import CalendarLookup, load_calendars
-from timewright.ledger.pauses import load_pauses
+from timewright.ledger.lookups import CalendarLookup, load_calendars, lock_schedule
+from timewright.ledger.pauses import lock_to_decide
 from timewright.ledger.queues.limits import save_own_limits
 from timewright.ledger.replacement import cancel_unstarted
 from timewright.ledger.schedule_progress import (
@@ -151,7 +151,7 @@ def revise(
 def _revise(
     tx: Transaction, schedule: Schedule, *, ids: Ids, by: Actor, now: datetime, replaces: int | None
 ) -> ChangeResult:
-    record, facts = _lock_to_decide(tx, schedule.id, now=now), list[Fact]()
+    record, facts = lock_to_decide(tx, schedule.id, now=now), list[Fact]()
     if has_undecided_instant(record, schedule, now=now):
         record, facts = _decide_first(tx, record, ids=ids, now=now)
     last = record.schedule
@@ -282,7 +282,7 @@ def hint(
     """
 
     def work(tx: Transaction) -> ChangeResult:
-        record, decided = _lock_to_decide(tx, schedule_id, now=now), list[Fact]()
+        record, decided = lock_to_decide(tx, schedule_id, now=now), list[Fact]()
         if isinstance(hint_request, IntervalHint) and has_due_instant(record, now=now):
             record, decided = _decide_first(tx, record, ids=ids, now=now)
         progress = progress_with_hint(record, hint_request, load_calendars(tx, [record.schedule]), now=now)
@@ -305,27 +305,6 @@ def clear_hints(store: Store, schedule_id: str, *, by: Actor, now: datetime) -> 
         by=by,
         now=now,
     )
-
-
-def lock_schedule(tx: Transaction, schedule_id: str) -> ScheduleRecord:
-    """Lock and return a schedule; an unknown id is an error."""
-    found = tx.get_schedules([schedule_id], lock=True)
-    if schedule_id not in found:
-        why = f"no schedule {schedule_id}"
-        raise NotFound(why, field="schedule_id", value=schedule_id, fix="see `schedule list`")
-    return found[schedule_id]
-
-
-def _lock_to_decide(tx: Transaction, schedule_id: str, *, now: datetime) -> ScheduleRecord:
-    """Lock a schedule. One that no instance could run was set aside until later, but is due all the same."""
-    record = lock_schedule(tx, schedule_id)
-    schedule, progress = record.schedule, record.progress
-    if progress.next_at is None or progress.wake_at is None or not progress.next_at <= now < progress.wake_at:
-        return record
-    pauses = load_pauses(tx, now=now)
-    if pauses.open_for(schedule.namespace, queue=schedule.queue, schedule=schedule) is not None:
-        return record
-    return replace(record, progress=replace(progress, wake_at=progress.next_at))
 
 
 def schedule_audit_entry(

@@ -146,7 +146,7 @@ def test_every_command_is_listed_under_a_task_of_the_help() -> None:
         (["schedule", "lst"], "timewright schedule list"),
         (["schedule", "puase", "x"], "timewright schedule pause"),
         (["queue", "policy", "sho", "x"], "timewright queue policy show"),
-        (["list"], "timewright schedule list or timewright analysis list or timewright approval list"),
+        (["list"], "timewright schedule list or timewright run list or timewright analysis list"),
         (["reclaim"], "timewright queue reclaim"),
         (["explian", "x"], "timewright explain or timewright plan"),
         (["xyzzy"], "timewright --help"),
@@ -263,7 +263,7 @@ def test_a_read_does_not_create_a_missing_store(here: Path) -> None:
 def test_a_refused_write_does_not_create_a_store(here: Path) -> None:
     assert invoke(None, "schedule", "create", "x", "--every", "5x", "--note", "x").code == 1
     assert list(here.iterdir()) == []
-    said = invoke(None, "schedule", "create", "x", "--every", "5s", "--note", "x")
+    said = invoke(None, "schedule", "create", "x", "--every", "5s", "--note", "x", "--json")
     assert (said.code, said.err) == (0, "note: created timewright.db\n")
     assert (here / "timewright.db").stat().st_mode & 0o777 == 0o600
 

@@ -21,6 +21,13 @@ def test_a_dry_run_says_that_nothing_was_written(harness: OperationsHarness) -> 
     assert "dry run" not in invoke(harness, *HELLO, "--note", "x").err
 
 
+def test_a_new_schedule_says_that_no_instance_is_running(tmp_path: Path) -> None:
+    made = run(tmp_path, *HELLO, "--note", "x", "--store", "jobs.db")
+    assert "note: no instance is running, so nothing starts; start one: " in made.err
+    assert "no instance" not in run(tmp_path, "schedule", "list", "--store", "jobs.db").err
+    assert run(tmp_path, "schedule", "run", "hello", "--store", "jobs.db", "-q").err == ""
+
+
 def test_a_quiet_key_create_prints_the_key_alone(tmp_path: Path) -> None:
     made = run(tmp_path, "key", "create", "ci", "--role", "viewer", "-q", "--store", "jobs.db")
     assert made.code == 0

@@ -20,7 +20,7 @@ def test_a_new_schedule_is_printed_on_one_line_with_its_next_times(harness: Oper
     )
     schedule_id = harness.bench.find("hello")
     assert said.out == f"{schedule_id}   hello   every 5s   next 13:00:05 (in 5 s), 13:00:10, 13:00:15\n"
-    assert said.err == ""
+    assert said.err == "note: no instance is running, so nothing starts; start one: timewright up\n"
 
 
 def test_the_line_is_shortened_or_becomes_a_block_on_narrow_terminals(

@@ -111,7 +111,7 @@ def test_time_without_a_capable_instance_is_an_outage(catch_up: str, states: lis
 
 
 @pytest.mark.parametrize("change", ["edit", "hint"])
-def test_what_was_due_before_a_change_is_decided_although_no_instance_can_run_it(change: str) -> None:
+def test_a_change_decides_what_was_due_although_no_instance_can_run_it(change: str) -> None:
     harness = OperationsHarness()
     draft = {"name": "news", "every": "1m", "align": "now", "call": "refresh", "adaptive": True}
     harness.ask("schedule create", **draft)
@@ -125,7 +125,7 @@ def test_what_was_due_before_a_change_is_decided_although_no_instance_can_run_it
     assert [run["planned_at"] for run in harness.ask("run list")["runs"]] == ["2026-03-10T12:01:00Z"]
 
 
-def test_what_waits_for_the_end_of_a_pause_is_not_decided_by_an_edit() -> None:
+def test_an_edit_does_not_decide_what_waits_for_the_end_of_a_pause() -> None:
     harness = OperationsHarness()
     harness.ask("schedule create", name="news", every="1m", align="now", call="refresh", group="reports")
     harness.ask("pause", scope="group", name="reports", due="wait")

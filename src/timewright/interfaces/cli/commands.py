@@ -7,7 +7,7 @@ import shlex
 import sys
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -34,6 +34,7 @@ from timewright.interfaces.cli.output.table import current_screen
 from timewright.interfaces.cli.output.times import local_zone, parse_instant_or_none, today_at
 from timewright.interfaces.cli.session import Session, serialize
 from timewright.operations import Operation, OperationContext, operations
+from timewright.operations.health.overdue import lacks_engine
 
 OUTPUT_FORMATS = ("table", "json", "yaml")
 # The creation instant is on the interval grid but is not an occurrence; the next one is.
@@ -275,6 +276,8 @@ def _perform(operation: Operation[Any], session: Session, /, **values: Any) -> i
             print_answer(session, operation, answer, context)
         if request.get("dry_run") and session.output == "table":
             session.print_note("note: dry run, nothing was written")
+        elif session.output == "table" and lacks_engine(context, operation.name):
+            session.print_note("note: no instance is running, so nothing starts; start one: timewright up")
     return max(exit_code_for(operation.name, one) for one in answers)
 
 
@@ -301,10 +304,8 @@ def _follow(
 @contextmanager
 def _until_interrupted() -> Iterator[None]:
     """Ctrl-C ends follow mode without an error."""
-    try:
+    with suppress(KeyboardInterrupt):
         yield
-    except KeyboardInterrupt:
-        return
 
 
 def _explain_local_time(

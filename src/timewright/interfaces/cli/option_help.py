@@ -71,6 +71,7 @@ OPTION_HELP: dict[str, str] = {
     "finished": "Include finished reminders.",
     "outcome": "The result: a word such as succeeded, or data.",
     "payload": "Data that the run receives as its payload.",
+    "run retry input": "Fields that replace those of the step's input, as name=value; implies --from-step.",
     "run retry from_step": "Repeat this step of a workflow and all steps behind it, also succeeded ones.",
     "payloads": "Several payloads as a list; one entry each.",
     "schedule run-many runs": "The runs, as a list: schedule, payload, at, force, client_key.",

@@ -22,17 +22,10 @@ from timewright.interfaces.mcp.tools import (
 )
 from timewright.interfaces.mcp.toolsets import FIND_OPERATION, find_operations, toolset_of
 from timewright.operations import Operation, OperationContext
-from timewright.operations.health.overdue import has_engine
+from timewright.operations.health.overdue import lacks_engine
 from timewright.operations.idempotency import IdempotencyCleanup
 from timewright.operations.text_safety import MAX_TEXT_CHARS, find_cut_mark, sanitize
 
-# Operations after which a caller expects that something starts by itself.
-NEEDS_ENGINE = frozenset(
-    {
-        "schedule create", "schedule put", "schedule run", "schedule resume", "schedule backfill",
-        "reminder set", "run retry", "run reset", "workflow run", "hint once",
-    }
-)  # fmt: skip
 NO_ENGINE = "note: no engine runs on this store, so nothing starts before a person runs: timewright up"
 
 
@@ -89,7 +82,7 @@ class ToolCalls:
                 f"nothing was changed; to apply it, repeat the call with confirm: {confirm}"
                 " instead of dry_run"
             )
-        if operation.name in NEEDS_ENGINE and not is_dry_run and not has_engine(context):
+        if not is_dry_run and lacks_engine(context, operation.name):
             texts.append(NO_ENGINE)
         return ToolAnswer(texts, answer, confirm)
 

@@ -30,10 +30,10 @@ from timewright.ledger.backfills.records import (
     put_backfill,
     put_entries,
 )
-from timewright.ledger.lookups import CalendarLookup, load_calendars
+from timewright.ledger.lookups import CalendarLookup, load_calendars, lock_schedule
 from timewright.ledger.manual_runs import check_runnable
 from timewright.ledger.replacement import cancel_runs
-from timewright.ledger.replan import Actor, lock_schedule, schedule_audit_entry
+from timewright.ledger.replan import Actor, schedule_audit_entry
 from timewright.ports import Ids, RunFilter, ScheduleRecord, Store, Transaction
 
 MAX_BACKFILL_RUNS = 10_000

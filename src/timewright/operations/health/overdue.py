@@ -33,6 +33,13 @@ PAGE_ROWS = 1000
 MAX_ITEMS_SHOWN = 100
 
 MAX_ITEMS = 100
+# Operations after which a caller expects that something starts by itself.
+NEEDS_ENGINE = frozenset(
+    {
+        "schedule create", "schedule put", "schedule run", "schedule resume", "schedule backfill",
+        "reminder set", "run retry", "run reset", "workflow run", "hint once",
+    }
+)  # fmt: skip
 REMEDY = "start the program or the worker that offers it; timewright instance list shows those that run"
 
 
@@ -180,12 +187,15 @@ def check_unplaced(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
         )
 
 
-def has_engine(context: OperationContext) -> bool:
-    """Whether an instance that starts runs is alive; a server that is asked instead answers for itself."""
-    if context.remote is not None:
-        return True
+def lacks_engine(context: OperationContext, operation: str) -> bool:
+    """Whether the caller of an operation expects a start, and no instance that starts runs is alive.
+
+    A server that is asked instead answers for itself.
+    """
+    if operation not in NEEDS_ENGINE or context.remote is not None:
+        return False
     now = context.now()
-    return any(is_alive(one.seen, now=now) for one in context.store.read(read_offers))
+    return not any(is_alive(one.seen, now=now) for one in context.store.read(read_offers))
 
 
 def function_warnings(context: OperationContext, target: AnyTarget, *, now: datetime) -> tuple[str, ...]:

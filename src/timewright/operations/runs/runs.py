@@ -87,7 +87,7 @@ class WaitForRun(OperationRequest, frozen=True, kw_only=True):
 
 
 class RetryRun(RunAction, frozen=True, kw_only=True):
-    """Which run; with `from_step`, its workflow repeats this step and all behind it, also succeeded ones.
+    """Which run. With `from_step` it is a step, and its workflow repeats it and every step after it.
 
     `input` replaces fields of the input of that step, and implies `from_step`.
     """
