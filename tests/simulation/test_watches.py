@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.simulation.model.backends import MemoryBackend
 from tests.simulation.verdict import SimulationResult, simulate, sum_counts
@@ -66,8 +67,28 @@ def forget_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fold_over_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count quiet runs in one row although something else was between them."""
+    """Count quiet runs in one row with the run before them, also if that one was not quiet."""
+    real = schedule_states.fold_quiet_runs
+
+    def fold(tx: Any, settled: Any, terms: Any) -> None:
+        counted: Any = AllCounted(tx)
+        real(counted, settled, terms)
+
     monkeypatch.setattr(schedule_states, "_follows", lambda row, run, schedule: True)
+    monkeypatch.setattr(settle, "fold_quiet_runs", fold)
+
+
+class AllCounted:
+    """A transaction in which every run is counted, so that the next one replaces its row."""
+
+    def __init__(self, tx: Any) -> None:
+        self._tx = tx
+
+    def get_runs(self, ids: Any) -> dict[str, Any]:
+        return {key: replace(run, dropped=max(run.dropped, 1)) for key, run in self._tx.get_runs(ids).items()}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
 
 
 MUTANTS = [ignore_the_fence, write_the_state_first, forget_the_state, fold_over_gaps]
