@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.api import Server, http_server
-from benchmarks.pages import ARGUMENTS, add_history, login_link
+from benchmarks.pages import ARGUMENTS, add_history, login_link, set_sizes
 from benchmarks.parts.measure import Goals, TemporaryStores, heading, machine, percentile, progress
 from benchmarks.start import add_schedules
 
@@ -212,14 +212,9 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--shifts", action="store_true", help="print the elements that moved")
     parser.add_argument("--quick", action="store_true", help="small sizes: whether it works, not how fast")
     options = parser.parse_args(arguments)
-    for name, (quick, usual) in {
-        "schedules": (200, 5_000),
-        "runs": (2_000, 100_000),
-        "minutes": (0.1, 10.0),
-        "seconds": (3.0, 60.0),
-    }.items():
-        if getattr(options, name) is None:
-            setattr(options, name, quick if options.quick else usual)
+    set_sizes(
+        options, schedules=(200, 5_000), runs=(2_000, 100_000), minutes=(0.1, 10.0), seconds=(3.0, 60.0)
+    )
     return options
 
 

@@ -198,14 +198,15 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=None, help="7, quick 2")
     parser.add_argument("--quick", action="store_true", help="small sizes: whether it works, not how fast")
     options = parser.parse_args(arguments)
-    for name, (quick, usual) in {
-        "schedules": (200, 10_000),
-        "runs": (5_000, 1_000_000),
-        "rounds": (2, 7),
-    }.items():
+    set_sizes(options, schedules=(200, 10_000), runs=(5_000, 1_000_000), rounds=(2, 7))
+    return options
+
+
+def set_sizes(options: argparse.Namespace, **sizes: tuple[float, float]) -> None:
+    """Set the options that were not given: to the first size with --quick, else to the second."""
+    for name, (quick, usual) in sizes.items():
         if getattr(options, name) is None:
             setattr(options, name, quick if options.quick else usual)
-    return options
 
 
 if __name__ == "__main__":

@@ -325,6 +325,8 @@ def _verdict(cell: Cell, found: dict[str, Figures]) -> str:
     peer = found.get("procrastinate")
     if peer is None:
         return "Procrastinate was not run"
+    if cell.published == "timeout":
+        return "does not count: the published run hung at its end, which is not repeated here"
     failed = peer.of_clean < GOAL or peer.left > 0
     if cell.fails != failed:
         return f"does not count: Procrastinate {'fails' if failed else 'passes'} here, not as published"

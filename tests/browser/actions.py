@@ -45,6 +45,16 @@ def manual(site: Site, function: str, **fields: object) -> str:
     return name
 
 
+def wish_of_an_agent(site: Site) -> tuple[str, str]:
+    """A schedule that an agent made and that waits for approval; returns its namespace and its name."""
+    place, name = new_name("agents"), new_name("wish")
+    site.api("POST", "namespaces", {"name": place, "agent_approval": True})
+    agent = {"key": name, "role": "editor", "origin": "agent", "within": [place]}
+    key = site.api("POST", "keys", agent)["token"]
+    site.ask("POST", "/api/v1/schedules", {"name": name, "every": "1h", "note": "x"}, key=key)
+    return place, name
+
+
 def go(page: Page, to: str) -> None:
     """Open a screen and wait until it shows its data."""
     page.evaluate("to => { location.hash = to }", to)

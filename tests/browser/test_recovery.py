@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.actions import SCREENS, confirm, go, make, new_name
+from tests.browser.actions import SCREENS, confirm, go, make, new_name, wish_of_an_agent
 from tests.browser.conftest import ONE_STORE, open_page
 
 if TYPE_CHECKING:
@@ -113,11 +113,7 @@ def test_a_selection_does_not_survive_a_namespace(page: Page, site: Site) -> Non
 
 
 def test_the_overview_shows_nothing_of_the_namespace_before(page: Page, site: Site) -> None:
-    place, name = new_name("agents"), new_name("wish")
-    site.api("POST", "namespaces", {"name": place, "agent_approval": True})
-    agent = {"key": name, "role": "editor", "origin": "agent", "within": [place]}
-    key = site.api("POST", "keys", agent)["token"]
-    site.ask("POST", "/api/v1/schedules", {"name": name, "every": "1h", "note": "x"}, key=key)
+    place, name = wish_of_an_agent(site)
     go(page, f"/overview?namespace={place}")
     expect(page.get_by_label("Pending approvals")).to_contain_text(name)
     page.evaluate("""() => {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
-from tests.browser.actions import confirm, go, make, manual, new_name, newest_run
+from tests.browser.actions import confirm, go, make, manual, new_name, newest_run, wish_of_an_agent
 from tests.browser.conftest import ONE_STORE
 
 if TYPE_CHECKING:
@@ -218,11 +218,7 @@ def test_dependencies_are_shown_upstream_and_downstream(page: Page, site: Site) 
 
 @ONE_STORE
 def test_a_schedule_of_an_agent_starts_after_approval(page: Page, site: Site) -> None:
-    place, name = new_name("agents"), new_name("wish")
-    site.api("POST", "namespaces", {"name": place, "agent_approval": True})
-    agent = {"key": name, "role": "editor", "origin": "agent", "within": [place]}
-    key = site.api("POST", "keys", agent)["token"]
-    site.ask("POST", "/api/v1/schedules", {"name": name, "every": "1h", "note": "x"}, key=key)
+    place, name = wish_of_an_agent(site)
     go(page, f"/overview?namespace={place}")
     page.get_by_label("Pending approvals").get_by_role("link", name=name).click()
     expect(page.get_by_label("Upcoming", exact=True)).to_contain_text("it starts after approval")

@@ -26,7 +26,7 @@ from timewright.operations.health.overdue import lacks_engine
 from timewright.operations.idempotency import IdempotencyCleanup
 from timewright.operations.text_safety import MAX_TEXT_CHARS, find_cut_mark, sanitize
 
-NO_ENGINE = "note: no engine runs on this store, so nothing starts before a person runs: timewright up"
+NO_ENGINE = "note: no instance is running, so nothing starts before a person runs: timewright up"
 
 
 class ToolAnswer(Struct, frozen=True):
