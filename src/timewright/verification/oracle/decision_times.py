@@ -122,14 +122,14 @@ class DecisionTimes:
         if self._floor or any(policy.clamp_min or policy.clamp_max for _, policy in self._policies):
             return
         schedule = self._schedule
-        # The last run that max_runs allows ends a backlog, whose other instants are passed over.
-        if any(policy.max_runs and schedule.runs >= policy.max_runs for _, policy in self._policies):
-            return
         known = self._known | ({schedule.next_at} if schedule.next_at is not None else set())
         # A pause moves the cursor up to an instant that is decided only at its end, or never after a resume.
         known |= {row.cursor for row in self._adjustments if row.kind == "resume" or self._is_paused(row.at)}
         is_paused = "paused" in (schedule.state, schedule.source)
-        last = max(map(last_instant, self._rows), default=0) if is_paused else NEVER
+        # The last run that max_runs allows ends a backlog, whose other instants are passed over.
+        allowed = [policy.max_runs for _, policy in self._policies if policy.max_runs]
+        is_used_up = any(schedule.runs >= most for most in allowed)
+        last = max(map(last_instant, self._rows), default=0) if is_paused or is_used_up else NEVER
         plans = [self._view.planned_instants(one) for _, one in self._policies if not one.aligned_to_now]
         from_now = [one for _, one in self._policies if one.aligned_to_now and one.trigger["kind"] == "every"]
         for cursor in sorted({schedule.cursor, *(row.cursor for row in self._adjustments)}):
